@@ -1,5 +1,6 @@
-// Package ccm decides how a cloud-controller-manager runs: which controllers under which lease, what ends them, and what it says about its health. It
-// takes the place of k8s.io/cloud-provider/app: same command, flags, types and extension points, so that the author of a provider changes one import.
+// Package ccm decides how a cloud-controller-manager runs: which controllers under which lease, what ends them, and
+// what it says about its health. It takes the place of k8s.io/cloud-provider/app: same command, flags, types and
+// extension points, so that the author of a provider changes one import.
 //
 //	flags --+
 //	file  --+--> groups: controllers by lease --> elector --won--> InitFuncs, with a context that carries the fence of the lease
@@ -34,14 +35,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
 
-// What authors use of k8s.io/cloud-provider/app, under its names. The types are the same, so that a constructor that was written for upstream is one
-// for this package.
+// What authors use of k8s.io/cloud-provider/app, under its names. The types are the same, so that a constructor that
+// was written for upstream is one for this package.
 type (
 	// InitCloudFunc makes the provider.
 	InitCloudFunc = app.InitCloudFunc
-	// InitFunc starts a controller under a lease that was won. Its context carries the lease's fence, and Go makes a worker of the lease.
+	// InitFunc starts a controller under a lease that was won. Its context carries the lease's fence, and Go makes a
+	// worker of the lease.
 	InitFunc = app.InitFunc
-	// InitFuncConstructor makes an InitFunc from what is known at the start of the process. Here that is the lease's client builder and its cloud.
+	// InitFuncConstructor makes an InitFunc from what is known at the start of the process. Here that is the lease's
+	// client builder and its cloud.
 	InitFuncConstructor = app.InitFuncConstructor
 	// ControllerInitContext says as whom a controller speaks to the API server.
 	ControllerInitContext = app.ControllerInitContext
@@ -61,8 +64,9 @@ const (
 )
 
 var (
-	// ControllersDisabledByDefault are the controllers that run only if --controllers names them. Authors insert theirs. It is upstream's set,
-	// and this package adds nothing to it: see NodeIPAMConstructor for ours that does not run by default either.
+	// ControllersDisabledByDefault are the controllers that run only if --controllers names them. Authors insert theirs.
+	// It is upstream's set, and this package adds nothing to it: see NodeIPAMConstructor for ours that does not run by
+	// default either.
 	ControllersDisabledByDefault = app.ControllersDisabledByDefault
 	// WebhooksDisabledByDefault are the same for webhooks.
 	WebhooksDisabledByDefault = app.WebhooksDisabledByDefault
@@ -75,20 +79,23 @@ var (
 	ControllerNames = app.ControllerNames
 	// WebhookNames returns the names of webhooks in order.
 	WebhookNames = app.WebhookNames
-	// ConstructControllerInitializers calls all constructors with one configuration and one cloud, which are then of one lease.
+	// ConstructControllerInitializers calls all constructors with one configuration and one cloud, which are then of one
+	// lease.
 	ConstructControllerInitializers = app.ConstructControllerInitializers
 	// RegisterMetrics registers the metrics of webhooks. NewWebhookHandlers does it too.
 	RegisterMetrics = app.RegisterMetrics
 	// NewWebhookHandlers makes the handlers of the webhooks that are enabled.
 	NewWebhookHandlers = app.NewWebhookHandlers
-	// CreateControllerContext makes what InitFuncs are given. The command has one of its own, with the caches that are warm before a lease is won.
+	// CreateControllerContext makes what InitFuncs are given. The command has one of its own, with the caches that are
+	// warm before a lease is won.
 	CreateControllerContext = app.CreateControllerContext
 	// ResyncPeriod returns a function that varies --min-resync-period.
 	ResyncPeriod = app.ResyncPeriod
 )
 
-// disabledByDefault returns the controllers of a program that run only if --controllers names them: those of ControllersDisabledByDefault, and ours that
-// gives out podCIDRs. An author's own under its name is the author's to turn off, so that the shared set stays as authors made it.
+// disabledByDefault returns the controllers of a program that run only if --controllers names them: those of
+// ControllersDisabledByDefault, and ours that gives out podCIDRs. An author's own under its name is the author's to
+// turn off, so that the shared set stays as authors made it.
 func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) []string {
 	off := sets.NewString(ControllersDisabledByDefault.List()...)
 	for name, c := range constructors {
@@ -99,17 +106,19 @@ func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) []
 	return off.List()
 }
 
-// Run runs a manager for an author's own command, as upstream's function of this name does, until stopCh is closed. It promises less than the command of
-// this package, because the InitFuncs were made before there were leases:
+// Run runs a manager for an author's own command, as upstream's function of this name does, until stopCh is closed. It
+// promises less than the command of this package, because the InitFuncs were made before there were leases:
 //
-//   - a controller's write is refused while the process holds none of its leases, and not while it does not hold the controller's own. Our controllers ask
-//     their own lease;
+//   - a controller's write is refused while the process holds none of its leases, and not while it does not hold the
+//     controller's own. Our controllers ask their own lease;
 //   - settings have their defaults and client limits are those of c, because our flags and defaults are the command's;
-//   - our node IPAM controller is not off by default: it runs if it is among the InitFuncs and --allocate-node-cidrs is set;
+//   - our node IPAM controller is not off by default: it runs if it is among the InitFuncs and --allocate-node-cidrs is
+//     set;
 //   - signals are the author's. Without a stopCh that is closed, the leases of a process that ends are left to expire.
 //
-// When stopCh is closed, work is brought to an end and leases are released before it returns nil. When a lease is lost it returns an error at once, and the
-// process has to exit. It changes c: from then on, what is made of its clients and its client builder asks the fences.
+// When stopCh is closed, work is brought to an end and leases are released before it returns nil. When a lease is lost
+// it returns an error at once, and the process has to exit. It changes c: from then on, what is made of its clients and
+// its client builder asks the fences.
 func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerInitializers map[string]InitFunc, webhooks map[string]WebhookHandler,
 	stopCh <-chan struct{},
 ) error {
@@ -143,8 +152,8 @@ func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerIni
 	return p.run(ctx)
 }
 
-// normaliseMigration puts in place of what upstream made of the flags of leader migration what the command of this package makes of them. Upstream's default
-// names two loops by names that no version has.
+// normaliseMigration puts in place of what upstream made of the flags of leader migration what the command of this
+// package makes of them. Upstream's default names two loops by names that no version has.
 func normaliseMigration(generic *genericconfig.GenericControllerManagerConfiguration, constructors map[string]ControllerInitFuncConstructor) error {
 	if !generic.LeaderMigrationEnabled {
 		return nil

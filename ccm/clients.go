@@ -40,13 +40,14 @@ func fencedBy(fence *election.Fence) wrapper {
 	return func(next http.RoundTripper) http.RoundTripper { return election.Transport(fence, next) }
 }
 
-// fencedByAny refuses writes while none of some fences is open. It is for the provider's own writes, which belong to no lease.
+// fencedByAny refuses writes while none of some fences is open. It is for the provider's own writes, which belong to no
+// lease.
 func fencedByAny(fences []*election.Fence) wrapper {
 	return func(next http.RoundTripper) http.RoundTripper { return election.TransportOfAny(fences, next) }
 }
 
-// builder makes clients as another builder does, behind a fence. With --use-service-account-credentials the other builder gives each controller the token
-// of its own service account.
+// builder makes clients as another builder does, behind a fence. With --use-service-account-credentials the other
+// builder gives each controller the token of its own service account.
 type builder struct {
 	cloudprovider.ControllerClientBuilder
 	wrap wrapper
@@ -103,7 +104,8 @@ func orDie[T any](made T, err error) T {
 	return made
 }
 
-// leaseClient returns the client that holds the leases: without a fence, which depends on it, and with a rate limit that no controller can use up.
+// leaseClient returns the client that holds the leases: without a fence, which depends on it, and with a rate limit
+// that no controller can use up.
 func leaseClient(base *rest.Config) (coordinationv1client.LeasesGetter, error) {
 	c := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	c.QPS, c.Burst = 50, 100
@@ -114,7 +116,8 @@ func leaseClient(base *rest.Config) (coordinationv1client.LeasesGetter, error) {
 	return made.CoordinationV1(), nil
 }
 
-// fenced returns the configuration of the process as the controllers of a lease get it: every client in it asks the fence. Caches are shared.
+// fenced returns the configuration of the process as the controllers of a lease get it: every client in it asks the
+// fence. Caches are shared.
 func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.CompletedConfig, error) {
 	c := *process.Config
 	c.Kubeconfig = rest.CopyConfig(process.Kubeconfig)
@@ -135,8 +138,9 @@ func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.Com
 // tokenCheckPeriod is how often the age of the token is looked at, and how long a renewal that failed is waited with.
 const tokenCheckPeriod = 10 * time.Minute
 
-// tokenRenewer replaces the token of the process in its file before it expires. Clients of this and of other processes read the file again by themselves. Every
-// replica renews its own, whoever leads: a standby has to be able to take over.
+// tokenRenewer replaces the token of the process in its file before it expires. Clients of this and of other processes
+// read the file again by themselves. Every replica renews its own, whoever leads: a standby has to be able to take
+// over.
 type tokenRenewer struct {
 	file   string
 	client kubernetes.Interface
@@ -201,9 +205,9 @@ func (r *tokenRenewer) renewIfDue(ctx context.Context) error {
 	return nil
 }
 
-// useTokenSource replaces the token file of a kubeconfig by one source for all its clients, and returns the file. The source reads
-// the file again once the API server has refused what it read last. client-go's own way goes on with a refused token for up to
-// 50 s, and by then a leader has lost its lease.
+// useTokenSource replaces the token file of a kubeconfig by one source for all its clients, and returns the file. The
+// source reads the file again once the API server has refused what it read last. client-go's own way goes on with a
+// refused token for up to 50 s, and by then a leader has lost its lease.
 func useTokenSource(kubeconfig *rest.Config) (file string) {
 	file = kubeconfig.BearerTokenFile
 	if file == "" {
@@ -214,7 +218,8 @@ func useTokenSource(kubeconfig *rest.Config) (file string) {
 	return file
 }
 
-// remakeClients makes the clients and caches of a configuration again, as upstream made them before its kubeconfig was changed.
+// remakeClients makes the clients and caches of a configuration again, as upstream made them before its kubeconfig was
+// changed.
 func remakeClients(c *config.CompletedConfig) error {
 	clients := clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Kubeconfig}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent))

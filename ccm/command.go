@@ -47,9 +47,10 @@ type program struct {
 	webhookNames, disabledByName []string
 }
 
-// NewCloudControllerManagerCommand takes what upstream's function of this name takes, and returns a command with the same flags and more. The process
-// ends when stopCh is closed or the command's context ends: work ends, leases are released, and the command returns nil. A program that can do
-// neither has SIGTERM and SIGINT do it, and a second signal ends it at once.
+// NewCloudControllerManagerCommand takes what upstream's function of this name takes, and returns a command with the
+// same flags and more. The process ends when stopCh is closed or the command's context ends: work ends, leases are
+// released, and the command returns nil. A program that can do neither has SIGTERM and SIGINT do it, and a second
+// signal ends it at once.
 func NewCloudControllerManagerCommand(opts *options.CloudControllerManagerOptions, cloudInitializer InitCloudFunc,
 	controllerInitFuncConstructors map[string]ControllerInitFuncConstructor, controllerAliases map[string]string, additionalFlags cliflag.NamedFlagSets,
 	stopCh <-chan struct{},
@@ -103,8 +104,9 @@ func refuseArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// handledSignals are the signals that end the work. There are none if the program that runs the command can end it by a stop channel or a context:
-// then signals are that program's, and a handler of ours would end the manager before its time.
+// handledSignals are the signals that end the work. There are none if the program that runs the command can end it by a
+// stop channel or a context: then signals are that program's, and a handler of ours would end the manager before its
+// time.
 func handledSignals(ctx context.Context, stop <-chan struct{}) []os.Signal {
 	if ctx.Done() != nil || stop != nil && stop != wait.NeverStop {
 		return nil
@@ -112,7 +114,8 @@ func handledSignals(ctx context.Context, stop <-chan struct{}) []os.Signal {
 	return []os.Signal{syscall.SIGTERM, syscall.SIGINT}
 }
 
-// addFlags adds upstream's flags, the author's, and ours. Of two of the same name the first one counts, and ours come last.
+// addFlags adds upstream's flags, the author's, and ours. Of two of the same name the first one counts, and ours come
+// last.
 func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfiguration, settings *Settings) {
 	sets := p.options.Flags(ControllerNames(p.constructors), disabledByDefault(p.constructors), p.aliases, p.webhookNames, p.disabledByName)
 	global := sets.FlagSet("global")
@@ -149,8 +152,8 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	})
 }
 
-// addOutputFlag adds --output to all flags and to the section of --help. Nothing is added if an author has a flag of that name: it is theirs, and
-// the version is printed as text. -o is left to an author in the same way.
+// addOutputFlag adds --output to all flags and to the section of --help. Nothing is added if an author has a flag of
+// that name: it is theirs, and the version is printed as text. -o is left to an author in the same way.
 func addOutputFlag(all, section *pflag.FlagSet) {
 	if all.Lookup(outputFlag) != nil {
 		return
@@ -195,7 +198,8 @@ func (p *program) prepare(flags *pflag.FlagSet, settings Settings) (*process, er
 	}, nil
 }
 
-// configure has upstream's options make the configuration, without the file of leader migration: upstream would read it again, and with its own rules.
+// configure has upstream's options make the configuration, without the file of leader migration: upstream would read it
+// again, and with its own rules.
 func (p *program) configure(given migrationoptions.LeaderMigrationOptions) (*config.CompletedConfig, error) {
 	flags := p.options.Generic.LeaderMigration // the flags stay bound to it, so that they are shown as they were given
 	defer func() { p.options.Generic.LeaderMigration = flags }()
@@ -207,8 +211,8 @@ func (p *program) configure(given migrationoptions.LeaderMigrationOptions) (*con
 	return made.Complete(), nil
 }
 
-// untilTold returns a context that ends on the first of the handled signals, or when stop is closed. The second signal ends the process at once: its
-// sender does not want to wait for the work that is under way.
+// untilTold returns a context that ends on the first of the handled signals, or when stop is closed. The second signal
+// ends the process at once: its sender does not want to wait for the work that is under way.
 func untilTold(parent context.Context, stop <-chan struct{}, handled []os.Signal, exit func(os.Signal)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -254,10 +258,12 @@ func exit(s os.Signal) {
 	klog.FlushAndExit(klog.ExitFlushTimeout, code)
 }
 
-// Our defaults where they differ from upstream's. All of them say how much may go on at once. What the cloud and the API server can take is not known
-// here and is not guessed: the call budget adapts to a cloud that throttles, and the API server protects itself with priority and fairness.
+// Our defaults where they differ from upstream's. All of them say how much may go on at once. What the cloud and the
+// API server can take is not known here and is not guessed: the call budget adapts to a cloud that throttles, and the
+// API server protects itself with priority and fairness.
 const (
-	// defaultQPS is for each controller, and upstream's 20 make 5,000 nodes that join together wait for more than 8 minutes: they are 10,000 patches.
+	// defaultQPS is for each controller, and upstream's 20 make 5,000 nodes that join together wait for more than 8
+	// minutes: they are 10,000 patches.
 	defaultQPS   = 1000
 	defaultBurst = 2000
 	// defaultNodeSyncs workers write nodes that were read in batches: they wait for the API server only.
@@ -275,7 +281,8 @@ func raise[T comparable](value *T, upstream, ours T) {
 	}
 }
 
-// setDefaults puts our defaults in place of upstream's. It is called before flags are parsed, so that what a flag says is obeyed.
+// setDefaults puts our defaults in place of upstream's. It is called before flags are parsed, so that what a flag says
+// is obeyed.
 func setDefaults(o *options.CloudControllerManagerOptions) error {
 	upstream, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
@@ -331,7 +338,8 @@ func validate(o *options.CloudControllerManagerOptions) error {
 	return errors.Join(errs...)
 }
 
-// defaultDrainTimeout leaves room, within the 30 s after which a kubelet kills a container, for cutting workers off and for releasing the leases.
+// defaultDrainTimeout leaves room, within the 30 s after which a kubelet kills a container, for cutting workers off and
+// for releasing the leases.
 const defaultDrainTimeout = 20 * time.Second
 
 // flagSet is the section of --help with the flags that upstream does not have.
@@ -400,7 +408,8 @@ func (s *Settings) validate() []error {
 	return errs
 }
 
-// routePeriod is the route controller's period if somebody chose it: upstream's default makes no sense for a controller that hears of changes.
+// routePeriod is the route controller's period if somebody chose it: upstream's default makes no sense for a controller
+// that hears of changes.
 func (s Settings) routePeriod(flag time.Duration) time.Duration {
 	if s.explicitRoutePeriod {
 		return flag

@@ -35,8 +35,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/service"
 )
 
-// openFence returns the fence of a process without leader election. It waits for the API server to say when the first such process took over: what is
-// kept for a while after that would be kept for good if each start began it again.
+// openFence returns the fence of a process without leader election. It waits for the API server to say when the first
+// such process took over: what is kept for a while after that would be kept for good if each start began it again.
 func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 	generic := p.config.ComponentConfig.Generic.LeaderElection
 	client, err := leaseClient(p.config.Kubeconfig)
@@ -149,7 +149,8 @@ const (
 	NodeIPAMAlias = "nodeipam"
 )
 
-// DefaultInitFuncConstructors are the controllers that every cloud-controller-manager runs, by upstream's names and with upstream's service accounts.
+// DefaultInitFuncConstructors are the controllers that every cloud-controller-manager runs, by upstream's names and
+// with upstream's service accounts.
 var DefaultInitFuncConstructors = map[string]ControllerInitFuncConstructor{
 	names.CloudNodeController: { // initialises nodes, keeps their addresses and labels
 		InitContext: ControllerInitContext{ClientName: "node-controller"}, Constructor: StartCloudNodeControllerWrapper,
@@ -165,9 +166,10 @@ var DefaultInitFuncConstructors = map[string]ControllerInitFuncConstructor{
 	},
 }
 
-// NodeIPAMConstructor is the controller to register as NodeIPAMController, for clusters in which kube-controller-manager does not give out podCIDRs. It
-// is not among the defaults, as it is not among upstream's: a program that iterates over them expects these four. It runs only if --controllers
-// names it and --allocate-node-cidrs is set, because two allocators would give one range to two nodes.
+// NodeIPAMConstructor is the controller to register as NodeIPAMController, for clusters in which
+// kube-controller-manager does not give out podCIDRs. It is not among the defaults, as it is not among upstream's: a
+// program that iterates over them expects these four. It runs only if --controllers names it and --allocate-node-cidrs
+// is set, because two allocators would give one range to two nodes.
 func NodeIPAMConstructor() ControllerInitFuncConstructor {
 	return ControllerInitFuncConstructor{InitContext: ControllerInitContext{ClientName: "node-controller"}, Constructor: StartNodeIPAMControllerWrapper}
 }
@@ -277,8 +279,9 @@ func StartNodeIPAMControllerWrapper(initContext ControllerInitContext, completed
 	}
 }
 
-// without says why a controller of ours would not start with these flags and this provider; "" if it would. A lease with nothing else to run is not
-// contended for. The provider is nil while it is not known what it has, because it is not started.
+// without says why a controller of ours would not start with these flags and this provider; "" if it would. A lease
+// with nothing else to run is not contended for. The provider is nil while it is not known what it has, because it is
+// not started.
 var without = []struct {
 	constructor InitFuncConstructor
 	reason      func(*config.CompletedConfig, cloudprovider.Interface) string
@@ -300,8 +303,8 @@ func idle(c ControllerInitFuncConstructor, completed *config.CompletedConfig, pr
 	return ""
 }
 
-// isLibrarys reports whether a constructor is one of ours or of upstream's defaults: they know a provider by its interfaces only, and get it behind the fence,
-// the call budget and the metrics.
+// isLibrarys reports whether a constructor is one of ours or of upstream's defaults: they know a provider by its
+// interfaces only, and get it behind the fence, the call budget and the metrics.
 func isLibrarys(constructor InitFuncConstructor) bool {
 	for _, ours := range without {
 		if same(constructor, ours.constructor) {
@@ -370,10 +373,11 @@ type group struct {
 	workers     workers
 	fence       *election.Fence
 	// config and inits are the lease's own: clients and cloud ask its fence.
-	config    *config.CompletedConfig
-	cloud     cloudprovider.Interface
-	inits     map[string]InitFunc
-	informers informers.SharedInformerFactory // of InitFuncs, as upstream has them beside SharedInformers; nil before the lease is won
+	config *config.CompletedConfig
+	cloud  cloudprovider.Interface
+	inits  map[string]InitFunc
+	// of InitFuncs, as upstream has them beside SharedInformers; nil before the lease is won
+	informers informers.SharedInformerFactory
 	// alone is that the lease is contended for though no controller runs under it, for the provider's own loops.
 	alone bool
 }
@@ -384,9 +388,10 @@ func (g *group) isContended() bool { return len(g.controllers) > 0 || g.alone }
 // noLease is what stands for a lease without leader election.
 const noLease = "none"
 
-// divide returns the leases, the main lease first, with what this process runs under each. A group without controllers is a lease to observe and not
-// to contend for: a holder with nothing to run would keep every other manager from running the loops. What a provider has is known only of one that
-// is started early. Others may have loops of their own, which have the main lease to run under if there is nothing else.
+// divide returns the leases, the main lease first, with what this process runs under each. A group without controllers
+// is a lease to observe and not to contend for: a holder with nothing to run would keep every other manager from
+// running the loops. What a provider has is known only of one that is started early. Others may have loops of their
+// own, which have the main lease to run under if there is nothing else.
 func divide(constructors map[string]ControllerInitFuncConstructor, completed *config.CompletedConfig, provider cloudprovider.Interface) []*group {
 	generic := &completed.ComponentConfig.Generic
 	main := &group{lease: generic.LeaderElection.ResourceName}
@@ -437,8 +442,8 @@ func leaderOf(controller string, migration genericconfig.LeaderMigrationConfigur
 	return "", false
 }
 
-// leases are what the elector is to do about the leases of groups. The migration lease follows the main lease if both are contended for, so that one
-// process holds both.
+// leases are what the elector is to do about the leases of groups. The migration lease follows the main lease if both
+// are contended for, so that one process holds both.
 func leases(groups []*group, namespace string) []election.Lease {
 	var out []election.Lease
 	for _, g := range groups {

@@ -20,11 +20,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// endpoint answers one path, such as /healthz, and a path for each of its checks below it. Checks are added as controllers start.
+// endpoint answers one path, such as /healthz, and a path for each of its checks below it. Checks are added as
+// controllers start.
 //
-// A failing check of ours says why: its reason names objects and kinds of errors, and nothing that the cloud or the API server answered. The
-// reason of an author's check is withheld, as upstream does it: the path is open to everybody by default, and the text may hold anything. It is in
-// the log, and at the path of the check, which is not open by default.
+// A failing check of ours says why: its reason names objects and kinds of errors, and nothing that the cloud or the API
+// server answered. The reason of an author's check is withheld, as upstream does it: the path is open to everybody by
+// default, and the text may hold anything. It is in the log, and at the path of the check, which is not open by
+// default.
 type endpoint struct {
 	path string
 
@@ -57,8 +59,8 @@ func (e *endpoint) add(checks ...check) {
 	e.checks = append(e.checks, checks...)
 }
 
-// asked returns the checks that a request is about, and whether there are any: all but those that ?exclude= names, or the one of the path, whose
-// reason is open to those who may ask for it.
+// asked returns the checks that a request is about, and whether there are any: all but those that ?exclude= names, or
+// the one of the path, whose reason is open to those who may ask for it.
 func (e *endpoint) asked(r *http.Request) ([]check, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,7 +85,8 @@ func (e *endpoint) asked(r *http.Request) ([]check, bool) {
 	return asked, true
 }
 
-// ServeHTTP answers 200 and ok, or 500 and the checks with the reasons of those that fail. With ?verbose the checks are there in any case.
+// ServeHTTP answers 200 and ok, or 500 and the checks with the reasons of those that fail. With ?verbose the checks are
+// there in any case.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	checks, known := e.asked(r)
 	if !known {
@@ -170,8 +173,8 @@ var errTold = errors.New("the process was told to end")
 // shutdownTimeout is how long requests that are under way may take at the end.
 const shutdownTimeout = time.Second
 
-// serve serves /healthz, /livez, /readyz, /configz, /metrics and /metrics/slis, from before the provider is made until the process ends. It returns
-// channels that are closed when that is over.
+// serve serves /healthz, /livez, /readyz, /configz, /metrics and /metrics/slis, from before the provider is made until
+// the process ends. It returns channels that are closed when that is over.
 func (p *process) serve() ([]<-chan struct{}, error) {
 	p.started, p.caches = newState("the provider is not initialised yet"), newState("the caches are not complete yet")
 	p.answers = &state{err: errUnanswered}
@@ -210,7 +213,8 @@ func (p *process) showConfig() error {
 	return shown.Set(external)
 }
 
-// serveWebhooks serves the author's webhooks, if the feature gate of upstream is on. They are served on standby too, as upstream's are.
+// serveWebhooks serves the author's webhooks, if the feature gate of upstream is on. They are served on standby too, as
+// upstream's are.
 func (p *process) serveWebhooks(provider cloudprovider.Interface) error {
 	if len(p.webhooks) == 0 && len(p.handlers) == 0 || p.config.WebhookSecureServing == nil || !utilfeature.DefaultFeatureGate.Enabled(cmfeatures.CloudControllerManagerWebhook) {
 		return nil

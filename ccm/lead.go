@@ -89,8 +89,8 @@ func (p *process) startController(ctx context.Context, name string, init InitFun
 	return nil
 }
 
-// skip notes that an InitFunc has not started its controller. Ours have said why, and it is usual: a provider without routes. What an author's lacks is not
-// known here, and to do without it is rarely meant.
+// skip notes that an InitFunc has not started its controller. Ours have said why, and it is usual: a provider without
+// routes. What an author's lacks is not known here, and to do without it is rarely meant.
 func (p *process) skip(name string) {
 	controllerLease.Delete(map[string]string{"controller": name, "lease": p.leaseOf(name)})
 	_, usual := DefaultInitFuncConstructors[name]
@@ -120,7 +120,8 @@ func (p *process) checkHealth(health check) {
 	}
 }
 
-// controllerContext is what InitFuncs are given beside what their constructors got. It has caches of its own, as upstream's.
+// controllerContext is what InitFuncs are given beside what their constructors got. It has caches of its own, as
+// upstream's.
 func (p *process) controllerContext(ctx context.Context, g *group) (genericcontrollermanager.ControllerContext, error) {
 	clients := builder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: p.config.Kubeconfig}, fencedBy(g.fence)}
 	metadataConfig, err := clients.Config("metadata-informers")
@@ -155,7 +156,8 @@ func (p *process) controllerContext(ctx context.Context, g *group) (genericcontr
 	}, nil
 }
 
-// lease is what our own controllers find in the context of a lease and authors' are not given: caches that are warm, and the provider behind the fence.
+// lease is what our own controllers find in the context of a lease and authors' are not given: caches that are warm,
+// and the provider behind the fence.
 type lease struct {
 	caches informers.SharedInformerFactory
 	cloud  cloudprovider.Interface
@@ -167,8 +169,9 @@ func withLease(ctx context.Context, caches informers.SharedInformerFactory, guar
 	return context.WithValue(ctx, leaseKey{}, lease{caches, guarded})
 }
 
-// ofLease returns what a controller of ours works with. An author's constructor that calls one of ours passes what it got: the provider itself, in whose
-// place comes the guarded one, or one of its own making, which is guarded here. Without a lease in ctx, as under upstream's app.Run, both stay.
+// ofLease returns what a controller of ours works with. An author's constructor that calls one of ours passes what it
+// got: the provider itself, in whose place comes the guarded one, or one of its own making, which is guarded here.
+// Without a lease in ctx, as under upstream's app.Run, both stay.
 func ofLease(
 	ctx context.Context, completed *config.CompletedConfig, provider cloudprovider.Interface,
 ) (informers.SharedInformerFactory, cloudprovider.Interface) {
@@ -194,11 +197,13 @@ func isSame(a, b cloudprovider.Interface) bool {
 const (
 	// probePeriod is how often a cloud is asked that has not answered yet.
 	probePeriod = 2 * time.Second
-	// probePatience is after how long a question to the cloud counts as unanswered. A provider that hangs in it keeps nothing else waiting.
+	// probePatience is after how long a question to the cloud counts as unanswered. A provider that hangs in it keeps
+	// nothing else waiting.
 	probePatience = 20 * time.Second
 )
 
-// probe asks a cloud something, to see that it answers. A cloud of which nothing can be asked, because there is no node yet, is not waited for.
+// probe asks a cloud something, to see that it answers. A cloud of which nothing can be asked, because there is no node
+// yet, is not waited for.
 func probe(ctx context.Context, shell *cloud.Guard, nodes corelisters.NodeLister) error {
 	all, err := nodes.List(labels.Everything())
 	if err != nil {
@@ -216,8 +221,9 @@ func probe(ctx context.Context, shell *cloud.Guard, nodes corelisters.NodeLister
 	return nil
 }
 
-// untilAnswered asks until the cloud has answered once. Whether it still does is for metrics and alerts to say: a process that became unready would
-// stop serving its webhooks and hold up a rollout, and no other process would reach the cloud either.
+// untilAnswered asks until the cloud has answered once. Whether it still does is for metrics and alerts to say: a
+// process that became unready would stop serving its webhooks and hold up a rollout, and no other process would reach
+// the cloud either.
 func untilAnswered(ctx context.Context, ask func(context.Context) error, answers *state) {
 	for {
 		err := ask(ctx)

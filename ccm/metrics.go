@@ -55,8 +55,9 @@ func showGroups(groups []*group) {
 	}
 }
 
-// VersionAnnotation on the command is the version of the program. An author whose build sets it in a variable of its own puts it there. Without it,
-// the version is that of k8s.io/component-base if the build set it, or else the main module's.
+// VersionAnnotation on the command is the version of the program. An author whose build sets it in a variable of its
+// own puts it there. Without it, the version is that of k8s.io/component-base if the build set it, or else the main
+// module's.
 const VersionAnnotation = "transplant.dev/version"
 
 const (

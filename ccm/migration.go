@@ -17,7 +17,8 @@ import (
 
 const (
 	component = controllernames.CloudControllerManager
-	// linkedMinor is the minor of the k8s.io/cloud-provider that this is built with. A test holds it to the names that the library registers.
+	// linkedMinor is the minor of the k8s.io/cloud-provider that this is built with. A test holds it to the names that the
+	// library registers.
 	linkedMinor = 37
 	// lockLeases is the only kind of lock that client-go still makes.
 	lockLeases = "leases"
@@ -66,8 +67,8 @@ func (r roster) migration(given migrationoptions.LeaderMigrationOptions) (migrat
 	return migration{enabled: true, source: path, config: internal(normal), notes: notes}, nil
 }
 
-// canonical returns the name under which the manager registers a controller. Node IPAM is known even to a manager that does not run it, since
-// a file for both sides lists it.
+// canonical returns the name under which the manager registers a controller. Node IPAM is known even to a manager that
+// does not run it, since a file for both sides lists it.
 func (r roster) canonical(name string) (string, bool) {
 	if loop, _, ok := controllernames.Lookup(name); ok {
 		return controllernames.Name(component, linkedMinor, loop), true
@@ -90,9 +91,10 @@ func (r roster) known() []string {
 	return names
 }
 
-// normalise turns a file's config into the one that is run: names are what the manager registers, each once. Notes say what was changed and what looks
-// wrong but may be meant. It refuses a config that would leave the manager with a name it does not know, with two answers for one loop, or with
-// a migration lease and nothing to run under it: the process would look well while nobody runs the loops.
+// normalise turns a file's config into the one that is run: names are what the manager registers, each once. Notes say
+// what was changed and what looks wrong but may be meant. It refuses a config that would leave the manager with a name
+// it does not know, with two answers for one loop, or with a migration lease and nothing to run under it: the process
+// would look well while nobody runs the loops.
 func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, []string, error) {
 	var notes []string
 	normal := file

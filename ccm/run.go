@@ -35,7 +35,8 @@ type process struct {
 	constructors map[string]ControllerInitFuncConstructor
 	initCloud    InitCloudFunc
 	webhooks     map[string]WebhookConfig
-	// handlers are webhooks that an author's program has made, and embedding the configuration that its InitFuncs have got: see Run.
+	// handlers are webhooks that an author's program has made, and embedding the configuration that its InitFuncs have
+	// got: see Run.
 	handlers  map[string]WebhookHandler
 	embedding *config.Config
 
@@ -54,8 +55,8 @@ type process struct {
 	fail   context.CancelCauseFunc // ends the process because something cannot be started
 }
 
-// run runs until ctx ends, and then returns nil once work has ended and leases are released. It returns an error at once when a lease is lost, and
-// when something cannot be started.
+// run runs until ctx ends, and then returns nil once work has ended and leases are released. It returns an error at
+// once when a lease is lost, and when something cannot be started.
 func (p *process) run(ctx context.Context) error {
 	ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
@@ -132,7 +133,8 @@ func (p *process) manage(ctx context.Context) error {
 	return elector.Run(ctx)
 }
 
-// provider makes the provider. It is not waited for once ctx ends: a provider that hangs in its constructor must not keep the process from ending.
+// provider makes the provider. It is not waited for once ctx ends: a provider that hangs in its constructor must not
+// keep the process from ending.
 func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error) {
 	made := make(chan cloudprovider.Interface, 1)
 	go func() {
@@ -194,8 +196,8 @@ func (p *process) group(lease string) *group {
 	return nil
 }
 
-// equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them. A constructor that may assert the provider's
-// type gets the provider itself, which asks the fences at its transport if it can.
+// equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them. A constructor
+// that may assert the provider's type gets the provider itself, which asks the fences at its transport if it can.
 func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) error {
 	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
 		fenced.UseFences(p.fences()...)
@@ -221,8 +223,8 @@ func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) er
 	return nil
 }
 
-// warmUp starts what leader and standby have in common: the caches, and the provider if it is started early. It is false when ctx ended before the
-// provider was ready.
+// warmUp starts what leader and standby have in common: the caches, and the provider if it is started early. It is
+// false when ctx ended before the provider was ready.
 func (p *process) warmUp(ctx context.Context) bool {
 	p.warm.Core().V1().Nodes().Informer()
 	for _, g := range p.groups {
@@ -264,7 +266,8 @@ func (p *process) fences() []*election.Fence {
 	return fences
 }
 
-// watchReadiness notes when the caches are full and the cloud has answered, and that a process that was told to end is not ready any more.
+// watchReadiness notes when the caches are full and the cloud has answered, and that a process that was told to end is
+// not ready any more.
 func (p *process) watchReadiness(ctx context.Context, shell *cloud.Guard) {
 	go func() {
 		for kind, synced := range p.warm.WaitForCacheSync(ctx.Done()) {

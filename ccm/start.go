@@ -26,8 +26,9 @@ func newProviderStart() *providerStart {
 	return s
 }
 
-// newWarmInformers returns the caches of our own controllers. They are filled on standby too, so that nothing is left to read when a lease is won. Those of
-// authors, SharedInformers, are started after InitFuncs have been called: until then a transform, a handler of errors or a shorter resync can be set.
+// newWarmInformers returns the caches of our own controllers. They are filled on standby too, so that nothing is left
+// to read when a lease is won. Those of authors, SharedInformers, are started after InitFuncs have been called: until
+// then a transform, a handler of errors or a shorter resync can be set.
 func (p *process) newWarmInformers() informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
 		informers.WithTransform(dropManagedFields)) // authors who watch Nodes too have them twice in memory
@@ -41,8 +42,9 @@ func dropManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// startProvider initialises the provider, unless that is done, and gives it its informers: those that are warm if it is started early. Whoever comes
-// second waits for the first. It is false when ctx has ended meanwhile. An Initialize that is under way then is told, and waited for.
+// startProvider initialises the provider, unless that is done, and gives it its informers: those that are warm if it is
+// started early. Whoever comes second waits for the first. It is false when ctx has ended meanwhile. An Initialize that
+// is under way then is told, and waited for.
 func (p *process) startProvider(ctx context.Context) bool {
 	p.start.once.Do(func() {
 		defer close(p.start.done)
@@ -85,8 +87,9 @@ func (p *process) drained(g *group) <-chan struct{} {
 // errUnanswered is why a process is not ready before the cloud has answered.
 var errUnanswered = errors.New("the cloud has not answered yet")
 
-// watchCloud asks the cloud until it has answered once. A provider that is started under a lease cannot be asked on standby, which says nothing of the
-// cloud then: a rollout must not wait for it, because the lease is held by the process that is to be replaced.
+// watchCloud asks the cloud until it has answered once. A provider that is started under a lease cannot be asked on
+// standby, which says nothing of the cloud then: a rollout must not wait for it, because the lease is held by the
+// process that is to be replaced.
 func (p *process) watchCloud(ctx context.Context, shell *cloud.Guard) {
 	select {
 	case <-p.start.done:
@@ -150,9 +153,10 @@ func withWorkers(ctx context.Context, w *workers) context.Context {
 	return context.WithValue(ctx, workersKey{}, w)
 }
 
-// Go runs work in a goroutine that the lease of ctx waits for: when the process is told to end, ctx is cancelled, and the lease is released once
-// work has returned, so that a successor does not meet its last calls. An InitFunc that starts its controller with a plain go statement has
-// its later writes refused by the fence instead. Without a lease in ctx, as under upstream's app.Run, Go is a plain go statement.
+// Go runs work in a goroutine that the lease of ctx waits for: when the process is told to end, ctx is cancelled, and
+// the lease is released once work has returned, so that a successor does not meet its last calls. An InitFunc that
+// starts its controller with a plain go statement has its later writes refused by the fence instead. Without a lease in
+// ctx, as under upstream's app.Run, Go is a plain go statement.
 func Go(ctx context.Context, work func(context.Context)) {
 	w, ok := ctx.Value(workersKey{}).(*workers)
 	if !ok {

@@ -39,8 +39,9 @@ func (b *batch) left() {
 	}
 }
 
-// ask asks for items and finishes each. When the cloud refuses the call, it is made again for both halves: one node that the cloud does not like must not
-// keep the others from being known. When the cloud cannot be reached or throttles, halves would fare no better.
+// ask asks for items and finishes each. When the cloud refuses the call, it is made again for both halves: one node
+// that the cloud does not like must not keep the others from being known. When the cloud cannot be reached or
+// throttles, halves would fare no better.
 func (b *batch) ask(ctx context.Context, items []*item) {
 	nodes := make([]*corev1.Node, len(items))
 	var want Want
@@ -97,7 +98,8 @@ func (b *batch) call(ctx context.Context, nodes []*corev1.Node, want Want) ([]In
 	})
 }
 
-// batcher is where questions wait that can be asked in one call. For a provider without a lister, one call is one node's.
+// batcher is where questions wait that can be asked in one call. For a provider without a lister, one call is one
+// node's.
 type batcher struct {
 	reader  *reader
 	pending []*item
@@ -119,8 +121,8 @@ type laneKey struct {
 const (
 	// gather is how long a question waits for others to share its call.
 	gather = 5 * time.Millisecond
-	// burstWindow is what gather is while many questions come: they are collected until none came for so long. Nodes that join do not come at once, but a few
-	// milliseconds apart.
+	// burstWindow is what gather is while many questions come: they are collected until none came for so long. Nodes that
+	// join do not come at once, but a few milliseconds apart.
 	burstWindow = 50 * time.Millisecond
 	// maxWait is the longest that a question waits for others.
 	maxWait = time.Second

@@ -51,13 +51,14 @@ func (o object) String() string {
 const (
 	// grace is how long a provider has to return after its context has ended. What returns within it was not abandoned.
 	grace = time.Second
-	// retryFor is how long calls that the cloud throttles are made again by the shell. Controllers retry with a longer back-off than the shell's.
+	// retryFor is how long calls that the cloud throttles are made again by the shell. Controllers retry with a longer
+	// back-off than the shell's.
 	retryFor              = 2 * time.Minute
 	firstBackoff, longest = 100 * time.Millisecond, 5 * time.Second
 )
 
-// do makes a call: it waits for the budget, asks the fence if the call mutates, and returns the provider's answer, or an error if the provider panics
-// or does not answer in time.
+// do makes a call: it waits for the budget, asks the fence if the call mutates, and returns the provider's answer, or
+// an error if the provider panics or does not answer in time.
 func do[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (T, error) {
 	begun, backoff := time.Now(), firstBackoff
 	for {
@@ -130,7 +131,8 @@ type reply[T any] struct {
 	err    error
 }
 
-// callInGoroutine makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not take a worker with it.
+// callInGoroutine makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not
+// take a worker with it.
 func callInGoroutine[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
 	if err := c.hung.allows(call); err != nil {
 		return answer, err
@@ -211,8 +213,8 @@ var sentinels = []error{
 	cloudprovider.ImplementedElsewhere, cloudprovider.InstanceNotFound, cloudprovider.NotImplemented, cloudprovider.DiskNotFound,
 }
 
-// settle makes of a provider's error what controllers understand: a sentinel that the provider wrapped is given bare, since upstream's controllers
-// compare with ==, and the end of a context says that it was the fence's.
+// settle makes of a provider's error what controllers understand: a sentinel that the provider wrapped is given bare,
+// since upstream's controllers compare with ==, and the end of a context says that it was the fence's.
 func settle(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -231,17 +233,20 @@ func settle(ctx context.Context, err error) error {
 	return err
 }
 
-// ErrStillRunning is what a call gets whose object is still being worked on by an earlier call, that was given up for not answering. Had both been
-// made, a load balancer could be created by the earlier one after the later one had deleted it, and nobody would know of it.
+// ErrStillRunning is what a call gets whose object is still being worked on by an earlier call, that was given up for
+// not answering. Had both been made, a load balancer could be created by the earlier one after the later one had
+// deleted it, and nobody would know of it.
 var ErrStillRunning = errors.New("a call that was given up has not returned yet")
 
-// The bounds of reads that hang. Reads do no harm when made twice, but each that hangs holds memory, and perhaps a connection.
+// The bounds of reads that hang. Reads do no harm when made twice, but each that hangs holds memory, and perhaps a
+// connection.
 const (
 	hungReadsOfOne = 2
 	hungReads      = 200
 )
 
-// stuckAfter is how long after it was given up a call makes the process unhealthy. Only a restart helps against a call that never returns.
+// stuckAfter is how long after it was given up a call makes the process unhealthy. Only a restart helps against a call
+// that never returns.
 const stuckAfter = 10 * time.Minute
 
 // abandonedCalls remembers the calls that were given up and have not returned.
@@ -259,8 +264,8 @@ type abandoned struct {
 
 func newHung(provider string) *abandonedCalls { return &abandonedCalls{provider: provider} }
 
-// allows returns why a call must not be made now. Nothing is asked or done about an object that a call of unknown outcome may still be changing: "there
-// is no such load balancer" would let the Service go while one is being made.
+// allows returns why a call must not be made now. Nothing is asked or done about an object that a call of unknown
+// outcome may still be changing: "there is no such load balancer" would let the Service go while one is being made.
 func (h *abandonedCalls) allows(c call) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -327,11 +332,12 @@ func errorOf[T any](replies <-chan reply[T]) func() error {
 	return func() error { return (<-replies).err }
 }
 
-// ErrPanic is what a call gets in which the provider panicked. One object with which a provider cannot deal must not end the process, and so the work
-// on all others.
+// ErrPanic is what a call gets in which the provider panicked. One object with which a provider cannot deal must not
+// end the process, and so the work on all others.
 var ErrPanic = errors.New("the cloud provider panicked")
 
-// broken is the error of a call that did not return, with what the provider panicked with: nil if it ended its goroutine.
+// broken is the error of a call that did not return, with what the provider panicked with: nil if it ended its
+// goroutine.
 func broken(c call, panicked any) error {
 	if panicked == nil {
 		panicked = "it ended the goroutine that it was called in"
@@ -340,7 +346,8 @@ func broken(c call, panicked any) error {
 	return fmt.Errorf("calling %s of the cloud provider for %s: %w: %v", c.operation, c.object, ErrPanic, panicked)
 }
 
-// panicked are the operations of which a stack was logged. A controller comes to the place that panics with every retry.
+// panicked are the operations of which a stack was logged. A controller comes to the place that panics with every
+// retry.
 var panicked sync.Map
 
 func logPanic(operation string, value any) {

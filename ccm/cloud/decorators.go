@@ -62,7 +62,8 @@ func (b loadBalancer) GetLoadBalancer(ctx context.Context, cluster string, servi
 	return a.status, a.exists, err
 }
 
-// GetLoadBalancerName implements cloudprovider.LoadBalancer. It can say no error: a provider that panics here gets upstream's default for the name.
+// GetLoadBalancerName implements cloudprovider.LoadBalancer. It can say no error: a provider that panics here gets
+// upstream's default for the name.
 func (b loadBalancer) GetLoadBalancerName(ctx context.Context, cluster string, service *corev1.Service) (name string) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,13 +1,16 @@
-// Package cloud decides what stands between the controllers and a provider: who may call it, how often, and what is known of how its calls went.
+// Package cloud decides what stands between the controllers and a provider: who may call it, how often, and what is
+// known of how its calls went.
 //
 //	controllers --> Shell.For(fence) --class, budget, fence, deadline, metrics--> provider
 //	            --> Instances --cache, single flight, batch--'  (InstancesLister, or InstancesV2, or Instances and Zones)
 //
-// It works with any cloudprovider.Interface, unmodified. What is near the wire (an SDK's middleware, an HTTP transport) is the provider's to add
-// with package election: one EnsureLoadBalancer is ten to twenty requests, and this package sees one.
+// It works with any cloudprovider.Interface, unmodified. What is near the wire (an SDK's middleware, an HTTP transport)
+// is the provider's to add with package election: one EnsureLoadBalancer is ten to twenty requests, and this package
+// sees one.
 //
-// A provider that hangs costs its caller one timeout: the call is given up, and until it returns nothing is asked or done about the same load balancer
-// or route. Only a restart helps against one that never returns, which is what Shell.Check is for.
+// A provider that hangs costs its caller one timeout: the call is given up, and until it returns nothing is asked or
+// done about the same load balancer or route. Only a restart helps against one that never returns, which is what
+// Shell.Check is for.
 package cloud
 
 import (
@@ -22,11 +25,13 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// EarlyStarter is what a provider implements to be started before a lease is held, and so on standby too: then it has nothing left to read when the
-// lease is won. Others are started when the first lease is won, as upstream does it, because they may write then, or start loops that do.
+// EarlyStarter is what a provider implements to be started before a lease is held, and so on standby too: then it has
+// nothing left to read when the lease is won. Others are started when the first lease is won, as upstream does it,
+// because they may write then, or start loops that do.
 type EarlyStarter interface {
-	// StartsEarly reports whether Initialize and SetInformers write nothing, to the cluster or to the cloud, and start nothing that writes. With true,
-	// the provider answers before them, too, which of the interfaces it has: a lease with nothing to run under it is then left alone.
+	// StartsEarly reports whether Initialize and SetInformers write nothing, to the cluster or to the cloud, and start
+	// nothing that writes. With true, the provider answers before them, too, which of the interfaces it has: a lease with
+	// nothing to run under it is then left alone.
 	StartsEarly() bool
 }
 
@@ -46,7 +51,8 @@ var _ cloudprovider.Interface = (*guarded)(nil)
 
 func (g *guarded) shellOf() *Guard { return g.shell }
 
-// Initialize initialises the provider once, however many leases there are. Upstream does it once per lease, at the same time and without a lock.
+// Initialize initialises the provider once, however many leases there are. Upstream does it once per lease, at the same
+// time and without a lock.
 func (g *guarded) Initialize(clientBuilder cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	g.shell.initialize.Do(func() { g.shell.provider.Initialize(clientBuilder, stop) })
 }
@@ -138,8 +144,8 @@ func (l guardedLister) ListInstances(ctx context.Context, nodes []*corev1.Node, 
 // MaxInstances implements InstancesLister.
 func (l guardedLister) MaxInstances() int { return max(l.lister.MaxInstances(), 1) }
 
-// Class is a kind of call to the cloud. Each has its share of the call budget, so that load balancers that are throttled cannot keep nodes from
-// being initialised.
+// Class is a kind of call to the cloud. Each has its share of the call budget, so that load balancers that are
+// throttled cannot keep nodes from being initialised.
 type Class string
 
 // The classes.
@@ -183,8 +189,9 @@ func New(provider cloudprovider.Interface, o Options) *Guard {
 	return &Guard{provider: provider, caller: caller, reader: newReader(provider, caller)}
 }
 
-// For returns the provider for the controllers that run under a lease: calls that mutate are refused once its fence is closed. It implements
-// cloudprovider.InformerUser and InstancesLister if the provider does, and nothing else that the provider does not.
+// For returns the provider for the controllers that run under a lease: calls that mutate are refused once its fence is
+// closed. It implements cloudprovider.InformerUser and InstancesLister if the provider does, and nothing else that the
+// provider does not.
 func (s *Guard) For(fence *election.Fence) cloudprovider.Interface {
 	all := &guarded{shell: s, fence: fence}
 	user, isUser := s.provider.(cloudprovider.InformerUser)
@@ -210,7 +217,8 @@ func (s *Guard) For(fence *election.Fence) cloudprovider.Interface {
 	return all
 }
 
-// Unwrap returns the provider below a shell, or the cloud itself. Controllers that come with a provider assert its type.
+// Unwrap returns the provider below a shell, or the cloud itself. Controllers that come with a provider assert its
+// type.
 func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
 	if shelled, ok := c.(interface{ shellOf() *Guard }); ok {
 		return shelled.shellOf().provider
@@ -226,16 +234,18 @@ func IsGuarded(c cloudprovider.Interface) bool {
 
 // Instances answers what controllers ask about instances, with as few calls as the provider allows.
 type Instances interface {
-	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several callers at the same time are
-	// asked for once. A state that was read at most maxAge ago is given again; 0 asks the cloud. An error of a call is in the Err of every node
-	// that it was for. Read waits for the call budget; it returns when it has all states or ctx ends.
+	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several callers
+	// at the same time are asked for once. A state that was read at most maxAge ago is given again; 0 asks the cloud. An
+	// error of a call is in the Err of every node that it was for. Read waits for the call budget; it returns when it has
+	// all states or ctx ends.
 	Read(ctx context.Context, nodes []*corev1.Node, want Want, maxAge time.Duration) []InstanceState
 	// BatchSize is for how many nodes one call to the cloud serves: 1 where the provider has no InstancesLister.
 	BatchSize() int
 }
 
-// InstancesOf returns the reader of a cloud's instances: the shared one of the shell that it came from, or one of its own for a cloud without
-// a shell. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor Instances.
+// InstancesOf returns the reader of a cloud's instances: the shared one of the shell that it came from, or one of its
+// own for a cloud without a shell. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor
+// Instances.
 func InstancesOf(c cloudprovider.Interface) (Instances, bool) {
 	var shell *Guard
 	if shelled, ok := c.(interface{ shellOf() *Guard }); ok {

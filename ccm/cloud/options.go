@@ -14,7 +14,8 @@ import (
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 )
 
-// What is known of how calls went. The operation is the method's name in package cloudprovider, the outcome one of Outcomes.
+// What is known of how calls went. The operation is the method's name in package cloudprovider, the outcome one of
+// Outcomes.
 var (
 	callDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "transplant_ccm_cloud_call_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -79,10 +80,12 @@ func (c *caller) observe(operation string, outcome Outcome, took time.Duration) 
 type Options struct {
 	// CallTimeout is how long a call may take before its caller is told that it did not answer. Default 2 minutes.
 	CallTimeout time.Duration
-	// LoadBalancerTimeout is CallTimeout for the calls that change load balancers. They may wait for minutes for what they made or deleted: on AWS
-	// a security group is deleted only once nothing uses it, which is waited for for 10 minutes. Default 15 minutes.
+	// LoadBalancerTimeout is CallTimeout for the calls that change load balancers. They may wait for minutes for what they
+	// made or deleted: on AWS a security group is deleted only once nothing uses it, which is waited for for 10 minutes.
+	// Default 15 minutes.
 	LoadBalancerTimeout time.Duration
-	// MaxQPS is the most calls per second that all controllers together make. 0 is as many as the cloud takes without throttling.
+	// MaxQPS is the most calls per second that all controllers together make. 0 is as many as the cloud takes without
+	// throttling.
 	MaxQPS float64
 }
 
@@ -133,17 +136,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Prober is what a provider may implement beside cloudprovider.Interface to say whether its cloud answers, with a call that is cheap and needs no object.
+// Prober is what a provider may implement beside cloudprovider.Interface to say whether its cloud answers, with a call
+// that is cheap and needs no object.
 type Prober interface {
 	// Probe returns nil if the cloud answers and takes the credentials.
 	Probe(ctx context.Context) error
 }
 
-// ErrNothingToProbe is that whether the cloud answers cannot be known yet: the provider is no Prober, and there is no node to ask for.
+// ErrNothingToProbe is that whether the cloud answers cannot be known yet: the provider is no Prober, and there is no
+// node to ask for.
 var ErrNothingToProbe = errors.New("there is nothing to ask the cloud for yet")
 
-// Probe asks the cloud something that changes nothing: what the provider's Prober asks, or whether the node has an instance. An answer is one that
-// the cloud gave: also that there is no such instance, that it does not like the question, or that it gets too many.
+// Probe asks the cloud something that changes nothing: what the provider's Prober asks, or whether the node has an
+// instance. An answer is one that the cloud gave: also that there is no such instance, that it does not like the
+// question, or that it gets too many.
 func (s *Guard) Probe(ctx context.Context, node *corev1.Node) error {
 	var err error
 	ctx = WithClass(ctx, ClassOther)

@@ -25,8 +25,9 @@ type answer struct {
 	code   string // the cloud's own, "InvalidInstanceID.NotFound"
 }
 
-// answerOf looks for an answer of the cloud in an error and in everything that it wraps. SDKs share no interface. Those of AWS (smithy), hcloud and the
-// lab's have methods; those of Azure, Google, gophercloud, Linode and DigitalOcean have fields. None is imported.
+// answerOf looks for an answer of the cloud in an error and in everything that it wraps. SDKs share no interface. Those
+// of AWS (smithy), hcloud and the lab's have methods; those of Azure, Google, gophercloud, Linode and DigitalOcean have
+// fields. None is imported.
 func answerOf(err error) answer {
 	var a answer
 	walk(err, func(err error) bool {
@@ -86,7 +87,8 @@ var (
 	responseFields = []string{"Response", "RawResponse"}
 )
 
-// fields reads an error's exported fields. A field with the right name and another meaning is a number that is no error status, or text that no cloud uses.
+// fields reads an error's exported fields. A field with the right name and another meaning is a number that is no error
+// status, or text that no cloud uses.
 func (a *answer) fields(err error) {
 	v := reflect.ValueOf(err)
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -146,7 +148,8 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeOK          Outcome = "ok"                 // also that the provider does not implement what was asked, or wants to be asked again later
+	// also that the provider does not implement what was asked, or wants to be asked again later
+	OutcomeOK          Outcome = "ok"
 	OutcomeNotFound    Outcome = "not_found"          // the cloud answered that there is no such thing
 	OutcomeClientError Outcome = "client_error"       // the cloud refuses this request: asking again will not help
 	OutcomeServerError Outcome = "server_error"       // the cloud is at fault
@@ -178,8 +181,9 @@ func (o Outcome) reached() bool {
 	}
 }
 
-// Classify judges the error of a call to a cloud. What it knows best goes first: what the shell itself says, what the cloud answered, how the connection
-// failed, how the context ended, and, for providers that lose all of that with a %v, the text.
+// Classify judges the error of a call to a cloud. What it knows best goes first: what the shell itself says, what the
+// cloud answered, how the connection failed, how the context ended, and, for providers that lose all of that with a %v,
+// the text.
 func Classify(err error) (outcome Outcome) {
 	if err == nil {
 		return OutcomeOK
@@ -222,7 +226,8 @@ func protocol(err error) Outcome {
 	return ""
 }
 
-// answered is what the cloud said: by its code, which tells throttling from other refusals with the same status, or by the status.
+// answered is what the cloud said: by its code, which tells throttling from other refusals with the same status, or by
+// the status.
 func answered(err error) Outcome {
 	answer := answerOf(err)
 	if outcome := ofCode(answer.code); outcome != "" {
@@ -343,7 +348,8 @@ func ofCode(code string) Outcome {
 	return ""
 }
 
-// textPatterns are texts by which an outcome is known, in lower case. The first that is found decides: what names a cause goes before what names its effect.
+// textPatterns are texts by which an outcome is known, in lower case. The first that is found decides: what names a
+// cause goes before what names its effect.
 var textPatterns = []struct {
 	words   []string
 	outcome Outcome
@@ -382,14 +388,15 @@ func containsAny(text string, words []string) bool {
 	return false
 }
 
-// statusInText finds an HTTP status where SDKs write one: "StatusCode: 429", "status code 503", "error 403", "got 404 instead", "HTTP 500", "[404] ...",
-// "(429 Too ...)".
+// statusInText finds an HTTP status where SDKs write one: "StatusCode: 429", "status code 503", "error 403", "got 404
+// instead", "HTTP 500", "[404] ...", "(429 Too ...)".
 var statusInText = regexp.MustCompile(`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\(|\[)([45][0-9]{2})\b`)
 
 // codeInText finds the code in the text of AWS: "api error InvalidInstanceID.NotFound: ...".
 var codeInText = regexp.MustCompile(`\bapi error ([a-z0-9._]+):`)
 
-// lookup finds that a name was not resolved, for whatever reason: "dial tcp: lookup ec2.example.com on 10.0.0.2:53: i/o timeout".
+// lookup finds that a name was not resolved, for whatever reason: "dial tcp: lookup ec2.example.com on 10.0.0.2:53: i/o
+// timeout".
 var lookup = regexp.MustCompile(`\blookup [^ :]+(?: on [^ ]+)?: `)
 
 // ofText judges a text in lower case.

@@ -13,9 +13,10 @@ import (
 //	a call of class c --> queue of c --rate of c--> the queues' turns, by weight --rate of all--> the provider
 //	      the answer's outcome --> the rate of c, or of all
 //
-// The rates fall when the cloud throttles and grow while it does not. Clouds limit each of their services, or an account: as long as one class alone is
-// throttled only its rate falls, so that a load balancer API that is overrun does not slow down reads of instances. Once a second class is throttled,
-// too, the limit is taken for a shared one, and the classes share one rate by their weights. What a class leaves unused goes to the others.
+// The rates fall when the cloud throttles and grow while it does not. Clouds limit each of their services, or an
+// account: as long as one class alone is throttled only its rate falls, so that a load balancer API that is overrun
+// does not slow down reads of instances. Once a second class is throttled, too, the limit is taken for a shared one,
+// and the classes share one rate by their weights. What a class leaves unused goes to the others.
 type budget struct {
 	mu     sync.Mutex
 	all    limiter
@@ -25,7 +26,8 @@ type budget struct {
 	timer  *time.Timer
 }
 
-// weights are the shares of classes that want more than there is, most important first. A class that waits gets at least its weight's part.
+// weights are the shares of classes that want more than there is, most important first. A class that waits gets at
+// least its weight's part.
 var weights = []struct {
 	class  Class
 	weight float64
@@ -221,8 +223,9 @@ func (b *budget) throttled(t *ticket, now time.Time) {
 	}
 }
 
-// limiter is a rate that looks for what the cloud takes: it is cut when the cloud throttles, to somewhat less than the cloud has accepted of late, and
-// grows while calls are accepted. It is a bucket of tokens that holds those of one second.
+// limiter is a rate that looks for what the cloud takes: it is cut when the cloud throttles, to somewhat less than the
+// cloud has accepted of late, and grows while calls are accepted. It is a bucket of tokens that holds those of one
+// second.
 type limiter struct {
 	class   Class
 	ceiling float64 // the configured one; +Inf for none
@@ -239,7 +242,8 @@ type limiter struct {
 const (
 	// floor is the lowest rate: with less, it would take too long to see that the cloud is well again.
 	floor = 0.5
-	// cutTo is what is kept of the rate that the cloud did take. The rest is how fast its bucket fills again, and how far there is to grow.
+	// cutTo is what is kept of the rate that the cloud did take. The rest is how fast its bucket fills again, and how far
+	// there is to grow.
 	cutTo = 0.9
 	// cutEvery lets a cut show its effect before the next.
 	cutEvery = 250 * time.Millisecond
@@ -302,8 +306,9 @@ func (l *limiter) set(rate float64) {
 
 func (l *limiter) show() { budgetRate.WithLabelValues(string(l.class)).Set(l.rate) }
 
-// accepted notes that the cloud took a call. The rate grows only by calls, not by time: that nothing was throttled while nothing was asked for is no
-// reason to ask for more. Up to where it was too much the last time the rate grows slowly, and then ever faster, since the limit must have moved.
+// accepted notes that the cloud took a call. The rate grows only by calls, not by time: that nothing was throttled
+// while nothing was asked for is no reason to ask for more. Up to where it was too much the last time the rate grows
+// slowly, and then ever faster, since the limit must have moved.
 func (l *limiter) accepted(now time.Time) {
 	l.done.add(now)
 	if l.rate >= l.ceiling {

@@ -27,7 +27,8 @@ type reader struct {
 	cache   cache
 }
 
-// nodeKey is what a state is of. A node that is created again under its name, and one that got its providerID, have another.
+// nodeKey is what a state is of. A node that is created again under its name, and one that got its providerID, have
+// another.
 type nodeKey struct{ name, uid, providerID string }
 
 func keyOf(node *corev1.Node) nodeKey {
@@ -97,7 +98,8 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 	return states
 }
 
-// item returns the item that will have a node's state: one that is there already if its answer is young enough, or a new one in a lane.
+// item returns the item that will have a node's state: one that is there already if its answer is young enough, or a
+// new one in a lane.
 func (r *reader) item(node *corev1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*batcher]bool) (*item, string) {
 	key := keyOf(node)
 	for _, item := range r.running[key] {
@@ -137,7 +139,8 @@ func (r *reader) wait(ctx context.Context, item *item, want Want) InstanceState 
 	}
 }
 
-// leave is for a waiter that does not wait any more. A question that nobody waits for is not asked, or its call is cancelled.
+// leave is for a waiter that does not wait any more. A question that nobody waits for is not asked, or its call is
+// cancelled.
 func (r *reader) leave(item *item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +179,8 @@ func tidy(state InstanceState, want Want) InstanceState {
 	return state
 }
 
-// given is a state as one caller gets it: with nothing that it did not want, and nothing that it could change for others.
+// given is a state as one caller gets it: with nothing that it did not want, and nothing that it could change for
+// others.
 func given(state InstanceState, want Want) InstanceState {
 	if state.Metadata == nil || want&WantMetadata == 0 {
 		state.Metadata = nil

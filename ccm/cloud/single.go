@@ -13,7 +13,8 @@ import (
 // errNoInstances is for a provider that says at one time that it has instances, and at another that it has none.
 var errNoInstances = errors.New("the cloud provider implements neither InstancesV2 nor Instances")
 
-// single asks about one node, with one call for each field that is wanted. Both interfaces mean the same by their answers.
+// single asks about one node, with one call for each field that is wanted. Both interfaces mean the same by their
+// answers.
 func (r *reader) single(ctx context.Context, node *corev1.Node, want Want, retries bool) InstanceState {
 	if provider, ok := r.provider.InstancesV2(); ok && provider != nil {
 		return describe(ctx, v2{instancesV2{r.caller, provider, retries}, node}, want)
@@ -59,11 +60,13 @@ type described interface {
 	exists(context.Context) (bool, error)
 	shutdown(context.Context) (bool, error)
 	metadata(context.Context) (*cloudprovider.InstanceMetadata, error)
-	addresses(context.Context) (*cloudprovider.InstanceMetadata, error) // metadata with nothing else in it that would cost a call
+	// metadata with nothing else in it that would cost a call
+	addresses(context.Context) (*cloudprovider.InstanceMetadata, error)
 }
 
-// describe asks for what is wanted and stops at the first error, or when the instance does not exist. That the cloud does not find it counts for that
-// only if nothing was asked before that found it: then the answers contradict each other, and who deletes Nodes must not choose.
+// describe asks for what is wanted and stops at the first error, or when the instance does not exist. That the cloud
+// does not find it counts for that only if nothing was asked before that found it: then the answers contradict each
+// other, and who deletes Nodes must not choose.
 func describe(ctx context.Context, d described, want Want) InstanceState {
 	state := InstanceState{Exists: true}
 	known := false
@@ -116,7 +119,8 @@ func (d v2) addresses(ctx context.Context) (*cloudprovider.InstanceMetadata, err
 	return d.metadata(ctx)
 }
 
-// v1Node is a node that Instances, and Zones if there are any, describe: by its providerID, and where that does not do by its name.
+// v1Node is a node that Instances, and Zones if there are any, describe: by its providerID, and where that does not do
+// by its name.
 type v1Node struct {
 	instances instancesV1
 	zones     *zonesOf

@@ -1,27 +1,34 @@
-// Package election decides whether this process may act: it holds the leases under which cloud loops run, and it closes the fence in front of
-// every write at the moment when another process may have taken over.
+// Package election decides whether this process may act: it holds the leases under which cloud loops run, and it closes
+// the fence in front of every write at the moment when another process may have taken over.
 //
 //	lease --renewed--> Fence --Check, Bind--> cloud requests that mutate, kube writes
 //	      --other holder seen, too old, drained, released--> ErrFenced
 //
 // The rules, and what they avoid:
 //
-//   - A lease that was last renewed at t is good until t + renew deadline, where t is read before the request is sent, on a clock that goes on
-//     while the machine is suspended. A leader that was frozen for longer finds its fence closed at its first instruction. client-go's elector
-//     lets the controllers of such a leader run for another renew deadline (kubernetes/kubernetes#44887).
-//   - Seeing another holder ends leadership at once, and so does a lease that somebody else released or deleted: anybody may take it from then on.
-//     client-go counts it as one more failed renewal. Deleting a lease is thus a way to force an election.
-//   - Leases are observed from the start, on standby and before they may be contended for, so that the expiry of the migration lease does not have to
-//     be waited for after that of the main lease. A watch tells of a release within milliseconds; without leave to watch, polling does.
-//   - A lease is released when the workers under it have drained, the migration lease before the main lease. Workers that do not end in time are cut
-//     off, and then the lease is left to expire: a successor must not meet their last call.
-//   - A loss ends leadership of all leases of the process, which then exits. Nothing is released: a worker may be in a call.
+//   - A lease that was last renewed at t is good until t + renew deadline, where t is read before the request is sent,
+//     on a clock that goes on while the machine is suspended. A leader that was frozen for longer finds its fence
+//     closed at its first instruction. client-go's elector lets the controllers of such a leader run for another renew
+//     deadline (kubernetes/kubernetes#44887).
+//   - Seeing another holder ends leadership at once, and so does a lease that somebody else released or deleted:
+//     anybody may take it from then on. client-go counts it as one more failed renewal. Deleting a lease is thus a way
+//     to force an election.
+//   - Leases are observed from the start, on standby and before they may be contended for, so that the expiry of the
+//     migration lease does not have to be waited for after that of the main lease. A watch tells of a release within
+//     milliseconds; without leave to watch, polling does.
+//   - A lease is released when the workers under it have drained, the migration lease before the main lease. Workers
+//     that do not end in time are cut off, and then the lease is left to expire: a successor must not meet their last
+//     call.
+//   - A loss ends leadership of all leases of the process, which then exits. Nothing is released: a worker may be in a
+//     call.
 //
-// On the wire this is client-go's election by Lease objects: holderIdentity, leaseDurationSeconds, renewTime, acquireTime, and leaseTransitions, which
-// grows with every change of holder. Contenders of both kinds understand each other. One annotation is ours; see AdoptedAnnotation.
+// On the wire this is client-go's election by Lease objects: holderIdentity, leaseDurationSeconds, renewTime,
+// acquireTime, and leaseTransitions, which grows with every change of holder. Contenders of both kinds understand each
+// other. One annotation is ours; see AdoptedAnnotation.
 //
-// What no fence can stop is the one request that passed its last check before the fence closed. Writes to kube-apiserver carry UID or
-// resourceVersion preconditions for that reason. docs/explanation/fence.md says all this to operators.
+// What no fence can stop is the one request that passed its last check before the fence closed. Writes to
+// kube-apiserver carry UID or resourceVersion preconditions for that reason. docs/explanation/fence.md says all this to
+// operators.
 package election
 
 import (
@@ -35,7 +42,8 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// ErrLost is what Run returns when a lease that this process held is not certainly held any more. The process has to exit.
+// ErrLost is what Run returns when a lease that this process held is not certainly held any more. The process has to
+// exit.
 var ErrLost = errors.New("leadership is lost")
 
 // Lease names a lease and says what this process wants of it.
@@ -43,8 +51,8 @@ type Lease struct {
 	Namespace, Name string
 	// Contend is that this process wants to hold the lease. Without it, the lease is only observed.
 	Contend bool
-	// After is the name of a lease that must be held before this one is contended for: the migration lease follows the main lease, so that both
-	// stay in one process. It is observed from the start all the same.
+	// After is the name of a lease that must be held before this one is contended for: the migration lease follows the
+	// main lease, so that both stay in one process. It is observed from the start all the same.
 	After string
 }
 
@@ -52,8 +60,9 @@ type Lease struct {
 type Config struct {
 	// Identity names this process among those that contend, and no other one, not even its predecessor on the same host.
 	Identity string
-	// Client reads and writes leases. It has no fence, a rate limit of its own, and needs no timeout: every request gets RenewDeadline/2 by its
-	// context, and a timeout of the client would also cut the watches. Its user needs get, create and update for leases; watch is optional.
+	// Client reads and writes leases. It has no fence, a rate limit of its own, and needs no timeout: every request gets
+	// RenewDeadline/2 by its context, and a timeout of the client would also cut the watches. Its user needs get, create
+	// and update for leases; watch is optional.
 	Client coordinationv1client.LeasesGetter
 	// Recorder gets LeaderElection events as those of client-go's elector. It may be nil.
 	Recorder record.EventRecorder
@@ -65,10 +74,11 @@ type Config struct {
 	// Clock is Boottime when nil.
 	Clock Clock
 
-	// OnStarted is called in a goroutine of its own when a lease is won. ctx carries the fence, and is cancelled for the drain or the loss.
+	// OnStarted is called in a goroutine of its own when a lease is won. ctx carries the fence, and is cancelled for the
+	// drain or the loss.
 	OnStarted func(ctx context.Context, lease string)
-	// Drained returns a channel that is closed when the workers under the lease have ended. It is called after their context was cancelled. With
-	// nil there is nothing to wait for.
+	// Drained returns a channel that is closed when the workers under the lease have ended. It is called after their
+	// context was cancelled. With nil there is nothing to wait for.
 	Drained func(lease string) <-chan struct{}
 }
 
@@ -132,8 +142,9 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Run contends until ctx ends, then drains and releases, and returns nil. When a held lease is lost it returns an error that wraps ErrLost at once,
-// after all fences are revoked and the workers' contexts are cancelled. Any other error says which lease could not be released. Run is called once.
+// Run contends until ctx ends, then drains and releases, and returns nil. When a held lease is lost it returns an error
+// that wraps ErrLost at once, after all fences are revoked and the workers' contexts are cancelled. Any other error
+// says which lease could not be released. Run is called once.
 func (e *Elector) Run(ctx context.Context) error {
 	own, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // leases are renewed while workers drain
 	defer stop(nil)
@@ -160,8 +171,8 @@ func (e *Elector) Run(ctx context.Context) error {
 	return errors.Join(unreleased...)
 }
 
-// lose ends leadership of all leases: one process runs the loops of all of them, and it has to exit. No lease is released, because workers may be
-// in the middle of a call.
+// lose ends leadership of all leases: one process runs the loops of all of them, and it has to exit. No lease is
+// released, because workers may be in the middle of a call.
 func (e *Elector) lose(c *candidate, reason string) {
 	c.fence.Revoke(reason)
 	for _, other := range e.candidates {
@@ -202,8 +213,8 @@ func (e *Elector) Leading(lease string) bool {
 	return c != nil && c.leading()
 }
 
-// Check is the health of a lease: it fails when this process holds it and has not renewed it for too long, when its loop is stuck, and after a loss.
-// A standby is healthy.
+// Check is the health of a lease: it fails when this process holds it and has not renewed it for too long, when its
+// loop is stuck, and after a loss. A standby is healthy.
 func (e *Elector) Check(lease string) error {
 	e.mu.Lock()
 	lost := e.lost

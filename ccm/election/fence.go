@@ -11,16 +11,17 @@ import (
 	"github.com/transplant-dev/transplant/internal/boottime"
 )
 
-// Boottime returns the clock that goes on while the machine is suspended. Go's own monotonic clock stands still then, and a guest that was
-// frozen would take its lease for fresh. Where there is no CLOCK_BOOTTIME it is the monotonic clock; managers run in production on Linux.
+// Boottime returns the clock that goes on while the machine is suspended. Go's own monotonic clock stands still then,
+// and a guest that was frozen would take its lease for fresh. Where there is no CLOCK_BOOTTIME it is the monotonic
+// clock; managers run in production on Linux.
 func Boottime() Clock { return bootClock{} }
 
 type bootClock struct{}
 
 func (bootClock) Now() time.Duration { return boottime.Now() }
 
-// ErrFenced is what a write gets instead of being sent once the lease that it depends on is not certainly held. It is final for this process:
-// retrying is the next leader's business.
+// ErrFenced is what a write gets instead of being sent once the lease that it depends on is not certainly held. It is
+// final for this process: retrying is the next leader's business.
 var ErrFenced = errors.New("this process may no longer act")
 
 // Clock is the time that leases are measured with: since some fixed moment, going on while the machine is suspended.
@@ -52,12 +53,13 @@ type Fence struct {
 type Tenure struct {
 	// Epoch is the lease's count of transitions, which grows by one whenever the holder changes. 0 without a lease.
 	Epoch int64
-	// AdoptedAt is since when the lease has been held by managers that are built on this package, one after the other and nobody else between
-	// them. A restart does not move it; a rollback to another manager, and back, does. It is the wall clock's time of the process that adopted
-	// it, to be compared with the times in objects. Without a lease it is when the process started.
+	// AdoptedAt is since when the lease has been held by managers that are built on this package, one after the other and
+	// nobody else between them. A restart does not move it; a rollback to another manager, and back, does. It is the wall
+	// clock's time of the process that adopted it, to be compared with the times in objects. Without a lease it is when
+	// the process started.
 	AdoptedAt time.Time
-	// IsInherited is that a manager of this kind has held the lease before this process, or that this is not known. What such
-	// a manager did last is then not in this process's memory.
+	// IsInherited is that a manager of this kind has held the lease before this process, or that this is not known. What
+	// such a manager did last is then not in this process's memory.
 	IsInherited bool
 }
 
@@ -77,14 +79,16 @@ func Unfenced(adoptedAt time.Time) *Fence {
 	return &Fence{lease: "none", clock: Boottime(), open: true, forever: true, tenure: Tenure{AdoptedAt: adoptedAt}}
 }
 
-// UnfencedAfter is Unfenced for a process that started at one time, of a kind of manager that took over at another: see RememberTakeover.
+// UnfencedAfter is Unfenced for a process that started at one time, of a kind of manager that took over at another: see
+// RememberTakeover.
 func UnfencedAfter(started, takeover time.Time) *Fence {
 	f := Unfenced(started)
 	f.takeover, f.tenure.IsInherited = &takeover, true
 	return f
 }
 
-// TakeoverAt is since when managers of this kind have done what the fence is for. Restarts do not move it. It is zero when that is not known.
+// TakeoverAt is since when managers of this kind have done what the fence is for. Restarts do not move it. It is zero
+// when that is not known.
 func (f *Fence) TakeoverAt() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,8 +108,8 @@ func (f *Fence) Tenure() Tenure {
 	return f.tenure
 }
 
-// Check returns nil while the lease is certainly held, and an error that wraps ErrFenced and says why otherwise. Every mutating request asks it
-// right before it is sent; an answer must not be kept.
+// Check returns nil while the lease is certainly held, and an error that wraps ErrFenced and says why otherwise. Every
+// mutating request asks it right before it is sent; an answer must not be kept.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	ended := f.expire()
@@ -126,8 +130,9 @@ func (f *Fence) Refused() uint64 {
 	return f.refused
 }
 
-// Extend opens the fence, or keeps it open, until a time on its clock: that of the last renewal, read before it was sent, plus the renew deadline.
-// A time that has passed, and a fence that was revoked, stay as they are: the answer to a renewal may come after the loss was seen.
+// Extend opens the fence, or keeps it open, until a time on its clock: that of the last renewal, read before it was
+// sent, plus the renew deadline. A time that has passed, and a fence that was revoked, stay as they are: the answer to
+// a renewal may come after the loss was seen.
 func (f *Fence) Extend(until time.Duration, tenure Tenure) {
 	f.mu.Lock()
 	ended := f.expire() // what was bound to an opening that is over must not live on in the new one
@@ -155,7 +160,8 @@ func (f *Fence) arm(left time.Duration) {
 	})
 }
 
-// Revoke closes the fence for good and ends every context that is bound to it before it returns. The reason is what refused writes are told.
+// Revoke closes the fence for good and ends every context that is bound to it before it returns. The reason is what
+// refused writes are told.
 func (f *Fence) Revoke(reason string) {
 	f.mu.Lock()
 	ended := f.close(reason)
@@ -167,7 +173,8 @@ func (f *Fence) Revoke(reason string) {
 	ended.cancel()
 }
 
-// expire closes the fence if its time is over. The timer may not have fired: it stands still while the machine is suspended.
+// expire closes the fence if its time is over. The timer may not have fired: it stands still while the machine is
+// suspended.
 func (f *Fence) expire() ended {
 	if f.open && !f.forever && f.clock.Now() >= f.until {
 		return f.close(tooLate)
@@ -175,7 +182,8 @@ func (f *Fence) expire() ended {
 	return ended{}
 }
 
-// close ends the current opening, if there is one. The first reason stays. The caller cancels what has ended once it has let go of the lock.
+// close ends the current opening, if there is one. The first reason stays. The caller cancels what has ended once it
+// has let go of the lock.
 func (f *Fence) close(reason string) ended {
 	if !f.open {
 		return ended{}
@@ -205,9 +213,9 @@ func (e ended) cancel() {
 	}
 }
 
-// Bind returns a context for the calls of a worker: it has the values of ctx, carries the fence, and ends when the fence closes. It does not end
-// with ctx's cancellation, which asks workers to take no new work: what is being done then is given the time to finish. Its cause wraps ErrFenced.
-// The caller calls cancel once the work is done.
+// Bind returns a context for the calls of a worker: it has the values of ctx, carries the fence, and ends when the
+// fence closes. It does not end with ctx's cancellation, which asks workers to take no new work: what is being done
+// then is given the time to finish. Its cause wraps ErrFenced. The caller calls cancel once the work is done.
 func (f *Fence) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	bound, end := context.WithCancelCause(NewContext(context.WithoutCancel(ctx), f))
 	f.mu.Lock()
@@ -235,7 +243,8 @@ func (f *Fence) Bind(ctx context.Context) (bound context.Context, cancel context
 
 type fenceKey struct{}
 
-// NewContext returns a context that carries the fence, for the layers between a controller and the wire that know only a context.
+// NewContext returns a context that carries the fence, for the layers between a controller and the wire that know only
+// a context.
 func NewContext(ctx context.Context, f *Fence) context.Context {
 	return context.WithValue(ctx, fenceKey{}, f)
 }
@@ -246,8 +255,9 @@ func FromContext(ctx context.Context) *Fence {
 	return f
 }
 
-// Guard asks the fence that a context carries, or the fallbacks when it carries none: calls of a provider's own goroutines have lost theirs, and may
-// be sent while any lease of the process is held. With neither, the write is refused. Nil fallbacks are none.
+// Guard asks the fence that a context carries, or the fallbacks when it carries none: calls of a provider's own
+// goroutines have lost theirs, and may be sent while any lease of the process is held. With neither, the write is
+// refused. Nil fallbacks are none.
 func Guard(ctx context.Context, fallbacks ...*Fence) error {
 	if f := FromContext(ctx); f != nil {
 		return f.Check()
@@ -277,13 +287,14 @@ func (f *Fence) passes() bool {
 	return open
 }
 
-// Transport wraps the transport of a client whose writes depend on a fence: requests that change something are refused once it is closed. Reads
-// pass. A context's own fence goes before the given one.
+// Transport wraps the transport of a client whose writes depend on a fence: requests that change something are refused
+// once it is closed. Reads pass. A context's own fence goes before the given one.
 func Transport(fallback *Fence, next http.RoundTripper) http.RoundTripper {
 	return TransportOfAny([]*Fence{fallback}, next)
 }
 
-// TransportOfAny is Transport for a client whose writes belong to no lease in particular: they pass while any of the fences is open.
+// TransportOfAny is Transport for a client whose writes belong to no lease in particular: they pass while any of the
+// fences is open.
 func TransportOfAny(fallbacks []*Fence, next http.RoundTripper) http.RoundTripper {
 	return transport{fallbacks, next}
 }

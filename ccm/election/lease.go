@@ -67,7 +67,8 @@ func (c *candidate) leading() bool {
 	return c.held
 }
 
-// run observes, contends and renews until ctx ends, and then until what was won is released. own outlives ctx, and ends when leadership is lost.
+// run observes, contends and renews until ctx ends, and then until what was won is released. own outlives ctx, and ends
+// when leadership is lost.
 func (c *candidate) run(ctx, own context.Context) error {
 	defer close(c.finished)
 	defer c.alive(false)
@@ -151,8 +152,8 @@ func (c *candidate) free() bool {
 	return c.known && c.now() >= max(c.expires(), c.next)
 }
 
-// expires is when the lease can be taken: its own duration after its spec was first seen to be as it is, as contenders with client-go count. The
-// caller has the lock.
+// expires is when the lease can be taken: its own duration after its spec was first seen to be as it is, as contenders
+// with client-go count. The caller has the lock.
 func (c *candidate) expires() time.Duration {
 	if c.seen == nil || holder(c.seen) == "" || c.wroteIt(c.seen) {
 		return c.seenAt
@@ -160,8 +161,8 @@ func (c *candidate) expires() time.Duration {
 	return c.seenAt + time.Duration(ptr.Deref(c.seen.Spec.LeaseDurationSeconds, 0))*time.Second
 }
 
-// due tells whether the lease has to be read: always without a watch, and with one when it has been silent for longer than any holder is. Watches
-// break without a word.
+// due tells whether the lease has to be read: always without a watch, and with one when it has been silent for longer
+// than any holder is. Watches break without a word.
 func (c *candidate) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +180,8 @@ func (c *candidate) readAt() time.Duration {
 	return max(c.heard+period, c.next)
 }
 
-// left is how long a standby has to wait: until it has to read the lease, or can take it. Contenders do not all come at the same moment.
+// left is how long a standby has to wait: until it has to read the lease, or can take it. Contenders do not all come at
+// the same moment.
 func (c *candidate) left() time.Duration {
 	follows := c.after == nil || c.after.leading()
 	c.mu.Lock()
@@ -227,7 +229,8 @@ func (c *candidate) started(ctx context.Context) {
 	}
 }
 
-// ended is what follows when a lease is no longer held: it was lost for a cause, or it is about to be released. It ends the workers' context.
+// ended is what follows when a lease is no longer held: it was lost for a cause, or it is about to be released. It ends
+// the workers' context.
 func (c *candidate) ended(cause error) {
 	c.mu.Lock()
 	held, end := c.held, c.end

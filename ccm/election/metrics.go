@@ -55,7 +55,8 @@ var (
 	exported     collector
 )
 
-// export makes the leases of an elector visible. A later elector of the same process takes the place of an earlier one with the same leases.
+// export makes the leases of an elector visible. A later elector of the same process takes the place of an earlier one
+// with the same leases.
 func export(e *Elector) {
 	exported.mu.Lock()
 	if exported.leases == nil {
@@ -77,9 +78,9 @@ func export(e *Elector) {
 	}
 }
 
-// registerUpstreams finds the collectors for client-go's series. Its own are used where it has some. It registers them when the first of its electors
-// is made, in whichever part of the program that is, and a second collector of the same name would end the process then; so one is made here, which
-// never runs.
+// registerUpstreams finds the collectors for client-go's series. Its own are used where it has some. It registers them
+// when the first of its electors is made, in whichever part of the program that is, and a second collector of the same
+// name would end the process then; so one is made here, which never runs.
 func registerUpstreams() {
 	_, _ = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: "none"}, LockConfig: resourcelock.ResourceLockConfig{Identity: "none"}},
@@ -98,7 +99,8 @@ func registerUpstreams() {
 	masterGauge.DeleteLabelValues("") // of the elector that never runs
 }
 
-// registeredHelp is the help of every series that is registered, by its name. A registry gives a collector back only to one with the same help.
+// registeredHelp is the help of every series that is registered, by its name. A registry gives a collector back only to
+// one with the same help.
 func registeredHelp() map[string]string {
 	help := map[string]string{}
 	registry, ok := legacyregistry.Registerer().(prometheus.Collector)

@@ -27,8 +27,9 @@ const (
 type observation struct {
 	lease   *coordinationv1.Lease // nil: there is none
 	version string                // its resourceVersion, or that of its deletion; empty when unknown
-	before  uint64                // how many versions had been seen when it was asked for; it is news for certain if none came since
-	asked   bool
+	// how many versions had been seen when it was asked for; it is news for certain if none came since
+	before uint64
+	asked  bool
 }
 
 // answer is what a request has told.
@@ -40,7 +41,8 @@ func answer(lease *coordinationv1.Lease, before uint64) observation {
 	return o
 }
 
-// observe takes in what was told by a request or the watch. Leadership ends here, and at once, when it tells of somebody else's.
+// observe takes in what was told by a request or the watch. Leadership ends here, and at once, when it tells of
+// somebody else's.
 func (c *candidate) observe(o observation) {
 	c.mu.Lock()
 	lost := c.take(o)
@@ -92,8 +94,8 @@ func (c *candidate) lostBy(lease *coordinationv1.Lease) string {
 	return ""
 }
 
-// isNews tells whether an observation is newer than what is known. Events of the watch and answers to requests overtake each other, and an event
-// from before the lease was won must not look like another holder.
+// isNews tells whether an observation is newer than what is known. Events of the watch and answers to requests overtake
+// each other, and an event from before the lease was won must not look like another holder.
 func (c *candidate) isNews(o observation) bool {
 	if !c.known || o.asked && o.before == c.seenCount {
 		return true
@@ -105,7 +107,8 @@ func (c *candidate) isNews(o observation) bool {
 	return comparable && newer
 }
 
-// compare tells whether a resource version is newer than another one. They are numbers in every API server; where they are not, reads decide.
+// compare tells whether a resource version is newer than another one. They are numbers in every API server; where they
+// are not, reads decide.
 func compare(a, b string) (newer, comparable bool) {
 	x, err := strconv.ParseUint(a, 10, 64)
 	if err != nil {
@@ -115,7 +118,8 @@ func compare(a, b string) (newer, comparable bool) {
 	return err == nil && x > y, err == nil
 }
 
-// wroteIt tells whether a version is what this process wrote, or may have written where the answer was lost. The caller has the lock.
+// wroteIt tells whether a version is what this process wrote, or may have written where the answer was lost. The caller
+// has the lock.
 func (c *candidate) wroteIt(lease *coordinationv1.Lease) bool {
 	if holder(lease) != c.e.config.Identity || lease.Spec.RenewTime == nil {
 		return false
@@ -139,8 +143,8 @@ func (c *candidate) count() uint64 {
 	return c.seenCount
 }
 
-// watch follows the lease until own ends, so that what happens to it is known within milliseconds. Without leave to watch, and while a watch cannot
-// be had, the loop's polling is enough.
+// watch follows the lease until own ends, so that what happens to it is known within milliseconds. Without leave to
+// watch, and while a watch cannot be had, the loop's polling is enough.
 func (c *candidate) watch(own context.Context) {
 	broken := c.e.config.RetryPeriod
 	for own.Err() == nil {

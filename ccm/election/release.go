@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// finish ends the contest for a lease: it waits for the workers while it goes on renewing, closes the fence, and releases the lease. Leases that
-// follow this one are released before it, so that a successor never has this one alone.
+// finish ends the contest for a lease: it waits for the workers while it goes on renewing, closes the fence, and
+// releases the lease. Leases that follow this one are released before it, so that a successor never has this one alone.
 func (c *candidate) finish(own context.Context) error {
 	if !c.leading() {
 		return c.settle(own)
@@ -70,7 +70,8 @@ func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.
 	}
 }
 
-// settle gives back a lease that may have been won without an answer: it would have to expire, held by a process that has ended.
+// settle gives back a lease that may have been won without an answer: it would have to expire, held by a process that
+// has ended.
 func (c *candidate) settle(own context.Context) error {
 	c.mu.Lock()
 	unsure := len(c.sent) > 0
@@ -82,7 +83,8 @@ func (c *candidate) settle(own context.Context) error {
 	return c.release(own)
 }
 
-// release clears the holder, as client-go's elector does, if it is still this process. It takes at most half the renew deadline.
+// release clears the holder, as client-go's elector does, if it is still this process. It takes at most half the renew
+// deadline.
 func (c *candidate) release(own context.Context) error {
 	c.alive(true)
 	ctx, cancel := context.WithTimeout(own, c.e.config.RenewDeadline/2)

@@ -12,13 +12,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// RememberTakeover returns since when managers of this kind have worked without leader election: it reads the annotation of the lease that they would hold,
-// and writes it if it is not there, or void because another manager has held the lease since. It makes a lease that is missing, and holds none. A manager
-// that is restarted is thus told the time of its first start.
+// RememberTakeover returns since when managers of this kind have worked without leader election: it reads the
+// annotation of the lease that they would hold, and writes it if it is not there, or void because another manager has
+// held the lease since. It makes a lease that is missing, and holds none. A manager that is restarted is thus told the
+// time of its first start.
 func RememberTakeover(ctx context.Context, client coordinationv1client.LeasesGetter, namespace, name string) (time.Time, error) {
 	for {
 		at, err := rememberTakeover(ctx, client.Leases(namespace), name)
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) || ctx.Err() != nil { // somebody else wrote it: what they wrote counts
+		// somebody else wrote it: what they wrote counts
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return at, err
 		}
 	}

@@ -56,7 +56,8 @@ type attempt struct {
 	stamp  metav1.MicroTime // the renewTime that it writes
 }
 
-// try prepares a write. One that renews keeps the term that the lease is in; so does one that follows an own write whose answer was lost.
+// try prepares a write. One that renews keeps the term that the lease is in; so does one that follows an own write
+// whose answer was lost.
 func (c *candidate) try() attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +112,8 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 	}
 }
 
-// confirm takes in the answer to an attempt, and opens the fence for what it proves. It is false when more is known by now: the lease was written
-// since, or the attempt took so long that another process may have it.
+// confirm takes in the answer to an attempt, and opens the fence for what it proves. It is false when more is known by
+// now: the lease was written since, or the attempt took so long that another process may have it.
 func (c *candidate) confirm(a attempt, lease *coordinationv1.Lease) bool {
 	c.mu.Lock()
 	lost := c.take(answer(lease, a.before))
@@ -169,7 +170,8 @@ func (c *candidate) freeSince() time.Time {
 	return c.freeAt
 }
 
-// renew renews a held lease. When somebody else wrote it, what they wrote decides: a label costs another request, another holder leadership.
+// renew renews a held lease. When somebody else wrote it, what they wrote decides: a label costs another request,
+// another holder leadership.
 func (c *candidate) renew(own context.Context) {
 	for range 2 {
 		written, overtaken := c.write(own, c.try())

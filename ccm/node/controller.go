@@ -1,5 +1,6 @@
-// Package node decides what of a cloud's instance belongs on its Node: provider ID, addresses, the labels of type, zone and region, and when the taint
-// goes that keeps pods away until then. It behaves as upstream's cloud-node-controller where a user or another component can see it:
+// Package node decides what of a cloud's instance belongs on its Node: provider ID, addresses, the labels of type, zone
+// and region, and when the taint goes that keeps pods away until then. It behaves as upstream's cloud-node-controller
+// where a user or another component can see it:
 //
 //	registered --taint uninitialized--> metadata and provider ID are known --> addresses --> labels, provider ID, no taint --> event Synced
 //	    ^                                    | nil metadata, no provider ID, an error, provided IP is not the instance's
@@ -7,14 +8,19 @@
 //	initialised: labels are kept equal to their beta pairs; addresses are compared once per period
 //
 // What differs, and why:
-//   - Nodes that join together are read in one call, where the provider lists instances (see cloud.InstancesLister). A lone node waits 50 ms for company.
-//   - Addresses are written before the taint goes: pods that are scheduled to the node may need them (k/k#123024 is the same for the provider ID).
-//   - Nil metadata and a missing provider ID are retried and told in an event. Upstream forgets the first until the node changes.
-//   - A label value that the API server would refuse, such as a zone with a blank, is left out and named in an event, and the rest is done. Upstream sends it
-//     with everything else, for ever, and the node stays tainted (kubernetes/cloud-provider-openstack#1379). The price: such a node has no zone.
-//   - Two small patches replace a PUT of the whole node, which conflicts with every heartbeat. They carry the node's UID: a node that was deleted and
-//     created again under its name gets nothing that was read for the first.
-//   - Addresses that are the same are not patched. Upstream sends an empty patch for each dual-stack node in each period.
+//   - Nodes that join together are read in one call, where the provider lists instances (see cloud.InstancesLister). A
+//     lone node waits 50 ms for company.
+//   - Addresses are written before the taint goes: pods that are scheduled to the node may need them (k/k#123024 is the
+//     same for the provider ID).
+//   - Nil metadata and a missing provider ID are retried and told in an event. Upstream forgets the first until the
+//     node changes.
+//   - A label value that the API server would refuse, such as a zone with a blank, is left out and named in an event,
+//     and the rest is done. Upstream sends it with everything else, for ever, and the node stays tainted
+//     (kubernetes/cloud-provider-openstack#1379). The price: such a node has no zone.
+//   - Two small patches replace a PUT of the whole node, which conflicts with every heartbeat. They carry the node's
+//     UID: a node that was deleted and created again under its name gets nothing that was read for the first.
+//   - Addresses that are the same are not patched. Upstream sends an empty patch for each dual-stack node in each
+//     period.
 package node
 
 import (
@@ -106,7 +112,8 @@ func (config *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// item is what the queue says: look at the node, or with addresses at the addresses of an initialised one, which could not be written when they were due.
+// item is what the queue says: look at the node, or with addresses at the addresses of an initialised one, which could
+// not be written when they were due.
 type item struct {
 	name      string
 	addresses bool
@@ -173,7 +180,8 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// idsOptional tells whether a node may be initialised without a provider ID: providers of the first generation need not have any.
+// idsOptional tells whether a node may be initialised without a provider ID: providers of the first generation need not
+// have any.
 func idsOptional(provider cloudprovider.Interface) bool {
 	if provider == nil {
 		return false
@@ -188,7 +196,8 @@ func idsOptional(provider cloudprovider.Interface) bool {
 // Name is the controller's name in the gauge of running controllers.
 func (c *Controller) Name() string { return "cloud-node" }
 
-// HealthChecker fails while a call for nodes or a patch is stuck, and when no pass over all addresses has ended for several periods.
+// HealthChecker fails while a call for nodes or a patch is stuck, and when no pass over all addresses has ended for
+// several periods.
 func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
 	return progress.Open{UnnamedHealthChecker: healthCheck{c}}
 }
@@ -292,7 +301,8 @@ func (c *Controller) finishPass() {
 
 // Options are the settings of the controller that upstream does not have.
 type Options struct {
-	// GatherWindow is how long a node that has joined waits for others, to be read in one call with them. While nodes keep joining it grows to a second.
+	// GatherWindow is how long a node that has joined waits for others, to be read in one call with them. While nodes keep
+	// joining it grows to a second.
 	GatherWindow time.Duration
 	// RetryLimit is the longest time between two attempts to initialise a node.
 	RetryLimit time.Duration

@@ -35,7 +35,8 @@ const (
 type failure struct {
 	reason string
 	err    error
-	// lasting is that it will most likely be so at the next attempt: the user is told at once. Others are told when they have lasted for some attempts.
+	// lasting is that it will most likely be so at the next attempt: the user is told at once. Others are told when they
+	// have lasted for some attempts.
 	lasting bool
 }
 
@@ -52,8 +53,8 @@ func passing(reason string, err error) error { return &failure{reason: reason, e
 // tellAfter is after how many attempts a failure is told that may pass.
 const tellAfter = 3
 
-// teller tells users about failures: once per node and reason until the node is well again, and not about all nodes at once when it is the cloud that fails:
-// an event is a write, which the nodes' initialisation needs.
+// teller tells users about failures: once per node and reason until the node is well again, and not about all nodes at
+// once when it is the cloud that fails: an event is a write, which the nodes' initialisation needs.
 type teller struct {
 	recorder record.EventRecorder
 	limiter  *rate.Limiter
@@ -73,7 +74,8 @@ func newTeller() *teller {
 	return &teller{limiter: rate.NewLimiter(1, 50), known: map[string]*told{}}
 }
 
-// failed notes a failure; first is that the last one of the node had another reason, or was so long ago that the node has been well since.
+// failed notes a failure; first is that the last one of the node had another reason, or was so long ago that the node
+// has been well since.
 func (t *teller) failed(node *corev1.Node, err error) (first bool) {
 	f := &failure{reason: UpdatingNodeFailed, err: err}
 	_ = errors.As(err, &f)

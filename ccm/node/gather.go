@@ -17,7 +17,8 @@ import (
 const (
 	// groupsInFlight is how many groups of nodes are read at the same time.
 	groupsInFlight = 8
-	// remembered is how old what is known of an instance may be when addresses are written that could not be written at first.
+	// remembered is how old what is known of an instance may be when addresses are written that could not be written at
+	// first.
 	remembered = time.Minute
 )
 
@@ -29,10 +30,12 @@ type job struct {
 	state cloud.InstanceState
 }
 
-// gather takes nodes from the queue, has them read in groups and gives them to the workers. It returns when the queue is shut down and all reads have ended.
+// gather takes nodes from the queue, has them read in groups and gives them to the workers. It returns when the queue
+// is shut down and all reads have ended.
 //
-// A group is read when it is full, or when its first node has waited for the window and the pace allows a call: five at once, then one per second. So a lone
-// node waits for the window only, and however many join one after the other, there is a call per second.
+// A group is read when it is full, or when its first node has waited for the window and the pace allows a call: five at
+// once, then one per second. So a lone node waits for the window only, and however many join one after the other, there
+// is a call per second.
 func (c *Controller) gather(ctx, reads context.Context) {
 	items := make(chan item)
 	go func() {

@@ -22,7 +22,8 @@ func isCloudTaint(taint corev1.Taint) bool {
 // needsWork tells whether something is to be done for a node apart from comparing its addresses once per period.
 func needsWork(node *corev1.Node) bool { return waits(node) || len(unequalLabels(node.Labels)) > 0 }
 
-// changed tells whether an update of a node may change what is to be done. Heartbeats do not: a node that cannot be initialised now has its back-off.
+// changed tells whether an update of a node may change what is to be done. Heartbeats do not: a node that cannot be
+// initialised now has its back-off.
 func changed(old, updated *corev1.Node) bool {
 	annotation := cloudproviderapi.AnnotationAlphaProvidedIPAddr
 	return old.UID != updated.UID || old.Spec.ProviderID != updated.Spec.ProviderID || waits(old) != waits(updated) ||
@@ -38,7 +39,8 @@ type initialisation struct {
 	taints     []corev1.Taint
 }
 
-// metadataOf returns what is known of a node's instance, or why the node cannot be initialised with what the cloud has said.
+// metadataOf returns what is known of a node's instance, or why the node cannot be initialised with what the cloud has
+// said.
 func metadataOf(node *corev1.Node, state cloud.InstanceState) (*cloudprovider.InstanceMetadata, error) {
 	switch {
 	case errors.Is(state.Err, cloudprovider.InstanceNotFound) || state.Err == nil && state.Metadata == nil && !state.Exists:
@@ -51,8 +53,9 @@ func metadataOf(node *corev1.Node, state cloud.InstanceState) (*cloudprovider.In
 	return state.Metadata, nil
 }
 
-// initialise judges what a node gets from its instance. A node without provider ID stays tainted: load balancers and the judgement of whether its instance is
-// gone need it, and nobody else sets it later. Only a provider of the first generation may have none at all.
+// initialise judges what a node gets from its instance. A node without provider ID stays tainted: load balancers and
+// the judgement of whether its instance is gone need it, and nobody else sets it later. Only a provider of the first
+// generation may have none at all.
 func initialise(node *corev1.Node, state cloud.InstanceState, idsOptional bool) (initialisation, error) {
 	metadata, err := metadataOf(node, state)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// Foresee returns what the controller would write about a node whose instance has these metadata: its addresses, as it orders and filters them for a
-// kubelet that was told its own, and the labels that it would set or change. It writes nothing. The error is the one for which the controller would
-// leave the node as it is.
+// Foresee returns what the controller would write about a node whose instance has these metadata: its addresses, as it
+// orders and filters them for a kubelet that was told its own, and the labels that it would set or change. It writes
+// nothing. The error is the one for which the controller would leave the node as it is.
 func Foresee(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) ([]corev1.NodeAddress, map[string]string, error) {
 	addresses, err := addressesOf(node, metadata.NodeAddresses)
 	if err != nil {
@@ -23,7 +23,8 @@ func Foresee(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) ([]cor
 	return addresses, labels, nil
 }
 
-// pairs are the labels that exist under two keys. The beta one is what the other follows, as upstream has it: tools of old clusters write that.
+// pairs are the labels that exist under two keys. The beta one is what the other follows, as upstream has it: tools of
+// old clusters write that.
 var pairs = []struct{ beta, stable string }{
 	{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone},
 	{corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
@@ -48,7 +49,8 @@ func unequalLabels(labels map[string]string) map[string]string {
 	return set
 }
 
-// labelsOf returns the labels that a node does not have yet and gets from its instance, and what is wrong with those that the API server would refuse.
+// labelsOf returns the labels that a node does not have yet and gets from its instance, and what is wrong with those
+// that the API server would refuse.
 func labelsOf(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (set map[string]string, invalid []string) {
 	set = map[string]string{}
 	add := func(value string, keys ...string) {

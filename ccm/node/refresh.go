@@ -16,11 +16,13 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the same moment.
+// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the
+// same moment.
 const jitter = 0.1
 
-// refreshAll compares the addresses of all initialised nodes with those of their instances, at once and then once per period until ctx is done. The
-// first pass is for the nodes that were initialised before this controller began: those that it initialises itself have just been read.
+// refreshAll compares the addresses of all initialised nodes with those of their instances, at once and then once per
+// period until ctx is done. The first pass is for the nodes that were initialised before this controller began: those
+// that it initialises itself have just been read.
 func (c *Controller) refreshAll(ctx, reads, calls context.Context, before []*corev1.Node) {
 	nodes := before
 	for spread := time.Duration(0); ; spread = c.frequency / 2 {
@@ -77,7 +79,8 @@ func (c *Controller) initialisedNodes() []*corev1.Node {
 	return nodes
 }
 
-// refreshGroup is one call, and a patch for each node whose addresses have changed. What fails and may pass is done again soon, past the period.
+// refreshGroup is one call, and a patch for each node whose addresses have changed. What fails and may pass is done
+// again soon, past the period.
 func (c *Controller) refreshGroup(ctx, reads, calls context.Context, group []*corev1.Node) {
 	states := c.reader.Group(reads, group, cloud.WantAddresses, 0)
 	slots := make(chan struct{}, c.statusWorkers)
@@ -106,7 +109,8 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 		c.fail(ctx, j, err) // the next period is soon enough
 	case errors.As(err, &f) && f.reason == InstanceMissing:
 	case j.state.Err != nil && c.reader.Size() == 1:
-		// Without batches a cloud that fails would be asked for each node again. The next period is soon enough, as upstream has it.
+		// Without batches a cloud that fails would be asked for each node again. The next period is soon enough, as upstream
+		// has it.
 		c.fail(ctx, j, err)
 	default:
 		c.fail(ctx, j, err)

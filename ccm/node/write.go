@@ -18,7 +18,8 @@ import (
 // conflicts is how often a node is read again in one attempt because somebody else has written it.
 const conflicts = 5
 
-// initialise does what is judged for a node with the taint: two writes at most. A node that is no longer the one that was read gets nothing.
+// initialise does what is judged for a node with the taint: two writes at most. A node that is no longer the one that
+// was read gets nothing.
 func (c *Controller) initialise(calls context.Context, node *corev1.Node, state cloud.InstanceState) error {
 	var err error
 	for range conflicts {
@@ -38,8 +39,9 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 	return passing(UpdatingNodeFailed, fmt.Errorf("patching node %q: somebody else has written it %d times in the meantime", node.Name, conflicts))
 }
 
-// carryOut writes the addresses first: when the taint goes, pods come that may need them. The status needs no resource version: the kubelet
-// writes it all the time, and addresses are replaced as a whole. Taints are written as a whole too, and have other owners.
+// carryOut writes the addresses first: when the taint goes, pods come that may need them. The status needs no resource
+// version: the kubelet writes it all the time, and addresses are replaced as a whole. Taints are written as a whole
+// too, and have other owners.
 func (c *Controller) carryOut(calls context.Context, node *corev1.Node, does initialisation) (*corev1.Node, error) {
 	if does.addresses != nil && !sameAddresses(node.Status.Addresses, does.addresses) {
 		var err error
@@ -113,7 +115,8 @@ func (c *Controller) patchAddresses(calls context.Context, node *corev1.Node, ad
 	}, "status")
 }
 
-// patch sends a JSON merge patch, which replaces lists: a strategic one merges addresses by their type, of which dual-stack nodes have several.
+// patch sends a JSON merge patch, which replaces lists: a strategic one merges addresses by their type, of which
+// dual-stack nodes have several.
 func (c *Controller) patch(calls context.Context, node *corev1.Node, patch map[string]any, subresources ...string) (*corev1.Node, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
@@ -126,8 +129,9 @@ func (c *Controller) patch(calls context.Context, node *corev1.Node, patch map[s
 	return written, nil
 }
 
-// fresh reads a node again that somebody else has written, from the API server: the cache may be behind what has just been refused. It is nil if the node is
-// gone, also when another has taken its name. A patch with a wrong UID may be refused as invalid: the field cannot be changed.
+// fresh reads a node again that somebody else has written, from the API server: the cache may be behind what has just
+// been refused. It is nil if the node is gone, also when another has taken its name. A patch with a wrong UID may be
+// refused as invalid: the field cannot be changed.
 func (c *Controller) fresh(calls context.Context, node *corev1.Node, refusal error) (*corev1.Node, error) {
 	if apierrors.IsNotFound(refusal) {
 		return nil, nil

@@ -13,10 +13,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// markAnnotation is what a new leader changes on the nodes that have no podCIDR. It goes away with the PATCH that sets them.
+// markAnnotation is what a new leader changes on the nodes that have no podCIDR. It goes away with the PATCH that sets
+// them.
 const markAnnotation = "node-ipam.transplant.dev/seen-by-new-leader"
 
-// conflictRetries is how often a PATCH is sent again at once because the node has changed: a new node is written to by half a dozen components.
+// conflictRetries is how often a PATCH is sent again at once because the node has changed: a new node is written to by
+// half a dozen components.
 const conflictRetries = 5
 
 // sync gives a node its podCIDRs if it has none.
@@ -52,7 +54,8 @@ func (c *Controller) sync(calls context.Context, name string) error {
 	return nil
 }
 
-// assign writes podCIDRs to a node that has none. The node that was read is what it is for: one that has changed since is read again.
+// assign writes podCIDRs to a node that has none. The node that was read is what it is for: one that has changed since
+// is read again.
 func (c *Controller) assign(calls context.Context, node *corev1.Node, cidrs []string) error {
 	for range conflictRetries {
 		body, err := json.Marshal(map[string]any{

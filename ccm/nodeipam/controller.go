@@ -28,7 +28,8 @@ import (
 const (
 	// workers assign podCIDRs at the same time, as many as upstream's.
 	workers = 30
-	// sweepPeriod is how often holders are looked for that are gone without an event having said so, and nodes that wait are told of again.
+	// sweepPeriod is how often holders are looked for that are gone without an event having said so, and nodes that wait
+	// are told of again.
 	sweepPeriod = 10 * time.Minute
 	// stuckAfter is when health says that an assignment is stuck.
 	stuckAfter = 2 * time.Minute
@@ -107,7 +108,8 @@ func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
 	return progress.Open{UnnamedHealthChecker: c.tracker}
 }
 
-// seen takes notice of a node. Nodes are updated several times a minute, so it does no more than a look at a map for those that have podCIDRs.
+// seen takes notice of a node. Nodes are updated several times a minute, so it does no more than a look at a map for
+// those that have podCIDRs.
 func (c *Controller) seen(object any) {
 	node, ok := object.(*corev1.Node)
 	if !ok || !c.isReady() {

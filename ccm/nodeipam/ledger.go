@@ -34,7 +34,8 @@ func newLedger(pools []*pool) *ledger { return &ledger{pools: pools, holders: ma
 // complaint is something about a node's podCIDRs that a user has to know.
 type complaint struct{ reason, message string }
 
-// hold notes the podCIDRs that a node has. They replace what was reserved for it, which may free blocks. Complaints are returned when they are new.
+// hold notes the podCIDRs that a node has. They replace what was reserved for it, which may free blocks. Complaints are
+// returned when they are new.
 func (l *ledger) hold(uid types.UID, name string, cidrs []string) (complaints []complaint, freed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +88,8 @@ func (l *ledger) conflict(i int, s span, name, cidr string) string {
 		"Drain and delete the younger node, and let it register anew", name, cidr, with)
 }
 
-// reserve chooses podCIDRs for a node: one of each pool, or none at all. A node for which some were chosen before gets the same. It is false if the
-// node is known to have its podCIDRs.
+// reserve chooses podCIDRs for a node: one of each pool, or none at all. A node for which some were chosen before gets
+// the same. It is false if the node is known to have its podCIDRs.
 func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +144,8 @@ func (l *ledger) names() map[types.UID]string {
 	return names
 }
 
-// report counts the nodes that share a block. A node that did stays counted until it is gone: it is the one that has to go.
+// report counts the nodes that share a block. A node that did stays counted until it is gone: it is the one that has to
+// go.
 func (l *ledger) report() {
 	n := 0
 	for _, h := range l.holders {

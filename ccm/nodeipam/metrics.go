@@ -8,7 +8,8 @@ import (
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 )
 
-// The names of the first five are kube-controller-manager's, spelling included. Its help for the last of them is about Endpoints; ours is not.
+// The names of the first five are kube-controller-manager's, spelling included. Its help for the last of them is about
+// Endpoints; ours is not.
 var (
 	allocations = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "node_ipam_controller", Name: "cidrset_cidrs_allocations_total",

@@ -10,10 +10,11 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Options are the settings that upstream's cloud-controller-manager lacks. --allocate-node-cidrs, --cluster-cidr and --cidr-allocator-type it has.
-// Names and meaning are kube-controller-manager's.
+// Options are the settings that upstream's cloud-controller-manager lacks. --allocate-node-cidrs, --cluster-cidr and
+// --cidr-allocator-type it has. Names and meaning are kube-controller-manager's.
 type Options struct {
-	// ServiceCIDRs are the ranges of Services, at most one of each family, separated by a comma. No node gets a block of them.
+	// ServiceCIDRs are the ranges of Services, at most one of each family, separated by a comma. No node gets a block of
+	// them.
 	ServiceCIDRs string
 	// NodeMaskSize is the size of a node's block in a cluster of one family; 0 is 24 for IPv4 and 64 for IPv6.
 	NodeMaskSize int32
@@ -79,7 +80,8 @@ func prefixes(flag, value string) ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// parse reads a CIDR as leniently as Kubernetes does: leading zeros are let pass, and bits behind the mask do not count.
+// parse reads a CIDR as leniently as Kubernetes does: leading zeros are let pass, and bits behind the mask do not
+// count.
 func parse(cidr string) (netip.Prefix, error) {
 	_, network, err := netutils.ParseCIDRSloppy(cidr)
 	if err != nil {

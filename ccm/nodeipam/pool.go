@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// maxBits bounds how many blocks a range can have, 2 to the power of it. What is free is not stored, so a large range costs nothing; upstream has a
-// bitmap and stops at 16 for IPv6.
+// maxBits bounds how many blocks a range can have, 2 to the power of it. What is free is not stored, so a large range
+// costs nothing; upstream has a bitmap and stops at 16 for IPv6.
 const maxBits = 62
 
 // wideSpan is from how many blocks on a span is kept as one, not block by block: the range of Services may be large.
@@ -219,7 +219,8 @@ func (p *pool) free() uint64 {
 	return free
 }
 
-// take occupies the next free block, going round: a block that has just become free is given out last. It is false if none is.
+// take occupies the next free block, going round: a block that has just become free is given out last. It is false if
+// none is.
 func (p *pool) take() (span, bool) {
 	if p.free() == 0 {
 		return span{}, false

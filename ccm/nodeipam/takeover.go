@@ -16,7 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// takeOver makes this process the one that gives out podCIDRs: see the package's guarantee. It is false if that has not come about.
+// takeOver makes this process the one that gives out podCIDRs: see the package's guarantee. It is false if that has not
+// come about.
 func (c *Controller) takeOver(ctx, calls context.Context) bool {
 	defer c.tracker.Start("looking at all nodes before giving out podCIDRs")()
 	var nodes *corev1.NodeList
@@ -70,11 +71,13 @@ func (c *Controller) markAll(ctx, calls context.Context, nodes []*corev1.Node) b
 	return true
 }
 
-// mark changes one node. A node that has changed since it was listed needs it no more: whatever is under way for it was read before.
+// mark changes one node. A node that has changed since it was listed needs it no more: whatever is under way for it was
+// read before.
 func (c *Controller) mark(calls context.Context, node *corev1.Node) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion,
-		"annotations": map[string]any{markAnnotation: c.clock.Now().UTC().Format(time.RFC3339Nano)}, // one that was there already would change nothing
+		// one that was there already would change nothing
+		"annotations": map[string]any{markAnnotation: c.clock.Now().UTC().Format(time.RFC3339Nano)},
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding the mark of node %q: %w", node.Name, err)
@@ -102,7 +105,8 @@ func (c *Controller) mark(calls context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// until repeats an action with a growing pause until it succeeds. It is false if this process stops, or may no longer act, before that.
+// until repeats an action with a growing pause until it succeeds. It is false if this process stops, or may no longer
+// act, before that.
 func (c *Controller) until(ctx, calls context.Context, what string, action func() error) bool {
 	pause := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 10 * time.Second}
 	for ctx.Err() == nil {
@@ -135,8 +139,8 @@ func (c *Controller) sweepUntil(ctx, calls context.Context) {
 	}
 }
 
-// sweep frees the blocks of nodes that are gone without an event: a node that came and went while the watch was broken, or that was in the list of the
-// takeover but never in the cache. The API server is asked about each before that.
+// sweep frees the blocks of nodes that are gone without an event: a node that came and went while the watch was broken,
+// or that was in the list of the takeover but never in the cache. The API server is asked about each before that.
 func (c *Controller) sweep(ctx, calls context.Context) {
 	known, err := c.nodes.List(labels.Everything())
 	if err != nil {

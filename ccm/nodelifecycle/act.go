@@ -23,10 +23,11 @@ const (
 	DeletingNode = "DeletingNode"
 	// DeletingNodeFailed is upstream's: the API server has refused the deletion, which will be repeated.
 	DeletingNodeFailed = "DeletingNodeFailed"
-	// NodeDeletionDelayed is that the node would be deleted if it had not been without an instance before the takeover. It says when it will be.
+	// NodeDeletionDelayed is that the node would be deleted if it had not been without an instance before the takeover. It
+	// says when it will be.
 	NodeDeletionDelayed = "NodeDeletionDelayed"
-	// NodeDeletionHeld is that the cloud has no instance for the node, and that it is not deleted until an operator says so, or until it is
-	// more plausible. It says why, and what to do.
+	// NodeDeletionHeld is that the cloud has no instance for the node, and that it is not deleted until an operator says
+	// so, or until it is more plausible. It says why, and what to do.
 	NodeDeletionHeld = "NodeDeletionHeld"
 	// ReadingInstanceFailed is that the provider returned errors or panicked when it was asked for the node several times.
 	ReadingInstanceFailed = "ReadingInstanceFailed"
@@ -39,7 +40,8 @@ const (
 	warnAfter = 3
 )
 
-// settle does what follows from an answer about a node that was not Ready when it was asked for. It is not deleted here.
+// settle does what follows from an answer about a node that was not Ready when it was asked for. It is not deleted
+// here.
 func (c *Controller) settle(calls context.Context, node *corev1.Node, state cloud.InstanceState) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
@@ -94,7 +96,8 @@ func (c *Controller) delay(calls context.Context, node *corev1.Node, w *watched)
 		node.Name, c.fence.TakeoverAt().UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
 }
 
-// remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and still not Ready.
+// remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and
+// still not Ready.
 func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
@@ -155,8 +158,9 @@ func (c *Controller) untaint(calls context.Context, node *corev1.Node) error {
 	return c.setTaint(calls, node, false)
 }
 
-// setTaint adds the shutdown taint to a node or takes it away. Taints are written as a whole and have other owners: only with the resource version they
-// were read with. A node that was read again and whose readiness has changed by then is judged anew at the next tick.
+// setTaint adds the shutdown taint to a node or takes it away. Taints are written as a whole and have other owners:
+// only with the resource version they were read with. A node that was read again and whose readiness has changed by
+// then is judged anew at the next tick.
 func (c *Controller) setTaint(calls context.Context, node *corev1.Node, want bool) error {
 	var err error
 	for range conflicts {
@@ -170,7 +174,8 @@ func (c *Controller) setTaint(calls context.Context, node *corev1.Node, want boo
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) { // a wrong UID may be refused as invalid: the field cannot be changed
+		// a wrong UID may be refused as invalid: the field cannot be changed
+		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			return err
 		}
 		current, failed := c.client.CoreV1().Nodes().Get(calls, node.Name, metav1.GetOptions{})

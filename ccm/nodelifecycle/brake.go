@@ -190,13 +190,13 @@ type tally struct {
 	earned float64
 }
 
-// allowed returns how much of a limit may be used by now. It is one node from the start: a failover in a small cluster does
-// not keep the Node of an instance that has ended, and a wrong answer about many is held all the same.
+// allowed returns how much of a limit may be used by now. It is one node from the start: a failover in a small cluster
+// does not keep the Node of an instance that has ended, and a wrong answer about many is held all the same.
 func (t *tally) allowed(limit int) int { return min(limit, max(1, int(float64(limit)*t.earned))) }
 
-// earnedBy returns which part of the limits may be used at a time. A manager that took over from one of its kind does not know
-// what that one deleted, and may have deleted all that the limits allow. Its own allowance grows over the window, so that
-// managers that crash one after the other delete no more than one that lives. The caller has the lock.
+// earnedBy returns which part of the limits may be used at a time. A manager that took over from one of its kind does
+// not know what that one deleted, and may have deleted all that the limits allow. Its own allowance grows over the
+// window, so that managers that crash one after the other delete no more than one that lives. The caller has the lock.
 func (c *Controller) earnedBy(now time.Time) float64 {
 	lived, window := now.Sub(c.began), c.options.DeletionWindow
 	if !c.inherited || lived >= window {

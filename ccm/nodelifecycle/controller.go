@@ -32,7 +32,8 @@ const (
 	readTimeout = 4 * time.Minute
 	// stuckAfter is when health says that a piece of work is stuck.
 	stuckAfter = 5 * time.Minute
-	// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the same moment.
+	// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the
+	// same moment.
 	jitter = 0.1
 )
 
@@ -46,8 +47,8 @@ type Config struct {
 	Nodes  coreinformers.NodeInformer
 	// MonitorPeriod is the value of --node-monitor-period.
 	MonitorPeriod time.Duration
-	// Workers is the value of --concurrent-node-lifecycle-syncs: how many nodes are written at the same time and, if the provider cannot list
-	// instances, asked for.
+	// Workers is the value of --concurrent-node-lifecycle-syncs: how many nodes are written at the same time and, if the
+	// provider cannot list instances, asked for.
 	Workers int
 	Metrics *controllersmetrics.ControllerManagerMetrics // nil: none
 	Options Options

@@ -73,8 +73,9 @@ const (
 	gone
 )
 
-// answerOf reads a state. An error is no answer, also one that says "not found": interface and upstream know an instance as gone only where the
-// provider says that it does not exist, without an error. A provider that finds it and then does not, contradicts itself.
+// answerOf reads a state. An error is no answer, also one that says "not found": interface and upstream know an
+// instance as gone only where the provider says that it does not exist, without an error. A provider that finds it and
+// then does not, contradicts itself.
 func answerOf(state cloud.InstanceState) answer {
 	switch {
 	case errors.Is(state.Err, cloudprovider.ImplementedElsewhere), errors.Is(state.Err, cloudprovider.NotImplemented):
@@ -114,13 +115,15 @@ type watched struct {
 	heldTold   time.Time    // when an event has said so
 }
 
-// wanted tells whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers, and there is nothing left to judge.
+// wanted tells whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers, and
+// there is nothing left to judge.
 func (w *watched) wanted(node *corev1.Node, now time.Time) bool {
 	return !w.busy && !w.removed && node.DeletionTimestamp == nil && !now.Before(w.due)
 }
 
-// answered notes an answer and when to ask again: an interval later, which doubles up to a limit while the answer is the same and waiting costs little: an
-// instance that is shut down seldom goes away. Errors are asked about again at the next tick, and so are running instances if listing them costs nothing more.
+// answered notes an answer and when to ask again: an interval later, which doubles up to a limit while the answer is
+// the same and waiting costs little: an instance that is shut down seldom goes away. Errors are asked about again at
+// the next tick, and so are running instances if listing them costs nothing more.
 func (w *watched) answered(a answer, now time.Time, period, limit time.Duration, lists bool) {
 	if a == w.answer && !w.asked.IsZero() {
 		w.times++
@@ -140,13 +143,15 @@ func (w *watched) answered(a answer, now time.Time, period, limit time.Duration,
 	} else {
 		w.interval = min(2*w.interval, max(limit, period))
 	}
-	w.due = now.Add(w.interval) // now is when the tick began: the next one comes a little later than a period, never earlier
+	// now is when the tick began: the next one comes a little later than a period, never earlier
+	w.due = now.Add(w.interval)
 }
 
 // isGone reports whether a node has no instance by the last answer, and is there still.
 func (w *watched) isGone() bool { return w.answer == gone && !w.removed }
 
-// isConfirmed reports whether two looks have found no instance. Cloud APIs are eventually consistent, and an answer may be of a moment.
+// isConfirmed reports whether two looks have found no instance. Cloud APIs are eventually consistent, and an answer may
+// be of a moment.
 func (w *watched) isConfirmed() bool { return w.times > 1 && w.asked.Sub(w.first) >= confirmAfter }
 
 // isExempt reports whether a node without instance is deleted whatever becomes of others: an operator has said so.

@@ -15,8 +15,8 @@ import (
 
 const subsystem = "cloud_node_lifecycle_controller"
 
-// The values of the label "operation". Upstream has instance_metadata too, for nodes without a provider ID; here that is part of asking whether the
-// instance exists.
+// The values of the label "operation". Upstream has instance_metadata too, for nodes without a provider ID; here that
+// is part of asking whether the instance exists.
 const (
 	instanceExists   = "instance_exists"
 	instanceShutdown = "instance_shutdown"
@@ -34,8 +34,8 @@ var (
 	providerCalls = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem,
 		Name:      "cloud_provider_calls_total",
-		// Upstream's text: with another one its collector could not be adopted. What is counted are answers about a node, of which one call may give
-		// many; transplant_ccm_cloud_calls_total counts calls.
+		// Upstream's text: with another one its collector could not be adopted. What is counted are answers about a node, of
+		// which one call may give many; transplant_ccm_cloud_calls_total counts calls.
 		Help:           "The total number of cloud provider API calls, labeled by operation and result.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"operation", "result"})

@@ -9,14 +9,16 @@ import (
 
 // Options are the settings of the controller that upstream does not have.
 type Options struct {
-	// TakeoverGrace is for how long after the first takeover a node that was not Ready before it is not deleted. 0: it is deleted at once. It counts from
-	// when the lease was adopted, which a restart or another replica does not change, so it has an end.
+	// TakeoverGrace is for how long after the first takeover a node that was not Ready before it is not deleted. 0: it is
+	// deleted at once. It counts from when the lease was adopted, which a restart or another replica does not change, so
+	// it has an end.
 	TakeoverGrace time.Duration
-	// BackoffLimit is how seldom a node is asked for at least whose state does not change. How long an instance that is shut down can be gone
-	// before its node is deleted is up to this.
+	// BackoffLimit is how seldom a node is asked for at least whose state does not change. How long an instance that is
+	// shut down can be gone before its node is deleted is up to this.
 	BackoffLimit time.Duration
-	// DeletionLimit and DeletionLimitPercent (of all nodes) are how many nodes may be deleted within DeletionWindow. The larger one holds. If the
-	// cloud has no instance for more, none of them is deleted. Nodes whose instances the cloud describes as terminated do not count.
+	// DeletionLimit and DeletionLimitPercent (of all nodes) are how many nodes may be deleted within DeletionWindow. The
+	// larger one holds. If the cloud has no instance for more, none of them is deleted. Nodes whose instances the cloud
+	// describes as terminated do not count.
 	DeletionLimit        int
 	DeletionLimitPercent int
 	// TerminatedLimitPercent is the limit for those, if it is larger than DeletionLimit. It never allows all nodes.

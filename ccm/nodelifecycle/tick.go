@@ -19,7 +19,8 @@ import (
 const (
 	// groupsPerTick bounds the calls of a tick, however many nodes are not Ready.
 	groupsPerTick = 2
-	// groupsInFlight bounds the calls that are made at the same time: one that hangs takes up the place of none of the next tick's.
+	// groupsInFlight bounds the calls that are made at the same time: one that hangs takes up the place of none of the
+	// next tick's.
 	groupsInFlight = 4
 )
 
@@ -30,8 +31,8 @@ type question struct {
 	witness bool
 }
 
-// tick looks at all nodes once. It does not wait for the cloud's answers: a call that hangs must not keep other nodes from being looked at. ticking ends
-// when the next tick is due: what has found no slot until then is left to it.
+// tick looks at all nodes once. It does not wait for the cloud's answers: a call that hangs must not keep other nodes
+// from being looked at. ticking ends when the next tick is due: what has found no slot until then is left to it.
 func (c *Controller) tick(ticking, reads, calls context.Context) {
 	begun := c.clock.Now()
 	all, err := c.nodes.List(labels.Everything())
@@ -81,7 +82,8 @@ func (c *Controller) beginPass(questions []question) *evidence {
 	return pass
 }
 
-// look returns what to ask the cloud, and the nodes that are Ready again and have the shutdown taint still. All are busy from now on.
+// look returns what to ask the cloud, and the nodes that are Ready again and have the shutdown taint still. All are
+// busy from now on.
 func (c *Controller) look(all []*corev1.Node, now time.Time) (questions []question, back []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,9 +133,9 @@ func (c *Controller) forgetOthers(present map[string]bool) {
 	kept.Set(float64(delayed))
 }
 
-// inTurn returns those of the nodes that are asked for in this tick: new ones first, as their due time is zero, so that none is asked for twice before all
-// were once; then those of which a second look has to confirm that they have no instance; then those that have waited for longest. Others are
-// asked for with them. The caller has the lock.
+// inTurn returns those of the nodes that are asked for in this tick: new ones first, as their due time is zero, so that
+// none is asked for twice before all were once; then those of which a second look has to confirm that they have no
+// instance; then those that have waited for longest. Others are asked for with them. The caller has the lock.
 func (c *Controller) inTurn(due []*corev1.Node, others int) []*corev1.Node {
 	slices.SortFunc(due, func(a, b *corev1.Node) int {
 		x, y := c.watched[a.Name], c.watched[b.Name]
@@ -214,8 +216,8 @@ func (c *Controller) record(group []question, states []cloud.InstanceState, aske
 	return follows
 }
 
-// read asks whether instances exist and are shut down. Where each question is a call, the second is asked only if its answer can change something: whoever
-// has the taint keeps it until it is Ready, and a witness gets none.
+// read asks whether instances exist and are shut down. Where each question is a call, the second is asked only if its
+// answer can change something: whoever has the taint keeps it until it is Ready, and a witness gets none.
 func (c *Controller) read(ctx context.Context, group []question) []cloud.InstanceState {
 	nodes := make([]*corev1.Node, len(group))
 	for i, q := range group {
@@ -235,7 +237,8 @@ func (c *Controller) read(ctx context.Context, group []question) []cloud.Instanc
 	return states
 }
 
-// writing does a write for a node that is busy, which it ends, unless the manager stops, which ends reads. Whatever it stumbles over, others go on.
+// writing does a write for a node that is busy, which it ends, unless the manager stops, which ends reads. Whatever it
+// stumbles over, others go on.
 func (c *Controller) writing(reads, calls context.Context, node *corev1.Node, do func(context.Context, *corev1.Node) error) {
 	defer func() {
 		c.mu.Lock()

@@ -1,8 +1,9 @@
-// Package proven decides which kube-apiservers a cloud-controller-manager that is built on package ccm may be run against: those between the ends
-// of what the tests of skew ran it against.
+// Package proven decides which kube-apiservers a cloud-controller-manager that is built on package ccm may be run
+// against: those between the ends of what the tests of skew ran it against.
 //
-// The version skew policy of Kubernetes wants a manager that is not newer than the API server. Ours is newer, and these tests stand in the policy's place:
-// the binary carries this list, prints it with --version -o json, and `transplant check` goes by it.
+// The version skew policy of Kubernetes wants a manager that is not newer than the API server. Ours is newer, and these
+// tests stand in the policy's place: the binary carries this list, prints it with --version -o json, and `transplant
+// check` goes by it.
 package proven
 
 import (
@@ -28,8 +29,9 @@ func Covers(minor int) bool {
 	return first <= minor && minor <= last
 }
 
-// Ours tells whether an image holds a cloud-controller-manager that is built on package ccm; the empty one stands for the default, which does.
-// Mirrors keep the repository's path and change the registry's name, so that only the path counts.
+// Ours tells whether an image holds a cloud-controller-manager that is built on package ccm; the empty one stands for
+// the default, which does. Mirrors keep the repository's path and change the registry's name, so that only the path
+// counts.
 func Ours(image string) bool {
 	return image == "" || strings.Contains(image, "/transplant-dev/")
 }

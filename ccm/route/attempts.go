@@ -14,7 +14,8 @@ import (
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
-	// refusedStep is where the back-off begins, at 8 s, after an answer that will be the same in a second: there is no such instance, or no leave.
+	// refusedStep is where the back-off begins, at 8 s, after an answer that will be the same in a second: there is no
+	// such instance, or no leave.
 	refusedStep = 3
 )
 
@@ -54,7 +55,8 @@ func (a attempts) due(c call, now time.Time) bool {
 	return known == nil || !known.next.After(now)
 }
 
-// failed tells whether a call has failed and not succeeded since. A black hole is no failure to tell users about: the cloud took the route.
+// failed tells whether a call has failed and not succeeded since. A black hole is no failure to tell users about: the
+// cloud took the route.
 func (a attempts) failed(c call) bool {
 	known := a[c]
 	return known != nil && known.failures > 0 && !known.relapsed && !known.made
@@ -98,8 +100,8 @@ func (a attempts) succeed(c call, begun, now time.Time) time.Time {
 	return begun
 }
 
-// observe takes notice of what a list shows: creates whose routes are there are done with, and those that have become black holes count as failed.
-// The list says nothing about ignored destinations.
+// observe takes notice of what a list shows: creates whose routes are there are done with, and those that have become
+// black holes count as failed. The list says nothing about ignored destinations.
 func (a attempts) observe(routes []*cloudprovider.Route, ignored map[destination]bool, now time.Time) {
 	blackhole, healthy := map[destination]bool{}, map[call]bool{}
 	for _, route := range routes {
@@ -141,7 +143,8 @@ func (a attempts) failing(verb string) (n int) {
 	return n
 }
 
-// backoff is how long to wait after the n-th failure in a row. The jitter keeps what failed together from being sent together.
+// backoff is how long to wait after the n-th failure in a row. The jitter keeps what failed together from being sent
+// together.
 func backoff(failures int) time.Duration {
 	d := maxBackoff
 	if failures < 7 {

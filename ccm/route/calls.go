@@ -25,8 +25,8 @@ func (c change) calls() []call {
 	return calls
 }
 
-// choose returns the calls of a change that are due. A black hole stays until the route that takes its place is due: that one will most likely be a
-// black hole again.
+// choose returns the calls of a change that are due. A black hole stays until the route that takes its place is due:
+// that one will most likely be a black hole again.
 func (a attempts) choose(c change, now time.Time) change {
 	due := change{destination: c.destination}
 	relapsed := false
@@ -45,8 +45,9 @@ func (a attempts) choose(c change, now time.Time) change {
 	return due
 }
 
-// carryOut makes the calls of a change, one after the other. A create is tried even if a delete before it failed: some clouds replace routes. It is not
-// ok if the fence closed or the manager stops: then nothing is known and nothing will be retried.
+// carryOut makes the calls of a change, one after the other. A create is tried even if a delete before it failed: some
+// clouds replace routes. It is not ok if the fence closed or the manager stops: then nothing is known and nothing will
+// be retried.
 func (c *Controller) carryOut(ctx, calls context.Context, change change) (changed, ok bool) {
 	defer c.queue.AddAfter(retry, gather/4) // conditions, and what has become due
 	select {
@@ -93,8 +94,8 @@ func (c *Controller) carryOut(ctx, calls context.Context, change change) (change
 	return changed, true
 }
 
-// release ends a destination's being busy. For a while after calls that succeeded, lists say nothing about it: clouds show late what they have accepted.
-// After one that failed a list is what tells.
+// release ends a destination's being busy. For a while after calls that succeeded, lists say nothing about it: clouds
+// show late what they have accepted. After one that failed a list is what tells.
 func (c *Controller) release(d destination, succeeded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

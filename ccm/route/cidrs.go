@@ -28,7 +28,8 @@ func ClusterCIDRs(value string) ([]*net.IPNet, error) {
 	return cidrs, nil
 }
 
-// responsible tells whether a route is the cluster's to delete: whether it begins or ends in the cluster's range. Others may be in the same table.
+// responsible tells whether a route is the cluster's to delete: whether it begins or ends in the cluster's range.
+// Others may be in the same table.
 func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 	_, cidr, err := netutils.ParseCIDRSloppy(route.DestinationCIDR)
 	if err != nil {
@@ -46,8 +47,8 @@ func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 	return false
 }
 
-// destination is where a route leads, in one spelling: clouds and nodes write IPv6 differently, and what is spelled otherwise would be deleted and
-// made again for ever.
+// destination is where a route leads, in one spelling: clouds and nodes write IPv6 differently, and what is spelled
+// otherwise would be deleted and made again for ever.
 type destination string
 
 func destinationOf(cidr string) destination {

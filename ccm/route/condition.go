@@ -20,8 +20,9 @@ const (
 	messageNone    = "RouteController failed to create a route"
 )
 
-// conditionHolds is how long a condition that this controller has written is left alone, whatever others write. A network plugin writes the same
-// condition with a reason of its own (Calico: CalicoIsUp), and two that correct each other must not do so all the time. Upstream's is the same.
+// conditionHolds is how long a condition that this controller has written is left alone, whatever others write. A
+// network plugin writes the same condition with a reason of its own (Calico: CalicoIsUp), and two that correct each
+// other must not do so all the time. Upstream's is the same.
 const conditionHolds = 10 * time.Second
 
 // patched is the condition that was last written to a node, or is being written.
@@ -43,7 +44,8 @@ const (
 	lacking
 )
 
-// observed is the part of a condition that is compared. Upstream compares the reason too, so that another's False becomes ours (#131804).
+// observed is the part of a condition that is compared. Upstream compares the reason too, so that another's False
+// becomes ours (#131804).
 type observed struct {
 	Status corev1.ConditionStatus
 	Reason string
@@ -81,7 +83,8 @@ func judgeNode(n needs, a attempts) verdict {
 	return pending
 }
 
-// settle brings the conditions of nodes in line with their routes: one patch for each node whose condition says something else.
+// settle brings the conditions of nodes in line with their routes: one patch for each node whose condition says
+// something else.
 func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +124,8 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 	}
 }
 
-// patch writes a node's condition. It is for the node that was judged: one that was created anew under the same name has a UID of its own.
+// patch writes a node's condition. It is for the node that was judged: one that was created anew under the same name
+// has a UID of its own.
 func (c *Controller) patch(ctx, calls context.Context, node *corev1.Node, patch *patched, verdict verdict) {
 	err := c.writeCondition(ctx, calls, node, verdict)
 	c.mu.Lock()

@@ -29,7 +29,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
-// What sets off a pass. The first two are the values of upstream's label "trigger"; a retry counts as what it retries, a change of a node.
+// What sets off a pass. The first two are the values of upstream's label "trigger"; a retry counts as what it retries,
+// a change of a node.
 const (
 	nodeChange = "node_change"
 	periodic   = "periodic"
@@ -41,14 +42,16 @@ const (
 	maxInFlight = 200
 	// maxPatches bounds the conditions that are written at the same time.
 	maxPatches = 50
-	// listServes is for how long a list is taken for the state of the cloud, besides what this controller has done since. It is also upstream's
-	// shortest interval between two lists, and how long a cloud may take to show in a list what it has accepted.
+	// listServes is for how long a list is taken for the state of the cloud, besides what this controller has done since.
+	// It is also upstream's shortest interval between two lists, and how long a cloud may take to show in a list what it
+	// has accepted.
 	listServes = 10 * time.Second
 	// listBurst lists may follow each other without listServes between them: the first retries come after 1, 2 and 4 s.
 	listBurst = 4
 	// listGivenUp is after how many failed lists in a row the work goes on without.
 	listGivenUp = 3
-	// gather is how long events are gathered before a pass. Joining nodes come in bursts, and their addresses and podCIDRs soon after them.
+	// gather is how long events are gathered before a pass. Joining nodes come in bursts, and their addresses and podCIDRs
+	// soon after them.
 	gather = 200 * time.Millisecond
 	// stuckAfter is when health says that a call is stuck. Some clouds take minutes for a route.
 	stuckAfter = 10 * time.Minute
@@ -65,8 +68,8 @@ type Config struct {
 	ClusterName string
 	// ClusterCIDR is the value of --cluster-cidr.
 	ClusterCIDR string
-	// ReconciliationPeriod is the value of --route-reconciliation-period if it was given explicitly, else 0. It is then the resync period: who has
-	// chosen how often upstream lists gets what they have chosen.
+	// ReconciliationPeriod is the value of --route-reconciliation-period if it was given explicitly, else 0. It is then
+	// the resync period: who has chosen how often upstream lists gets what they have chosen.
 	ReconciliationPeriod time.Duration
 	Metrics              *controllersmetrics.ControllerManagerMetrics // nil: none
 	Options              Options

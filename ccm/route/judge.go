@@ -17,7 +17,8 @@ type view map[destination][]seen
 // seen is a route that was listed, or one that was made since.
 type seen struct {
 	*cloudprovider.Route
-	// made routes have no name yet, and nobody knows whether the cloud keeps addresses for them: only a list can say what to do about one.
+	// made routes have no name yet, and nobody knows whether the cloud keeps addresses for them: only a list can say what
+	// to do about one.
 	made bool
 }
 
@@ -124,7 +125,8 @@ func (j *judging) route(d destination, route seen) {
 	}
 }
 
-// leadsTo tells whether a route to a node's podCIDR serves the node. A black hole that is not ours to delete is left as it is.
+// leadsTo tells whether a route to a node's podCIDR serves the node. A black hole that is not ours to delete is left as
+// it is.
 func leadsTo(route seen, node *corev1.Node, clusterCIDRs []*net.IPNet) bool {
 	if route.TargetNode != types.NodeName(node.Name) || route.Blackhole && responsible(clusterCIDRs, route.Route) {
 		return false

@@ -9,8 +9,9 @@ import (
 
 // Options are the settings of the controller that upstream does not have.
 type Options struct {
-	// ResyncPeriod is how often all routes are listed though nothing has happened, which is how long a change that somebody else made in the cloud
-	// can last. Each period is up to a tenth longer, so that the managers of many clusters do not list at the same moment.
+	// ResyncPeriod is how often all routes are listed though nothing has happened, which is how long a change that
+	// somebody else made in the cloud can last. Each period is up to a tenth longer, so that the managers of many clusters
+	// do not list at the same moment.
 	ResyncPeriod time.Duration
 }
 

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pass compares nodes with routes and starts what has to be done. It does not wait for it: what is started ends with a retry or a look at the
-// conditions, which are passes too.
+// pass compares nodes with routes and starts what has to be done. It does not wait for it: what is started ends with a
+// retry or a look at the conditions, which are passes too.
 func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
@@ -45,7 +45,8 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 		}
 	}
 	due := c.take(nodes)
-	c.settle(ctx, calls, nodes) // by what was found: a route that is deleted at once would leave its node without a word about it
+	// by what was found: a route that is deleted at once would leave its node without a word about it
+	c.settle(ctx, calls, nodes)
 	started := c.start(ctx, calls, trigger, due)
 	if listed && !started && err == nil {
 		recordSync(trigger, false, false)
@@ -212,7 +213,8 @@ func (c *Controller) current(nodes []*corev1.Node) view {
 	return assumed
 }
 
-// due returns of the changes what can be started now. What is due within the time that events are gathered for is taken along.
+// due returns of the changes what can be started now. What is due within the time that events are gathered for is taken
+// along.
 func (c *Controller) due(found judgement, now time.Time) []change {
 	var all []change
 	horizon := now.Add(gather)

@@ -15,13 +15,15 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// cloudClient calls the provider. A provider may panic, change the Service that it is given, and return nothing without an error.
+// cloudClient calls the provider. A provider may panic, change the Service that it is given, and return nothing without
+// an error.
 type cloudClient struct {
 	provider cloudprovider.LoadBalancer
 	cluster  string
 }
 
-// errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would take the address out of a Service that has one.
+// errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would take the address out of
+// a Service that has one.
 var errNoStatus = errors.New("service status returned by EnsureLoadBalancer is nil")
 
 func (b cloudClient) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
@@ -69,7 +71,8 @@ func class(ctx context.Context) context.Context {
 	return cloud.WithClass(ctx, cloud.ClassLoadBalancer)
 }
 
-// recovered makes a panic an error: one Service with which a provider cannot deal must not end the process, and so the work on all others.
+// recovered makes a panic an error: one Service with which a provider cannot deal must not end the process, and so the
+// work on all others.
 func recovered(call string, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("the cloud provider panicked in %s: %v", call, p)
@@ -98,7 +101,8 @@ func outcome(err error) string {
 // isElsewhere is whether the provider says that another controller implements a load balancer.
 func isElsewhere(err error) bool { return errors.Is(err, cloudprovider.ImplementedElsewhere) }
 
-// isFinal is whether an error is that this process may no longer act. A provider may have made an error of its own of its context's end.
+// isFinal is whether an error is that this process may no longer act. A provider may have made an error of its own of
+// its context's end.
 func isFinal(ctx context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || ctx.Err() != nil && errors.Is(context.Cause(ctx), election.ErrFenced)
 }

@@ -1,8 +1,9 @@
 // Package service decides which load balancer each Service of type LoadBalancer has in the cloud, and makes it so.
 //
-// It stands in for upstream's service-lb-controller: finalizer, status, events and the rules of membership are the same. It differs in being
-// level-triggered. What a load balancer should be (spec and annotations, members) is compared with what this process last made it, so a change that
-// is taken back, or that changes nothing the cloud knows of, costs no call.
+// It stands in for upstream's service-lb-controller: finalizer, status, events and the rules of membership are the
+// same. It differs in being level-triggered. What a load balancer should be (spec and annotations, members) is compared
+// with what this process last made it, so a change that is taken back, or that changes nothing the cloud knows of,
+// costs no call.
 //
 //	Service event ──────────────┐                       ┌─> ensure   spec, annotations: EnsureLoadBalancer, status
 //	node events ──batch──node──>├─> queue ──> judge ──> ├─> update   members only: UpdateLoadBalancer
@@ -10,8 +11,9 @@
 //	retry, back-off ────────────┘                       ├─> check    GetLoadBalancer: still there, still at its address?
 //	                                                    └─> cleanup  EnsureLoadBalancerDeleted, finalizer
 //
-// What is in line is also kept in a ConfigMap, as fingerprints, so that the next leader does not ensure everything again. An entry is taken out
-// before the call that makes it untrue, and a leader believes the entries only if none but managers of this kind have led since they were written.
+// What is in line is also kept in a ConfigMap, as fingerprints, so that the next leader does not ensure everything
+// again. An entry is taken out before the call that makes it untrue, and a leader believes the entries only if none but
+// managers of this kind have led since they were written.
 package service
 
 import (
@@ -49,8 +51,8 @@ const (
 	// A Service that failed is tried again after this, twice as long each time.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 300 * time.Second
-	// maxDeleteDelay is the longest for one that is being deleted. Somebody waits for its namespace or pays for its load balancer when the cloud is back.
-	// Upstream's informer resync has the same effect.
+	// maxDeleteDelay is the longest for one that is being deleted. Somebody waits for its namespace or pays for its load
+	// balancer when the cloud is back. Upstream's informer resync has the same effect.
 	maxDeleteDelay = 30 * time.Second
 	// slowAfter is how long a Service may keep others from its worker's place. See Config.Workers.
 	slowAfter = 10 * time.Second
@@ -66,12 +68,12 @@ type Config struct {
 	Nodes    coreinformers.NodeInformer
 	// ClusterName is given to the provider, which names load balancers by it.
 	ClusterName string
-	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one, a Service that takes longer than ten
-	// seconds no longer counts, so that load balancers that hang do not keep others waiting. One is obeyed strictly: it may be there for a provider
-	// that cannot do two things at once.
+	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one, a Service that
+	// takes longer than ten seconds no longer counts, so that load balancers that hang do not keep others waiting. One is
+	// obeyed strictly: it may be there for a provider that cannot do two things at once.
 	Workers int
-	// Environment is what else decides how the provider makes load balancers: the content of the cloud config. When it changes, or the program
-	// does, a new leader ensures everything, as users expect of a restart.
+	// Environment is what else decides how the provider makes load balancers: the content of the cloud config. When it
+	// changes, or the program does, a new leader ensures everything, as users expect of a restart.
 	Environment string
 	Metrics     *controllersmetrics.ControllerManagerMetrics // may be nil
 	Options     Options
@@ -197,7 +199,8 @@ func (c *Controller) Run(ctx context.Context) {
 	c.state.flush(calls)
 }
 
-// startEvents makes a recorder if none was given, and returns what stops it. Events are still written while the controller drains.
+// startEvents makes a recorder if none was given, and returns what stops it. Events are still written while the
+// controller drains.
 func (c *Controller) startEvents(calls context.Context) (stop func()) {
 	if c.recorder != nil {
 		return func() {}
@@ -283,7 +286,8 @@ func (n *nodeViews) changed() {
 	n.dirty = true
 }
 
-// view is the nodes as they are now. The cache of an informer does not fail to be listed; of one that did, the last view stays.
+// view is the nodes as they are now. The cache of an informer does not fail to be listed; of one that did, the last
+// view stays.
 func (n *nodeViews) view() *view {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -344,8 +348,8 @@ type Options struct {
 	ResyncPeriod time.Duration
 	// DriftQPS bounds the calls that both make together.
 	DriftQPS float64
-	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has joined for twice as long, for
-	// NodeBatchInterval at most.
+	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has
+	// joined for twice as long, for NodeBatchInterval at most.
 	NodeBatchWindow time.Duration
 	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
 	NodeBatchInterval time.Duration

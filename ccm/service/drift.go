@@ -19,18 +19,20 @@ import (
 )
 
 const (
-	// After a takeover, a load balancer that is believed to be in line is looked at within this time: what somebody changed while nobody led is found
-	// soon, and not all at once.
+	// After a takeover, a load balancer that is believed to be in line is looked at within this time: what somebody
+	// changed while nobody led is found soon, and not all at once.
 	adoptedCheckFrom = 30 * time.Second
 	adoptedCheckTo   = 3 * time.Minute
-	// maxNotFound is how often a load balancer that a check does not find is ensured for it, when that changes nothing. A provider may not implement
-	// GetLoadBalancer: it would be ensured 50 times a day.
+	// maxNotFound is how often a load balancer that a check does not find is ensured for it, when that changes nothing. A
+	// provider may not implement GetLoadBalancer: it would be ensured 50 times a day.
 	maxNotFound = 2
-	// grantFor is for how long a load balancer that was sent to be looked at is not sent again, while it waits for a worker.
+	// grantFor is for how long a load balancer that was sent to be looked at is not sent again, while it waits for a
+	// worker.
 	grantFor = time.Minute
 )
 
-// schedule sets when the load balancer is looked at and ensured next, spread so that many that were made together are not due together.
+// schedule sets when the load balancer is looked at and ensured next, spread so that many that were made together are
+// not due together.
 func (c *Controller) schedule(page *lbState) {
 	now := c.clock.Now()
 	page.check, page.resync = after(now, c.config.Options.DriftPeriod), after(now, c.config.Options.ResyncPeriod)
@@ -97,8 +99,8 @@ func (c *Controller) soonest() time.Duration {
 	return wait
 }
 
-// due returns the keys of load balancers that are in line and due to be looked at or ensured, those first that have waited longest, and when the
-// next will be.
+// due returns the keys of load balancers that are in line and due to be looked at or ensured, those first that have
+// waited longest, and when the next will be.
 func (k *store) due(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,10 +137,12 @@ func (b lbState) since(now time.Time) time.Time {
 	return b.resync
 }
 
-// resync ensures a load balancer that ought to be in line. It says nothing when it was: a Service does not get events for nothing.
+// resync ensures a load balancer that ought to be in line. It says nothing when it was: a Service does not get events
+// for nothing.
 func (c *Controller) resync(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	err := c.ensured(ctx, key, service, page, true)
-	if after, ok := c.book.get(key); err != nil && ok && after.resync.Equal(page.resync) { // the provider failed, and may have done half of it
+	// the provider failed, and may have done half of it
+	if after, ok := c.book.get(key); err != nil && ok && after.resync.Equal(page.resync) {
 		after.spec = ""
 		c.book.put(key, after)
 		c.state.withdraw(ctx, key)
@@ -146,7 +150,8 @@ func (c *Controller) resync(ctx context.Context, key string, service *corev1.Ser
 	return err
 }
 
-// check looks whether a load balancer is still there and at its address. A look that fails says nothing of the load balancer: the next is at its time.
+// check looks whether a load balancer is still there and at its address. A look that fails says nothing of the load
+// balancer: the next is at its time.
 func (c *Controller) check(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	status, exists, err := c.cloud.get(ctx, service)
 	logger := klog.FromContext(ctx).WithValues("service", key)
@@ -168,7 +173,8 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		page.notFound++
 		logger.Info("The load balancer is gone from the cloud; it is made again")
 	case len(status.Ingress) > 0 && !sameAddresses(status, page.stored) && (page.seen == nil || !sameAddresses(status, page.seen)):
-		// A provider whose two answers never agree is believed once: what it said is remembered below, and ensuring is not repeated for it.
+		// A provider whose two answers never agree is believed once: what it said is remembered below, and ensuring is not
+		// repeated for it.
 		result, page.spec = "moved", ""
 		logger.Info("The load balancer is not at its address any more; it is ensured", "addresses", status.Ingress)
 	}
@@ -186,18 +192,20 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 // fingerprintVersion changes when what a fingerprint covers does. A leader does not believe those of another version.
 const fingerprintVersion = "1"
 
-// wantsLoadBalancer is whether a Service asks for a load balancer of the cloud provider. One with a class asks somebody else.
+// wantsLoadBalancer is whether a Service asks for a load balancer of the cloud provider. One with a class asks somebody
+// else.
 func wantsLoadBalancer(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil
 }
 
-// needsCleanup is whether a Service carries the finalizer of a load balancer that it no longer needs. Its class does not matter: the finalizer
-// is what keeps the Service from going, and nobody else may take it away.
+// needsCleanup is whether a Service carries the finalizer of a load balancer that it no longer needs. Its class does
+// not matter: the finalizer is what keeps the Service from going, and nobody else may take it away.
 func needsCleanup(service *corev1.Service) bool {
 	return servicehelper.HasLBFinalizer(service) && (service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
 }
 
-// determining is what of a Service determines its load balancer, by upstream's rules of when one needs an update. An absent list is an empty one.
+// determining is what of a Service determines its load balancer, by upstream's rules of when one needs an update. An
+// absent list is an empty one.
 type determining struct {
 	UID            string
 	Annotations    map[string]string
@@ -235,7 +243,8 @@ func specPrint(service *corev1.Service) string {
 		Families:       len(service.Spec.IPFamilies),
 	}
 	for key, value := range service.Annotations {
-		if key != corev1.LastAppliedConfigAnnotation { // a copy of the rest of the object, by kubectl: a changed label is in it too
+		// a copy of the rest of the object, by kubectl: a changed label is in it too
+		if key != corev1.LastAppliedConfigAnnotation {
 			d.Annotations[key] = value
 		}
 	}
@@ -264,8 +273,8 @@ func digest(value any) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// normal is a status as the API server would give it back: an address without a mode has mode VIP. Without this, a provider that leaves the mode
-// out would make every look at the Service see a change, and every change a patch.
+// normal is a status as the API server would give it back: an address without a mode has mode VIP. Without this, a
+// provider that leaves the mode out would make every look at the Service see a change, and every change a patch.
 func normal(status *corev1.LoadBalancerStatus) *corev1.LoadBalancerStatus {
 	out := status.DeepCopy()
 	for i := range out.Ingress {
@@ -281,8 +290,8 @@ func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
 	return equality.Semantic.DeepEqual(normal(a).Ingress, normal(b).Ingress)
 }
 
-// sameAddresses is whether two statuses name the same addresses, in any order and whatever else they say of them: providers fill ports and modes in
-// when they ensure, and not always when they are asked.
+// sameAddresses is whether two statuses name the same addresses, in any order and whatever else they say of them:
+// providers fill ports and modes in when they ensure, and not always when they are asked.
 func sameAddresses(a, b *corev1.LoadBalancerStatus) bool {
 	return slices.Equal(addresses(a), addresses(b))
 }
@@ -323,8 +332,9 @@ type facts struct {
 
 // judge decides what the load balancer of one Service needs.
 //
-// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load balancer, and upstream does. One
-// that is being deleted and has no finalizer of ours is left alone for the same reason. What is half made goes, as it does upstream.
+// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load
+// balancer, and upstream does. One that is being deleted and has no finalizer of ours is left alone for the same
+// reason. What is half made goes, as it does upstream.
 func judge(f facts) operation {
 	switch {
 	case f.service == nil:
@@ -368,12 +378,14 @@ func judgeWanted(f facts) operation {
 	return opNone
 }
 
-// deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows nothing.
+// deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows
+// nothing.
 func deviates(service *corev1.Service, page lbState) bool {
 	return page.stored != nil && !older(service.ResourceVersion, page.version) && !sameStatus(&service.Status.LoadBalancer, page.stored)
 }
 
-// relevant is whether a changed Service is worth looking at. Others must not be: a look at one that failed would not wait for its back-off.
+// relevant is whether a changed Service is worth looking at. Others must not be: a look at one that failed would not
+// wait for its back-off.
 func relevant(before, now *corev1.Service, known bool, page lbState) bool {
 	return before.UID != now.UID ||
 		needsUpdate(before, now) ||
@@ -381,8 +393,8 @@ func relevant(before, now *corev1.Service, known bool, page lbState) bool {
 		known && page.spec != "" && !page.implementedElsewhere && wantsLoadBalancer(now) && deviates(now, page)
 }
 
-// repairDelay is how long a status that somebody else changes again and again is left alone: two writers that do not agree must not keep the API
-// server busy. The first repair does not wait.
+// repairDelay is how long a status that somebody else changes again and again is left alone: two writers that do not
+// agree must not keep the API server busy. The first repair does not wait.
 func repairDelay(repairs int) time.Duration {
 	if repairs == 0 {
 		return 0

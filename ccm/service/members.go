@@ -16,12 +16,14 @@ const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 // eligibility is what decides whether one node is a member of load balancers.
 type eligibility struct {
 	included bool // not excluded by label
-	// waiting is that the node is not initialised. Upstream adds it at once, and again when its provider ID appears: two updates of every load balancer
-	// for each node that joins. Here it becomes a member once it is initialised; until then its taint keeps pods away from it anyway. A member that is
-	// given the taint later, to be initialised again, stays one: its connections must not be cut.
+	// waiting is that the node is not initialised. Upstream adds it at once, and again when its provider ID appears: two
+	// updates of every load balancer for each node that joins. Here it becomes a member once it is initialised; until then
+	// its taint keeps pods away from it anyway. A member that is given the taint later, to be initialised again, stays
+	// one: its connections must not be cut.
 	waiting bool
-	// leaving is that the node is being deleted, or will be. This alone changes no load balancer: the node's kube-proxy fails its health check, which
-	// drains connections, and taking the member away would cut them. A load balancer that changes for another reason leaves such a node out.
+	// leaving is that the node is being deleted, or will be. This alone changes no load balancer: the node's kube-proxy
+	// fails its health check, which drains connections, and taking the member away would cut them. A load balancer that
+	// changes for another reason leaves such a node out.
 	leaving    bool
 	providerID string
 }
@@ -64,8 +66,9 @@ const (
 	changeLeaves
 )
 
-// changeOf judges what an update of a node means for load balancers. A taint that is taken back (a scale-down that was cancelled) counts as joining:
-// a load balancer that was changed meanwhile has lost the node. Upstream does not look, and leaves it out until the next change of nodes.
+// changeOf judges what an update of a node means for load balancers. A taint that is taken back (a scale-down that was
+// cancelled) counts as joining: a load balancer that was changed meanwhile has lost the node. Upstream does not look,
+// and leaves it out until the next change of nodes.
 func changeOf(before, now eligibility) change {
 	switch {
 	case before.counts() && !now.counts():
@@ -101,8 +104,8 @@ type view struct {
 	leaving map[string]string // nodes that are no members for the one reason that they are leaving
 }
 
-// buildView judges nodes. The second result is the members, by name. A set that is the last one still is that one: load balancers with the same members
-// share it, and thousands of nodes are hashed and kept once.
+// buildView judges nodes. The second result is the members, by name. A set that is the last one still is that one: load
+// balancers with the same members share it, and thousands of nodes are hashed and kept once.
 func buildView(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
 	v := &view{leaving: map[string]string{}}
 	ids := make(map[string]string, len(nodes))
@@ -125,7 +128,8 @@ func buildView(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
 	return v, members
 }
 
-// resolve finds the set of a hash that a former leader wrote: that of today, or that of before nodes began to leave. Of another, only the hash is known.
+// resolve finds the set of a hash that a former leader wrote: that of today, or that of before nodes began to leave. Of
+// another, only the hash is known.
 func (v *view) resolve(hash string) *memberSet {
 	if hash == v.set.hash {
 		return v.set
@@ -140,8 +144,8 @@ func (v *view) resolve(hash string) *memberSet {
 	return &memberSet{hash: hash}
 }
 
-// needsUpdate is whether a load balancer with these members needs an update: it lacks a member, has another machine for one, or has a node that is
-// none, unless that node is only leaving.
+// needsUpdate is whether a load balancer with these members needs an update: it lacks a member, has another machine for
+// one, or has a node that is none, unless that node is only leaving.
 func (v *view) needsUpdate(has *memberSet) bool {
 	if has.hash == v.set.hash {
 		return false

@@ -18,8 +18,9 @@ const (
 	leaveInterval = 2 * time.Second
 )
 
-// batching decides when nodes that have joined or left are given to the load balancers. One node is given after the window. Several wait until none has
-// joined for two windows, or for the interval: a group that scales up over ten seconds costs each load balancer one update.
+// batching decides when nodes that have joined or left are given to the load balancers. One node is given after the
+// window. Several wait until none has joined for two windows, or for the interval: a group that scales up over ten
+// seconds costs each load balancer one update.
 type batching struct {
 	window, interval time.Duration
 
@@ -149,8 +150,8 @@ func (b *batcher) wait(give func()) (time.Duration, bool) {
 	return due.Sub(now), !due.IsZero() && !ready
 }
 
-// giveBatches enqueues, for each batch of changed nodes, the load balancers whose members it changes. Those that are being worked on or failing
-// are passed over: they take the nodes that there are when they are.
+// giveBatches enqueues, for each batch of changed nodes, the load balancers whose members it changes. Those that are
+// being worked on or failing are passed over: they take the nodes that there are when they are.
 func (c *Controller) giveBatches(ctx, calls context.Context) {
 	for {
 		key, quit := c.nodeQueue.Get()
@@ -214,8 +215,8 @@ func (r *rounds) end(key string, now time.Time) {
 	}
 }
 
-// watch registers what listens to Services and nodes. It costs next to nothing while the controller does not run: on taking over, everything is
-// looked at once.
+// watch registers what listens to Services and nodes. It costs next to nothing while the controller does not run: on
+// taking over, everything is looked at once.
 func (c *Controller) watch() error {
 	services, nodes := c.config.Services.Informer(), c.config.Nodes.Informer()
 	forServices, err := services.AddEventHandler(cache.ResourceEventHandlerFuncs{

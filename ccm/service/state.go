@@ -35,12 +35,12 @@ const (
 	stateDescription = "Which load balancers the cloud-controller-manager has in line. Without it, the next leader ensures them all."
 )
 
-// state keeps, in a ConfigMap, which load balancers are in line. An entry is withdrawn before the call that makes it untrue, so it holds whenever
-// and however this process ends; what is noted later than it becomes true only costs the next leader a call. Without the permission for the
-// ConfigMap, the next leader ensures everything, as upstream does.
+// state keeps, in a ConfigMap, which load balancers are in line. An entry is withdrawn before the call that makes it
+// untrue, so it holds whenever and however this process ends; what is noted later than it becomes true only costs the
+// next leader a call. Without the permission for the ConfigMap, the next leader ensures everything, as upstream does.
 //
-// A ConfigMap and not an annotation: an annotation on each Service would be a write for each change of nodes, would show in everybody's diffs, and
-// would go with a Service that is copied.
+// A ConfigMap and not an annotation: an annotation on each Service would be a write for each change of nodes, would
+// show in everybody's diffs, and would go with a Service that is copied.
 type state struct {
 	client      typedcorev1.ConfigMapInterface // nil for nowhere
 	namespace   string
@@ -91,13 +91,14 @@ func newState(config Config) *state {
 	return s
 }
 
-// print is the fingerprint of everything that determines a load balancer but its members, and of what its Service says of it.
+// print is the fingerprint of everything that determines a load balancer but its members, and of what its Service says
+// of it.
 func (s *state) print(spec string, status *corev1.LoadBalancerStatus) string {
 	return digest([]any{s.environment, spec, normal(status).Ingress})
 }
 
-// load reads what the last leader noted. It is believed only if none but managers of this kind have led since the lease was adopted: another
-// manager changes load balancers and notes nothing.
+// load reads what the last leader noted. It is believed only if none but managers of this kind have led since the lease
+// was adopted: another manager changes load balancers and notes nothing.
 func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entry {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -132,8 +133,9 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 	return nil
 }
 
-// believes is whether a document was written under the same adoption of the same lease: with leader migration, there are two, and each may have
-// been somebody else's meanwhile. The time may have lost its fraction of a second on the way.
+// believes is whether a document was written under the same adoption of the same lease: with leader migration, there
+// are two, and each may have been somebody else's meanwhile. The time may have lost its fraction of a second on the
+// way.
 func (s *state) believes(d *document) bool {
 	return !s.adoptedAt.IsZero() && s.sameAdoption(d) && d.Epoch <= s.epoch
 }
@@ -186,8 +188,8 @@ func (s *state) changed() {
 	}
 }
 
-// withdraw makes sure that no next leader takes these load balancers for being in line. Those who call it at the same time share writes. When it
-// cannot be written, the call goes on: a load balancer that stays as it is serves nobody.
+// withdraw makes sure that no next leader takes these load balancers for being in line. Those who call it at the same
+// time share writes. When it cannot be written, the call goes on: a load balancer that stays as it is serves nobody.
 func (s *state) withdraw(ctx context.Context, keys ...string) {
 	s.mu.Lock()
 	needed := false
@@ -240,7 +242,8 @@ func (s *state) flush(ctx context.Context) time.Duration {
 	return 0
 }
 
-// commit writes the document, unless somebody else has since what it is to hold changed. It is false when that failed and may be tried again.
+// commit writes the document, unless somebody else has since what it is to hold changed. It is false when that failed
+// and may be tried again.
 func (s *state) commit(ctx context.Context, upTo uint64) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -294,7 +297,8 @@ func (s *state) giveUp(ctx context.Context, err error) {
 // errSuperseded is that a later leader has written.
 var errSuperseded = errors.New("a later leader has written")
 
-// write stores entries and returns the keys of those that it had room for. It never replaces what it has not read or written itself.
+// write stores entries and returns the keys of those that it had room for. It never replaces what it has not read or
+// written itself.
 func (s *state) write(ctx context.Context, entries map[string]entry) (map[string]bool, error) {
 	data, keys, err := encode(document{Lease: s.lease, AdoptedAt: s.adoptedAt, Epoch: s.epoch}, entries)
 	if err != nil {

@@ -27,9 +27,11 @@ const (
 	reasonUnavailable  = "UnAvailableLoadBalancer"  // it has no members
 	reasonDeleting     = "DeletingLoadBalancer"     // it is about to be deleted
 	reasonDeleted      = "DeletedLoadBalancer"      // it is deleted, and the finalizer gone
-	reasonDeleteFailed = "DeleteLoadBalancerFailed" // it could not be deleted and its Service is gone already; it is tried again
+	// it could not be deleted and its Service is gone already; it is tried again
+	reasonDeleteFailed = "DeleteLoadBalancerFailed"
 	// Ours: upstream does not look.
-	reasonNotFound = "LoadBalancerNotFound" // the provider's GetLoadBalancer never finds it; it is not ensured for that any more
+	// the provider's GetLoadBalancer never finds it; it is not ensured for that any more
+	reasonNotFound = "LoadBalancerNotFound"
 )
 
 // addFinalizer keeps a Service from going before its load balancer has.
@@ -104,9 +106,10 @@ func (c *Controller) note(key string, page lbState) {
 	}
 }
 
-// patch changes metadata and status of a Service, if there is anything to change. It goes to the subresource status, for which the RBAC of upstream's
-// manager is made, and carries the UID: a Service that was deleted and made again by the same name is another. It carries no resource version,
-// since it merges lists and nobody else writes what it replaces.
+// patch changes metadata and status of a Service, if there is anything to change. It goes to the subresource status,
+// for which the RBAC of upstream's manager is made, and carries the UID: a Service that was deleted and made again by
+// the same name is another. It carries no resource version, since it merges lists and nobody else writes what it
+// replaces.
 func (c *Controller) patch(ctx context.Context, service *corev1.Service, change func(*corev1.Service)) (*corev1.Service, error) {
 	changed := service.DeepCopy()
 	change(changed)

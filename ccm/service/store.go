@@ -18,12 +18,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
-// lbState is what this process knows of one Service's load balancer. It is passed by value; what it points to is never changed.
+// lbState is what this process knows of one Service's load balancer. It is passed by value; what it points to is never
+// changed.
 type lbState struct {
 	uid     types.UID
 	service *corev1.Service // as it was last acted upon: what is left to delete by when the Service is gone
 
-	spec                 string // fingerprint that the cloud was last made to follow; empty when it is not known to follow any
+	// fingerprint that the cloud was last made to follow; empty when it is not known to follow any
+	spec                 string
 	members              *memberSet
 	implementedElsewhere bool // the provider says that somebody else implements it
 
@@ -49,7 +51,8 @@ func (b lbState) inSync() bool {
 	return b.gone || b.spec != "" && (b.stored != nil || b.implementedElsewhere)
 }
 
-// store is what this process knows of all load balancers, by the keys of their Services. Only the one worker that has a key changes its page.
+// store is what this process knows of all load balancers, by the keys of their Services. Only the one worker that has a
+// key changes its page.
 type store struct {
 	mu      sync.Mutex
 	pages   map[string]lbState
@@ -100,12 +103,12 @@ func (k *store) lacking(v *view) []string {
 	return keys
 }
 
-// stateLimit bounds the document: an object may have 1 MiB. It has room for about thirty thousand Services. Those that do not fit are ensured on a
-// takeover.
+// stateLimit bounds the document: an object may have 1 MiB. It has room for about thirty thousand Services. Those that
+// do not fit are ensured on a takeover.
 const stateLimit = 700 << 10
 
-// maxUnpacked and maxMemory bound, in bytes, what a document may unpack to, and what it may take of its reader's memory: thirty thousand Services are
-// some 10 MiB of either.
+// maxUnpacked and maxMemory bound, in bytes, what a document may unpack to, and what it may take of its reader's
+// memory: thirty thousand Services are some 10 MiB of either.
 const (
 	maxUnpacked = 64 << 20
 	maxMemory   = 64 << 20
@@ -131,8 +134,9 @@ type document struct {
 	Services  map[string]entry `json:"services"`
 }
 
-// decode returns nil for what is no document: a next leader then ensures everything, and writes one. Of a document that a later version wrote it returns who
-// led, so that a leader of before does not write over it, and no Service: it may say of one that it is not in line after all.
+// decode returns nil for what is no document: a next leader then ensures everything, and writes one. Of a document that
+// a later version wrote it returns who led, so that a leader of before does not write over it, and no Service: it may
+// say of one that it is not in line after all.
 func decode(packed []byte) *document { return decodeWithin(packed, maxMemory) }
 
 // decodeWithin is decode with a limit of memory in bytes.

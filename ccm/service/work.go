@@ -14,7 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// dispatch works on Services, one goroutine each, until ctx ends and what has begun is done. Calls are made with a context that outlives ctx.
+// dispatch works on Services, one goroutine each, until ctx ends and what has begun is done. Calls are made with a
+// context that outlives ctx.
 func (c *Controller) dispatch(ctx, calls context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -130,7 +131,8 @@ func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service,
 	return err
 }
 
-// ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way is ensured again.
+// ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way
+// is ensured again.
 func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	page.uid, page.service, page.spec, page.implementedElsewhere, page.tried, page.cleaning, page.gone = service.UID, service, "", false, true, false, false
 	c.book.put(key, page)
@@ -175,7 +177,8 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 	return c.writeStatus(ctx, key, service, page)
 }
 
-// update gives the load balancer the members of now. One that does not exist any more or fails is ensured at once, unless the provider asks for time.
+// update gives the load balancer the members of now. One that does not exist any more or fails is ensured at once,
+// unless the provider asks for time.
 func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()

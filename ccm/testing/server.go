@@ -27,7 +27,8 @@ import (
 const startTimeout = 30 * time.Second
 
 func init() {
-	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // several managers of one process set the same loggers
+	// several managers of one process set the same loggers
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 }
 
 // TearDownFunc ends a test server and waits for its end.
@@ -42,8 +43,9 @@ type TestServer struct {
 	TmpDir               string // with the serving certificate
 }
 
-// StartTestServer starts a manager with the default controllers, and returns once it is healthy. It runs without leader election unless a flag says
-// otherwise, with a provider that is registered under the name of --cloud-provider, and serves on a free port of the loopback interface.
+// StartTestServer starts a manager with the default controllers, and returns once it is healthy. It runs without leader
+// election unless a flag says otherwise, with a provider that is registered under the name of --cloud-provider, and
+// serves on a free port of the loopback interface.
 func StartTestServer(t *testing.T, ctx context.Context, customFlags []string) (TestServer, error) { //nolint:revive // upstream's signature
 	return StartTestServerWithOptions(t, ctx, customFlags, ccm.DefaultInitFuncConstructors, names.CCMControllerAliases())
 }
@@ -117,7 +119,8 @@ func StartTestServerOrDie(t *testing.T, ctx context.Context, flags []string) *Te
 	return &result
 }
 
-// serveOnFreePort returns the flags without those of ports and certificates, for which the test server has its own. A port of 0 stays: nothing is served.
+// serveOnFreePort returns the flags without those of ports and certificates, for which the test server has its own. A
+// port of 0 stays: nothing is served.
 func serveOnFreePort(opts *options.CloudControllerManagerOptions, flags []string) ([]string, error) {
 	var arguments []string
 	serve, webhooks := true, false

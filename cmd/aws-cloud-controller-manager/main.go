@@ -1,5 +1,5 @@
-// Command aws-cloud-controller-manager runs the cloud loops of a cluster on AWS: this project's library with the upstream AWS provider on fenced
-// clients.
+// Command aws-cloud-controller-manager runs the cloud loops of a cluster on AWS: this project's library with the
+// upstream AWS provider on fenced clients.
 package main
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/provider/aws"
 )
 
-// version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's version.
+// version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
+// version.
 var version string
 
 func main() {

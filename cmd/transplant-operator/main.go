@@ -1,5 +1,5 @@
-// Command transplant-operator migrates the user clusters of a seed: it watches Cluster objects, serves their webhooks and a page about them, and moves
-// the cloud loops of those whose feature externalCloudProvider was switched on.
+// Command transplant-operator migrates the user clusters of a seed: it watches Cluster objects, serves their webhooks
+// and a page about them, and moves the cloud loops of those whose feature externalCloudProvider was switched on.
 package main
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
-// version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's version.
+// version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
+// version.
 var version string
 
 func main() { os.Exit(cli.Run(newCommand())) }

@@ -47,8 +47,9 @@ type process struct {
 	operator    *operator.Operator
 	hosted      *operator.Hosted
 	users       *userclusters.Pool
-	// looker is by what the page looks at control planes, on every replica: what it asks (which rights it has, a token for gauges) are requests that a fence takes for
-	// writes. It changes nothing, and its connections are its own, since those of a cluster that needs nothing are closed.
+	// looker is by what the page looks at control planes, on every replica: what it asks (which rights it has, a token for
+	// gauges) are requests that a fence takes for writes. It changes nothing, and its connections are its own, since those
+	// of a cluster that needs nothing are closed.
 	looker *operator.Hosted
 	// led is closed when what was begun under the lease has ended.
 	led chan struct{}
@@ -75,7 +76,8 @@ func run(ctx context.Context, f *flags) error {
 	return p.serveAndLead(ctx)
 }
 
-// serveAndLead does what every replica does, and contends for the lease. Servers and caches end after what was begun under the lease.
+// serveAndLead does what every replica does, and contends for the lease. Servers and caches end after what was begun
+// under the lease.
 func (p *process) serveAndLead(ctx context.Context) error {
 	around, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -196,7 +198,8 @@ func (p *process) assemble() (endEvents func(), err error) {
 	return broadcaster.Shutdown, err
 }
 
-// definitions judges the CRDs of Clusters, after installing ours where that is wanted. Every replica does, and who comes second changes nothing.
+// definitions judges the CRDs of Clusters, after installing ours where that is wanted. Every replica does, and who
+// comes second changes nothing.
 func (p *process) definitions(ctx context.Context) ([]served.Verdict, error) {
 	if p.installCRDs {
 		return served.Install(ctx, p.dynamic)

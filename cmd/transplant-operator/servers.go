@@ -68,7 +68,8 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 	return out, nil
 }
 
-// hosts are the names by which the webhooks are called: those of the Service, and the address that they listen on where that is a certain one.
+// hosts are the names by which the webhooks are called: those of the Service, and the address that they listen on where
+// that is a certain one.
 func (p *process) hosts() []string {
 	hosts := certs.ServiceHosts(p.namespace, p.webhookService)
 	if host, _, err := net.SplitHostPort(p.webhookAddress); err == nil && host != "" {
@@ -104,7 +105,8 @@ func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
 	}
 }
 
-// health tells whether the process works (/healthz: restart it) and whether it can be asked (/readyz: send requests elsewhere).
+// health tells whether the process works (/healthz: restart it) and whether it can be asked (/readyz: send requests
+// elsewhere).
 func (p *process) health(manager *certs.Manager) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", answer(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }))

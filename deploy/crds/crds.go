@@ -1,4 +1,5 @@
-// Package crds holds the CustomResourceDefinitions of the Cluster API, one for each group, as they are applied by hand and as the operator installs them.
+// Package crds holds the CustomResourceDefinitions of the Cluster API, one for each group, as they are applied by hand
+// and as the operator installs them.
 package crds
 
 import "embed"

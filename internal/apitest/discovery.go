@@ -18,7 +18,8 @@ var current = []string{
 	"discovery.k8s.io/v1", "policy/v1", "rbac.authorization.k8s.io/v1", "storage.k8s.io/v1",
 }
 
-// Serve makes these groups and versions (group/version) the ones that the server has, beside v1; others are not found from now on.
+// Serve makes these groups and versions (group/version) the ones that the server has, beside v1; others are not found
+// from now on.
 func (s *Server) Serve(groupVersions ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,8 @@ func (s *Server) count(verb string, r request) {
 	s.requests[verb+" "+r.full()]++
 }
 
-// page answers a list: limited to what a selector of labels matches, and to so many objects from where the last page ended.
+// page answers a list: limited to what a selector of labels matches, and to so many objects from where the last page
+// ended.
 func (s *Server) page(w http.ResponseWriter, req *http.Request, r request) {
 	query := req.URL.Query()
 	selects, err := labels.Parse(query.Get("labelSelector"))

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Right is one verb on one resource: what a request needs, or what a role grants. An empty namespace or name stands for all of them in what is granted.
+// Right is one verb on one resource: what a request needs, or what a role grants. An empty namespace or name stands for
+// all of them in what is granted.
 type Right struct {
 	Verb, Group, Resource, Namespace, Name string
 }

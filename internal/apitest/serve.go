@@ -299,7 +299,8 @@ func (s *Server) review(w http.ResponseWriter, body map[string]any) {
 	write(w, http.StatusCreated, body)
 }
 
-// eventsSince returns what a client has missed that has seen a version; nothing for one that has seen none. The server is locked.
+// eventsSince returns what a client has missed that has seen a version; nothing for one that has seen none. The server
+// is locked.
 func (s *Server) eventsSince(seen int, asked request) (missed []event) {
 	if seen <= 0 {
 		return nil
@@ -312,7 +313,8 @@ func (s *Server) eventsSince(seen int, asked request) (missed []event) {
 	return missed
 }
 
-// watch sends what has changed in a collection since the version that the client has seen, and what changes from now on, until the client goes away.
+// watch sends what has changed in a collection since the version that the client has seen, and what changes from now
+// on, until the client goes away.
 func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	ch := make(chan event, 1000)
 	s.mu.Lock()

@@ -1,6 +1,6 @@
-// Package apitest decides how much of an API server the tests of the product need: objects are created, read, updated, deleted, listed and watched
-// as a real one does it, with resource versions, conflicts, preconditions and refusals, so that real clients are tested and not their fakes.
-// It validates nothing and knows no kinds but what it is given.
+// Package apitest decides how much of an API server the tests of the product need: objects are created, read, updated,
+// deleted, listed and watched as a real one does it, with resource versions, conflicts, preconditions and refusals, so
+// that real clients are tested and not their fakes. It validates nothing and knows no kinds but what it is given.
 package apitest
 
 import (
@@ -42,7 +42,8 @@ type Server struct {
 	URL string
 	// Intercept answers a request instead of the server when it returns true; nil for never.
 	Intercept func(w http.ResponseWriter, r *http.Request) bool
-	// Now is the time in tokens; that of this machine when nil. MaxTokenLife is --service-account-max-token-expiration; 0 for none.
+	// Now is the time in tokens; that of this machine when nil. MaxTokenLife is --service-account-max-token-expiration; 0
+	// for none.
 	Now          func() time.Time
 	MaxTokenLife time.Duration
 
@@ -177,7 +178,8 @@ func (s *Server) Delete(path string) {
 
 func (s *Server) store(path string, o map[string]any) {
 	s.version++
-	m := maps.Clone(metadata(o)) // a patch that leaves the metadata alone shares it with the version before, which watchers may be reading
+	// a patch that leaves the metadata alone shares it with the version before, which watchers may be reading
+	m := maps.Clone(metadata(o))
 	o["metadata"] = m
 	kind := "ADDED"
 	if old, ok := s.objects[path]; ok {
@@ -223,7 +225,8 @@ func metadata(o map[string]any) map[string]any {
 	return m
 }
 
-// list returns the objects of a collection, sorted by path. A namespaced collection without a namespace is that of all of them.
+// list returns the objects of a collection, sorted by path. A namespaced collection without a namespace is that of all
+// of them.
 func (s *Server) list(r request) []map[string]any {
 	var paths []string
 	for path := range s.objects {

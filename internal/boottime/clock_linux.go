@@ -10,7 +10,8 @@ import (
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("reading CLOCK_BOOTTIME: " + err.Error()) // every Linux since 2.6.39 has it; without a clock nothing may be written
+		// every Linux since 2.6.39 has it; without a clock nothing may be written
+		panic("reading CLOCK_BOOTTIME: " + err.Error())
 	}
 	return time.Duration(ts.Nano())
 }

@@ -1,4 +1,5 @@
-// Package boundtoken decides when the token of a ServiceAccount is due for renewal. Such a token ends by itself, and at once when its account is deleted.
+// Package boundtoken decides when the token of a ServiceAccount is due for renewal. Such a token ends by itself, and at
+// once when its account is deleted.
 package boundtoken
 
 import (
@@ -13,14 +14,16 @@ import (
 const (
 	// Lifetime is that of a token which a person or the operator renews: that of kubeadm's certificates.
 	Lifetime = 365 * 24 * time.Hour
-	// RenewingLifetime is that of a token which its own manager renews: as long as a host may be switched off and still come back.
+	// RenewingLifetime is that of a token which its own manager renews: as long as a host may be switched off and still
+	// come back.
 	RenewingLifetime = 90 * 24 * time.Hour
 )
 
 // Notice is how long before its end a token is warned of: one run of a monthly renewal is left.
 const Notice = 30 * 24 * time.Hour
 
-// Claims are what a token says of itself. Its signature is not verified: who reads it here has it from a file that only root writes.
+// Claims are what a token says of itself. Its signature is not verified: who reads it here has it from a file that only
+// root writes.
 type Claims struct {
 	Namespace, Account, UID string
 	Issued, Expires         time.Time
@@ -29,7 +32,8 @@ type Claims struct {
 // ErrEndless says that a token never expires.
 var ErrEndless = errors.New("the token never expires")
 
-// Read returns the claims of a token of a ServiceAccount. The error quotes nothing of the token; it is ErrEndless for one that never expires.
+// Read returns the claims of a token of a ServiceAccount. The error quotes nothing of the token; it is ErrEndless for
+// one that never expires.
 func Read(token string) (Claims, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {

@@ -1,5 +1,6 @@
-// Package browsertest decides how a page is tried in a browser: in the Chromium of this machine, without a window, with the keys that a person presses. It keeps
-// what the page asks for and what the browser complains of. It is for tests alone.
+// Package browsertest decides how a page is tried in a browser: in the Chromium of this machine, without a window, with
+// the keys that a person presses. It keeps what the page asks for and what the browser complains of. It is for tests
+// alone.
 package browsertest
 
 import (
@@ -107,8 +108,9 @@ func (b *Tab) heard(e any) {
 			b.complaints = append(b.complaints, fmt.Sprintf("console %s: %v", e.Type, e.Args))
 		}
 	case *log.EventEntryAdded:
-		// A browser logs every answer of 401 and 409: these tests cause them. It also ends every connection when this machine's interfaces change, which
-		// other tests do that make hosts; the page has to get over that, and what it shows behind it is looked at.
+		// A browser logs every answer of 401 and 409: these tests cause them. It also ends every connection when this
+		// machine's interfaces change, which other tests do that make hosts; the page has to get over that, and what it shows
+		// behind it is looked at.
 		caused := strings.Contains(e.Entry.Text, "the server responded with a status of 4") || strings.Contains(e.Entry.Text, "net::ERR_NETWORK_CHANGED")
 		if e.Entry.Level == log.LevelError && !caused {
 			b.complaints = append(b.complaints, "log: "+e.Entry.Text+" "+e.Entry.URL)

@@ -13,9 +13,11 @@ type Reading string
 const (
 	// Lost is an annotation that the in-tree provider obeys and the external one does not know.
 	Lost Reading = "lost"
-	// Begins is an annotation that the in-tree provider does not know, so that it does nothing today and something after the handover.
+	// Begins is an annotation that the in-tree provider does not know, so that it does nothing today and something after
+	// the handover.
 	Begins Reading = "begins"
-	// Refused is an annotation with which the external provider does not touch the Service any more, not even to change its members.
+	// Refused is an annotation with which the external provider does not touch the Service any more, not even to change
+	// its members.
 	Refused Reading = "refused"
 	// Elsewhere is an annotation with which both leave the Service to another controller.
 	Elsewhere Reading = "elsewhere"
@@ -33,14 +35,16 @@ type Annotation struct {
 	With map[string]string
 	// InTree is the last minor whose in-tree provider obeys a lost annotation; 0 means every one.
 	InTree int
-	// Since is the first minor of the external provider for which the row holds; 0 means every one, or that it is not known.
+	// Since is the first minor of the external provider for which the row holds; 0 means every one, or that it is not
+	// known.
 	Since int
 	// Effect is what the handover changes, a clause without a subject: "gets health checks".
 	Effect string
 }
 
-// AnnotationsOf returns the rows of a provider that hold for a Service with these annotations, in the table's order. The in-tree minor is that of the
-// kube-controller-manager, the external one that of the cloud-controller-manager's library.
+// AnnotationsOf returns the rows of a provider that hold for a Service with these annotations, in the table's order.
+// The in-tree minor is that of the kube-controller-manager, the external one that of the cloud-controller-manager's
+// library.
 func AnnotationsOf(provider string, annotations map[string]string, inTree, external int) []Annotation {
 	var out []Annotation
 	for _, row := range annotationRows[provider] {
@@ -84,9 +88,10 @@ const (
 	openstackAnnotation = "loadbalancer.openstack.org/"
 )
 
-// annotationRows by provider. In-tree: the constants ServiceAnnotation* of k8s.io/legacy-cloud-providers v0.20.0 to v0.30.14 (aws.go, azure_loadbalancer.go,
-// gce_annotations.go; openstack_loadbalancer.go of v0.25.0, which knows three). External: k8s.io/cloud-provider-aws v1.37.0 pkg/providers/v1
-// (aws.go, aws_validations.go), sigs.k8s.io/cloud-provider-azure pkg/consts/consts.go, k8s.io/cloud-provider-gcp providers/gce/gce_annotations.go,
+// annotationRows by provider. In-tree: the constants ServiceAnnotation* of k8s.io/legacy-cloud-providers v0.20.0 to
+// v0.30.14 (aws.go, azure_loadbalancer.go, gce_annotations.go; openstack_loadbalancer.go of v0.25.0, which knows
+// three). External: k8s.io/cloud-provider-aws v1.37.0 pkg/providers/v1 (aws.go, aws_validations.go),
+// sigs.k8s.io/cloud-provider-azure pkg/consts/consts.go, k8s.io/cloud-provider-gcp providers/gce/gce_annotations.go,
 // k8s.io/cloud-provider-openstack pkg/openstack/loadbalancer.go. vSphere had no load balancers in tree.
 var annotationRows = map[string][]Annotation{
 	"aws": {

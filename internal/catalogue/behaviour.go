@@ -1,10 +1,12 @@
 package catalogue
 
-// ShowsLoops tells that a manager (kube-controller-manager; a cloud-controller-manager by its library's minor) of a minor says on /metrics which loops it
-// runs, as running_managed_controllers. Of an earlier one only its leases can be seen, and what runs under them has to be taken from its flags.
+// ShowsLoops tells that a manager (kube-controller-manager; a cloud-controller-manager by its library's minor) of a
+// minor says on /metrics which loops it runs, as running_managed_controllers. Of an earlier one only its leases can be
+// seen, and what runs under them has to be taken from its flags.
 //
-// Source: ControllerManagerMetrics in cmd/kube-controller-manager/app/controllermanager.go of k8s.io/kubernetes and app/controllermanager.go of
-// k8s.io/cloud-provider, both since 1.25; the series itself is in k8s.io/component-base since 0.24.
+// Source: ControllerManagerMetrics in cmd/kube-controller-manager/app/controllermanager.go of k8s.io/kubernetes and
+// app/controllermanager.go of k8s.io/cloud-provider, both since 1.25; the series itself is in k8s.io/component-base
+// since 0.24.
 func ShowsLoops(component string, minor int) bool {
 	switch component {
 	case "kube-controller-manager", "cloud-controller-manager":
@@ -13,11 +15,13 @@ func ShowsLoops(component string, minor int) bool {
 	return false
 }
 
-// WaitsForAddresses tells whether a kubelet of a minor that has an external provider and no --node-ip leaves its new Node without any address until
-// the cloud-controller-manager writes some; before, it wrote the address of its default route (kubernetes/kubernetes #121028).
+// WaitsForAddresses tells whether a kubelet of a minor that has an external provider and no --node-ip leaves its new
+// Node without any address until the cloud-controller-manager writes some; before, it wrote the address of its default
+// route (kubernetes/kubernetes #121028).
 func WaitsForAddresses(minor int) bool { return minor >= 29 }
 
-// lastLockMinor is the last minor whose client-go makes a kind of election lock other than leases (tools/leaderelection/resourcelock/interface.go).
+// lastLockMinor is the last minor whose client-go makes a kind of election lock other than leases
+// (tools/leaderelection/resourcelock/interface.go).
 var lastLockMinor = map[string]int{"endpoints": 23, "configmaps": 23, "endpointsleases": 27, "configmapsleases": 27}
 
 // LockKnown tells whether managers of a minor start with this --leader-elect-resource-lock.
@@ -26,21 +30,24 @@ func LockKnown(kind string, minor int) bool {
 	return kind == "leases" || ok && minor <= last
 }
 
-// ProviderIDRequired is the first minor of k8s.io/cloud-provider whose node controller leaves a node uninitialised for as long as neither the node nor
-// the provider knows a providerID (controllers/node/node_controller.go; https://github.com/kubernetes/kubernetes/pull/123713).
+// ProviderIDRequired is the first minor of k8s.io/cloud-provider whose node controller leaves a node uninitialised for
+// as long as neither the node nor the provider knows a providerID (controllers/node/node_controller.go;
+// https://github.com/kubernetes/kubernetes/pull/123713).
 const ProviderIDRequired = 30
 
 // ServiceLoop is how the service loop of a minor, in-tree or external, chooses the members of load balancers.
 type ServiceLoop struct {
-	// KeepsNotReady tells that a node that is not ready stays a member, and leaves it to the load balancer's health checks. Before, such a node was
-	// taken out of those whose Service has externalTrafficPolicy Cluster.
+	// KeepsNotReady tells that a node that is not ready stays a member, and leaves it to the load balancer's health
+	// checks. Before, such a node was taken out of those whose Service has externalTrafficPolicy Cluster.
 	KeepsNotReady bool
-	// ReadsExclusion tells that the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node by its value; before, by being there.
+	// ReadsExclusion tells that the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node by its
+	// value; before, by being there.
 	ReadsExclusion bool
 }
 
-// ServiceLoopAt returns the choice of a minor: k8s.io/cloud-provider controllers/service/controller.go of v0.20.0 to v0.36.3. The gate
-// StableLoadBalancerNodeSet (KEP-3458) is on since 0.27; nodeIncludedPredicate parses the value since 0.34 (not yet in v0.33.0).
+// ServiceLoopAt returns the choice of a minor: k8s.io/cloud-provider controllers/service/controller.go of v0.20.0 to
+// v0.36.3. The gate StableLoadBalancerNodeSet (KEP-3458) is on since 0.27; nodeIncludedPredicate parses the value since
+// 0.34 (not yet in v0.33.0).
 func ServiceLoopAt(minor int) ServiceLoop {
 	return ServiceLoop{KeepsNotReady: minor >= firstStableNodeSet, ReadsExclusion: minor >= firstExclusionValue}
 }
@@ -50,8 +57,9 @@ const (
 	firstExclusionValue = 34
 )
 
-// NamespacesAreLabelled tells whether the API server of a minor labels every namespace with kubernetes.io/metadata.name: the gate NamespaceDefaultLabelName
-// is on since 1.21. Before, a webhook that passes over kube-system by this label passes over nothing.
+// NamespacesAreLabelled tells whether the API server of a minor labels every namespace with
+// kubernetes.io/metadata.name: the gate NamespaceDefaultLabelName is on since 1.21. Before, a webhook that passes over
+// kube-system by this label passes over nothing.
 func NamespacesAreLabelled(minor int) bool { return minor >= firstNamespaceLabel }
 
 const firstNamespaceLabel = 21

@@ -7,7 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
-// OnlyVolumes tells that a key steers volumes alone: the external provider has none, and the CSI driver reads a config of its own.
+// OnlyVolumes tells that a key steers volumes alone: the external provider has none, and the CSI driver reads a config
+// of its own.
 func (k ConfigKey) OnlyVolumes() bool { return k.Why == onlyVolumes }
 
 // ChangedDefault is a key of a cloud config that means another thing to the external provider when it is not set.
@@ -22,7 +23,8 @@ type ChangedDefault struct {
 
 // ChangedDefaults lists the keys of a provider whose defaults differ.
 //
-// Sources: InitializeCloudFromConfig of kubernetes-sigs/cloud-provider-azure (since 1.27) and of k8s.io/legacy-cloud-providers/azure.
+// Sources: InitializeCloudFromConfig of kubernetes-sigs/cloud-provider-azure (since 1.27) and of
+// k8s.io/legacy-cloud-providers/azure.
 func ChangedDefaults(provider string) []ChangedDefault { return changedDefaults[provider] }
 
 var changedDefaults = map[string][]ChangedDefault{
@@ -32,8 +34,8 @@ var changedDefaults = map[string][]ChangedDefault{
 	},
 }
 
-// ReadsEnvironment is the beginning of the environment variables that the in-tree provider takes settings from and the external one does not; empty
-// when there are none.
+// ReadsEnvironment is the beginning of the environment variables that the in-tree provider takes settings from and the
+// external one does not; empty when there are none.
 func ReadsEnvironment(provider string) string {
 	if provider == "openstack" { // configFromEnv of k8s.io/legacy-cloud-providers/openstack
 		return "OS_"
@@ -43,7 +45,8 @@ func ReadsEnvironment(provider string) string {
 
 // ConfigKey is a key of a provider's cloud config.
 type ConfigKey struct {
-	// Section of an INI file, as its documentation spells it; empty in JSON. A section with a second name ([VirtualCenter "10.0.0.1"]) stands for all.
+	// Section of an INI file, as its documentation spells it; empty in JSON. A section with a second name ([VirtualCenter
+	// "10.0.0.1"]) stands for all.
 	Section, Key string
 	// InTree and External tell which of the two providers reads it.
 	InTree, External bool
@@ -65,7 +68,8 @@ func (k ConfigKey) Name() string {
 	return k.Section + "." + k.Key
 }
 
-// ConfigKeys lists the keys of a provider's cloud config that it or its external successor reads, in the order of their documentation.
+// ConfigKeys lists the keys of a provider's cloud config that it or its external successor reads, in the order of their
+// documentation.
 func ConfigKeys(provider string) []ConfigKey { return slices.Clone(configKeys[provider]) }
 
 // ConfigKeyOf finds a key, without regard to case, as the providers do.
@@ -79,8 +83,9 @@ func ConfigKeyOf(provider, section, key string) (ConfigKey, bool) {
 	return configKeys[provider][i], true
 }
 
-// StrictConfigUntil is the last minor whose in-tree provider does not start with a key that it does not know (gcfg.ReadInto without FatalOnly); 0 where
-// none was strict. OpenStack's passes over them since 1.25 (https://github.com/kubernetes/kubernetes/issues/109709). No external provider is strict.
+// StrictConfigUntil is the last minor whose in-tree provider does not start with a key that it does not know
+// (gcfg.ReadInto without FatalOnly); 0 where none was strict. OpenStack's passes over them since 1.25
+// (https://github.com/kubernetes/kubernetes/issues/109709). No external provider is strict.
 func StrictConfigUntil(provider string) int {
 	switch provider {
 	case "openstack":
@@ -134,11 +139,12 @@ const (
 	fromTheGuest = "the external provider finds virtual machines by themselves"
 )
 
-// configKeys. In tree: the structs with gcfg and json tags of k8s.io/legacy-cloud-providers v0.20.0 to v0.30.14, which did not change in that time (a
-// test compares them with the module cache). External: config.CloudConfig of k8s.io/cloud-provider-aws v1.37.0; AuthOpts, LoadBalancerOpts,
-// RouterOpts, NetworkingOpts and metadata.Opts of kubernetes/cloud-provider-openstack v1.20.5 to v1.36.0; ConfigGlobal of
-// kubernetes/cloud-provider-gcp providers/gce of ccm/v26.4.0 and v36.3.8; Config and AzureAuthConfig of kubernetes-sigs/cloud-provider-azure v0.7.21 to
-// v1.36.5; pkg/common/config and pkg/cloudprovider/vsphere/config of kubernetes/cloud-provider-vsphere v1.30.1.
+// configKeys. In tree: the structs with gcfg and json tags of k8s.io/legacy-cloud-providers v0.20.0 to v0.30.14, which
+// did not change in that time (a test compares them with the module cache). External: config.CloudConfig of
+// k8s.io/cloud-provider-aws v1.37.0; AuthOpts, LoadBalancerOpts, RouterOpts, NetworkingOpts and metadata.Opts of
+// kubernetes/cloud-provider-openstack v1.20.5 to v1.36.0; ConfigGlobal of kubernetes/cloud-provider-gcp providers/gce
+// of ccm/v26.4.0 and v36.3.8; Config and AzureAuthConfig of kubernetes-sigs/cloud-provider-azure v0.7.21 to v1.36.5;
+// pkg/common/config and pkg/cloudprovider/vsphere/config of kubernetes/cloud-provider-vsphere v1.30.1.
 var configKeys = map[string][]ConfigKey{
 	"aws": slices.Concat(
 		both("Global", "Zone", "VPC", "SubnetID", "RouteTableID", "RoleARN", "KubernetesClusterTag", "KubernetesClusterID", "DisableSecurityGroupIngress", "ElbSecurityGroup"),

@@ -9,9 +9,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// CredentialConfig renders the CredentialProviderConfig with which a kubelet of a minor asks a provider's binary for its registry's credentials: in
-// the newest version that the kubelet reads. It is the file that --image-credential-provider-config names; the binary lies in the directory that
-// --image-credential-provider-bin-dir names, under Binary. Up to 1.23 the kubelet needs the gate KubeletCredentialProviders with both.
+// CredentialConfig renders the CredentialProviderConfig with which a kubelet of a minor asks a provider's binary for
+// its registry's credentials: in the newest version that the kubelet reads. It is the file that
+// --image-credential-provider-config names; the binary lies in the directory that --image-credential-provider-bin-dir
+// names, under Binary. Up to 1.23 the kubelet needs the gate KubeletCredentialProviders with both.
 func CredentialConfig(provider string, minor int) ([]byte, error) {
 	p, ok := cloudprovider.Lookup(provider)
 	if !ok || p.Credentials == nil {
@@ -34,7 +35,8 @@ func CredentialConfig(provider string, minor int) ([]byte, error) {
 	})
 }
 
-// defaultCacheDuration holds for answers that name none; those of the three binaries do. The in-tree providers cached for 12 h (ECR) and less.
+// defaultCacheDuration holds for answers that name none; those of the three binaries do. The in-tree providers cached
+// for 12 h (ECR) and less.
 const defaultCacheDuration = "12h"
 
 // credentialConfig has the fields of CredentialProviderConfig that all its versions have.
@@ -52,7 +54,8 @@ type credentialProvider struct {
 	Name                 string   `json:"name"`
 }
 
-// credentialVersions: k8s.io/kubelet config and pkg/apis/credentialprovider of each minor; no version was removed up to 1.36. The newest first.
+// credentialVersions: k8s.io/kubelet config and pkg/apis/credentialprovider of each minor; no version was removed up to
+// 1.36. The newest first.
 var credentialVersions = []struct {
 	version string
 	since   int
@@ -64,9 +67,11 @@ var credentialVersions = []struct {
 
 // CredentialAPI is what a kubelet of a minor knows about image credential providers.
 type CredentialAPI struct {
-	// ConfigVersions are the versions of kubelet.config.k8s.io in which it reads a CredentialProviderConfig, the newest first.
+	// ConfigVersions are the versions of kubelet.config.k8s.io in which it reads a CredentialProviderConfig, the newest
+	// first.
 	ConfigVersions []string
-	// PluginVersions are the versions of credentialprovider.kubelet.k8s.io that it speaks with the binaries, the newest first.
+	// PluginVersions are the versions of credentialprovider.kubelet.k8s.io that it speaks with the binaries, the newest
+	// first.
 	PluginVersions []string
 }
 

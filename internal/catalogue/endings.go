@@ -12,8 +12,8 @@ type Ending struct {
 	Refused string
 }
 
-// FlagEnds returns what becomes of a flag (without dashes) with a value when its component no longer has it. False for a flag whose end is not known here,
-// and for one that has not ended.
+// FlagEnds returns what becomes of a flag (without dashes) with a value when its component no longer has it. False for
+// a flag whose end is not known here, and for one that has not ended.
 func FlagEnds(program, flag, value string) (Ending, bool) {
 	if _, last, ok := FlagRange(program, flag); !ok || last >= component.Newest {
 		return Ending{}, false
@@ -45,8 +45,9 @@ var (
 	tunnels = []ending{{Ending: Ending{Refused: "give the API servers another way to the nodes than SSH tunnels first (--egress-selector-config-file)"}}}
 )
 
-// endings are the flags of kube-apiserver, kube-controller-manager and kube-scheduler that ended between Oldest and Newest. Sources: the CHANGELOGs of the
-// minors and what the flags did in the last minor that had them; a test holds the list to be whole.
+// endings are the flags of kube-apiserver, kube-controller-manager and kube-scheduler that ended between Oldest and
+// Newest. Sources: the CHANGELOGs of the minors and what the flags did in the last minor that had them; a test holds
+// the list to be whole.
 var endings = map[string][]ending{
 	// The flags of klog (KEP-2845) ended with 1.26.
 	"add-dir-header": nothing, "log-backtrace-at": nothing, "one-output": nothing, "skip-headers": nothing, "skip-log-headers": nothing, "stderrthreshold": nothing,
@@ -85,8 +86,9 @@ var endings = map[string][]ending{
 	"lock-object-namespace":              {{Ending: Ending{Replacement: "leader-elect-resource-namespace"}}},
 }
 
-// pluginEnds are the admission plugins that a kube-apiserver no longer has, with the last minor that has each: AllOrderedPlugins of
-// pkg/kubeapiserver/options/plugins.go of every minor from Oldest to Newest. It does not start when one of them is named.
+// pluginEnds are the admission plugins that a kube-apiserver no longer has, with the last minor that has each:
+// AllOrderedPlugins of pkg/kubeapiserver/options/plugins.go of every minor from Oldest to Newest. It does not start
+// when one of them is named.
 var pluginEnds = map[string]struct {
 	last    int
 	refused string
@@ -98,14 +100,15 @@ var pluginEnds = map[string]struct {
 	"PersistentVolumeLabel": {30, ""},
 }
 
-// AdmissionPluginEnds tells whether a kube-apiserver of a minor no longer has an admission plugin, and says in a clause what has to be done before; empty
-// when nothing has to.
+// AdmissionPluginEnds tells whether a kube-apiserver of a minor no longer has an admission plugin, and says in a clause
+// what has to be done before; empty when nothing has to.
 func AdmissionPluginEnds(plugin string, minor int) (refused string, ended bool) {
 	end, ok := pluginEnds[plugin]
 	return end.refused, ok && minor > end.last
 }
 
-// removedAPIs are the API versions of objects that a minor is the first not to serve: https://kubernetes.io/docs/reference/using-api/deprecation-guide/.
+// removedAPIs are the API versions of objects that a minor is the first not to serve:
+// https://kubernetes.io/docs/reference/using-api/deprecation-guide/.
 var removedAPIs = map[int][]string{
 	22: {
 		"admissionregistration.k8s.io/v1beta1", "apiextensions.k8s.io/v1beta1", "apiregistration.k8s.io/v1beta1", "authentication.k8s.io/v1beta1 TokenReview",

@@ -14,14 +14,15 @@ import (
 type Flag struct {
 	// Known is false when the component does not start with it.
 	Known bool
-	// Deprecated is a sentence where it is, with the minor that no longer knows it where there is one. The kubelet's flags that its config file has
-	// too are not counted.
+	// Deprecated is a sentence where it is, with the minor that no longer knows it where there is one. The kubelet's flags
+	// that its config file has too are not counted.
 	Deprecated string
 }
 
-// FlagAt returns what a flag, without dashes, of a component (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
-// cloud-controller-manager) is in a minor. A cloud-controller-manager's flags are its library's; providers add some of their own. The second result is
-// false for a flag that the component had in no minor of the table. A minor after Newest is answered as Newest.
+// FlagAt returns what a flag, without dashes, of a component (kube-apiserver, kube-controller-manager, kube-scheduler,
+// kubelet, cloud-controller-manager) is in a minor. A cloud-controller-manager's flags are its library's; providers add
+// some of their own. The second result is false for a flag that the component had in no minor of the table. A minor
+// after Newest is answered as Newest.
 func FlagAt(program, flag string, minor int) (Flag, bool) {
 	spans, ok := flags[program+" "+flag]
 	minor = min(minor, component.Newest)
@@ -33,7 +34,8 @@ func FlagAt(program, flag string, minor int) (Flag, bool) {
 	return Flag{}, ok
 }
 
-// FlagRange returns the first and the last minor of the table that know a flag; a last of Newest has not ended yet. False when none does.
+// FlagRange returns the first and the last minor of the table that know a flag; a last of Newest has not ended yet.
+// False when none does.
 func FlagRange(component, flag string) (first, last int, ok bool) {
 	spans := flags[component+" "+flag]
 	if len(spans) == 0 {
@@ -72,7 +74,8 @@ func (s flagSpan) sentence(last int) string {
 	}
 }
 
-// flagsText has a line per component and flag. Made from testdata, which is made from the source of each minor (extractflags_test.go).
+// flagsText has a line per component and flag. Made from testdata, which is made from the source of each minor
+// (extractflags_test.go).
 //
 //go:embed flags.txt
 var flagsText string

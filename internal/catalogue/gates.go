@@ -22,15 +22,16 @@ type Gate struct {
 	Stage string
 }
 
-// GateAt returns what a feature gate is in some component of a minor. Where components differ (ControllerManagerLeaderMigration up to 1.26 is
-// known to the managers alone), GateFor is exact. A minor after Newest is answered as Newest, one before Oldest as unknown.
+// GateAt returns what a feature gate is in some component of a minor. Where components differ
+// (ControllerManagerLeaderMigration up to 1.26 is known to the managers alone), GateFor is exact. A minor after Newest
+// is answered as Newest, one before Oldest as unknown.
 func GateAt(gate string, minor int) Gate {
 	g, _ := lookup(gate, minor)
 	return g
 }
 
-// GateFor returns what a feature gate is in a component (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy,
-// cloud-controller-manager) of a minor; a cloud-controller-manager's minor is its library's.
+// GateFor returns what a feature gate is in a component (kube-apiserver, kube-controller-manager, kube-scheduler,
+// kubelet, kube-proxy, cloud-controller-manager) of a minor; a cloud-controller-manager's minor is its library's.
 func GateFor(component, gate string, minor int) Gate {
 	g, in := lookup(gate, minor)
 	if !in.has(component) {
@@ -39,7 +40,8 @@ func GateFor(component, gate string, minor int) Gate {
 	return g
 }
 
-// GateKnown tells whether some minor of the tables has a feature gate. One that none has may be newer than the tables, or misspelt.
+// GateKnown tells whether some minor of the tables has a feature gate. One that none has may be newer than the tables,
+// or misspelt.
 func GateKnown(gate string) bool { return gates[gate] != nil || groups[gate] != "" }
 
 // Gates lists all feature gates of the tables, sorted.
@@ -88,7 +90,8 @@ type gateSpan struct {
 	in scope
 }
 
-// gatesText has a line per gate: its name, then its spans. Made from testdata, which is made from the source of each minor (extract_test.go).
+// gatesText has a line per gate: its name, then its spans. Made from testdata, which is made from the source of each
+// minor (extract_test.go).
 //
 //go:embed gates.txt
 var gatesText string

@@ -30,11 +30,12 @@ type Acceptance struct {
 	Gates []GateValue
 }
 
-// Accepts tells whether a component (kube-apiserver, kube-controller-manager, kubelet) of a minor starts with a value of --cloud-provider: the name of a
-// provider, "external", or nothing.
+// Accepts tells whether a component (kube-apiserver, kube-controller-manager, kubelet) of a minor starts with a value
+// of --cloud-provider: the name of a provider, "external", or nothing.
 //
-// Sources: pkg/kubeapiserver/options/cloudprovider.go (Validate, since 1.29), cmd/kube-controller-manager/app/cloudproviders.go, cmd/kubelet/app/server.go
-// and pkg/kubelet/kubelet.go of each minor, and plugins.go of k8s.io/cloud-provider.
+// Sources: pkg/kubeapiserver/options/cloudprovider.go (Validate, since 1.29),
+// cmd/kube-controller-manager/app/cloudproviders.go, cmd/kubelet/app/server.go and pkg/kubelet/kubelet.go of each
+// minor, and plugins.go of k8s.io/cloud-provider.
 func Accepts(component, value string, minor int) Acceptance {
 	if flag, _ := FlagAt(component, "cloud-provider", minor); value != "" && !flag.Known {
 		return Acceptance{Why: fmt.Sprintf("%s 1.%d does not know --cloud-provider", component, minor)}

@@ -1,14 +1,15 @@
 // Package check decides whether what a snapshot says of a cluster allows a migration.
 //
-// A check is a pure rule: it takes the facts of a snapshot and returns one finding. It talks to no cluster, host or cloud and looks at no
-// clock, so the same snapshot and options give the same report, byte for byte, wherever they are judged.
+// A check is a pure rule: it takes the facts of a snapshot and returns one finding. It talks to no cluster, host or
+// cloud and looks at no clock, so the same snapshot and options give the same report, byte for byte, wherever they are
+// judged.
 //
 //	snapshot ──> Checks, in order ──> pass │ warn │ fail │ skip(reason) │ unknown(error)
 //	                                                └──────── block ────────┘
 //
-// What could not be gathered is unknown, never absent, and unknown blocks an apply exactly as fail does. A check whose ground is missing
-// (a host that cannot be read, a cloud that was not asked) is skipped and names the check that reports the cause, so that one cause is one
-// line and not twenty.
+// What could not be gathered is unknown, never absent, and unknown blocks an apply exactly as fail does. A check whose
+// ground is missing (a host that cannot be read, a cloud that was not asked) is skipped and names the check that
+// reports the cause, so that one cause is one line and not twenty.
 package check
 
 import (
@@ -24,7 +25,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 )
 
-// Run judges a snapshot with every check of the list and returns the findings in the order of the list. It does not change the snapshot.
+// Run judges a snapshot with every check of the list and returns the findings in the order of the list. It does not
+// change the snapshot.
 func Run(s *v1.Snapshot, opts facts.Options) v1.CheckReport {
 	report := v1.CheckReport{
 		TypeMeta:    v1.Type(v1.KindCheckReport),
@@ -47,8 +49,8 @@ func Run(s *v1.Snapshot, opts facts.Options) v1.CheckReport {
 	return report
 }
 
-// staleCodes returns the codes whose acceptance was not needed, sorted: their checks do not block. Somebody should take the waiver back before the
-// check fails for another reason than the one that was accepted.
+// staleCodes returns the codes whose acceptance was not needed, sorted: their checks do not block. Somebody should take
+// the waiver back before the check fails for another reason than the one that was accepted.
 func staleCodes(accept map[string]string, findings []v1.Finding) []string {
 	var out []string
 	for _, f := range findings {
@@ -127,7 +129,8 @@ func count(s *v1.CheckSummary, f v1.Finding) {
 	}
 }
 
-// ValidateAccept refuses what --accept cannot mean: a code that no check has, a mandatory check, a reason that is empty.
+// ValidateAccept refuses what --accept cannot mean: a code that no check has, a mandatory check, a reason that is
+// empty.
 func ValidateAccept(accept map[string]string) error {
 	for _, code := range slices.Sorted(maps.Keys(accept)) {
 		c, ok := find(code)

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Explain returns what there is to know about a check, as text; false when no check has the code. The case of the code does not matter.
+// Explain returns what there is to know about a check, as text; false when no check has the code. The case of the code
+// does not matter.
 func Explain(code string) (string, bool) {
 	c, ok := find(strings.TrimSpace(code))
 	if !ok {

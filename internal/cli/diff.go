@@ -150,7 +150,8 @@ func (n notReached) List(string) ([]string, error) {
 	return nil, err
 }
 
-// compareWith writes both sides into directories and has a program compare them, as kubectl diff does. Its exit code 1 says that they differ.
+// compareWith writes both sides into directories and has a program compare them, as kubectl diff does. Its exit code 1
+// says that they differ.
 func compareWith(ctx context.Context, c *console.Console, program string, all []diff.Difference) error {
 	dir, err := os.MkdirTemp("", "transplant-diff-")
 	if err != nil {

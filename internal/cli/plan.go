@@ -130,7 +130,8 @@ func cutAt(p *v1.Plan, until string) error {
 	return nil
 }
 
-// refreshed reads the plan that is made anew, whose options count again; it is saved where it was, unless another file is named.
+// refreshed reads the plan that is made anew, whose options count again; it is saved where it was, unless another file
+// is named.
 func refreshed(path string, f *client.PlanOptions, o *planOutput) (*v1.Plan, error) {
 	if path == "" {
 		return nil, nil

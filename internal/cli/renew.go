@@ -39,7 +39,8 @@ func newRenew(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// renewTokens renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from theirs.
+// renewTokens renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from
+// theirs.
 func renewTokens(ctx context.Context, c *console.Console, named []string, all bool) error {
 	hosts, err := managerHosts(ctx, c.Client, named)
 	if err != nil {
@@ -67,8 +68,9 @@ func renewTokens(ctx context.Context, c *console.Console, named []string, all bo
 	})...)
 }
 
-// managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control plane. Never simply all: whose
-// root may write a file with an old token of the manager, as on any worker, would be given a new one.
+// managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control
+// plane. Never simply all: whose root may write a file with an old token of the manager, as on any worker, would be
+// given a new one.
 func managerHosts(ctx context.Context, c *client.Client, named []string) ([]hostaccess.Host, error) {
 	if len(c.Hosts) == 0 {
 		return nil, errors.New("no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts")

@@ -57,7 +57,8 @@ func newStatus(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// lasting is how long a run has to look ended before that is believed, where the journal does not say it: the objects are watched apart from each other.
+// lasting is how long a run has to look ended before that is believed, where the journal does not say it: the objects
+// are watched apart from each other.
 const lasting = 3 * time.Second
 
 // watchStatus shows the status until the run ends.
@@ -135,8 +136,9 @@ type pipedStatus struct {
 	heard map[string]string
 }
 
-// line is what a pipe gets of a status, and whether it says something new. What a step waits for is often what its kubelet says of a pod, hundreds of
-// letters that come again with every other change: it is written whole once, and by its beginning after that.
+// line is what a pipe gets of a status, and whether it says something new. What a step waits for is often what its
+// kubelet says of a pod, hundreds of letters that come again with every other change: it is written whole once, and by
+// its beginning after that.
 func (p *pipedStatus) line(s v1.Status) (string, bool) {
 	said := statusLine(s, withoutBackOff)
 	if said == p.said {

@@ -33,7 +33,8 @@ func (c *Client) approvalPath(uid, run string) (string, error) {
 	return filepath.Join(filepath.Dir(path), filepath.Base(run)+".approved"), nil
 }
 
-// NoteApproval keeps on this machine which plan was approved here: the journal is in the cluster, where others may write.
+// NoteApproval keeps on this machine which plan was approved here: the journal is in the cluster, where others may
+// write.
 func (c *Client) NoteApproval(p *v1.Plan, run string) error {
 	path, err := c.approvalPath(p.Cluster.UID, run)
 	if err == nil {
@@ -58,7 +59,8 @@ func (c *Client) IsApprovedHere(p *v1.Plan, run string) bool {
 	return err == nil && strings.TrimSpace(string(data)) == ApprovalOf(p)
 }
 
-// ApprovalOf is what is kept of a plan that was approved. The digest of a hosted control plane's plan is of its steps alone.
+// ApprovalOf is what is kept of a plan that was approved. The digest of a hosted control plane's plan is of its steps
+// alone.
 func ApprovalOf(p *v1.Plan) string {
 	if p.Cluster.Seed != "" {
 		return compare.Seal(p)
@@ -69,13 +71,14 @@ func ApprovalOf(p *v1.Plan) string {
 // RollbackRun is the name under which the approval of a run's rollback is kept.
 func RollbackRun(run string) string { return run + ".rollback" }
 
-// IsBackApproved tells that a rollback was approved on this machine. One that is made now follows from its plan, whose approval counts. One that
-// stands in the journal need not follow from it: only its own approval counts.
+// IsBackApproved tells that a rollback was approved on this machine. One that is made now follows from its plan, whose
+// approval counts. One that stands in the journal need not follow from it: only its own approval counts.
 func (c *Client) IsBackApproved(doc *v1.Journal, back *v1.Plan, run string) bool {
 	return c.IsApprovedHere(back, RollbackRun(run)) || !trust.IsRollingBack(doc) && c.IsApprovedHere(&doc.Plan, run)
 }
 
-// CheckApproved refuses --yes for a plan that stands in a journal and was neither approved on this machine nor pinned: then no person has looked at it.
+// CheckApproved refuses --yes for a plan that stands in a journal and was neither approved on this machine nor pinned:
+// then no person has looked at it.
 func (f Pin) CheckApproved(yes, approved bool, p *v1.Plan, look string) error {
 	if !yes || approved || f.Sha256 != "" {
 		return nil

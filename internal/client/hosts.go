@@ -93,8 +93,8 @@ func (c *Client) openHosts(ctx context.Context) error {
 
 var imageDigest = regexp.MustCompile(`^[^@]+@sha256:[0-9a-f]{64}$`)
 
-// JudgeHostImage returns what to tell about the image of the pods, which are root on their hosts; empty for one by digest. A digest that is
-// none is refused before a pod waits for it.
+// JudgeHostImage returns what to tell about the image of the pods, which are root on their hosts; empty for one by
+// digest. A digest that is none is refused before a pod waits for it.
 func JudgeHostImage(image string) (note string, err error) {
 	switch {
 	case imageDigest.MatchString(image):
@@ -131,7 +131,8 @@ func (c *Client) needs(needs []collect.Need) []collect.Need {
 	return permission.WithPodAccess(needs)
 }
 
-// watch ends the command in order when somebody interrupts it, so that its pods are taken away. A command that turns signals into something else says so.
+// watch ends the command in order when somebody interrupts it, so that its pods are taken away. A command that turns
+// signals into something else says so.
 func (s *hostSession) watch() {
 	if s.Abort == nil || s.signals != nil {
 		return

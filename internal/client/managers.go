@@ -23,8 +23,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// VersionOf asks a component on a host for the version of its program: an API server for /version, any other for its build's metric. Empty when it
-// answers and does not tell this account.
+// VersionOf asks a component on a host for the version of its program: an API server for /version, any other for its
+// build's metric. Empty when it answers and does not tell this account.
 func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (version string, err error) {
 	err = c.askComponent(ctx, manager, host, func(ctx context.Context, client *http.Client, token string) error {
 		if manager == component.KAS {
@@ -41,9 +41,10 @@ func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (
 	return version, err
 }
 
-// Scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with
-// the kubeconfig's client certificate, which proves who asks without handing over anything that could be used again. A bearer token of the
-// operator's is never sent to a manager: its certificate is self-signed, so who answers is not known.
+// Scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or,
+// before that account exists, with the kubeconfig's client certificate, which proves who asks without handing over
+// anything that could be used again. A bearer token of the operator's is never sent to a manager: its certificate is
+// self-signed, so who answers is not known.
 func (c *Client) Scrape(ctx context.Context, component, host, address string) (m v1.Manager, err error) {
 	err = c.askComponent(ctx, component, host, func(ctx context.Context, client *http.Client, token string) error {
 		m, err = recorder.Scrape(ctx, client, address, token)
@@ -87,7 +88,8 @@ func clientCertificate(cfg *rest.Config) (tls.Certificate, error) {
 	return *cert, nil
 }
 
-// observerToken asks for a token of an hour for the account that may read /metrics, and keeps it until it is half spent.
+// observerToken asks for a token of an hour for the account that may read /metrics, and keeps it until it is half
+// spent.
 func (c *Client) observerToken(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +111,9 @@ func (c *Client) observerToken(ctx context.Context) (string, error) {
 	return c.token, nil
 }
 
-// transport is how a manager on a host is asked: through the host where that can be done, since managers listen on 127.0.0.1. TLS is end to end: what proves
-// who asks never is on the host. A manager in a pod with a network of its own is asked through the API server.
+// transport is how a manager on a host is asked: through the host where that can be done, since managers listen on
+// 127.0.0.1. TLS is end to end: what proves who asks never is on the host. A manager in a pod with a network of its own
+// is asked through the API server.
 func (c *Client) transport(host string) *http.Transport {
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // managers sign their own certificate; see scrape
 	if namespace, name, ok := workloads.PodOfPlace(host); ok {

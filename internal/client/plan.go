@@ -35,7 +35,8 @@ type PlanOptions struct {
 	Given GivenFlags
 }
 
-// Choose fills in what was left to the cluster, and tells what it came to where that decides how long nobody runs the loops.
+// Choose fills in what was left to the cluster, and tells what it came to where that decides how long nobody runs the
+// loops.
 func (f *PlanOptions) Choose(c *Client, snap *v1.Snapshot) error {
 	if path := f.Options.CredentialProvider; path != "" {
 		data, err := os.ReadFile(path)
@@ -62,7 +63,8 @@ func (f *PlanOptions) Choose(c *Client, snap *v1.Snapshot) error {
 	return nil
 }
 
-// GatherOptions are the options that say what is looked for on the hosts: those of the plan in a file, where there is one that can be read.
+// GatherOptions are the options that say what is looked for on the hosts: those of the plan in a file, where there is
+// one that can be read.
 func (f *PlanOptions) GatherOptions(args []string) v1.Options {
 	if len(args) == 1 {
 		if p, err := ReadPlan(args[0]); err == nil {
@@ -92,7 +94,8 @@ func (f *PlanOptions) CheckOptions() facts.Options {
 		ReplaceHosts: f.Options.ReplaceHosts, TargetVersion: f.Options.TargetVersion, Accept: accept, AcceptedBy: UserName(), AcceptedAt: Now().UTC()}
 }
 
-// AcceptAs accepts what a plan of a file does. What the command itself accepts comes behind it and counts where both do.
+// AcceptAs accepts what a plan of a file does. What the command itself accepts comes behind it and counts where both
+// do.
 func (f *PlanOptions) AcceptAs(p *v1.Plan) {
 	for _, finding := range compare.Accepted(p) {
 		f.Accept = append([]string{finding.Code + "=" + finding.Accepted}, f.Accept...)
@@ -121,7 +124,8 @@ func ReadPlan(path string) (*v1.Plan, error) {
 	return &p, nil
 }
 
-// checkPlanHeader says why a file is no plan of this version. What it is comes first: of another kind, or of a later version, no field would be known.
+// checkPlanHeader says why a file is no plan of this version. What it is comes first: of another kind, or of a later
+// version, no field would be known.
 func checkPlanHeader(path string, data []byte) error {
 	var whatever any
 	if err := yaml.Unmarshal(data, &whatever); err != nil {
@@ -168,8 +172,8 @@ func (g GivenFlags) Refuse(why string, names ...string) error {
 	return fmt.Errorf("%s would have no effect: %s; leave %s out", strings.Join(given, ", "), why, map[bool]string{true: "it", false: "them"}[len(given) == 1])
 }
 
-// CheckAgainstPlan refuses options that differ from those of a plan which is there already: the plan's count. The same value again is no contradiction,
-// so that a command which was interrupted can be repeated as it was.
+// CheckAgainstPlan refuses options that differ from those of a plan which is there already: the plan's count. The same
+// value again is no contradiction, so that a command which was interrupted can be repeated as it was.
 func CheckAgainstPlan(flags GivenFlags, given, planned v1.Options, which string, except ...string) error {
 	var differ []string
 	for name, option := range PlanOptionFlags {
@@ -229,7 +233,8 @@ func Blocking(r v1.CheckReport) string {
 	return wording.Count(r.Summary.Failed+r.Summary.Unknown-r.Summary.Accepted, "finding")
 }
 
-// BlockingFindings are the findings that keep apply from starting; with strict, warnings that check --strict does not let pass are among them.
+// BlockingFindings are the findings that keep apply from starting; with strict, warnings that check --strict does not
+// let pass are among them.
 func BlockingFindings(r v1.CheckReport, strict bool) []v1.Finding {
 	var out []v1.Finding
 	for _, f := range r.Findings {

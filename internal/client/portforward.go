@@ -17,8 +17,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// PortForward connects to the pods of a namespace through the API server. Who asks a pod by its address from elsewhere may find another pod of the same
-// address, and take its answer for a proof.
+// PortForward connects to the pods of a namespace through the API server. Who asks a pod by its address from elsewhere
+// may find another pod of the same address, and take its answer for a proof.
 func PortForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) dialer {
 	return func(_ context.Context, pod, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)

@@ -77,7 +77,8 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 	}), nil
 }
 
-// StartProbes begins to probe beside a run of apply or rollback, or goes on with it where the run was probed before; it returns what ends it.
+// StartProbes begins to probe beside a run of apply or rollback, or goes on with it where the run was probed before; it
+// returns what ends it.
 func (c *Client) StartProbes(ctx context.Context, uid, run string) (func(), error) {
 	f := c.Probes
 	path, err := c.DisruptionPath(uid, run)
@@ -156,7 +157,8 @@ func ReadProbes(path string) ([]v1.ProbeEvent, error) {
 	return events, nil
 }
 
-// readDisruption reads the disruption log of a run: the one that was named, or what apply kept on this machine, if anything.
+// readDisruption reads the disruption log of a run: the one that was named, or what apply kept on this machine, if
+// anything.
 func (c *Client) readDisruption(path string, doc v1.Journal) ([]v1.ProbeEvent, error) {
 	if path != "" {
 		if _, err := os.Stat(path); err != nil {

@@ -31,7 +31,8 @@ type ProofOptions struct {
 	Config string
 }
 
-// Prove adds the proofs to a snapshot that was just gathered. It never fails: what could not be proven is among the snapshot's errors.
+// Prove adds the proofs to a snapshot that was just gathered. It never fails: what could not be proven is among the
+// snapshot's errors.
 func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 	klog.SetLogger(logr.Discard()) // the provider's code logs what it does as if it were the manager
 	snapshot.SetPreview(s, c.preview(ctx, s))
@@ -66,8 +67,8 @@ func (c *Client) preview(ctx context.Context, s *v1.Snapshot) *v1.Preview {
 	return source.Preview(ctx, s.Nodes)
 }
 
-// cloudConfig is the external provider's config: the one that was named, or the one that is derived from that of a kube-controller-manager, on the first
-// host that has one. A manager without any runs without.
+// cloudConfig is the external provider's config: the one that was named, or the one that is derived from that of a
+// kube-controller-manager, on the first host that has one. A manager without any runs without.
 func (c *Client) cloudConfig(ctx context.Context, s *v1.Snapshot) ([]byte, error) {
 	if c.Proof.Config != "" {
 		data, err := os.ReadFile(c.Proof.Config)
@@ -112,8 +113,8 @@ func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 	}, collect.Options{LeaseName: cmp.Or(o.LeaseName, planlayout.DefaultLease), Files: slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)), TokenFile: planlayout.CCMToken, ObjectRefs: planlayout.ObjectRefs(), Needs: c.needs(permission.DefaultNeeds), AskCredentialProviders: c.Proof.Asked})
 }
 
-// SnapshotFrom reads a snapshot from a file, or gathers one from the live cluster, with the proofs that were asked for. The options are those of the plan
-// that the proofs are about.
+// SnapshotFrom reads a snapshot from a file, or gathers one from the live cluster, with the proofs that were asked for.
+// The options are those of the plan that the proofs are about.
 func (c *Client) SnapshotFrom(ctx context.Context, path string, options v1.Options) (*v1.Snapshot, error) {
 	if path != "" {
 		return ReadSnapshot(path)

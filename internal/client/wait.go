@@ -18,8 +18,8 @@ var WaitPeriod = 5 * time.Second
 // ErrStillBlocked is returned with the last report when what was waited for did not come.
 var ErrStillBlocked = errors.New("waited in vain")
 
-// WaitForCheck looks again until nothing blocks, until something blocks that does not pass by itself, or until the time is over. It tells what it waits
-// for whenever that changes. Without a limit it looks once.
+// WaitForCheck looks again until nothing blocks, until something blocks that does not pass by itself, or until the time
+// is over. It tells what it waits for whenever that changes. Without a limit it looks once.
 func (c *Client) WaitForCheck(ctx context.Context, limit time.Duration, strict bool, look func(context.Context) (v1.CheckReport, error)) (v1.CheckReport, error) {
 	deadline, last := time.Now().Add(limit), ""
 	for {
@@ -74,8 +74,10 @@ func WaitBriefly(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TickPeriod is how often it is looked at what was read though nothing changed: a terminal shows ages, and a lock that is not renewed is no change of anything.
+// TickPeriod is how often it is looked at what was read though nothing changed: a terminal shows ages, and a lock that
+// is not renewed is no change of anything.
 const TickPeriod = time.Second
 
-// CollectPeriod is for how long changes are collected before they are shown: one step of the engine writes several objects.
+// CollectPeriod is for how long changes are collected before they are shown: one step of the engine writes several
+// objects.
 const CollectPeriod = 300 * time.Millisecond

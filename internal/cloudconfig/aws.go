@@ -66,8 +66,8 @@ type derivation struct {
 	all []*override
 }
 
-// deriveAWS renames the service overrides: the two providers find them by other names, and an override that is not found is no error, but sends the
-// calls to the public endpoint.
+// deriveAWS renames the service overrides: the two providers find them by other names, and an override that is not
+// found is no error, but sends the calls to the public endpoint.
 func deriveAWS(in []byte) (Derived, error) {
 	e, err := newEdits(in)
 	if err != nil {
@@ -143,7 +143,8 @@ func (d *derivation) shortenURL(o *override) {
 	}
 }
 
-// override finds the override of a service in a region as the file has it. The metadata service is overridden in all regions at once.
+// override finds the override of a service in a region as the file has it. The metadata service is overridden in all
+// regions at once.
 func (d *derivation) override(service, region string) *override {
 	i := slices.IndexFunc(d.all, func(o *override) bool {
 		return o.service == service && (o.region == region || service == metadataService)

@@ -12,15 +12,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// azureDefaults are what the in-tree provider takes where the file says nothing, and the external one something else since 1.27 (pkg/provider/azure.go):
-// with the other value every node would be looked for among scale sets, and every Service would get a new load balancer and address.
+// azureDefaults are what the in-tree provider takes where the file says nothing, and the external one something else
+// since 1.27 (pkg/provider/azure.go): with the other value every node would be looked for among scale sets, and every
+// Service would get a new load balancer and address.
 var azureDefaults = []struct{ key, value, why string }{
 	{"vmType", "standard", "the external provider looks for scale sets when nothing is said"},
 	{"loadBalancerSku", "basic", "the external provider makes standard load balancers when nothing is said"},
 }
 
-// deriveAzure writes down the defaults that differ. Both providers read the same file otherwise, and pass over keys that they do not know. A file with
-// keys that only the external provider reads is its own.
+// deriveAzure writes down the defaults that differ. Both providers read the same file otherwise, and pass over keys
+// that they do not know. A file with keys that only the external provider reads is its own.
 func deriveAzure(in []byte) (Derived, error) {
 	root, err := tree(in)
 	if err != nil {
@@ -58,8 +59,8 @@ func deriveAzure(in []byte) (Derived, error) {
 
 func isTrue(n *yaml.Node) bool { return strings.EqualFold(n.Value, "true") }
 
-// withDefaults puts the missing keys first in a JSON object or last in a YAML mapping, and fills in those that have no value. False when the result
-// does not have them, as in a file of several documents.
+// withDefaults puts the missing keys first in a JSON object or last in a YAML mapping, and fills in those that have no
+// value. False when the result does not have them, as in a file of several documents.
 func withDefaults(in []byte, root *yaml.Node, missing []string) ([]byte, bool) {
 	out := in
 	for _, d := range azureDefaults {
@@ -96,7 +97,8 @@ func absent(root *yaml.Node, keys []string) int {
 	return n
 }
 
-// fillIn replaces the empty value of a key ("" or null or nothing) by one; a file with several such places stays as it is.
+// fillIn replaces the empty value of a key ("" or null or nothing) by one; a file with several such places stays as it
+// is.
 func fillIn(in []byte, key, value string) []byte {
 	pattern := regexp.MustCompile(`(?i)"?\b` + regexp.QuoteMeta(key) + `"?[ \t]*:([ \t]*(?:""|''|null|~)?[ \t]*)(?:[,}\r\n#]|\z)`)
 	found := pattern.FindAllSubmatchIndex(in, -1)

@@ -1,6 +1,7 @@
-// Package cloudconfig decides what a cloud config says and what the external provider's is, given the in-tree one: what is renamed, added and dropped,
-// and what cannot be carried over. A file is edited in place wherever both providers read the same format: comments, order and values stay. No value
-// is returned beside the file but names of services and settings that the catalogue says can hold no secret.
+// Package cloudconfig decides what a cloud config says and what the external provider's is, given the in-tree one: what
+// is renamed, added and dropped, and what cannot be carried over. A file is edited in place wherever both providers
+// read the same format: comments, order and values stay. No value is returned beside the file but names of services and
+// settings that the catalogue says can hold no secret.
 package cloudconfig
 
 import (
@@ -26,7 +27,8 @@ type Derived struct {
 	Data []byte
 	// Format of Data.
 	Format string
-	// Changes are sentences for the operator, each beginning with the section or key. They hold no values but names of services.
+	// Changes are sentences for the operator, each beginning with the section or key. They hold no values but names of
+	// services.
 	Changes []string
 	// Problems are sentences about what cannot be carried over, in the same form: somebody has to decide first.
 	Problems []string
@@ -43,13 +45,13 @@ type Description struct {
 	Settings map[string]string
 	// Secrets are the keys that hold one, sorted.
 	Secrets []string
-	// Problems are sentences about keys that a provider does not know or would refuse, each beginning with the key or section; those of the
-	// derivation among them.
+	// Problems are sentences about keys that a provider does not know or would refuse, each beginning with the key or
+	// section; those of the derivation among them.
 	Problems []string
 }
 
-// Derive turns a provider's in-tree cloud config into the external provider's. A config that is the external provider's already comes back as it is,
-// with no changes. An error means that the file cannot be read, and holds nothing of it.
+// Derive turns a provider's in-tree cloud config into the external provider's. A config that is the external provider's
+// already comes back as it is, with no changes. An error means that the file cannot be read, and holds nothing of it.
 func Derive(provider string, in []byte) (Derived, error) {
 	var d Derived
 	var err error
@@ -74,7 +76,8 @@ func Derive(provider string, in []byte) (Derived, error) {
 	return d, nil
 }
 
-// Describe tells what a provider's cloud config says. An error means that the file cannot be read, and holds nothing of it.
+// Describe tells what a provider's cloud config says. An error means that the file cannot be read, and holds nothing of
+// it.
 func Describe(provider string, in []byte) (Description, error) {
 	d, err := Derive(provider, in)
 	if err != nil {

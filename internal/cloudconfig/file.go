@@ -173,7 +173,8 @@ func (r *reader) lineEnd() int {
 
 var escapes = map[rune]rune{'\\': '\\', '"': '"', 'n': '\n', 't': '\t'}
 
-// unquote is the value that a literal means: quotes may stand anywhere in it, and a backslash before a line break joins lines.
+// unquote is the value that a literal means: quotes may stand anywhere in it, and a backslash before a line break joins
+// lines.
 func unquote(literal string) (string, error) {
 	var out strings.Builder
 	quoted, escaped := false, false

@@ -1,11 +1,13 @@
 package cloudconfig
 
-// renamed maps the names by which the in-tree provider finds a service override (endpoint IDs of version 1 of the AWS SDK) to those by which the
-// external provider does (service IDs of version 2; k8s.io/cloud-provider-aws, pkg/providers/v1/config). Both compare letter by letter, and an
-// override that is not found is no error: calls go to the public endpoint.
+// renamed maps the names by which the in-tree provider finds a service override (endpoint IDs of version 1 of the AWS
+// SDK) to those by which the external provider does (service IDs of version 2; k8s.io/cloud-provider-aws,
+// pkg/providers/v1/config). Both compare letter by letter, and an override that is not found is no error: calls go to
+// the public endpoint.
 var renamed = map[string][]string{
-	"ec2":                  {"EC2"},
-	"elasticloadbalancing": {"Elastic Load Balancing", "Elastic Load Balancing v2"}, // one endpoint in-tree, two services outside
+	"ec2": {"EC2"},
+	// one endpoint in-tree, two services outside
+	"elasticloadbalancing": {"Elastic Load Balancing", "Elastic Load Balancing v2"},
 	"kms":                  {"KMS"},
 	"ec2metadata":          {metadataService},
 }
@@ -16,7 +18,8 @@ const metadataService = "ec2imds"
 // external are the names that the external provider looks for.
 var external = map[string]bool{"EC2": true, "Elastic Load Balancing": true, "Elastic Load Balancing v2": true, "KMS": true, metadataService: true}
 
-// uncalled are services that neither provider's cloud loops call through an override; what a file says of them changes nothing.
+// uncalled are services that neither provider's cloud loops call through an override; what a file says of them changes
+// nothing.
 var uncalled = map[string]bool{"autoscaling": true, "Auto Scaling": true, "sts": true, "STS": true, "s3": true, "S3": true}
 
 const noHint = "the external provider would ignore it and call the public endpoint: correct the name or take the section out"

@@ -49,8 +49,8 @@ func (d *edits) refuse(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
 }
 
-// drop takes away the keys that the external provider does not read, with the sections that it does not read at all. Those of sections that are removed already
-// are not told again.
+// drop takes away the keys that the external provider does not read, with the sections that it does not read at all.
+// Those of sections that are removed already are not told again.
 func (d *edits) drop(provider string) {
 	for _, b := range d.blocks {
 		if d.isRemoved(b) {

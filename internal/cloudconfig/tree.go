@@ -38,7 +38,8 @@ func tree(in []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// object reads the members of a JSON object; nil for anything else. YAML's reader refuses some of what JSON allows, such as an escaped slash.
+// object reads the members of a JSON object; nil for anything else. YAML's reader refuses some of what JSON allows,
+// such as an escaped slash.
 func object(in []byte) *yaml.Node {
 	if !json.Valid(in) || formatOf(in) != FormatJSON {
 		return nil
@@ -111,7 +112,8 @@ func isINI(in []byte) bool {
 	return false
 }
 
-// field is the value of a key of a mapping, without regard to case, as encoding/json reads it; nil when it is not there.
+// field is the value of a key of a mapping, without regard to case, as encoding/json reads it; nil when it is not
+// there.
 func field(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if strings.EqualFold(mapping.Content[i].Value, key) {
@@ -121,7 +123,8 @@ func field(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// treeEntries lists the keys of a JSON or YAML file: those of Azure by themselves, those of vSphere's YAML by their sections.
+// treeEntries lists the keys of a JSON or YAML file: those of Azure by themselves, those of vSphere's YAML by their
+// sections.
 func treeEntries(provider string, in []byte) ([]setting, string, error) {
 	root, err := tree(in)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// deriveVSphere writes the YAML that the external provider reads. It still reads an INI of its own, which comes back as it is.
+// deriveVSphere writes the YAML that the external provider reads. It still reads an INI of its own, which comes back as
+// it is.
 func deriveVSphere(in []byte) (Derived, error) {
 	if !isINI(in) {
 		if _, err := tree(in); err != nil {
@@ -44,8 +45,8 @@ func deriveVSphere(in []byte) (Derived, error) {
 	return out, nil
 }
 
-// inTreeVSphere tells that a file holds keys that only the in-tree provider reads; it does not start without some of them ([Workspace], or
-// working-dir in files of the older form).
+// inTreeVSphere tells that a file holds keys that only the in-tree provider reads; it does not start without some of
+// them ([Workspace], or working-dir in files of the older form).
 func (f *file) inTreeVSphere() bool {
 	return slices.ContainsFunc(f.blocks, func(b *block) bool {
 		return slices.ContainsFunc(b.entries, func(e *entry) bool {
@@ -55,7 +56,8 @@ func (f *file) inTreeVSphere() bool {
 	})
 }
 
-// The external provider's YAML (pkg/common/config/types_yaml.go and pkg/cloudprovider/vsphere/config/types_yaml.go of cloud-provider-vsphere).
+// The external provider's YAML (pkg/common/config/types_yaml.go and pkg/cloudprovider/vsphere/config/types_yaml.go of
+// cloud-provider-vsphere).
 type vsphereYAML struct {
 	Global  vsphereGlobal            `yaml:"global,omitempty"`
 	VCenter map[string]vsphereCenter `yaml:"vcenter,omitempty"`
@@ -265,7 +267,8 @@ func list(value string) []string {
 	return out
 }
 
-// vsphereEntries lists the keys of the external provider's YAML by the names that its INI had, which the catalogue lists.
+// vsphereEntries lists the keys of the external provider's YAML by the names that its INI had, which the catalogue
+// lists.
 func vsphereEntries(root *yaml.Node) []setting {
 	var out []setting
 	for i := 0; i+1 < len(root.Content); i += 2 {

@@ -1,14 +1,16 @@
-// Package controllernames decides what a cloud loop is called: in the flags and the leader migration config of a given controller manager
-// of a given minor version, and in its metrics.
+// Package controllernames decides what a cloud loop is called: in the flags and the leader migration config of a given
+// controller manager of a given minor version, and in its metrics.
 //
-// Leader migration compares the names in its config with the names under which the manager registered its controllers, letter by letter.
-// A name of another version's dialect is not an error anywhere: it matches nothing, the loop counts as not migrated, and the manager runs it
-// under its own main lease, beside the other manager. That is why the names are a table and not a string constant.
+// Leader migration compares the names in its config with the names under which the manager registered its controllers,
+// letter by letter. A name of another version's dialect is not an error anywhere: it matches nothing, the loop counts
+// as not migrated, and the manager runs it under its own main lease, beside the other manager. That is why the names
+// are a table and not a string constant.
 package controllernames
 
 import "slices"
 
-// Loop is a cloud controller, whatever a manager calls it. Its value is the loop's short name, which is also its name in metrics.
+// Loop is a cloud controller, whatever a manager calls it. Its value is the loop's short name, which is also its name
+// in metrics.
 type Loop string
 
 // The loops that may run in either manager.
@@ -22,8 +24,8 @@ const (
 // Loops are all loops in reporting order.
 var Loops = []Loop{Service, Route, NodeLifecycle, NodeIPAM}
 
-// CloudLoops are the loops that every migration moves, in reporting order. Node IPAM is not one of them: kube-controller-manager keeps it
-// unless the cloud brings its own.
+// CloudLoops are the loops that every migration moves, in reporting order. Node IPAM is not one of them:
+// kube-controller-manager keeps it unless the cloud brings its own.
 var CloudLoops = []Loop{Service, Route, NodeLifecycle}
 
 // Component is a controller manager, by the name that leader migration configs use for it.
@@ -42,7 +44,8 @@ var Components = []Component{KubeControllerManager, CloudControllerManager}
 type Dialect string
 
 const (
-	// Short names are understood by kube-controller-manager up to 1.27 and cloud-controller-manager up to 0.27, and everywhere in metrics.
+	// Short names are understood by kube-controller-manager up to 1.27 and cloud-controller-manager up to 0.27, and
+	// everywhere in metrics.
 	Short Dialect = "short"
 	// Canonical names are understood by every later version.
 	Canonical Dialect = "canonical"
@@ -57,7 +60,8 @@ var lastShortMinor = map[Component]int{
 	CloudControllerManager: 27,
 }
 
-// canonical are the names since 1.28. See k8s.io/cloud-provider/names, and for node IPAM cmd/kube-controller-manager/names.
+// canonical are the names since 1.28. See k8s.io/cloud-provider/names, and for node IPAM
+// cmd/kube-controller-manager/names.
 var canonical = map[Loop]string{
 	Service:       "service-lb-controller",
 	Route:         "node-route-controller",
@@ -65,14 +69,15 @@ var canonical = map[Loop]string{
 	NodeIPAM:      "node-ipam-controller",
 }
 
-// mistaken are names that look right and match nothing. They are the client names ("user agents") of the two loops, and got into
-// k8s.io/controller-manager/pkg/leadermigration/config/default.go in 0.28.
+// mistaken are names that look right and match nothing. They are the client names ("user agents") of the two loops, and
+// got into k8s.io/controller-manager/pkg/leadermigration/config/default.go in 0.28.
 var mistaken = map[string]Loop{
 	"service-controller": Service,
 	"route-controller":   Route,
 }
 
-// Name returns what component of version 1.minor (or 0.minor) calls a loop, or "" for a component or loop that does not exist.
+// Name returns what component of version 1.minor (or 0.minor) calls a loop, or "" for a component or loop that does not
+// exist.
 func Name(component Component, minor int, loop Loop) string {
 	if !slices.Contains(Loops, loop) {
 		return ""
@@ -87,8 +92,8 @@ func Name(component Component, minor int, loop Loop) string {
 	return ""
 }
 
-// DialectOf returns the names that component of version 1.minor (or 0.minor) understands in a leader migration config, or "" for a component
-// that does not exist.
+// DialectOf returns the names that component of version 1.minor (or 0.minor) understands in a leader migration config,
+// or "" for a component that does not exist.
 func DialectOf(component Component, minor int) Dialect {
 	last, known := lastShortMinor[component]
 	switch {
@@ -101,7 +106,8 @@ func DialectOf(component Component, minor int) Dialect {
 	}
 }
 
-// Lookup returns the loop that a name means and which dialect the name is of. A mistaken name has a loop too: the one it was meant for.
+// Lookup returns the loop that a name means and which dialect the name is of. A mistaken name has a loop too: the one
+// it was meant for.
 func Lookup(name string) (Loop, Dialect, bool) {
 	for _, loop := range Loops {
 		switch name {
@@ -117,17 +123,19 @@ func Lookup(name string) (Loop, Dialect, bool) {
 	return "", "", false
 }
 
-// MetricName returns a loop's name in running_managed_controllers. It is the short name in every version: the rename of 1.28 left the
-// metrics alone.
+// MetricName returns a loop's name in running_managed_controllers. It is the short name in every version: the rename of
+// 1.28 left the metrics alone.
 func MetricName(loop Loop) string { return string(loop) }
 
-// LoopOfMetric returns the loop that a name in running_managed_controllers stands for; false for a controller that is not a cloud loop.
+// LoopOfMetric returns the loop that a name in running_managed_controllers stands for; false for a controller that is
+// not a cloud loop.
 func LoopOfMetric(name string) (Loop, bool) {
 	loop := Loop(name)
 	return loop, slices.Contains(Loops, loop)
 }
 
-// Known returns the names of all loops in both working dialects, in reporting order, for messages that list what may be written.
+// Known returns the names of all loops in both working dialects, in reporting order, for messages that list what may be
+// written.
 func Known() []string {
 	var names []string
 	for _, loop := range Loops {

@@ -17,8 +17,9 @@ type change struct {
 	want    func(tree map[string]any)
 }
 
-// Apply carries edits out on a manifest, in order. A manifest that needs none is returned with the same bytes. Each change is checked: when the
-// manifest does not say afterwards exactly what it said before, and the edit, then the result is an error.
+// Apply carries edits out on a manifest, in order. A manifest that needs none is returned with the same bytes. Each
+// change is checked: when the manifest does not say afterwards exactly what it said before, and the edit, then the
+// result is an error.
 func Apply(data []byte, edits []v1.Edit) ([]byte, error) {
 	if _, err := Parse(data); err != nil {
 		return nil, err

@@ -73,7 +73,8 @@ func (m *Manifest) setFlag(name, value string) (*change, error) {
 	}
 	f := have[0]
 	if f.Form == commandline.Separate && commandline.IsFlag(value) {
-		return m.removeArguments(args, f.Index, f.LastIndex()) // "--x -y" would be read as two flags; it is added again as "--x=-y"
+		// "--x -y" would be read as two flags; it is added again as "--x=-y"
+		return m.removeArguments(args, f.Index, f.LastIndex())
 	}
 	return m.replaceArgument(args[f.LastIndex()], commandline.FormatFlag(args[f.Index].value, f.Form, value))
 }
@@ -150,7 +151,8 @@ func (m *Manifest) insertElements(a argument, add []string) ([]textedit.Splice, 
 	return []textedit.Splice{m.doc.InsertLines(end, lines)}, nil
 }
 
-// separator is what stands between two elements of a list in brackets: a line break when the elements stand on lines of their own.
+// separator is what stands between two elements of a list in brackets: a line break when the elements stand on lines of
+// their own.
 func (m *Manifest) separator(a argument) string {
 	if at, err := m.doc.OffsetOf(a.node); err == nil {
 		if before := m.doc.TextBefore(at); a.index > 0 && strings.TrimSpace(before) == "" {
@@ -182,7 +184,8 @@ func (m *Manifest) replaceArgument(a argument, value string) (*change, error) {
 	return m.argumentChange(a.list, s, func(have []any) []any { have[a.index] = value; return have }), nil
 }
 
-// removeArguments takes the elements from one to another away. They stand in one list, or at the end of command and the beginning of args.
+// removeArguments takes the elements from one to another away. They stand in one list, or at the end of command and the
+// beginning of args.
 func (m *Manifest) removeArguments(args []argument, first, last int) (*change, error) {
 	if args[first].list != args[last].list {
 		// The value first: without its name it would be a stray word, but it never is, since both go in one change.

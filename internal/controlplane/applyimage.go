@@ -12,8 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
-// SplitImage returns the repository, with its registry, and the tag of an image. One that is named by its digest, or by neither tag nor digest, is an
-// error: what version it is cannot be told, and no other version of it can be named.
+// SplitImage returns the repository, with its registry, and the tag of an image. One that is named by its digest, or by
+// neither tag nor digest, is an error: what version it is cannot be told, and no other version of it can be named.
 func SplitImage(image string) (repository, tag string, err error) {
 	if strings.Contains(image, "@") {
 		return "", "", fmt.Errorf("image %s is named by its digest, and the digest of another version is not known: name it with the tag of its version alone", image)

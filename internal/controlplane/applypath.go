@@ -12,8 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
-// addHostPath makes a path of the host visible at the same path in the component's container, read-only. A mount that shows it there already is
-// left as it is.
+// addHostPath makes a path of the host visible at the same path in the component's container, read-only. A mount that
+// shows it there already is left as it is.
 func (m *Manifest) addHostPath(e v1.Edit) (*change, error) {
 	for _, mt := range m.container().VolumeMounts {
 		switch {
@@ -42,8 +42,8 @@ func (m *Manifest) addHostPath(e v1.Edit) (*change, error) {
 	return m.addItem(m.specNode(), "volumes", specTree, []yamltext.Field{{Key: "hostPath", Fields: source}, {Key: "name", Value: e.Name}})
 }
 
-// removeHostPath takes the volume of a name away, and its mounts in the component's container. One that shows another path was not made by
-// addHostPath and stays, and so does a volume that another container mounts.
+// removeHostPath takes the volume of a name away, and its mounts in the component's container. One that shows another
+// path was not made by addHostPath and stays, and so does a volume that another container mounts.
 func (m *Manifest) removeHostPath(e v1.Edit) (*change, error) {
 	i := slices.IndexFunc(m.pod.Spec.Volumes, func(v volume) bool { return v.Name == e.Name })
 	if i < 0 || e.Value != "" && m.pod.Spec.Volumes[i].hostPath() != e.Value {

@@ -18,7 +18,8 @@ type CCM struct {
 	Image   string
 	// Host is the machine that the manifest is for.
 	Host string
-	// BindAddress is where the manager serves its health; unspecified addresses are probed on loopback. The flag is not added: it is one of Flags.
+	// BindAddress is where the manager serves its health; unspecified addresses are probed on loopback. The flag is not
+	// added: it is one of Flags.
 	BindAddress string
 	// Flags in the order of the command line.
 	Flags []Flag
@@ -34,12 +35,13 @@ type CCM struct {
 // Flag is a flag without dashes and its value.
 type Flag struct{ Name, Value string }
 
-// Env is an environment variable. Manifests are printed, so its value is never a secret. With FieldPath the kubelet takes the value from
-// that field of the pod.
+// Env is an environment variable. Manifests are printed, so its value is never a secret. With FieldPath the kubelet
+// takes the value from that field of the pod.
 type Env struct{ Name, Value, FieldPath string }
 
-// HostPath is a path of the host that the container sees under the same path. Type is File, Directory, FileOrCreate or DirectoryOrCreate; Name
-// is the volume's, one is made up when it is empty. It is mounted read-only unless it is Writable.
+// HostPath is a path of the host that the container sees under the same path. Type is File, Directory, FileOrCreate or
+// DirectoryOrCreate; Name is the volume's, one is made up when it is empty. It is mounted read-only unless it is
+// Writable.
 type HostPath struct {
 	Path, Type, Name string
 	Writable         bool
@@ -51,12 +53,14 @@ type probe struct{ name, path, delay, period, failures string }
 var (
 	// kubeadm's: ends a manager that has hung for 80 s.
 	livenessProbe = probe{"livenessProbe", "/healthz", "10", "10", "8"}
-	// Looks often, since the next step of a migration waits for the pod to be ready; two minutes to start are as much as kubeadm allows.
+	// Looks often, since the next step of a migration waits for the pod to be ready; two minutes to start are as much as
+	// kubeadm allows.
 	startupProbe = probe{"startupProbe", "/healthz", "1", "2", "60"}
 )
 
-// RenderCCM renders the manifest, in the shape and the order of kubeadm's: on the host's network and with its resolver, since the manager is what
-// makes other nodes usable, and with the priority of what a node cannot do without. The same input gives the same bytes.
+// RenderCCM renders the manifest, in the shape and the order of kubeadm's: on the host's network and with its resolver,
+// since the manager is what makes other nodes usable, and with the priority of what a node cannot do without. The same
+// input gives the same bytes.
 func RenderCCM(c CCM) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -86,7 +90,8 @@ func RenderCCM(c CCM) []byte {
 	c.probe(line, livenessProbe)
 	line("    name: %s", text(c.Name))
 	if c.ReadyPath != "" {
-		c.probe(line, probe{"readinessProbe", c.ReadyPath, "0", "2", "3"}) // a standby is ready too, once its caches are full and its cloud has answered
+		// a standby is ready too, once its caches are full and its cloud has answered
+		c.probe(line, probe{"readinessProbe", c.ReadyPath, "0", "2", "3"})
 	}
 	line("    resources:\n      requests:\n        cpu: 100m\n        memory: 64Mi")
 	c.probe(line, startupProbe)

@@ -1,6 +1,7 @@
-// Package controlplane decides what a component's flags are and how they change: in static pod manifests, in pod templates, and in the units, drop-ins
-// and environment files from which systemd starts a kubelet or a control plane. Everything here is pure. An edit touches the bytes it must touch and no others, so that a diff shows the edit and undoing it gives back
-// the same bytes.
+// Package controlplane decides what a component's flags are and how they change: in static pod manifests, in pod
+// templates, and in the units, drop-ins and environment files from which systemd starts a kubelet or a control plane.
+// Everything here is pure. An edit touches the bytes it must touch and no others, so that a diff shows the edit and
+// undoing it gives back the same bytes.
 package controlplane
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
-// ManifestDir is where kubeadm puts the static pods of a control plane. Every file in there is a pod but those that begin with a dot.
+// ManifestDir is where kubeadm puts the static pods of a control plane. Every file in there is a pod but those that
+// begin with a dot.
 const ManifestDir = "/etc/kubernetes/manifests"
 
 // Manifest is a static pod manifest.
@@ -163,8 +165,8 @@ func (m *Manifest) Namespace() string {
 	return m.pod.Metadata.Namespace
 }
 
-// Component is the base name of the program that the component's container runs, e.g. kube-apiserver. A cloud's own manager, such as
-// aws-cloud-controller-manager, is a cloud-controller-manager.
+// Component is the base name of the program that the component's container runs, e.g. kube-apiserver. A cloud's own
+// manager, such as aws-cloud-controller-manager, is a cloud-controller-manager.
 func (m *Manifest) Component() string { return commandline.GenericName(componentOf(m.container())) }
 
 // Image of the component's container.
@@ -173,11 +175,12 @@ func (m *Manifest) Image() string { return m.container().Image }
 // Command is the command and then the arguments of the component's container, as they are written.
 func (m *Manifest) Command() []string { return m.container().arguments() }
 
-// Flags are the flags of Command, as FlagsOf reads them, with $(NAME) replaced as the kubelet does. What the manifest does not say, or what by its
-// name may be secret, stays as it is written.
+// Flags are the flags of Command, as FlagsOf reads them, with $(NAME) replaced as the kubelet does. What the manifest
+// does not say, or what by its name may be secret, stays as it is written.
 func (m *Manifest) Flags() map[string]string { return commandline.FlagsOf(m.expanded()) }
 
-// EnvNames are the names of the environment variables of the component's container, sorted. Their values may be secret and are not returned.
+// EnvNames are the names of the environment variables of the component's container, sorted. Their values may be secret
+// and are not returned.
 func (m *Manifest) EnvNames() []string {
 	var out []string
 	for _, e := range m.container().Env {
@@ -200,5 +203,6 @@ func (m *Manifest) HostPaths() map[string]string {
 	return out
 }
 
-// Address is host:port where the component serves /metrics, as seen from its host; empty when it serves none or when that is not known.
+// Address is host:port where the component serves /metrics, as seen from its host; empty when it serves none or when
+// that is not known.
 func (m *Manifest) Address() string { return commandline.ServingAddress(m.Component(), m.Flags()) }

@@ -14,7 +14,8 @@ func (m *Manifest) specNode() *yaml.Node {
 	return yamltext.ResolveAlias(spec)
 }
 
-// containerNode is the component's container; an empty map when it is merged in from elsewhere, in which nothing is found.
+// containerNode is the component's container; an empty map when it is merged in from elsewhere, in which nothing is
+// found.
 func (m *Manifest) containerNode() *yaml.Node {
 	_, list := yamltext.FindKey(m.specNode(), "containers")
 	if items := yamltext.ListItems(list); m.main < len(items) {
@@ -23,7 +24,8 @@ func (m *Manifest) containerNode() *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode}
 }
 
-// containerTree is the component's container in a tree. What lies on the way is copied, since a tree shares what aliases share.
+// containerTree is the component's container in a tree. What lies on the way is copied, since a tree shares what
+// aliases share.
 func (m *Manifest) containerTree(tree map[string]any) map[string]any {
 	spec := specTree(tree)
 	list, _ := spec["containers"].([]any)

@@ -61,7 +61,8 @@ func expandParentheses(text string, values map[string]string) string {
 	}
 }
 
-// Remarks are sentences about the way in which a manifest is written that an edit, or who reads it, has to mind; sorted by importance.
+// Remarks are sentences about the way in which a manifest is written that an edit, or who reads it, has to mind; sorted
+// by importance.
 func (m *Manifest) Remarks() []string {
 	out := systemdunit.RepeatedFlags(m.Command())
 	flags := m.Flags()
@@ -108,7 +109,8 @@ func (s *styles) look(n *yaml.Node, depth int) {
 	}
 }
 
-// unknownFields are those that a Pod does not have. A kubelet passes over them without a word, so that what they were meant to do is not done.
+// unknownFields are those that a Pod does not have. A kubelet passes over them without a word, so that what they were
+// meant to do is not done.
 func (m *Manifest) unknownFields() []string {
 	tree, err := m.doc.ParseTree()
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package document decides whether a document that was kept may be read: by its kind, by the number of its schema, and by whether each of its fields is
-// known. A reader that leaves out what it does not know writes back less than it was given.
+// Package document decides whether a document that was kept may be read: by its kind, by the number of its schema, and
+// by whether each of its fields is known. A reader that leaves out what it does not know writes back less than it was
+// given.
 package document
 
 import (
@@ -52,7 +53,8 @@ func (f Form) Judge(schema int, writer string) error {
 	return nil
 }
 
-// Read reads a JSON document into a value. It says what the document is before it says which field is not known: of another kind, none would be.
+// Read reads a JSON document into a value. It says what the document is before it says which field is not known: of
+// another kind, none would be.
 func (f Form) Read(data []byte, into any) error {
 	var head struct {
 		v1.TypeMeta `json:",inline"`

@@ -1,5 +1,6 @@
-// Package dryrun decides whether the API server would take the objects that a plan writes. It sends each with dryRun=All: the API server runs
-// authorization, validation, admission plugins and webhooks as if it were meant, and stores nothing.
+// Package dryrun decides whether the API server would take the objects that a plan writes. It sends each with
+// dryRun=All: the API server runs authorization, validation, admission plugins and webhooks as if it were meant, and
+// stores nothing.
 package dryrun
 
 import (
@@ -36,8 +37,9 @@ const (
 	workers = 4
 )
 
-// Run sends what steps write to the API, and returns the answers in the order of the steps. A step that only writes to hosts has none. An object that a
-// plan puts into a namespace that it makes itself, which the dry run did not make, is refused for that; plans make no namespaces.
+// Run sends what steps write to the API, and returns the answers in the order of the steps. A step that only writes to
+// hosts has none. An object that a plan puts into a namespace that it makes itself, which the dry run did not make, is
+// refused for that; plans make no namespaces.
 func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.DryRun {
 	var writes []write
 	for _, s := range steps {
@@ -105,7 +107,8 @@ func writeOf(s v1.Step) (write, bool) {
 			return unstructured.SetNestedField(o.Object, int64(*s.Replicas), "spec", "replicas")
 		}
 	case v1.StepEditWorkload:
-		// Which arguments come out is for the engine to work out; whether the template may be changed at all is what a webhook or a right decides.
+		// Which arguments come out is for the engine to work out; whether the template may be changed at all is what a
+		// webhook or a right decides.
 		w.change = func(o *unstructured.Unstructured) error {
 			return unstructured.SetNestedField(o.Object, "true", "spec", "template", "metadata", "annotations", "transplant.dev/dry-run")
 		}
@@ -197,7 +200,8 @@ func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
 		out.Verb = "update"
 		err = w.update(ctx, objects)
 		if w.object != nil && apierrors.IsForbidden(err) && !byWebhook(err) {
-			// Admission took the create before it was found to be there, and apply changes nothing about an object that it finds: it needs no right to update.
+			// Admission took the create before it was found to be there, and apply changes nothing about an object that it
+			// finds: it needs no right to update.
 			out.Verb, err = w.verb, nil
 		}
 	}
@@ -273,7 +277,8 @@ func merge(object, patch map[string]any) {
 // byWebhook tells a webhook's refusal from the authorizer's; both are Forbidden.
 func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook") }
 
-// refusals by who refused, in the order in which they are told from each other: a webhook's refusal also is Forbidden, or invalid.
+// refusals by who refused, in the order in which they are told from each other: a webhook's refusal also is Forbidden,
+// or invalid.
 var refusals = []struct {
 	is   func(error) bool
 	says string

@@ -1,11 +1,12 @@
 // Package handover decides whether a lease may be released for a holder that has ended, and releases it.
 //
-// A lease names its holder by an identity that says nothing about a process (host name and a random id), so the identity is bound to a process
-// while that process is alive: the lease is read, every candidate is asked for its leader_election_master_status, and the lease is read again.
-// Only when exactly one candidate claims the lease, every other one has answered that it does not, and the lease had the same holder and term
-// before and after, the process behind the claim is the holder. When that very process (pid and start time) is later gone from its host, and
-// the lease is still in that term of that holder, nobody can be acting under it: it is released with a resourceVersion precondition, as the
-// holder itself would have done. In every other case it is left to expire:
+// A lease names its holder by an identity that says nothing about a process (host name and a random id), so the
+// identity is bound to a process while that process is alive: the lease is read, every candidate is asked for its
+// leader_election_master_status, and the lease is read again. Only when exactly one candidate claims the lease, every
+// other one has answered that it does not, and the lease had the same holder and term before and after, the process
+// behind the claim is the holder. When that very process (pid and start time) is later gone from its host, and the
+// lease is still in that term of that holder, nobody can be acting under it: it is released with a resourceVersion
+// precondition, as the holder itself would have done. In every other case it is left to expire:
 //
 //	holder alive            the process is still there                      untouched
 //	restarted, same name    renewed since the new process began             untouched
@@ -13,8 +14,8 @@
 //	unreachable             a failed look is unknown, never "ended"         untouched
 //	lease changed between   another holder or term                          untouched
 //
-// All of that rests on the binding. One that was read from a journal is a claim: whoever may write the journal can name any
-// process as the holder. The caller then asks every manager again before it releases (see FindClaim and SilentFor).
+// All of that rests on the binding. One that was read from a journal is a claim: whoever may write the journal can name
+// any process as the holder. The caller then asks every manager again before it releases (see FindClaim and SilentFor).
 package handover
 
 import (
@@ -32,7 +33,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// startTolerance is by how much process_start_time_seconds (computed from the boot time in whole seconds) may differ from what /proc says.
+// startTolerance is by how much process_start_time_seconds (computed from the boot time in whole seconds) may differ
+// from what /proc says.
 const startTolerance = 2 * time.Second
 
 // Candidate is a manager that may hold a lease.
@@ -57,7 +59,8 @@ type Binding struct {
 	StartTicks  uint64
 }
 
-// UnboundError says why a lease could not be bound to a process. It is no failure of the migration: the lease is left to expire.
+// UnboundError says why a lease could not be bound to a process. It is no failure of the migration: the lease is left
+// to expire.
 type UnboundError struct {
 	Lease  string
 	Reason string
@@ -87,7 +90,8 @@ type Leases struct {
 	Now    func() time.Time
 }
 
-// Bind finds the process that holds the lease among the candidates. It returns nil without an error when nobody holds the lease.
+// Bind finds the process that holds the lease among the candidates. It returns nil without an error when nobody holds
+// the lease.
 func (l Leases) Bind(ctx context.Context, lease string, candidates []Candidate) (*Binding, error) {
 	before, err := l.Client.Get(ctx, lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -159,8 +163,8 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 	return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%d managers say that they lead: a paused one may have been resumed", len(found))}
 }
 
-// FindClaim returns which candidate says that it leads by a lease, and nil when all have answered and none does. An error
-// says who could not be asked.
+// FindClaim returns which candidate says that it leads by a lease, and nil when all have answered and none does. An
+// error says who could not be asked.
 func FindClaim(ctx context.Context, lease string, candidates []Candidate) (*Binding, error) {
 	holder, err := claimant(ctx, lease, candidates)
 	if IsUnclaimed(err) {
@@ -194,9 +198,9 @@ func Gone(ctx context.Context, b Binding, processes func(context.Context) ([]v1.
 	return true, nil
 }
 
-// mayHold says why a process that runs now may be the holder; empty when none may. A successor on the same host has an identity of its own where
-// identities are random, as upstream's are; where they are not, it goes on renewing the lease in the same term, and only the time of the last renewal
-// tells the two apart.
+// mayHold says why a process that runs now may be the holder; empty when none may. A successor on the same host has an
+// identity of its own where identities are random, as upstream's are; where they are not, it goes on renewing the lease
+// in the same term, and only the time of the last renewal tells the two apart.
 func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string {
 	for _, p := range procs {
 		if p.PID == b.PID && p.StartTicks == b.StartTicks {
@@ -219,8 +223,8 @@ type Outcome struct {
 	Reason string
 }
 
-// Release gives up the lease for a holder whose process is gone. It asks once more, right before the write, and leaves a lease alone that is
-// not in the bound term any longer.
+// Release gives up the lease for a holder whose process is gone. It asks once more, right before the write, and leaves
+// a lease alone that is not in the bound term any longer.
 func (l Leases) Release(ctx context.Context, b Binding, processes func(context.Context) ([]v1.Process, error)) (Outcome, error) {
 	lease, err := l.Client.Get(ctx, b.Lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

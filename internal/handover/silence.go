@@ -10,15 +10,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Silence is what was seen of a lease that is not renewed. It goes by how long one looked, and not by the times in the lease: the clock of whoever wrote
-// them may be wrong. The zero value has seen nothing.
+// Silence is what was seen of a lease that is not renewed. It goes by how long one looked, and not by the times in the
+// lease: the clock of whoever wrote them may be wrong. The zero value has seen nothing.
 type Silence struct {
 	seen  Binding
 	renew time.Time
 	since time.Time
 }
 
-// Expired looks at the lease once more, and tells whether it has been held by the same holder, without a renewal, for longer than it lasts.
+// Expired looks at the lease once more, and tells whether it has been held by the same holder, without a renewal, for
+// longer than it lasts.
 func (l Leases) Expired(ctx context.Context, lease string, s *Silence) (bool, error) {
 	live, silent, err := l.observe(ctx, lease, s)
 	if err != nil {

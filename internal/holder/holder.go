@@ -1,4 +1,5 @@
-// Package holder names a process as the holder of something in a cluster, and decides whether such a process has certainly ended.
+// Package holder names a process as the holder of something in a cluster, and decides whether such a process has
+// certainly ended.
 package holder
 
 import (
@@ -10,12 +11,13 @@ import (
 	"syscall"
 )
 
-// Process is named so that people read who it is, and another process on the same machine can tell whether it still lives.
+// Process is named so that people read who it is, and another process on the same machine can tell whether it still
+// lives.
 type Process struct {
 	User, Host string
 	PID        int
-	// Start is when it was started, in ticks since the boot; Boot and Space name that boot of its machine, and the space of process IDs that PID is of.
-	// They are empty where they cannot be read, and then nobody can tell that it has ended.
+	// Start is when it was started, in ticks since the boot; Boot and Space name that boot of its machine, and the space
+	// of process IDs that PID is of. They are empty where they cannot be read, and then nobody can tell that it has ended.
 	Start, Boot, Space string
 }
 
@@ -79,8 +81,9 @@ func Words(s string) string {
 	return fmt.Sprintf("%s pid %d", who, p.PID)
 }
 
-// Dead tells that the process which somebody named has certainly ended: it was of this boot of this machine and of this space of process IDs, and no process
-// of its ID was started when it was. It is false when in doubt: machines, and containers of one machine, may well have one hostname.
+// Dead tells that the process which somebody named has certainly ended: it was of this boot of this machine and of this
+// space of process IDs, and no process of its ID was started when it was. It is false when in doubt: machines, and
+// containers of one machine, may well have one hostname.
 func (p Process) Dead(other string) bool {
 	o, ok := Parse(other)
 	if !ok || p.Boot == "" || p.Space == "" || p.Start == "" || o.Start == "" || o.Boot != p.Boot || o.Space != p.Space || o.Host != p.Host {

@@ -6,23 +6,25 @@ import (
 	"time"
 )
 
-// Units is a Host whose service manager can be told to stop and start units. An access that cannot do that is not one: ask for it with a type
-// assertion, and say so where it fails.
+// Units is a Host whose service manager can be told to stop and start units. An access that cannot do that is not one:
+// ask for it with a type assertion, and say so where it fails.
 type Units interface {
 	// DaemonReload makes the service manager read its unit files again. What runs goes on.
 	DaemonReload(ctx context.Context) error
-	// Restart, Stop and Start wait for the service manager's answer, for at most two minutes. A unit whose processes take longer is an error.
+	// Restart, Stop and Start wait for the service manager's answer, for at most two minutes. A unit whose processes take
+	// longer is an error.
 	Restart(ctx context.Context, unit string) error
 	Stop(ctx context.Context, unit string) error
 	Start(ctx context.Context, unit string) error
-	// Active tells whether a unit runs. One that is being stopped still does, one that is being started does not yet; one that the service manager
-	// does not know is an error.
+	// Active tells whether a unit runs. One that is being stopped still does, one that is being started does not yet; one
+	// that the service manager does not know is an error.
 	Active(ctx context.Context, unit string) (bool, error)
 }
 
 // Executor is a Host that can run a program of its own machine.
 type Executor interface {
-	// Run starts the program and returns what it wrote to its standard output, at most 1 MiB. An error never holds output: it may be a secret.
+	// Run starts the program and returns what it wrote to its standard output, at most 1 MiB. An error never holds output:
+	// it may be a secret.
 	Run(ctx context.Context, c Command) ([]byte, error)
 }
 

@@ -6,11 +6,13 @@ import (
 	"fmt"
 )
 
-// UnreachableError says that a whole machine is out of reach, so that nothing of it is known: neither that a file is absent, nor that a process has ended.
+// UnreachableError says that a whole machine is out of reach, so that nothing of it is known: neither that a file is
+// absent, nor that a process has ended.
 type UnreachableError struct {
 	// Host is the machine's name.
 	Host string
-	// Err is what the attempt ended with. It is shown and not wrapped: that a machine's directory is absent does not mean that a file of it is.
+	// Err is what the attempt ended with. It is shown and not wrapped: that a machine's directory is absent does not mean
+	// that a file of it is.
 	Err error
 }
 
@@ -42,7 +44,8 @@ func Progress(ctx context.Context, format string, args ...any) {
 	}
 }
 
-// WithStopping hands on the channel that is closed when the operator asks to stop. A wait for people ends then; a change that is under way is finished.
+// WithStopping hands on the channel that is closed when the operator asks to stop. A wait for people ends then; a
+// change that is under way is finished.
 func WithStopping(ctx context.Context, stop <-chan struct{}) context.Context {
 	return context.WithValue(ctx, stoppingKey{}, stop)
 }

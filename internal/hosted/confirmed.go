@@ -9,20 +9,22 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
-// UnconfirmedError says that a part was not begun because its plan is another one than the plan that a person confirmed.
+// UnconfirmedError says that a part was not begun because its plan is another one than the plan that a person
+// confirmed.
 type UnconfirmedError struct {
 	// Confirmed and Made are the SHA-256 of the steps of both plans.
 	Confirmed, Made string
-	// Other are the IDs of steps that both plans have and that do something else now, New and Gone those of steps that only one of them has. All are empty when
-	// only the SHA-256 was kept of what was confirmed.
+	// Other are the IDs of steps that both plans have and that do something else now, New and Gone those of steps that
+	// only one of them has. All are empty when only the SHA-256 was kept of what was confirmed.
 	Other, New, Gone []string
 }
 
 // stepDigits is how much is kept of the sum of one step: it tells steps apart, and the sum of all decides.
 const stepDigits = 8
 
-// Confirmation is what is kept of steps that a person confirms: their SHA-256, and behind it the ID and a few digits of each, by which a refusal names those
-// that differ. Words for readers are left out, so that a plan stays confirmed when a later version of the program says the same in other words.
+// Confirmation is what is kept of steps that a person confirms: their SHA-256, and behind it the ID and a few digits of
+// each, by which a refusal names those that differ. Words for readers are left out, so that a plan stays confirmed when
+// a later version of the program says the same in other words.
 func Confirmation(steps []v1.Step) string {
 	out := []string{Sum(steps)}
 	for _, s := range steps {

@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
-// Gather looks at both clusters once and changes nothing. What could not be looked at is in Errors of the snapshot. It asks the user cluster for rights that
-// the engine needs there; those in the seed show when they are used.
+// Gather looks at both clusters once and changes nothing. What could not be looked at is in Errors of the snapshot. It
+// asks the user cluster for rights that the engine needs there; those in the seed show when they are used.
 func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	snap := snapshot.Gather(ctx, collect.Sources{
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: p.seed(), ToolVersion: p.ToolVersion, Now: p.clock().Now,
@@ -44,12 +44,14 @@ func (p *Plane) ManagerToken(ctx context.Context) (*v1.ManagerToken, error) {
 	return hosted.ManagerToken(ctx, p.seed())
 }
 
-// Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.
+// Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the
+// reason.
 func (p *Plane) Check(snap *v1.Snapshot) v1.CheckReport {
 	return p.CheckPart(snap, Handover)
 }
 
-// CheckPart is Check for a part: what is asked before the in-tree provider is taken out is not what is asked before the handover.
+// CheckPart is Check for a part: what is asked before the in-tree provider is taken out is not what is asked before the
+// handover.
 func (p *Plane) CheckPart(snap *v1.Snapshot, part Part) v1.CheckReport {
 	o := plan.Choose(snap, p.options(part))
 	return check.Run(snap, facts.Options{
@@ -63,8 +65,8 @@ func (p *Plane) options(part Part) v1.Options {
 	return o
 }
 
-// Plan makes the plan of a part. It fails with *BlockedError when the checks refuse and with *UnplannedError when there is no plan for such a cluster, and makes
-// the same plan for the same snapshot.
+// Plan makes the plan of a part. It fails with *BlockedError when the checks refuse and with *UnplannedError when there
+// is no plan for such a cluster, and makes the same plan for the same snapshot.
 func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
 	report := p.CheckPart(snap, part)
 	if report.Summary.Blocked {

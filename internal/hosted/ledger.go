@@ -8,12 +8,13 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Ledger keeps which plans were begun, in a place that the writers of a journal cannot write. A journal is a ConfigMap in the namespace of the control plane,
-// and without a ledger the next run would carry out whatever plan stands there.
+// Ledger keeps which plans were begun, in a place that the writers of a journal cannot write. A journal is a ConfigMap
+// in the namespace of the control plane, and without a ledger the next run would carry out whatever plan stands there.
 type Ledger interface {
 	// Note is called before the journal of a plan is made.
 	Note(ctx context.Context, part Part, p *v1.Plan) error
-	// Check says why a run does not go on with a plan, or back from it: an *UnknownPlanError when the plan was not begun here and nobody has approved it.
+	// Check says why a run does not go on with a plan, or back from it: an *UnknownPlanError when the plan was not begun
+	// here and nobody has approved it.
 	Check(ctx context.Context, part Part, p *v1.Plan) error
 	// NoteBack is called before the journal of a handover says that its plan is rolled back.
 	NoteBack(ctx context.Context, p *v1.Plan) error
@@ -85,8 +86,8 @@ func (p *Plane) isGoingBack(ctx context.Context, doc *v1.Journal) (bool, error) 
 	return p.Ledger.HasBack(ctx, &doc.Plan)
 }
 
-// forward refuses to go on with a handover of which a rollback was noted: the run that noted it ended before its journal
-// said so.
+// forward refuses to go on with a handover of which a rollback was noted: the run that noted it ended before its
+// journal said so.
 func (p *Plane) forward(ctx context.Context, part Part, doc *v1.Journal) error {
 	if part == Finish {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// observe makes the account by which managers are asked what they run, so that the first plan is made from what they say. It is what the first steps of the
-// plan would make; they find it there.
+// observe makes the account by which managers are asked what they run, so that the first plan is made from what they
+// say. It is what the first steps of the plan would make; they find it there.
 func (p *Plane) observe(ctx context.Context) error {
 	for _, o := range layout.ObserverObjects() {
 		client, err := object.ClientFor(p.User.Dynamic, layout.Ref(o))

@@ -24,8 +24,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// Owners asks every manager's pod, and the leases. It takes no snapshot. Its error says that the pods could not be listed; what else could not be looked at is
-// in Unknown.
+// Owners asks every manager's pod, and the leases. It takes no snapshot. Its error says that the pods could not be
+// listed; what else could not be looked at is in Unknown.
 func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 	out := Owners{Time: p.clock().Now().UTC(), Loops: map[string]Owner{}}
 	pods, err := p.Seed.Kube.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
@@ -66,7 +66,8 @@ func (p *Plane) ask(ctx context.Context, pod collect.SeedPod) v1.Manager {
 	return m
 }
 
-// configs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is seen to run.
+// configs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is seen
+// to run.
 func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []collect.SeedPod, seen *Owners) []*v1.CloudConfig {
 	out := make([]*v1.CloudConfig, len(asked))
 	if ownerOf(seen.Managers, string(controllernames.Route)).Component != "" {
@@ -121,7 +122,8 @@ func (o Owner) and(other Owner) Owner {
 	return o
 }
 
-// expected are the loops that this cluster has, by the flags and the cloud configs of its managers; all of them while there is no manager.
+// expected are the loops that this cluster has, by the flags and the cloud configs of its managers; all of them while
+// there is no manager.
 func (p *Plane) expected(asked []collect.SeedPod, configs []*v1.CloudConfig) []string {
 	if len(asked) == 0 {
 		return LoopNames()
@@ -145,8 +147,8 @@ func (p *Plane) provider(m collect.SeedPod) string {
 	return p.Provider
 }
 
-// silent tells of each pod that was asked whether it leads without saying which loops it runs: it answers, its version is one that never says, it is no manager
-// without a provider, and it holds its lease.
+// silent tells of each pod that was asked whether it leads without saying which loops it runs: it answers, its version
+// is one that never says, it is no manager without a provider, and it holds its lease.
 func (p *Plane) silent(asked []collect.SeedPod, seen *Owners) []bool {
 	out := make([]bool, len(asked))
 	for i, m := range asked {

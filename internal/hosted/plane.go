@@ -22,9 +22,11 @@ type Part string
 const (
 	// Handover moves the loops to the cloud-controller-manager. Machines and volumes go on as they were.
 	Handover Part = "handover"
-	// Finish takes the in-tree provider out of the control plane, which may only be when every machine's kubelet is external.
+	// Finish takes the in-tree provider out of the control plane, which may only be when every machine's kubelet is
+	// external.
 	Finish Part = "finish"
-	// Install gives a control plane that was external from the start its cloud-controller-manager. It has the journal of Handover, in whose place it stands.
+	// Install gives a control plane that was external from the start its cloud-controller-manager. It has the journal of
+	// Handover, in whose place it stands.
 	Install Part = v1.PartInstall
 )
 
@@ -34,12 +36,12 @@ type Clients struct {
 	Dynamic dynamic.Interface
 }
 
-// Scrape asks a manager in a pod for its gauges at an address (IP:port); an error means that what it runs is unknown. Component is
-// kube-controller-manager or cloud-controller-manager.
+// Scrape asks a manager in a pod for its gauges at an address (IP:port); an error means that what it runs is unknown.
+// Component is kube-controller-manager or cloud-controller-manager.
 type Scrape func(ctx context.Context, component, pod, address string) (v1.Manager, error)
 
-// Plane is the control plane of one cluster that the seed hosts. Its methods may be called one after another; Run and Rollback hold the lock of the
-// cluster, the others change nothing and hold none.
+// Plane is the control plane of one cluster that the seed hosts. Its methods may be called one after another; Run and
+// Rollback hold the lock of the cluster, the others change nothing and hold none.
 type Plane struct {
 	// Name of the cluster, for sentences.
 	Name string
@@ -49,17 +51,19 @@ type Plane struct {
 	Seed, User Clients
 	// Scrape reaches the managers' pods; NewScraper makes one that connects to the pods' addresses.
 	Scrape Scrape
-	// Options of the plan: Image, Env, Strategy and ClusterName may be empty, and are chosen then. They count for a plan that is made, not for one that
-	// was begun.
+	// Options of the plan: Image, Env, Strategy and ClusterName may be empty, and are chosen then. They count for a plan
+	// that is made, not for one that was begun.
 	Options v1.Options
-	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager was started with.
+	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager was
+	// started with.
 	Provider string
 	// Accept are findings that may be: code -> reason.
 	Accept map[string]string
-	// Confirmed is what a person confirmed of Handover's plan (Confirmation); empty for nothing. Run does not begin Handover with another plan; what was begun
-	// goes on by its journal.
+	// Confirmed is what a person confirmed of Handover's plan (Confirmation); empty for nothing. Run does not begin
+	// Handover with another plan; what was begun goes on by its journal.
 	Confirmed string
-	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may carry out, whether they are begun or gone on with; empty for any.
+	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may carry out, whether they are begun or gone on
+	// with; empty for any.
 	Pinned string
 	// Ledger keeps which plans were begun; nil where a person approves what is gone on with.
 	Ledger Ledger
@@ -67,7 +71,8 @@ type Plane struct {
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.
 	StealLock bool
-	// Ended tells that a holder of the lock can change nothing any longer, so that its lock is taken at once; nil for nobody.
+	// Ended tells that a holder of the lock can change nothing any longer, so that its lock is taken at once; nil for
+	// nobody.
 	Ended func(holder string) bool
 	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
 	Tell func(string)
@@ -91,10 +96,12 @@ type UnplannedError struct {
 // LockedError says that somebody else is changing this cluster.
 type LockedError = lock.HeldError
 
-// StaleError says that the control plane is no longer as it was when the plan was made. A plan of which no step was begun is made anew by the next Run.
+// StaleError says that the control plane is no longer as it was when the plan was made. A plan of which no step was
+// begun is made anew by the next Run.
 type StaleError = step.StaleError
 
-// VerifyError says that a step was carried out and its effect did not show. The next Run looks again, and goes on when it shows.
+// VerifyError says that a step was carried out and its effect did not show. The next Run looks again, and goes on when
+// it shows.
 type VerifyError = step.VerifyError
 
 // Errors that Run and Rollback return beside the types above.
@@ -115,8 +122,9 @@ type Owner struct {
 	Component string `json:"component,omitempty"`
 	// Pod is its name in the seed.
 	Pod string `json:"pod,omitempty"`
-	// ByLease tells that the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do not: it holds its lease, and its flags leave the
-	// loop on. Such an owner may run nothing, when what it is configured by is wrong.
+	// ByLease tells that the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do not: it
+	// holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured by is
+	// wrong.
 	ByLease bool `json:"byLease,omitempty"`
 	// Also are further pods (component/pod) that run the same loop now. That must never be.
 	Also []string `json:"also,omitempty"`
@@ -125,15 +133,16 @@ type Owner struct {
 // Owners says who runs the cloud loops at one moment.
 type Owners struct {
 	Time time.Time `json:"time"`
-	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. A loop that this cluster has not is not in it: routes may be
-	// the network's and not the cloud's, and not every provider has load balancers.
+	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. A loop that this
+	// cluster has not is not in it: routes may be the network's and not the cloud's, and not every provider has load
+	// balancers.
 	Loops map[string]Owner `json:"loops"`
 	// Managers are the pods that were asked, with what they said; Error of one whose answer is unknown.
 	Managers []v1.Manager `json:"managers,omitempty"`
 	// Leases of the managers in the user cluster.
 	Leases []v1.Lease `json:"leases,omitempty"`
-	// Unknown are sentences about what could not be looked at. While there are any, an owner may be missing in Loops, and that nobody runs a loop is not
-	// proven.
+	// Unknown are sentences about what could not be looked at. While there are any, an owner may be missing in Loops, and
+	// that nobody runs a loop is not proven.
 	Unknown []string `json:"unknown,omitempty"`
 }
 

@@ -1,5 +1,6 @@
-// Package hosted decides how one cluster is migrated whose control plane runs as Deployments in a namespace of another cluster, the seed: it puts the
-// engine of the command line (snapshot, check, plan, migrate) together for such a cluster, and the operator and the command line call it.
+// Package hosted decides how one cluster is migrated whose control plane runs as Deployments in a namespace of another
+// cluster, the seed: it puts the engine of the command line (snapshot, check, plan, migrate) together for such a
+// cluster, and the operator and the command line call it.
 //
 // What is where:
 //
@@ -10,8 +11,9 @@
 //
 // The journal and the lock are in the seed, since the user cluster may be down and its admins must not edit them.
 //
-// The process of a manager is the container of a pod. It has ended when the pod's object is gone, or when its status says that the container terminated
-// and the pod is not to start it again. That a pod is not Ready proves nothing, nor does a look that failed.
+// The process of a manager is the container of a pod. It has ended when the pod's object is gone, or when its status
+// says that the container terminated and the pod is not to start it again. That a pod is not Ready proves nothing, nor
+// does a look that failed.
 //
 // The order, by strategy:
 //
@@ -44,8 +46,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-// Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done, also when it was done before.
-// When stop is closed it finishes the step under way and returns ErrInterrupted; when ctx ends it stops at once, and the next Run goes on.
+// Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done,
+// also when it was done before. When stop is closed it finishes the step under way and returns ErrInterrupted; when ctx
+// ends it stops at once, and the next Run goes on.
 func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop <-chan struct{}) error {
 	if done, err := p.done(ctx, part); done || err != nil {
 		return err
@@ -108,8 +111,9 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 	return j.Doc().Phase, nil
 }
 
-// begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was begun is made anew: what it was made from
-// may be days old. What a person confirmed is compared with the plan that is made here, so that nothing else is begun.
+// begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was
+// begun is made anew: what it was made from may be days old. What a person confirmed is compared with the plan that is
+// made here, so that nothing else is begun.
 func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Snapshot, error) {
 	home := p.home(part)
 	j, err := home.Open(ctx)
@@ -151,7 +155,8 @@ func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Sna
 	return j, snap, err
 }
 
-// Rollback takes Handover back from wherever it is, or goes on with doing so. It returns nil when the control plane is as before.
+// Rollback takes Handover back from wherever it is, or goes on with doing so. It returns nil when the control plane is
+// as before.
 func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 	return p.locked(ctx, func(ctx context.Context, publish func(string)) error {
 		finish, err := p.phase(ctx, Finish)
@@ -190,7 +195,8 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 	})
 }
 
-// beginBack returns the rollback of a journal once it is begun: nothing speaks against it, and the ledger and the journal say so.
+// beginBack returns the rollback of a journal once it is begun: nothing speaks against it, and the ledger and the
+// journal say so.
 func (p *Plane) beginBack(ctx context.Context, j *journal.Journal, before *v1.Snapshot) (*v1.Plan, error) {
 	doc := j.Doc()
 	back, begun, err := p.wayBack(&doc, before)
@@ -227,7 +233,8 @@ func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, be
 	return back, false, nil
 }
 
-// sameRollback makes a rollback that was begun again, and refuses it where it differs. One that is pinned was looked at.
+// sameRollback makes a rollback that was begun again, and refuses it where it differs. One that is pinned was looked
+// at.
 func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 	if p.Pinned != "" || p.Ledger == nil {
 		return nil
@@ -276,8 +283,9 @@ func (p *Plane) pinned(of *v1.Plan) error {
 	return nil
 }
 
-// trusted says why a journal is not gone on with: it is another control plane's, or does what no migration of one does. Whoever may write ConfigMaps in the namespace
-// of a control plane does not thereby change others. Both clusters are looked at for that.
+// trusted says why a journal is not gone on with: it is another control plane's, or does what no migration of one does.
+// Whoever may write ConfigMaps in the namespace of a control plane does not thereby change others. Both clusters are
+// looked at for that.
 func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 	if err := p.keepsRules(doc); err != nil {
 		return err
@@ -302,8 +310,8 @@ func (p *Plane) keepsRules(doc v1.Journal) error {
 	return trust.CheckJournal(doc, nil)
 }
 
-// unread says why a snapshot does not tell which cluster it is of, or what its control plane runs. A journal that differs from
-// such a snapshot is not thereby somebody else's.
+// unread says why a snapshot does not tell which cluster it is of, or what its control plane runs. A journal that
+// differs from such a snapshot is not thereby somebody else's.
 func unread(snap *v1.Snapshot) error {
 	for _, e := range snap.Errors {
 		if slices.Contains([]string{"cluster/uid", "seed/namespace", "seed/deployments", "seed/pods"}, e.Fact) {

@@ -27,14 +27,17 @@ const (
 	tokenUse      = 30 * time.Minute
 )
 
-// ErrNoObserver says that the account is not there yet by which managers are asked for their gauges. Run makes it before it looks.
+// ErrNoObserver says that the account is not there yet by which managers are asked for their gauges. Run makes it
+// before it looks.
 var ErrNoObserver = errors.New("the account that may read /metrics, ServiceAccount " + layout.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins")
 
-// NewScraper returns a Scrape that connects to the pods' addresses, with a token of the observer's account in the user cluster, which may read /metrics
-// and nothing else; whose certificate answers is not known, so that no other credential is ever shown. Before the account is made the error is ErrNoObserver.
+// NewScraper returns a Scrape that connects to the pods' addresses, with a token of the observer's account in the user
+// cluster, which may read /metrics and nothing else; whose certificate answers is not known, so that no other
+// credential is ever shown. Before the account is made the error is ErrNoObserver.
 func NewScraper(user Clients) Scrape { return NewScraperThrough(user, nil) }
 
-// NewScraperThrough is NewScraper for who cannot reach the pods' addresses by itself: dial connects to a port of a pod. A nil dial connects directly.
+// NewScraperThrough is NewScraper for who cannot reach the pods' addresses by itself: dial connects to a port of a pod.
+// A nil dial connects directly.
 func NewScraperThrough(user Clients, dial func(ctx context.Context, pod, address string) (net.Conn, error)) Scrape {
 	t := &tokens{user: user}
 	return func(ctx context.Context, component, pod, address string) (v1.Manager, error) {

@@ -53,7 +53,8 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	return out, err
 }
 
-// StatusOf is Status, and says which part the plan in the journal is for: an Install stands in the place of a Handover. The part is empty without a journal.
+// StatusOf is Status, and says which part the plan in the journal is for: an Install stands in the place of a Handover.
+// The part is empty without a journal.
 func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error) {
 	now := p.clock().Now().UTC()
 	out := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Time: now, State: v1.StateNotStarted, Phase: v1.StateNotStarted, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}

@@ -28,7 +28,8 @@ type AWSOptions struct {
 const (
 	tagCluster       = "kubernetes.io/cluster/"
 	tagClusterLegacy = "KubernetesCluster"
-	// How many ids or names go into one call: the classic API takes 20 names for tags, EC2 takes 200 values in a filter, the others take more.
+	// How many ids or names go into one call: the classic API takes 20 names for tags, EC2 takes 200 values in a filter,
+	// the others take more.
 	batch       = 100
 	tagsBatch   = 20
 	filterBatch = 200
@@ -45,8 +46,8 @@ type AWS struct {
 
 var _ Source = (*AWS)(nil)
 
-// OpenAWS makes a source from the SDK's ordinary chain of settings: AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE, the
-// instance's role. It calls nothing but what that chain calls.
+// OpenAWS makes a source from the SDK's ordinary chain of settings: AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE,
+// AWS_SHARED_CREDENTIALS_FILE, the instance's role. It calls nothing but what that chain calls.
 func OpenAWS(ctx context.Context, opts AWSOptions) (*AWS, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -101,13 +102,15 @@ func (a *AWS) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 	return inv
 }
 
-// answered is what EC2 said of the instances it was asked for. An id or name that was asked for and is not in found does not exist.
+// answered is what EC2 said of the instances it was asked for. An id or name that was asked for and is not in found
+// does not exist.
 type answered struct {
 	asked map[string]bool
 	found map[string]ec2types.Instance
 }
 
-// instances asks for every node's instance: by the id in its providerID, or by its name where it has none, as the provider does.
+// instances asks for every node's instance: by the id in its providerID, or by its name where it has none, as the
+// provider does.
 func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) {
 	out := answered{asked: map[string]bool{}, found: map[string]ec2types.Instance{}}
 	var ids, names []string
@@ -138,7 +141,8 @@ func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) 
 		out.add(part, found)
 	}
 	if len(out.asked) > 0 && len(out.found) == 0 {
-		// Every node's instance gone at once is not what happened: it is another account or region. Saying "not found" here would be read as "will be deleted".
+		// Every node's instance gone at once is not what happened: it is another account or region. Saying "not found" here
+		// would be read as "will be deleted".
 		return answered{}, fmt.Errorf("EC2 in region %s knows none of the nodes' %d instances: the account or region is not the cluster's", a.region, len(out.asked))
 	}
 	return out, nil
@@ -179,7 +183,8 @@ func (a *AWS) describeInstances(ctx context.Context, in *ec2.DescribeInstancesIn
 	return out, nil
 }
 
-// placeInstances says for each node what EC2 said of its instance. Nodes that were not asked for are left out: they are unknown.
+// placeInstances says for each node what EC2 said of its instance. Nodes that were not asked for are left out: they are
+// unknown.
 func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
 	var out []v1.CloudInstance
 	for _, n := range nodes {

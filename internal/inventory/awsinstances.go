@@ -12,7 +12,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// describe fills in what EC2 says of a node's instance. All of it comes with the answer that tells whether the instance exists; none costs a call.
+// describe fills in what EC2 says of a node's instance. All of it comes with the answer that tells whether the instance
+// exists; none costs a call.
 func describe(out *v1.CloudInstance, i ec2types.Instance) {
 	out.ID, out.PrivateDNSName = aws.ToString(i.InstanceId), aws.ToString(i.PrivateDnsName)
 	out.Type, out.Profile = string(i.InstanceType), i.IamInstanceProfile != nil
@@ -47,8 +48,9 @@ func tagsOf(tags []ec2types.Tag) map[string]string {
 	return out
 }
 
-// countGroups tells of each instance how many of its security groups carry the cluster's tag: the provider opens load balancers' ports in that group,
-// and fails where there are several. The groups of all instances are few, and are asked for together.
+// countGroups tells of each instance how many of its security groups carry the cluster's tag: the provider opens load
+// balancers' ports in that group, and fails where there are several. The groups of all instances are few, and are asked
+// for together.
 func (a *AWS) countGroups(ctx context.Context, cluster string, got answered, placed []v1.CloudInstance) error {
 	var ids []string
 	for _, i := range got.found {

@@ -1,8 +1,10 @@
-// Package inventory decides what a cloud holds for a cluster: its load balancers, its routes, and the instance of each node. It only reads.
+// Package inventory decides what a cloud holds for a cluster: its load balancers, its routes, and the instance of each
+// node. It only reads.
 //
-// What comes out is compared before and after a migration, so everything is sorted and identities are those that survive what may change: an
-// ARN, or name and creation time, never an address. A part that could not be read is an error of the inventory, never an empty list: an
-// instance counts as missing only when the cloud says that there is none.
+// What comes out is compared before and after a migration, so everything is sorted and identities are those that
+// survive what may change: an ARN, or name and creation time, never an address. A part that could not be read is an
+// error of the inventory, never an empty list: an instance counts as missing only when the cloud says that there is
+// none.
 package inventory
 
 import (
@@ -15,8 +17,8 @@ import (
 
 // Source reads one cloud.
 type Source interface {
-	// Inventory returns what the cloud holds for the cluster of these nodes. It is never nil; parts that could not be read are in its Errors, each
-	// beginning with the part's name: instances, routes, loadbalancers, securitygroups.
+	// Inventory returns what the cloud holds for the cluster of these nodes. It is never nil; parts that could not be read
+	// are in its Errors, each beginning with the part's name: instances, routes, loadbalancers, securitygroups.
 	Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 }
 
@@ -28,8 +30,8 @@ const (
 	PartSecurityGroups = "securitygroups"
 )
 
-// Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=ID". Credentials, region and endpoint come from
-// the environment, the way the cloud's own tools take them.
+// Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=ID". Credentials, region
+// and endpoint come from the environment, the way the cloud's own tools take them.
 func Open(ctx context.Context, spec string) (Source, error) {
 	cloud, rest, _ := strings.Cut(spec, ":")
 	settings := map[string]string{}

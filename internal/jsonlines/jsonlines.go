@@ -1,5 +1,5 @@
-// Package jsonlines decides what a log of JSON lines is worth after a crash: a last line that was cut off is left out, any other line that cannot be read
-// is an error that names it, because a log with holes proves less than it seems to.
+// Package jsonlines decides what a log of JSON lines is worth after a crash: a last line that was cut off is left out,
+// any other line that cannot be read is an error that names it, because a log with holes proves less than it seems to.
 package jsonlines
 
 import (
@@ -13,7 +13,8 @@ import (
 	"sync"
 )
 
-// maxLine bounds a line of a log: a call to the cloud with all its parameters is a few kilobytes, the counts of a thousand paths a hundred.
+// maxLine bounds a line of a log: a call to the cloud with all its parameters is a few kilobytes, the counts of a
+// thousand paths a hundred.
 const maxLine = 4 << 20
 
 // Each calls decode for every line that is not blank. An error of decode on an unterminated last line is forgiven.
@@ -71,8 +72,8 @@ type File struct {
 	err  error
 }
 
-// Open opens a log for appending, or makes one that only its owner can read. A line that a crash cut off is taken out first, so that the log stays
-// readable.
+// Open opens a log for appending, or makes one that only its owner can read. A line that a crash cut off is taken out
+// first, so that the log stays readable.
 func Open(path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

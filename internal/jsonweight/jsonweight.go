@@ -1,5 +1,6 @@
-// Package jsonweight decides whether a JSON document may be decoded: by the memory that it would take. An empty record is two bytes of a document and
-// hundreds of its reader, so that a small ConfigMap of nothing else would take gigabytes.
+// Package jsonweight decides whether a JSON document may be decoded: by the memory that it would take. An empty record
+// is two bytes of a document and hundreds of its reader, so that a small ConfigMap of nothing else would take
+// gigabytes.
 package jsonweight
 
 import (
@@ -12,7 +13,8 @@ import (
 	"sync"
 )
 
-// maxDepth is more than any document nests. A reader that goes into each level would run out of stack, which ends the process.
+// maxDepth is more than any document nests. A reader that goes into each level would run out of stack, which ends the
+// process.
 const maxDepth = 100
 
 // mapEntry is what an entry of a map takes besides its key and its value.
@@ -26,9 +28,10 @@ func (e *TooHeavyError) Error() string {
 		"transplant did not write it; find out who did, and put it back from a backup of the cluster", e.Limit)
 }
 
-// Of returns about how many bytes a document takes when it is decoded into a value of a type: a *TooHeavyError at the first byte above the limit.
-// It counts the elements of slices also where they are null, or of a form that the type does not have: the decoder makes room for those, too.
-// What is no JSON is left to the decoder, which refuses it before it makes room for anything.
+// Of returns about how many bytes a document takes when it is decoded into a value of a type: a *TooHeavyError at the
+// first byte above the limit. It counts the elements of slices also where they are null, or of a form that the type
+// does not have: the decoder makes room for those, too. What is no JSON is left to the decoder, which refuses it before
+// it makes room for anything.
 func Of(data []byte, into reflect.Type, limit int64) (int64, error) {
 	w := &weighing{tokens: json.NewDecoder(bytes.NewReader(data)), left: limit, limit: limit}
 	err := w.value(into, 0)

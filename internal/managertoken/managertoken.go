@@ -1,5 +1,5 @@
-// Package managertoken renews the tokens by which cloud-controller-managers reach their cluster: in files of hosts, and in Secrets of a seed. Managers read a
-// token again when it was replaced, so that none is restarted.
+// Package managertoken renews the tokens by which cloud-controller-managers reach their cluster: in files of hosts, and
+// in Secrets of a seed. Managers read a token again when it was replaced, so that none is restarted.
 package managertoken
 
 import (

@@ -42,8 +42,8 @@ func Map(in map[string]string) map[string]string {
 	return out
 }
 
-// maxAnnotation is the length in bytes up to which an annotation is looked through for secrets. Who may write one object
-// may fill 256 KiB of it, and thousands of objects: what is longer is left out as a whole.
+// maxAnnotation is the length in bytes up to which an annotation is looked through for secrets. Who may write one
+// object may fill 256 KiB of it, and thousands of objects: what is longer is left out as a whole.
 const maxAnnotation = 8 << 10
 
 // Annotations returns annotations or labels without secrets, and without kubectl's copy of the object.

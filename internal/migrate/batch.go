@@ -9,7 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// batchOf takes the steps that are done side by side with the first one of a group from the front of the rest. Steps behind the plan's last one are left.
+// batchOf takes the steps that are done side by side with the first one of a group from the front of the rest. Steps
+// behind the plan's last one are left.
 func batchOf(group, rest []v1.Step, until string) (batch, left []v1.Step) {
 	batch, left = group, rest
 	if len(group) != 1 || group[0].Batch == "" {
@@ -21,7 +22,8 @@ func batchOf(group, rest []v1.Step, until string) (batch, left []v1.Step) {
 	return batch, left
 }
 
-// runParallel is what Run does with a batch: as with one step, it is not begun when the operator asked to stop, and waits where the run is paused.
+// runParallel is what Run does with a batch: as with one step, it is not begun when the operator asked to stop, and
+// waits where the run is paused.
 func (e *Engine) runParallel(ctx context.Context, batch []v1.Step, stop <-chan struct{}) error {
 	select {
 	case <-stop:
@@ -34,8 +36,8 @@ func (e *Engine) runParallel(ctx context.Context, batch []v1.Step, stop <-chan s
 	return e.runBatch(ctx, batch)
 }
 
-// runBatch carries the steps of a batch out side by side. When one goes wrong, those that have not changed anything yet are left as they are, and those that
-// have are finished; each has its own record, and every error is told.
+// runBatch carries the steps of a batch out side by side. When one goes wrong, those that have not changed anything yet
+// are left as they are, and those that have are finished; each has its own record, and every error is told.
 func (e *Engine) runBatch(ctx context.Context, batch []v1.Step) error {
 	e.env.NodeBudget.Begin()
 	errs := make([]error, len(batch))

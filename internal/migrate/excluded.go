@@ -8,7 +8,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// skipExcluded writes down that a step is not to be done any longer. What an earlier try of it has done is kept in its record.
+// skipExcluded writes down that a step is not to be done any longer. What an earlier try of it has done is kept in its
+// record.
 func (e *Engine) skipExcluded(ctx context.Context, s v1.Step, h v1.HostOut) error {
 	rec := e.env.Journal.Record(s.ID)
 	if rec.Result == "done" || rec.Result == "already-done" || rec.Result == "skipped" {

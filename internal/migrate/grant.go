@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// grant opens the access to a step's host for what the step does there, and for nothing else. It is opened before the step is begun: a host that cannot be
-// reached stops a migration while everything on it still runs.
+// grant opens the access to a step's host for what the step does there, and for nothing else. It is opened before the
+// step is begun: a host that cannot be reached stops a migration while everything on it still runs.
 func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), error) {
 	n, ok := need(s)
 	if !ok {
@@ -38,8 +38,9 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 	return release, nil
 }
 
-// needBeside adds what it takes to have the managers hand over before the API server beside them is restarted: their manifests are taken away for that,
-// whatever these are called, or their units stopped. The manifest that an interrupted run has taken away is only in its record.
+// needBeside adds what it takes to have the managers hand over before the API server beside them is restarted: their
+// manifests are taken away for that, whatever these are called, or their units stopped. The manifest that an
+// interrupted run has taken away is only in its record.
 func (e *Engine) needBeside(ctx context.Context, h hostaccess.Host, s v1.Step, n *hostaccess.Need) error {
 	targets, err := manager.Targets(ctx, []hostaccess.Host{h}, component.KCM, component.CCM)
 	if err != nil {

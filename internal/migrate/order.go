@@ -21,8 +21,9 @@ func phases(steps []v1.Step) [][]v1.Step {
 	return out
 }
 
-// nextGroup takes the next group of a phase. A group that would restart an owner is put behind the others of its phase: the owner's host is rolled
-// last wherever ownership went since the plan was made, so that there is one planned handover and not one for each host.
+// nextGroup takes the next group of a phase. A group that would restart an owner is put behind the others of its phase:
+// the owner's host is rolled last wherever ownership went since the plan was made, so that there is one planned
+// handover and not one for each host.
 func (e *Engine) nextGroup(ctx context.Context, phase []v1.Step) (group, rest []v1.Step, err error) {
 	groups := groupsOf(phase)
 	for i, g := range groups {
@@ -66,7 +67,8 @@ func without(groups [][]v1.Step, i int) []v1.Step {
 	return out
 }
 
-// restartsOwner tells whether a step of the group that is still to be done restarts a process that leads one of the step's leases.
+// restartsOwner tells whether a step of the group that is still to be done restarts a process that leads one of the
+// step's leases.
 func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, string, error) {
 	for _, s := range group {
 		rec := e.env.Journal.Record(s.ID)

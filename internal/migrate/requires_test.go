@@ -10,7 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// TestAPlanReadsNoOtherFileOfThisMachine than the one that --credential-provider names: a fact is in a file or in a journal that somebody else may have written.
+// TestAPlanReadsNoOtherFileOfThisMachine than the one that --credential-provider names: a fact is in a file or in a journal that somebody else may have
+// written.
 func TestAPlanReadsNoOtherFileOfThisMachine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

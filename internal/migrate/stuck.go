@@ -56,7 +56,8 @@ func imageOf(p corev1.Pod, c corev1.ContainerStatus) string {
 	return c.Image
 }
 
-// podsOfStep are the pods that the step starts: a static pod's mirror, or those of a workload. That they cannot be read is not worth a word here.
+// podsOfStep are the pods that the step starts: a static pod's mirror, or those of a workload. That they cannot be read
+// is not worth a word here.
 func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 	switch {
 	case s.Host != "" && strings.HasPrefix(s.Path, controlplane.ManifestDir+"/"):
@@ -137,7 +138,8 @@ func (e *Engine) idle(managers []v1.Manager) []string {
 	return slices.Sorted(maps.Keys(loops))
 }
 
-// Unowned are the loops that nobody who answers runs when a run of the strategy downtime is stopped in its middle, sorted; none where it is not known.
+// Unowned are the loops that nobody who answers runs when a run of the strategy downtime is stopped in its middle,
+// sorted; none where it is not known.
 func (e *Engine) Unowned(ctx context.Context) []string {
 	if e.env.Plan == nil || e.env.Plan.Strategy != planstep.Downtime {
 		return nil

@@ -1,10 +1,12 @@
-// Package migrationconfig decides what a leader migration config says and whether the manager that reads it will do what was meant.
+// Package migrationconfig decides what a leader migration config says and whether the manager that reads it will do
+// what was meant.
 //
-// It reads LeaderMigrationConfiguration files of every version more strictly than any manager does, judges them against the controller names of
-// the version that will read them (package controllernames), and writes the file for one side of a migration. It touches no file and no cluster.
+// It reads LeaderMigrationConfiguration files of every version more strictly than any manager does, judges them against
+// the controller names of the version that will read them (package controllernames), and writes the file for one side
+// of a migration. It touches no file and no cluster.
 //
-// The strictness has a reason: up to 1.31 the managers ignore fields that they do not know, from 1.32 on they exit, and no version of them
-// minds a controller name that matches nothing, which leaves both managers running the loop.
+// The strictness has a reason: up to 1.31 the managers ignore fields that they do not know, from 1.32 on they exit, and
+// no version of them minds a controller name that matches nothing, which leaves both managers running the loop.
 package migrationconfig
 
 import "github.com/transplant-dev/transplant/internal/controllernames"
@@ -24,7 +26,8 @@ const DefaultLeaderName = "cloud-provider-extraction-migration"
 // AnyComponent as a leader's component lets every manager that reads the file run the loop.
 const AnyComponent = "*"
 
-// The kinds of lock that a file may name. Managers accept endpoints in a file and then fail to create such a lock: client-go dropped it.
+// The kinds of lock that a file may name. Managers accept endpoints in a file and then fail to create such a lock:
+// client-go dropped it.
 const (
 	lockLeases    = "leases"
 	lockEndpoints = "endpoints"
@@ -36,8 +39,8 @@ type Config struct {
 	Version string
 	// LeaderName is the name of the migration lease.
 	LeaderName string
-	// ResourceLock is what the file says, "" when it says nothing. In V1 the field does not exist, and what a manager does about it
-	// depends on its version: see Judge.
+	// ResourceLock is what the file says, "" when it says nothing. In V1 the field does not exist, and what a manager does
+	// about it depends on its version: see Judge.
 	ResourceLock string
 	// Leaders are the controllers that run under the migration lease, in the file's order.
 	Leaders []Leader
@@ -54,8 +57,9 @@ func (l Leader) Runs(component controllernames.Component) bool {
 	return l.Component == AnyComponent || l.Component == string(component)
 }
 
-// Default returns the config that a manager without a file should have: every cloud loop under the migration lease, by the names that
-// component of version 1.minor registers. Upstream's own default has held names that match nothing since 0.28.
+// Default returns the config that a manager without a file should have: every cloud loop under the migration lease, by
+// the names that component of version 1.minor registers. Upstream's own default has held names that match nothing since
+// 0.28.
 func Default(component controllernames.Component, minor int) Config {
 	config := Config{Version: versionFor(minor), LeaderName: DefaultLeaderName}
 	for _, loop := range controllernames.CloudLoops {

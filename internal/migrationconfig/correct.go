@@ -10,9 +10,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// Correct returns the file that was meant, for component of version 1.minor: what could be read of data, with the loops under that version's names,
-// the loops that are missing, an apiVersion that the version reads, and nothing that a manager refuses. Entries for other controllers stay. Where
-// nothing could be read it is the default. It is false only for a version without leader migration.
+// Correct returns the file that was meant, for component of version 1.minor: what could be read of data, with the loops
+// under that version's names, the loops that are missing, an apiVersion that the version reads, and nothing that a
+// manager refuses. Entries for other controllers stay. Where nothing could be read it is the default. It is false only
+// for a version without leader migration.
 func Correct(component controllernames.Component, minor int, data []byte) ([]byte, bool) {
 	if minor < firstMinor {
 		return nil, false
@@ -27,7 +28,8 @@ func Correct(component controllernames.Component, minor int, data []byte) ([]byt
 	return write(config.Version, config.LeaderName, corrected(component, minor, config.Leaders)), true
 }
 
-// corrected are the leaders under the right names, each once, in the file's order, with the cloud loops that were not there at the end.
+// corrected are the leaders under the right names, each once, in the file's order, with the cloud loops that were not
+// there at the end.
 func corrected(component controllernames.Component, minor int, leaders []Leader) []Leader {
 	var out []Leader
 	put := func(l Leader) {
@@ -74,7 +76,8 @@ func write(version, leaderName string, leaders []Leader) []byte {
 	return []byte(b.String())
 }
 
-// word is text as YAML, quoted where it has to be; double quotes around an asterisk, since single ones would end a shell's.
+// word is text as YAML, quoted where it has to be; double quotes around an asterisk, since single ones would end a
+// shell's.
 func word(text string) string {
 	if text == AnyComponent {
 		return `"*"`
@@ -86,7 +89,8 @@ func word(text string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Command is a line of shell that writes a file of this package at a path, in one line so that it survives being indented.
+// Command is a line of shell that writes a file of this package at a path, in one line so that it survives being
+// indented.
 func Command(file []byte, path string) string {
 	var lines []string
 	for line := range strings.Lines(string(file)) {

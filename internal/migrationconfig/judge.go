@@ -7,7 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// Minors at which the managers' reading of these files changed. Both managers read them with k8s.io/controller-manager of their own minor.
+// Minors at which the managers' reading of these files changed. Both managers read them with k8s.io/controller-manager
+// of their own minor.
 const (
 	firstMinor        = 21 // leader migration exists, in v1alpha1
 	firstV1Beta1Minor = 22 // v1beta1, and a default for managers without a file
@@ -18,7 +19,8 @@ const (
 // firstMinorOf is the first minor that reads a version.
 var firstMinorOf = map[string]int{V1Alpha1: firstMinor, V1Beta1: firstV1Beta1Minor, V1: firstV1Minor}
 
-// HasDefault tells whether managers of 1.minor take a default when leader migration is on and they are given no file; before, they exit.
+// HasDefault tells whether managers of 1.minor take a default when leader migration is on and they are given no file;
+// before, they exit.
 func HasDefault(minor int) bool { return minor >= firstV1Beta1Minor }
 
 // versionFor returns the newest version that every manager of 1.minor reads.
@@ -33,8 +35,9 @@ func versionFor(minor int) string {
 	}
 }
 
-// Judge returns what a config would do wrong in component of version 1.minor (or 0.minor): problems of the file as a whole first, then in the
-// file's order, then loops that are missing. None of them is an error to the manager; that is what makes them dangerous.
+// Judge returns what a config would do wrong in component of version 1.minor (or 0.minor): problems of the file as a
+// whole first, then in the file's order, then loops that are missing. None of them is an error to the manager; that is
+// what makes them dangerous.
 func Judge(component controllernames.Component, minor int, config Config) []Problem {
 	j := judge{component: component, minor: minor, names: map[string]int{}}
 	for i, leader := range config.Leaders {
@@ -108,7 +111,8 @@ func (j *judge) leader(at string, leader Leader) (controllernames.Loop, bool) {
 	}
 	right := controllernames.Name(j.component, j.minor, loop)
 	if _, both := j.names[right]; leader.Name != right && both {
-		return loop, true // one file with the names of both sides: the other side's match nothing here, and nothing depends on them
+		// one file with the names of both sides: the other side's match nothing here, and nothing depends on them
+		return loop, true
 	}
 	if why := controllernames.Explain(j.component, j.minor, leader.Name); why != "" {
 		j.block(WrongName, at+".name", "write "+right,
@@ -132,8 +136,8 @@ func (j *judge) runsIn(at string, leader Leader, loop controllernames.Loop) {
 	}
 }
 
-// Agree returns why two managers would not exclude each other although each one's config is right in itself: they would contend for
-// different leases.
+// Agree returns why two managers would not exclude each other although each one's config is right in itself: they would
+// contend for different leases.
 func Agree(a, b Config) []Problem {
 	if a.LeaderName == b.LeaderName {
 		return nil

@@ -19,9 +19,9 @@ var (
 	documentMarker = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
 )
 
-// Parse reads a leader migration config of any version. It refuses with a *ParseError everything that a manager of any version would refuse
-// or silently leave out, with all problems at once, except two things that only Judge can weigh: names, and resourceLock in a v1 file.
-// Beside the error it returns what could be read.
+// Parse reads a leader migration config of any version. It refuses with a *ParseError everything that a manager of any
+// version would refuse or silently leave out, with all problems at once, except two things that only Judge can weigh:
+// names, and resourceLock in a v1 file. Beside the error it returns what could be read.
 func Parse(data []byte) (Config, error) {
 	r := reader{}
 	config := r.file(data)
@@ -41,7 +41,8 @@ func (r *reader) problem(code Code, field, fix, format string, args ...any) {
 func (r *reader) file(data []byte) Config {
 	document, err := decode(data)
 	if err != nil {
-		// The asterisk is by far the likeliest reason, since the documentation prints it so. With it quoted, the rest can be read too.
+		// The asterisk is by far the likeliest reason, since the documentation prints it so. With it quoted, the rest can be
+		// read too.
 		mended, found := r.mend(data)
 		if !found {
 			r.problem(NotYAML, "", "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
@@ -64,7 +65,8 @@ func (r *reader) file(data []byte) Config {
 	return r.config(top)
 }
 
-// decode reads YAML the way the managers do: through JSON, with duplicate keys refused, and as nothing but JSON when it begins with a brace.
+// decode reads YAML the way the managers do: through JSON, with duplicate keys refused, and as nothing but JSON when it
+// begins with a brace.
 func decode(data []byte) (any, error) {
 	if bytes.HasPrefix(bytes.TrimLeftFunc(data, unicode.IsSpace), []byte("{")) {
 		if err := json.Unmarshal(data, new(any)); err != nil {
@@ -90,7 +92,8 @@ func decodeYAML(data []byte) (any, error) {
 // indentingTab finds tabs among the white space at the beginning of a line, and a list item that is followed by one.
 var indentingTab = regexp.MustCompile(`(?m)^[ \t]*(?:- ?)?\t[ \t]*`)
 
-// mend returns the file without the faults that are common and leave no doubt about what was meant; found tells whether there was one.
+// mend returns the file without the faults that are common and leave no doubt about what was meant; found tells whether
+// there was one.
 func (r *reader) mend(data []byte) (mended []byte, found bool) {
 	mended = data
 	if at := indentingTab.FindIndex(data); at != nil {

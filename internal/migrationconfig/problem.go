@@ -8,13 +8,15 @@ import (
 // Code names a kind of problem. Codes are stable: reports and tests refer to them.
 type Code string
 
-// What can be wrong with a file as such. The managers refuse most of these too, some versions of them silently read something else.
+// What can be wrong with a file as such. The managers refuse most of these too, some versions of them silently read
+// something else.
 const (
 	// NotYAML is a file that no manager can read.
 	NotYAML Code = "NotYAML"
 	// UnquotedWildcard is "component: *", as the Kubernetes documentation prints it; YAML takes the asterisk for an alias.
 	UnquotedWildcard Code = "UnquotedWildcard"
-	// StrayListItem is a list item that holds what belongs to the item above it, as in the documentation's node IPAM sample.
+	// StrayListItem is a list item that holds what belongs to the item above it, as in the documentation's node IPAM
+	// sample.
 	StrayListItem Code = "StrayListItem"
 	// TabIndent is a file that is indented with tabs, which no manager can read.
 	TabIndent Code = "TabIndent"
@@ -40,9 +42,11 @@ const (
 	NoLeaderMigration Code = "NoLeaderMigration"
 	// ResourceLockInV1 is a field that v1 does not have.
 	ResourceLockInV1 Code = "ResourceLockInV1"
-	// WrongName is a loop under a name that this version does not register: it runs under the main lease, beside the other manager's.
+	// WrongName is a loop under a name that this version does not register: it runs under the main lease, beside the other
+	// manager's.
 	WrongName Code = "WrongName"
-	// UnknownName is a name of no cloud loop. It may be another controller of the manager, which then runs under the migration lease.
+	// UnknownName is a name of no cloud loop. It may be another controller of the manager, which then runs under the
+	// migration lease.
 	UnknownName Code = "UnknownName"
 	// MissingLoop is a cloud loop that the file does not list: it runs under the main lease, beside the other manager's.
 	MissingLoop Code = "MissingLoop"

@@ -10,10 +10,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// otherLoop begins the name of a loop that is none: mutating calls of controllers that are no cloud loops are kept apart by action.
+// otherLoop begins the name of a loop that is none: mutating calls of controllers that are no cloud loops are kept
+// apart by action.
 const otherLoop = "other/"
 
-// LoopOf names the loop that a mutating call belongs to. A call that fits no cloud loop belongs to "other/<action>", so that none is dropped.
+// LoopOf names the loop that a mutating call belongs to. A call that fits no cloud loop belongs to "other/<action>", so
+// that none is dropped.
 func LoopOf(c v1.CloudCall) string {
 	if c.Service == "elb" || c.Service == "elbv2" {
 		return string(controllernames.Service)

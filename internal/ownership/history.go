@@ -8,8 +8,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// startTolerance is by how much two statements of one process's start time may differ: the kernel's boot time, which they are computed from, has
-// whole seconds.
+// startTolerance is by how much two statements of one process's start time may differ: the kernel's boot time, which
+// they are computed from, has whole seconds.
 const startTolerance = 2 * time.Second
 
 // history is what was seen of one component on one host, over all its incarnations.
@@ -104,7 +104,8 @@ func (h *history) settle(until time.Time, maxSilence time.Duration) {
 	}
 }
 
-// replaced ends an incarnation whose address is served by a later one. Where host access saw both, they do run side by side.
+// replaced ends an incarnation whose address is served by a later one. Where host access saw both, they do run side by
+// side.
 func (h *history) replaced(old, next *processInstance) {
 	if len(next.looks) > 0 && (old.pid == 0 || next.pid == 0) {
 		old.end = &end{hi: next.seen, proof: v1.EndRestarted}
@@ -208,7 +209,8 @@ func (h *history) startedAt(started *time.Time) *processInstance {
 	return best
 }
 
-// aliveAt is the newest incarnation that may have given an answer whose start time fits none; rather one that had been seen by then.
+// aliveAt is the newest incarnation that may have given an answer whose start time fits none; rather one that had been
+// seen by then.
 func (h *history) aliveAt(e v1.OwnershipEvent) *processInstance {
 	var best *processInstance
 	for _, i := range h.incarnations {
@@ -294,7 +296,8 @@ type leaseHistory struct {
 	name  string
 	terms []term
 	fails windows
-	// unseen are windows in which terms began and ended unseen: the count of transitions, which every acquisition raises, jumped.
+	// unseen are windows in which terms began and ended unseen: the count of transitions, which every acquisition raises,
+	// jumped.
 	unseen []window
 	last   *v1.OwnershipEvent // the last look that succeeded
 	any    *v1.OwnershipEvent // the last line
@@ -306,7 +309,8 @@ type term struct {
 	// acquired is when the holder was first seen, after when the look before that began: it was won in between.
 	acquired time.Time
 	after    time.Time
-	// lost is when another holder or none was seen; nil while it holds. renewed is its last renewal that was seen, by its own clock.
+	// lost is when another holder or none was seen; nil while it holds. renewed is its last renewal that was seen, by its
+	// own clock.
 	lost    *time.Time
 	renewed *time.Time
 	// earlier tells that the term had begun before the log.
@@ -356,7 +360,8 @@ func (l *leaseHistory) wonWithin(from, to time.Time) []term {
 	return out
 }
 
-// at is the term during which a manager said at the given time that it leads; the slack is for a watch that lags behind a scrape.
+// at is the term during which a manager said at the given time that it leads; the slack is for a watch that lags behind
+// a scrape.
 func (l *leaseHistory) at(t time.Time) *term {
 	const slack = time.Second
 	for i := len(l.terms) - 1; i >= 0; i-- {

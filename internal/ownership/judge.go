@@ -1,16 +1,18 @@
-// Package ownership decides who ran which cloud loop when: whether two managers ever ran one loop, how long nobody did, and where nobody can
-// know because a look was missing.
+// Package ownership decides who ran which cloud loop when: whether two managers ever ran one loop, how long nobody did,
+// and where nobody can know because a look was missing.
 //
-// It has two halves. The Recorder looks, all the time, at three things (the leases, each manager's gauges, each manager's processes) and writes an
-// ownership log. Judge is a pure function of such a log and, where there is one, of the cloud's own audit log.
+// It has two halves. The Recorder looks, all the time, at three things (the leases, each manager's gauges, each
+// manager's processes) and writes an ownership log. Judge is a pure function of such a log and, where there is one, of
+// the cloud's own audit log.
 //
 //	leases ----watch--.
 //	/metrics --scrape--+--> Recorder --> ownership log --.
 //	processes --look--'                                  +--> Judge --> tenures, gaps, overlaps, late effects, unknowns
 //	cloud audit log -------------------------------------'
 //
-// A failed look is unknown, never "ended": a killed manager vanishes with its gauges at 1, and so does one that is paused and will go on
-// writing when it is resumed. The only proof of an end is that the process (pid and start time) is gone from its host.
+// A failed look is unknown, never "ended": a killed manager vanishes with its gauges at 1, and so does one that is
+// paused and will go on writing when it is resumed. The only proof of an end is that the process (pid and start time)
+// is gone from its host.
 package ownership
 
 import (
@@ -39,14 +41,16 @@ type Owner struct {
 // String is component@host.
 func (o Owner) String() string { return o.Component + "@" + o.Host }
 
-// mayOwn tells whether the component is a controller manager: a kubelet or a tool has an access key too, and runs no loop.
+// mayOwn tells whether the component is a controller manager: a kubelet or a tool has an access key too, and runs no
+// loop.
 func (o Owner) mayOwn() bool { return isManager(o.Component) }
 
 func isManager(component string) bool {
 	return slices.Contains(controllernames.Components, controllernames.Component(component))
 }
 
-// CauseWindow is a time during which something went on that explains the end of an owner: a step of a migration, an injected fault.
+// CauseWindow is a time during which something went on that explains the end of an owner: a step of a migration, an
+// injected fault.
 type CauseWindow struct {
 	Name     string
 	From, To time.Time
@@ -54,8 +58,8 @@ type CauseWindow struct {
 
 // Options say what to judge. The zero value judges the whole log.
 type Options struct {
-	// From and Until bound what is judged; zero means from the first to the last line of the ownership log. Times in them that the log does not
-	// cover are unknown.
+	// From and Until bound what is judged; zero means from the first to the last line of the ownership log. Times in them
+	// that the log does not cover are unknown.
 	From, Until time.Time
 	// Causes explain gaps; the one that began last wins where they overlap.
 	Causes []CauseWindow
@@ -74,7 +78,8 @@ type Judgement struct {
 	Gaps        []v1.Gap
 	Overlaps    []v1.Overlap
 	LateEffects []v1.LateEffect
-	// Unknown are sentences that name a source and a window in which a look that matters was missing. A migration is not proven while there is one.
+	// Unknown are sentences that name a source and a window in which a look that matters was missing. A migration is not
+	// proven while there is one.
 	Unknown []string
 	// Notes are sentences about what was seen and left out of the judgement.
 	Notes []string
@@ -99,12 +104,14 @@ type judge struct {
 	out      Judgement
 }
 
-// Judge says who ran which loop when. Calls is the cloud's audit log, nil when there is none; keys says whose each access key is.
+// Judge says who ran which loop when. Calls is the cloud's audit log, nil when there is none; keys says whose each
+// access key is.
 //
-// A tenure begins when the gauge of the loop was first read as 1 (a manager sets it after it has won the lease that governs the loop), or with
-// the first mutating call if that is earlier. It ends at the last moment at which its process was seen alive. A gap is the time from one to
-// the other, an upper bound therefore. An overlap is a mutating call that arrived from an old owner after the first one of the new owner,
-// or two gauges at 1 in two managers that both answered.
+// A tenure begins when the gauge of the loop was first read as 1 (a manager sets it after it has won the lease that
+// governs the loop), or with the first mutating call if that is earlier. It ends at the last moment at which its
+// process was seen alive. A gap is the time from one to the other, an upper bound therefore. An overlap is a mutating
+// call that arrived from an old owner after the first one of the new owner, or two gauges at 1 in two managers that
+// both answered.
 func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Owner, opts Options) Judgement {
 	if opts.MigrationLease == "" {
 		opts.MigrationLease = DefaultMigrationLease

@@ -10,8 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonlines"
 )
 
-// ReadLog reads an ownership log. A last line that was cut off, as by a crash while it was written, is left out; any other line that cannot be
-// read is an error that names it, because a log with holes proves less than it seems to.
+// ReadLog reads an ownership log. A last line that was cut off, as by a crash while it was written, is left out; any
+// other line that cannot be read is an error that names it, because a log with holes proves less than it seems to.
 func ReadLog(r io.Reader) ([]v1.OwnershipEvent, error) {
 	var events []v1.OwnershipEvent
 	err := jsonlines.Each(r, func(line []byte) error {
@@ -34,7 +34,8 @@ func ReadLog(r io.Reader) ([]v1.OwnershipEvent, error) {
 	return events, nil
 }
 
-// ReadCalls reads a cloud audit log, as ReadLog does. An empty log gives an empty slice that is not nil: there was a log, and it has no calls.
+// ReadCalls reads a cloud audit log, as ReadLog does. An empty log gives an empty slice that is not nil: there was a
+// log, and it has no calls.
 func ReadCalls(r io.Reader) ([]v1.CloudCall, error) {
 	calls := []v1.CloudCall{}
 	err := jsonlines.Each(r, func(line []byte) error {
@@ -67,8 +68,8 @@ func WriteLog(w io.Writer, events []v1.OwnershipEvent) error {
 // LogFile is an ownership log that is appended to, safe for use by several goroutines.
 type LogFile struct{ file *jsonlines.File }
 
-// OpenLog opens an ownership log for appending, or makes one that only its owner can read. A line that a crash cut off is taken out first, so
-// that the log stays readable.
+// OpenLog opens an ownership log for appending, or makes one that only its owner can read. A line that a crash cut off
+// is taken out first, so that the log stays readable.
 func OpenLog(path string) (*LogFile, error) {
 	f, err := jsonlines.Open(path)
 	if err != nil {

@@ -2,8 +2,8 @@ package ownership
 
 import v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 
-// findOverlaps finds mutating calls of old owners after their successors' first ones, those of managers that never owned the loop, and gauges of one
-// loop at 1 in two managers.
+// findOverlaps finds mutating calls of old owners after their successors' first ones, those of managers that never
+// owned the loop, and gauges of one loop at 1 in two managers.
 func (j *judge) findOverlaps() {
 	for a, old := range j.tenures { // sorted by their beginnings
 		for _, next := range j.tenures[a+1:] {
@@ -23,7 +23,8 @@ func (j *judge) findOverlaps() {
 	}
 }
 
-// intrudingCalls looks for calls of a manager that never said that it runs the loop, in the time in which another one said so.
+// intrudingCalls looks for calls of a manager that never said that it runs the loop, in the time in which another one
+// said so.
 func (j *judge) intrudingCalls(intruder, owner *tenure) {
 	if intruder.segment != nil || owner.segment == nil {
 		return
@@ -37,7 +38,8 @@ func (j *judge) intrudingCalls(intruder, owner *tenure) {
 	j.overlapOf(intruder, owner, calls)
 }
 
-// overlapOf records an overlap that consists of calls, but for those that are in another one already: with three owners they would count twice.
+// overlapOf records an overlap that consists of calls, but for those that are in another one already: with three owners
+// they would count twice.
 func (j *judge) overlapOf(old, next *tenure, calls []v1.CloudCall) {
 	o := v1.Overlap{Loop: old.loop, Evidence: v1.EvidenceCalls}
 	o.Old, o.New = names(old, next)
@@ -56,8 +58,8 @@ func (j *judge) overlapOf(old, next *tenure, calls []v1.CloudCall) {
 	}
 }
 
-// overlappingCalls looks for calls of the old owner that arrived after the first one of the new owner. When they took effect does not matter here:
-// one that was sent before and took effect afterwards is a late effect.
+// overlappingCalls looks for calls of the old owner that arrived after the first one of the new owner. When they took
+// effect does not matter here: one that was sent before and took effect afterwards is a late effect.
 func (j *judge) overlappingCalls(old, next *tenure) {
 	if len(next.calls) == 0 {
 		return
@@ -84,8 +86,8 @@ func (j *judge) counted(seq int64) bool {
 	return false
 }
 
-// overlappingGauges compares what both managers said themselves. Both ends are answers: a manager that did not answer may be dead, or paused, and
-// is a matter for findUnknowns.
+// overlappingGauges compares what both managers said themselves. Both ends are answers: a manager that did not answer
+// may be dead, or paused, and is a matter for findUnknowns.
 func (j *judge) overlappingGauges(old, next *tenure) {
 	if old.segment == nil || next.segment == nil {
 		return

@@ -63,8 +63,9 @@ func (j *judge) seenTenure(i *processInstance, s *segment) *tenure {
 	return t
 }
 
-// governs names the lease that decides who runs the loop: the migration lease for loops that migrate, when the manager led it as the gauge rose,
-// otherwise the manager's own. A manager whose configuration does not name the loop runs it under its own lease without any error.
+// governs names the lease that decides who runs the loop: the migration lease for loops that migrate, when the manager
+// led it as the gauge rose, otherwise the manager's own. A manager whose configuration does not name the loop runs it
+// under its own lease without any error.
 func (j *judge) governs(t *tenure) string {
 	if t.segment != nil && slices.Contains(CoreLoops(), t.loop) && contains(t.segment.look.leads, j.opts.MigrationLease) {
 		return j.opts.MigrationLease
@@ -161,7 +162,8 @@ func (h *history) caller(loop string, arrived time.Time) *processInstance {
 	return nil
 }
 
-// notYet tells that the incarnation said after the given time that it did not run the loop: the gauge rises before the loop's first call.
+// notYet tells that the incarnation said after the given time that it did not run the loop: the gauge rises before the
+// loop's first call.
 func (i *processInstance) notYet(loop string, arrived time.Time) bool {
 	for _, l := range i.looks {
 		if contains(l.loops, loop) {
@@ -215,7 +217,8 @@ func (j *judge) endTenures() {
 	for _, t := range j.tenures {
 		switch {
 		case t.segment != nil && t.segment.stopped != nil:
-			// A manager that drains is seen without its loops and is gone at the next look. That one is missing after the end, not before it.
+			// A manager that drains is seen without its loops and is gone at the next look. That one is missing after the end,
+			// not before it.
 			t.end = t.segment.stopped
 			t.certainEnd = !t.inc.history.scrapeFail.missing(t.end.lo, t.end.looked)
 		case t.inc.end != nil:
@@ -233,8 +236,8 @@ func (j *judge) endTenures() {
 	}
 }
 
-// leaseLost is the end of a tenure whose process was not seen to end: another holder has the lease, and the process has not said since that it
-// runs the loop.
+// leaseLost is the end of a tenure whose process was not seen to end: another holder has the lease, and the process has
+// not said since that it runs the loop.
 func (j *judge) leaseLost(t *tenure) *end {
 	if t.segment == nil {
 		return nil

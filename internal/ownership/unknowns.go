@@ -9,8 +9,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// findUnknowns names the looks that were missing where they could have shown a second owner, or none. A gauge never falls while its process lives,
-// so that a window between two answers of one process is known from both sides; and a manager that leads no lease runs no loop.
+// findUnknowns names the looks that were missing where they could have shown a second owner, or none. A gauge never
+// falls while its process lives, so that a window between two answers of one process is known from both sides; and a
+// manager that leads no lease runs no loop.
 func (j *judge) findUnknowns(haveEvents bool) {
 	if haveEvents && j.first.Sub(j.opts.From) > j.opts.MaxSilence {
 		j.unknown("ownership log: nothing was recorded between %s and %s", clockTime(j.opts.From), clockTime(j.first))
@@ -42,7 +43,8 @@ func (j *judge) findUnknowns(haveEvents bool) {
 	}
 }
 
-// unseenLoops finds windows in which a process did not answer and may have begun to run a loop without ever being seen to.
+// unseenLoops finds windows in which a process did not answer and may have begun to run a loop without ever being seen
+// to.
 func (j *judge) unseenLoops(i *processInstance) {
 	fails := i.history.scrapeFail
 	if len(i.looks) == 0 && len(fails) == 0 {
@@ -60,8 +62,8 @@ func (j *judge) unseenLoops(i *processInstance) {
 		if i.runsAll() {
 			continue
 		}
-		// A manager that leads begins its loops together: one that has begun some begins no others without winning another lease, and one that has let
-		// go of them is about to end.
+		// A manager that leads begins its loops together: one that has begun some begins no others without winning another
+		// lease, and one that has let go of them is about to end.
 		settled := len(leads) == 0 || len(i.segments) > 0
 		if (said || len(j.leases) > 0) && settled && !j.wonByNobody(i.Component, lo, hi) {
 			continue
@@ -90,8 +92,8 @@ func (i *processInstance) runsAll() bool {
 	return !slices.ContainsFunc(CoreLoops(), func(l string) bool { return !slices.Contains(open, l) })
 }
 
-// wonByNobody tells whether a lease that the component contends for was won in the window, or may have been, by a holder that no manager's
-// answer accounts for.
+// wonByNobody tells whether a lease that the component contends for was won in the window, or may have been, by a
+// holder that no manager's answer accounts for.
 func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
 	for _, l := range j.leases {
 		if l.name != component && isManager(l.name) {
@@ -138,7 +140,8 @@ func (j *judge) unprovenEnd(t *tenure) {
 		t.inc.name(), clockTime(t.end.lo), clockTime(t.end.hi), why)
 }
 
-// silentOwner reports an owner that has not ended, as far as anybody knows, and of which nothing was heard until the end.
+// silentOwner reports an owner that has not ended, as far as anybody knows, and of which nothing was heard until the
+// end.
 func (j *judge) silentOwner(t *tenure) {
 	if t.end != nil || t.segment == nil || j.opts.Until.Sub(t.segment.seen) <= j.opts.MaxSilence {
 		return
@@ -147,7 +150,8 @@ func (j *judge) silentOwner(t *tenure) {
 		t.inc.name(), clockTime(t.segment.seen), clockTime(j.opts.Until))
 }
 
-// lateStart reports a tenure that may have begun before its predecessor's ended, because looks were missing when it began.
+// lateStart reports a tenure that may have begun before its predecessor's ended, because looks were missing when it
+// began.
 func (j *judge) lateStart(t *tenure) {
 	if t.certainFrom || t.segment == nil {
 		return
@@ -163,7 +167,8 @@ func (j *judge) lateStart(t *tenure) {
 	}
 }
 
-// silentBesideSuccessor reports an old owner that was alive and did not answer while a successor ran its loop: it may have been paused, or not.
+// silentBesideSuccessor reports an old owner that was alive and did not answer while a successor ran its loop: it may
+// have been paused, or not.
 func (j *judge) silentBesideSuccessor(old, next *tenure) {
 	stoppedBefore := old.segment != nil && old.segment.stopped != nil && !old.segment.stopped.hi.After(next.from)
 	answered := old.segment != nil && old.segment.seen.After(next.from)

@@ -162,7 +162,8 @@ var attacks = []attack{
 	{"a Deployment of the seed is edited that is no manager", "hosted-downtime", "rule P-46", put(v1.Step{Kind: v1.StepEditWorkload, Component: "etcd", Ref: "Deployment/cluster-x/etcd"}), false},
 }
 
-// TestAKeyThatOnlyAVariableNamesIsNoManagers, wherever the installer of a cluster puts its keys. One that the cloud config of a control-plane host names is for the cloud.
+// TestAKeyThatOnlyAVariableNamesIsNoManagers, wherever the installer of a cluster puts its keys. One that the cloud config of a control-plane host names is for
+// the cloud.
 func TestAKeyThatOnlyAVariableNamesIsNoManagers(t *testing.T) {
 	for at, permitted := range map[string]bool{
 		"/etc/kubernetes/ssl/ca.key": false, "/etc/kubernetes/ssl": false, "/etc/ssl/etcd/ssl/node-cp-1-key.pem": false, "/etc/kubernetes/ssl/secrets_encryption.yaml": false,

@@ -35,12 +35,14 @@ func migrate(d *draft.Draft) {
 	}
 }
 
-// handOver moves the loops from manager to manager under the migration lease: at no moment do two run them, and only for an election does none.
+// handOver moves the loops from manager to manager under the migration lease: at no moment do two run them, and only
+// for an election does none.
 func handOver(d *draft.Draft) {
 	for _, h := range d.Hosts {
 		external.EnableLeaderMigration(d, h)
 		if d.Shape == v1.ShapeDaemonSet || d.Upgrade.IsWanted() {
-			external.MakeAPIServerExternal(d, h, planstep.PhaseMigration) // its manager has just given the loops up, and no other one will come to this host before the next phase
+			// its manager has just given the loops up, and no other one will come to this host before the next phase
+			external.MakeAPIServerExternal(d, h, planstep.PhaseMigration)
 		}
 	}
 	if d.Shape == v1.ShapeDaemonSet {
@@ -57,8 +59,8 @@ func handOver(d *draft.Draft) {
 	}
 }
 
-// handOverWithGap stops the loops in one manager and starts them in the other. The API server of the owner's host is restarted after another host's manager
-// has the loops, so that the gap is no longer than it must be.
+// handOverWithGap stops the loops in one manager and starts them in the other. The API server of the owner's host is
+// restarted after another host's manager has the loops, so that the gap is no longer than it must be.
 func handOverWithGap(d *draft.Draft) {
 	last := d.Hosts[len(d.Hosts)-1]
 	others := d.Hosts[:len(d.Hosts)-1]
@@ -85,8 +87,8 @@ func handOverWithGap(d *draft.Draft) {
 	ccm.StartStaticPod(d, last, planstep.PhaseStart, planstep.PhaseStart+"@"+last.Name, "no in-tree manager runs the loops any longer")
 }
 
-// handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts: nobody else could take its lease over, and
-// without an API server it could not act anyway.
+// handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts:
+// nobody else could take its lease over, and without an API server it could not act anyway.
 func handOverOnOneHost(d *draft.Draft, h v1.Host) {
 	group := planstep.PhaseHandover + "@" + h.Name
 	m := d.ComponentAfter(h, component.KCM)

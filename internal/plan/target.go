@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/volume"
 )
 
-// Choose fills in what the options leave to the cluster: strategy, image, shape and what happens to node IPAM and volumes, as Make would. What cannot be
-// chosen stays empty, and Make says why.
+// Choose fills in what the options leave to the cluster: strategy, image, shape and what happens to node IPAM and
+// volumes, as Make would. What cannot be chosen stays empty, and Make says why.
 func Choose(snap *v1.Snapshot, o v1.Options) v1.Options {
 	d := draft.New(snap, options.Defaults(o))
 	if err := identifyCluster(d); err == nil && !d.Options.ReplaceHosts && clusterview.FindHosted(snap, component.KCM) == nil {
@@ -34,8 +34,8 @@ func Choose(snap *v1.Snapshot, o v1.Options) v1.Options {
 	return d.Options
 }
 
-// planOtherControlPlane plans for control planes whose hosts are not edited: those that are replaced, and those that run as Deployments. It returns false
-// when the snapshot and the options ask for neither.
+// planOtherControlPlane plans for control planes whose hosts are not edited: those that are replaced, and those that
+// run as Deployments. It returns false when the snapshot and the options ask for neither.
 func planOtherControlPlane(d *draft.Draft) (bool, error) {
 	if hosted.IsInSeed(d) {
 		return true, hosted.PlanSeed(d)
@@ -108,7 +108,8 @@ func resolveTarget(d *draft.Draft) error {
 	return errors.Join(errs...)
 }
 
-// checkRegional refuses the variable by which OpenStack's manager looks for another form of providerID: it would find no instance of any node that is there.
+// checkRegional refuses the variable by which OpenStack's manager looks for another form of providerID: it would find
+// no instance of any node that is there.
 func checkRegional(d *draft.Draft) []error {
 	if d.Provider.Name != cloudprovider.OpenStack {
 		return nil

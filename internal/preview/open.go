@@ -34,9 +34,10 @@ func (s *Source) Preview(ctx context.Context, nodes []v1.Node) *v1.Preview {
 	return out
 }
 
-// Open opens a provider with the text of the external provider's cloud config, as the new manager would, to be asked from another machine than those
-// of the cluster: what the provider would ask its own instance's metadata service is completed from what the nodes show. Credentials come from the
-// environment, the way the provider's own tools take them.
+// Open opens a provider with the text of the external provider's cloud config, as the new manager would, to be asked
+// from another machine than those of the cluster: what the provider would ask its own instance's metadata service is
+// completed from what the nodes show. Credentials come from the environment, the way the provider's own tools take
+// them.
 func Open(ctx context.Context, provider string, cloudConfig []byte, nodes []v1.Node) (*Source, error) {
 	if provider != "aws" {
 		return nil, fmt.Errorf("the code of provider %q is not in this version of transplant, so it cannot be asked; it has aws", provider)
@@ -57,8 +58,9 @@ func Open(ctx context.Context, provider string, cloudConfig []byte, nodes []v1.N
 
 const requestTimeout = 20 * time.Second
 
-// complete puts before an AWS cloud config what the provider would otherwise ask the metadata service of its instance. What the config says itself
-// comes later in the text, and wins. The network's names are placeholders: they are for load balancers and routes, which are not asked for.
+// complete puts before an AWS cloud config what the provider would otherwise ask the metadata service of its instance.
+// What the config says itself comes later in the text, and wins. The network's names are placeholders: they are for
+// load balancers and routes, which are not asked for.
 func complete(cloudConfig []byte, nodes []v1.Node) []byte {
 	var b strings.Builder
 	b.WriteString("[Global]\nVPC = vpc-of-the-cluster\nSubnetID = subnet-of-the-cluster\n")
@@ -74,7 +76,8 @@ func complete(cloudConfig []byte, nodes []v1.Node) []byte {
 	return []byte(b.String())
 }
 
-// regionOf is the region of the nodes, by their labels or by the zones in their providerIDs, where they agree; empty otherwise.
+// regionOf is the region of the nodes, by their labels or by the zones in their providerIDs, where they agree; empty
+// otherwise.
 func regionOf(nodes []v1.Node) string {
 	region := ""
 	for _, n := range nodes {
@@ -112,8 +115,8 @@ func zoneOf(providerID string) string {
 // saysRegion finds a region in a cloud config: the provider's, or that of an override.
 var saysRegion = regexp.MustCompile(`(?mi)^\s*region\s*=`)
 
-// client sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are counted where its transport
-// looks for a proxy, which it does once for each.
+// client sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are
+// counted where its transport looks for a proxy, which it does once for each.
 func (s *Source) client() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
 		proxy := t.Proxy

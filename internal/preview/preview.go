@@ -1,6 +1,7 @@
-// Package preview decides what the new manager would find and write about a cluster's nodes. It asks the cloud through the code that the new manager
-// itself has (the provider, the reading of instances in batches, the choice of addresses and labels) and writes nothing: neither to the cloud, whose
-// provider is opened without a fence, so that it sends no request that changes something, nor to the API.
+// Package preview decides what the new manager would find and write about a cluster's nodes. It asks the cloud through
+// the code that the new manager itself has (the provider, the reading of instances in batches, the choice of addresses
+// and labels) and writes nothing: neither to the cloud, whose provider is opened without a fence, so that it sends no
+// request that changes something, nor to the API.
 package preview
 
 import (
@@ -20,15 +21,16 @@ import (
 	"github.com/transplant-dev/transplant/ccm/node"
 )
 
-// Bounds of a preview: of one call to the cloud, and of all of it. A call that the cloud throttles is made again until then; what is not answered by
-// then is unknown.
+// Bounds of a preview: of one call to the cloud, and of all of it. A call that the cloud throttles is made again until
+// then; what is not answered by then is unknown.
 const (
 	callTimeout = 30 * time.Second
 	timeout     = 90 * time.Second
 )
 
-// Preview asks a provider about nodes. It works with any provider that can describe instances, in one call for many nodes where the provider has
-// that (cloud.InstancesLister), else node by node. What concerns one node alone is in that node's Error; Error of the preview is why nothing is known.
+// Preview asks a provider about nodes. It works with any provider that can describe instances, in one call for many
+// nodes where the provider has that (cloud.InstancesLister), else node by node. What concerns one node alone is in that
+// node's Error; Error of the preview is why nothing is known.
 func Preview(ctx context.Context, provider cloudprovider.Interface, nodes []v1.Node) *v1.Preview {
 	out := &v1.Preview{Provider: provider.ProviderName()}
 	instances, ok := cloud.InstancesOf(cloud.New(provider, cloud.Options{CallTimeout: callTimeout}).For(nil))

@@ -38,7 +38,8 @@ type name struct {
 	turn      int
 }
 
-// Look connects to a target once: a TCP connection that is accepted is closed at once, a GET that is answered with a status below 500 is good.
+// Look connects to a target once: a TCP connection that is accepted is closed at once, a GET that is answered with a
+// status below 500 is good.
 func (d *Dialer) Look(ctx context.Context, t Target) error {
 	if t.Kind == v1.PathHTTP {
 		return d.get(ctx, t.Address)
@@ -83,8 +84,8 @@ func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn
 	return nil, errors.Join(errs...)
 }
 
-// resolve returns the addresses of a host, and which of them is to be tried first: each look begins with another one. Addresses that cannot be asked for
-// anew are kept: a client that knows them goes on connecting.
+// resolve returns the addresses of a host, and which of them is to be tried first: each look begins with another one.
+// Addresses that cannot be asked for anew are kept: a client that knows them goes on connecting.
 func (d *Dialer) resolve(ctx context.Context, host string) ([]string, int, error) {
 	if net.ParseIP(host) != nil {
 		return []string{host}, 0, nil
@@ -124,7 +125,8 @@ func (d *Dialer) get(ctx context.Context, url string) error {
 	d.mu.Lock()
 	if d.http == nil {
 		d.http = &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true, DialContext: d.connect}, // a connection of its own each time, as a new client has it
+			// a connection of its own each time, as a new client has it
+			Transport:     &http.Transport{DisableKeepAlives: true, DialContext: d.connect},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}

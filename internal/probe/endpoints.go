@@ -70,7 +70,8 @@ func sliceOf(s *discoveryv1.EndpointSlice) (name string, out slice) {
 	return s.Namespace + "/" + s.Name, out
 }
 
-// watchEndpoints follows the endpoints of all Services. While it cannot, they are not looked at, which is no outage of theirs.
+// watchEndpoints follows the endpoints of all Services. While it cannot, they are not looked at, which is no outage of
+// theirs.
 func (r *run) watchEndpoints(ctx context.Context) {
 	known := &endpoints{slices: map[string]slice{}, of: map[string]map[string]bool{}}
 	r.again(ctx, func(ctx context.Context) error {
@@ -83,7 +84,8 @@ func (r *run) watchEndpoints(ctx context.Context) {
 	})
 }
 
-// endpointsOnce lists the slices, and watches them until the watch ends; since is then the last moment at which it was known to work.
+// endpointsOnce lists the slices, and watches them until the watch ends; since is then the last moment at which it was
+// known to work.
 func (r *run) endpointsOnce(ctx context.Context, known *endpoints, since *time.Time) error {
 	version, err := r.listEndpoints(ctx, known)
 	if err != nil {

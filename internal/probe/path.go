@@ -16,14 +16,16 @@ type path struct {
 	key
 	// interval between two looks; zero for what is pushed.
 	interval time.Duration
-	// known tells that an earlier run has seen it work, so that a failed first look is an outage and not a path that cannot be reached.
+	// known tells that an earlier run has seen it work, so that a failed first look is an outage and not a path that
+	// cannot be reached.
 	known bool
 
 	mu      sync.Mutex
 	armed   bool
 	skipped bool
 	down    bool
-	// worked is when the last look that succeeded began; looked, when the last look ended; failed, when the last failed one began: by its end, the path may be back.
+	// worked is when the last look that succeeded began; looked, when the last look ended; failed, when the last failed
+	// one began: by its end, the path may be back.
 	worked, looked, failed time.Time
 	looks, reconnects      int
 	slowest                time.Duration
@@ -68,7 +70,8 @@ func (p *path) arm(at time.Time) {
 	p.write(v1.ProbeEvent{Time: at, Event: v1.ProbePath, IntervalSeconds: p.interval.Seconds()})
 }
 
-// fails notes that the path did not work in a look that began and ended; unarmed is the last moment at which it worked if no look has succeeded in this run.
+// fails notes that the path did not work in a look that began and ended; unarmed is the last moment at which it worked
+// if no look has succeeded in this run.
 func (p *path) fails(unarmed, began, ended time.Time, err error) {
 	if !p.armed && !p.known {
 		if !p.skipped {

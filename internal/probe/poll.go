@@ -50,8 +50,8 @@ func (r *run) once(ctx context.Context, p *path, look func(context.Context) erro
 	return max(0, every-ended.Sub(began))
 }
 
-// turn waits for one of the connections that may be open at a time. Those that wait get it in turn, and who is out, and so takes long, cannot keep
-// the others from theirs.
+// turn waits for one of the connections that may be open at a time. Those that wait get it in turn, and who is out, and
+// so takes long, cannot keep the others from theirs.
 func (r *run) turn(ctx context.Context, slow bool) (release func(), ok bool) {
 	taken := []chan struct{}{}
 	release = func() {
@@ -75,7 +75,8 @@ func (r *run) turn(ctx context.Context, slow bool) (release func(), ok bool) {
 	return release, true
 }
 
-// followTargets looks at every target, at new ones from when they are found, and ends the looks at those whose owner is gone.
+// followTargets looks at every target, at new ones from when they are found, and ends the looks at those whose owner is
+// gone.
 func (r *run) followTargets(ctx context.Context) {
 	targets := map[key]Target{}
 	said := map[v1.NotProbed]bool{}

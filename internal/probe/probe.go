@@ -1,5 +1,6 @@
-// Package probe decides what a cluster's clients would notice of a migration: it asks again and again, over every path that clients take, whether an answer
-// comes, and writes down when none did. It never stops a migration; the sum of what it saw is judged afterwards, against a budget.
+// Package probe decides what a cluster's clients would notice of a migration: it asks again and again, over every path
+// that clients take, whether an answer comes, and writes down when none did. It never stops a migration; the sum of
+// what it saw is judged afterwards, against a budget.
 //
 //	API watch       pushed    broken off, or silent while a list shows a change
 //	API reads       polled    over a kept connection, and over a new one each time
@@ -8,8 +9,8 @@
 //	     │
 //	     └─> one line per change, and a heartbeat ─> log ─> Sum ─> Disruption
 //
-// An outage lasts from the last moment at which its path was seen to work to the first at which it was again: it is never too short. A time without looks is
-// unobserved, and neither an outage nor none.
+// An outage lasts from the last moment at which its path was seen to work to the first at which it was again: it is
+// never too short. A time without looks is unobserved, and neither an outage nor none.
 package probe
 
 import (
@@ -30,7 +31,8 @@ const (
 
 const (
 	heartbeat = 5 * time.Second
-	// countEvery is how many heartbeats pass between two that have the counts: those of a thousand paths are a hundred kilobytes.
+	// countEvery is how many heartbeats pass between two that have the counts: those of a thousand paths are a hundred
+	// kilobytes.
 	countEvery = 12
 	// retrySkipped is how often a path that could not be reached at the start is tried again.
 	retrySkipped = 30 * time.Second
@@ -73,13 +75,15 @@ type Options struct {
 	Budget time.Duration
 	// Reads ask the API for one object each, by the name of the path.
 	Reads map[string]func(context.Context) error
-	// Kube watches leases in kube-system and EndpointSlices, and looks whether a Service is still there. It should have a connection of its own.
+	// Kube watches leases in kube-system and EndpointSlices, and looks whether a Service is still there. It should have a
+	// connection of its own.
 	Kube kubernetes.Interface
 	// Targets are asked for at the start and every 30 s.
 	Targets func(context.Context) (Found, error)
 	// Look asks a target once; (&Dialer{}).Look when nil.
 	Look func(context.Context, Target) error
-	// Earlier are the lines that the log has already: what was probed before is not skipped because it does not answer now.
+	// Earlier are the lines that the log has already: what was probed before is not skipped because it does not answer
+	// now.
 	Earlier []v1.ProbeEvent
 	// Sink takes the lines, one at a time.
 	Sink func(v1.ProbeEvent)
@@ -141,9 +145,11 @@ type run struct {
 	// start is a moment on both clocks: times are wall plus what has passed since.
 	start time.Time
 	wall  time.Time
-	// slots are taken by looks that are under way, and slow in addition by those of paths that are out. Who waits for one gets it in turn.
+	// slots are taken by looks that are under way, and slow in addition by those of paths that are out. Who waits for one
+	// gets it in turn.
 	slots, slow chan struct{}
-	// silent tells the watch of endpoints that the connection which it shares with the API watch delivers nothing, and since when.
+	// silent tells the watch of endpoints that the connection which it shares with the API watch delivers nothing, and
+	// since when.
 	silent chan time.Time
 
 	lock  sync.Mutex

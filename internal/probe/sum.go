@@ -12,7 +12,8 @@ import (
 // Kinds in the order in which they are reported.
 var Kinds = []string{v1.PathAPIRead, v1.PathAPIWatch, v1.PathEndpoints, v1.PathTCP, v1.PathHTTP}
 
-// Sum sums a disruption log up; nil when it is empty. The order of the lines is the order of time, whatever the clock said.
+// Sum sums a disruption log up; nil when it is empty. The order of the lines is the order of time, whatever the clock
+// said.
 func Sum(events []v1.ProbeEvent) *v1.Disruption {
 	if len(events) == 0 {
 		return nil
@@ -50,7 +51,8 @@ type summer struct {
 type summed struct {
 	v1.PathDisruption
 	open *v1.Outage
-	// began is when the first failed look of the open outage ended: only then was it surely out, as the look may have begun before it was.
+	// began is when the first failed look of the open outage ended: only then was it surely out, as the look may have
+	// begun before it was.
 	began time.Time
 	// looks and reconnects of the run that goes on; those of earlier ones are in PathDisruption.
 	looks, reconnects int
@@ -145,7 +147,8 @@ func (p *summed) close(end, failed time.Time, open bool) {
 	p.TotalSeconds = round(time.Duration((p.TotalSeconds + o.Seconds) * float64(time.Second)))
 }
 
-// lose notes that a path, or all of a kind, was not looked at. A line that goes on where the one before was is the same time.
+// lose notes that a path, or all of a kind, was not looked at. A line that goes on where the one before was is the same
+// time.
 func (s *summer) lose(k key, e v1.ProbeEvent) {
 	u := v1.Unobserved{From: timeOr(e.Since, e.Time), To: e.Time, Why: e.Error}
 	list := s.lostKinds[k.kind]

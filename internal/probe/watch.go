@@ -31,7 +31,8 @@ const (
 	lastRetry  = 500 * time.Millisecond
 )
 
-// watched is the path of the API watch: leases in kube-system change every few seconds, so that silence means something.
+// watched is the path of the API watch: leases in kube-system change every few seconds, so that silence means
+// something.
 const watched = "leases in kube-system"
 
 // again calls f until ctx ends; behind an error it waits, for longer each time.
@@ -94,7 +95,8 @@ func (r *run) open(ctx context.Context, f func(context.Context, metav1.ListOptio
 	return w, func() { w.Stop(); cancel(nil) }, nil
 }
 
-// holdWatch reads a watch until it ends. It returns since when it did not work, and why; no error means that it ended as agreed.
+// holdWatch reads a watch until it ends. It returns since when it did not work, and why; no error means that it ended
+// as agreed.
 func (r *run) holdWatch(ctx context.Context, p *path, w watch.Interface) (time.Time, error) {
 	opened, heard := r.now(), r.now()
 	var seen, owed uint64

@@ -1,9 +1,10 @@
-// Package report decides whether a migration kept its promises, and says so: in a document (JSON, YAML), in a text (Markdown), and on a page that
-// needs no network (HTML).
+// Package report decides whether a migration kept its promises, and says so: in a document (JSON, YAML), in a text
+// (Markdown), and on a page that needs no network (HTML).
 //
-// Build is a pure function of the evidence: the journal, the inventory before and after, the ownership log and, where there is one, the cloud's own
-// audit log. A promise is kept only where evidence shows it; what evidence is missing is named, and where it matters the result is "unknown", not
-// "ok". Write renders a report and looks at nothing else, so that a stored report.json gives the same page years later.
+// Build is a pure function of the evidence: the journal, the inventory before and after, the ownership log and, where
+// there is one, the cloud's own audit log. A promise is kept only where evidence shows it; what evidence is missing is
+// named, and where it matters the result is "unknown", not "ok". Write renders a report and looks at nothing else, so
+// that a stored report.json gives the same page years later.
 package report
 
 import (
@@ -110,8 +111,8 @@ func ended(j v1.Journal, now time.Time) time.Time {
 // round gives seconds to the millisecond.
 func round(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// judge asks who ran which loop while the run went on. The journal knows when processes that were waited for had ended, and which step
-// went on when.
+// judge asks who ran which loop while the run went on. The journal knows when processes that were waited for had ended,
+// and which step went on when.
 func judge(in Input, ended time.Time) ownership.Judgement {
 	o := ownership.Options{MigrationLease: in.Journal.Plan.Options.LeaseName}
 	if n := len(in.Events); n > 0 {

@@ -158,7 +158,8 @@ func title(r v1.Report, cause string) string {
 	return cause
 }
 
-// moments are what the journal and the log know of a handover. They are laid out on as many lines as there are; it returns how many.
+// moments are what the journal and the log know of a handover. They are laid out on as many lines as there are; it
+// returns how many.
 func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
 	found := happened(r, c, s)
 	texts := make([]string, 0, len(found))
@@ -186,8 +187,8 @@ func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
 	return out, len(out)
 }
 
-// happened says when the old process was first seen to have ended, when its leases were first released, and when the new owner was first seen
-// to hold one; of those, what lies within the drawing.
+// happened says when the old process was first seen to have ended, when its leases were first released, and when the
+// new owner was first seen to hold one; of those, what lies within the drawing.
 func happened(r v1.Report, c cluster, s scale) map[string]time.Time {
 	found := map[string]time.Time{}
 	note := func(text string, t *time.Time) {
@@ -212,8 +213,8 @@ func happened(r v1.Report, c cluster, s scale) map[string]time.Time {
 	return found
 }
 
-// scale places moments on an axis from 0 to 100 %: bars and ticks are placed in per cent, so that one drawing fits every width while its
-// text keeps its size.
+// scale places moments on an axis from 0 to 100 %: bars and ticks are placed in per cent, so that one drawing fits
+// every width while its text keeps its size.
 type scale struct{ from, to time.Time }
 
 func (s scale) length() time.Duration { return max(s.to.Sub(s.from), time.Millisecond) }

@@ -12,7 +12,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// endpoints says which Services had ready endpoints and have none. Other numbers come and go with every deployment, and are no loss.
+// endpoints says which Services had ready endpoints and have none. Other numbers come and go with every deployment, and
+// are no loss.
 func (c *inventories) endpoints() {
 	if !c.partKnown("endpointslices", "endpoints", "endpointslices") {
 		return
@@ -64,7 +65,8 @@ func (c *inventories) whyAnnotation(key, _, after string) string {
 	return "no step of a migration writes it: somebody else did"
 }
 
-// whyAttachable explains another limit of attachable volumes: that of an in-tree plugin goes with the plugin, where a CSI driver on the node has one.
+// whyAttachable explains another limit of attachable volumes: that of an in-tree plugin goes with the plugin, where a
+// CSI driver on the node has one.
 func (c *inventories) whyAttachable(node, after string) string {
 	if !c.forward || after != "" {
 		return ""
@@ -96,7 +98,8 @@ type inventories struct {
 	unready map[string]bool
 }
 
-// inventory compares what there was before with what there is after. goes are Nodes that have to be gone, each with why.
+// inventory compares what there was before with what there is after. goes are Nodes that have to be gone, each with
+// why.
 func inventory(before, after *v1.Snapshot, direction string, goes map[string]string) v1.InventoryReport {
 	c := &inventories{
 		before: before, after: after, forward: direction == directionForward, goes: goes,
@@ -310,7 +313,8 @@ func (c *inventories) loadBalancers() {
 	}
 }
 
-// loadBalancer compares one that has kept its name. Names are made from the Service's UID, so that one which was recreated has the same.
+// loadBalancer compares one that has kept its name. Names are made from the Service's UID, so that one which was
+// recreated has the same.
 func (c *inventories) loadBalancer(b, a v1.LoadBalancer) {
 	object := "LoadBalancer/" + b.Name
 	if b.ID != a.ID || !b.Created.Equal(a.Created) {
@@ -411,7 +415,8 @@ func (c *inventories) routes() {
 	}
 }
 
-// initialisedLabels are the labels that a cloud-controller-manager sets on a node that it initialises, and leaves alone on others.
+// initialisedLabels are the labels that a cloud-controller-manager sets on a node that it initialises, and leaves alone
+// on others.
 var initialisedLabels = []string{
 	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type",
 	"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "beta.kubernetes.io/instance-type",
@@ -432,7 +437,8 @@ func (c *inventories) nodes() {
 			c.unready[b.Name] = true
 		}
 		a, ok := after[b.Name]
-		if why := c.goes[b.Name]; ok && why != "" { // it counts as gone, and whether its Node still has to be deleted is asked elsewhere
+		// it counts as gone, and whether its Node still has to be deleted is asked elsewhere
+		if why := c.goes[b.Name]; ok && why != "" {
 			c.wentNodes[b.Name] = true
 			c.expect("Node/"+b.Name, "ready", b.Ready, a.Ready, why)
 			continue
@@ -484,15 +490,17 @@ func (c *inventories) node(b, a v1.Node) {
 	})
 }
 
-// serving compares whether a node's kubelet waits for a serving certificate. One whose addresses changed asks for another one, and until somebody answers, logs
-// and exec of its pods fail; that comes minutes after its step. Who waited before waits for nothing that the migration did.
+// serving compares whether a node's kubelet waits for a serving certificate. One whose addresses changed asks for
+// another one, and until somebody answers, logs and exec of its pods fail; that comes minutes after its step. Who
+// waited before waits for nothing that the migration did.
 func (c *inventories) serving(node string) {
 	if was, is := unanswered(c.before, node), unanswered(c.after, node); was == "" && is != "" {
 		c.differ("Node/"+node, "servingCertificate", "no request waits", is)
 	}
 }
 
-// unanswered names the first request for a serving certificate of a node that is not issued, and what answers it; empty for none.
+// unanswered names the first request for a serving certificate of a node that is not issued, and what answers it; empty
+// for none.
 func unanswered(s *v1.Snapshot, node string) string {
 	for _, r := range s.CertificateRequests {
 		switch {
@@ -506,7 +514,8 @@ func unanswered(s *v1.Snapshot, node string) string {
 	return ""
 }
 
-// whyAddresses explains a change of addresses: after a migration the external manager writes them, in an order of its own, and DNS names with them.
+// whyAddresses explains a change of addresses: after a migration the external manager writes them, in an order of its
+// own, and DNS names with them.
 func (c *inventories) whyAddresses(before, after []string) string {
 	if !c.forward {
 		return ""

@@ -305,8 +305,8 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// short abbreviates a manager, component@host. Hosts of clouds that are named by their DNS name share its domain, behind which a narrow label would hide
-// what tells them apart.
+// short abbreviates a manager, component@host. Hosts of clouds that are named by their DNS name share its domain,
+// behind which a narrow label would hide what tells them apart.
 func short(manager string) string {
 	component, host, ok := strings.Cut(manager, "@")
 	if !ok {

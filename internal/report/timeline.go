@@ -177,7 +177,8 @@ func drawBar(t v1.Tenure, s scale, y int) bar {
 	return bar{X: percent(x), W: percent(max(w, 0.15)), Y: y, Class: class(t.Component), Title: title, Certain: t.Certain}
 }
 
-// drawGaps marks gaps and overlaps; the largest are labelled first, and labels that would run into each other are left to the table.
+// drawGaps marks gaps and overlaps; the largest are labelled first, and labels that would run into each other are left
+// to the table.
 func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 	var out []gapMark
 	var places []float64

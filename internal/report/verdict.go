@@ -15,9 +15,10 @@ import (
 // clock is how sentences write a time.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// unpromised names, for each owner that ended, the window in which nothing but its own election kept it from writing. No election of upstream's fences
-// a cloud API: a manager that is paused and resumed goes on writing until it has failed to renew its lease for its renew deadline. The window of a
-// handover is from the old owner's last renewal to the end of its process. Our own manager has no such window: it asks its fence before each request.
+// unpromised names, for each owner that ended, the window in which nothing but its own election kept it from writing.
+// No election of upstream's fences a cloud API: a manager that is paused and resumed goes on writing until it has
+// failed to renew its lease for its renew deadline. The window of a handover is from the old owner's last renewal to
+// the end of its process. Our own manager has no such window: it asks its fence before each request.
 func unpromised(in Input, j ownership.Judgement) []string {
 	renewed := lastRenewals(in)
 	seen := map[string]bool{}
@@ -79,8 +80,8 @@ type renewal struct {
 	at    time.Time
 }
 
-// lastRenewals finds each process's last renewal of a lease that was released for it, in the line that shows the lease without it. Of
-// several leases the one that was renewed first counts: it began the window.
+// lastRenewals finds each process's last renewal of a lease that was released for it, in the line that shows the lease
+// without it. Of several leases the one that was renewed first counts: it began the window.
 func lastRenewals(in Input) map[processID]renewal {
 	type holding struct{ lease, holder string }
 	last := map[holding]time.Time{}
@@ -109,7 +110,8 @@ func lastRenewals(in Input) map[processID]renewal {
 	return out
 }
 
-// endOf is when the process of a tenure was first seen gone, by the log or by the engine, and whether it was seen at all.
+// endOf is when the process of a tenure was first seen gone, by the log or by the engine, and whether it was seen at
+// all.
 func endOf(in Input, t v1.Tenure) (time.Time, bool) {
 	if t.End != v1.EndProcess {
 		return *t.To, false
@@ -150,8 +152,8 @@ func (r reasons) add(result, format string, args ...any) {
 	r[result] = append(r[result], fmt.Sprintf(format, args...))
 }
 
-// verdict is ok only when every step is done, nobody overlapped, nothing in the inventory changed that was not to change, every loop has an owner, and
-// nothing that matters is unknown.
+// verdict is ok only when every step is done, nobody overlapped, nothing in the inventory changed that was not to
+// change, every loop has an owner, and nothing that matters is unknown.
 func verdict(in Input, r v1.Report) (string, []string) {
 	why := reasons{}
 	why.steps(in.Journal, r.Steps)

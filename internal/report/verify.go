@@ -14,7 +14,8 @@ import (
 type VerifyInput struct {
 	Report v1.Report
 	Phase  string
-	// Owners is why the loops do not have the owners that the last state promises; empty when they do. OwnersLine says who they are.
+	// Owners is why the loops do not have the owners that the last state promises; empty when they do. OwnersLine says who
+	// they are.
 	Owners, OwnersLine string
 	// Remains are sentences about hosts that were taken out of the migration, and that stand in its way.
 	Remains []string
@@ -22,7 +23,8 @@ type VerifyInput struct {
 	Errors []v1.GatherError
 	// CloudBefore and CloudNow tell that the cloud was looked at.
 	CloudBefore, CloudNow bool
-	// Accept are the reasons for living with a difference, by object, or object and field; a star stands for any part between two slashes.
+	// Accept are the reasons for living with a difference, by object, or object and field; a star stands for any part
+	// between two slashes.
 	Accept map[string]string
 }
 
@@ -171,7 +173,8 @@ func (v *verifier) accepts(d v1.Difference) (string, bool) {
 	return "", false
 }
 
-// cloud judges what the cloud holds. When it was looked at neither before nor now, there is nothing to judge; once only is unknown.
+// cloud judges what the cloud holds. When it was looked at neither before nor now, there is nothing to judge; once only
+// is unknown.
 func (v *verifier) cloud(name, objects, good string) {
 	switch {
 	case !v.in.CloudBefore && !v.in.CloudNow:

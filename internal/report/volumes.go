@@ -9,10 +9,12 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// settling is for how long a volume that was asked for may be on its way to its node: attaching takes clouds up to a minute.
+// settling is for how long a volume that was asked for may be on its way to its node: attaching takes clouds up to a
+// minute.
 const settling = 2 * time.Minute
 
-// partKnown tells that a part of the inventory can be compared: it was gathered on both sides. What could not be is said.
+// partKnown tells that a part of the inventory can be compared: it was gathered on both sides. What could not be is
+// said.
 func (c *inventories) partKnown(part, fact, count string) bool {
 	known := true
 	for _, side := range []struct {
@@ -139,7 +141,8 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 	}
 }
 
-// whyPhase explains another phase of a volume; a volume that failed, or that nobody can delete any longer, is explained by nothing.
+// whyPhase explains another phase of a volume; a volume that failed, or that nobody can delete any longer, is explained
+// by nothing.
 func whyPhase(b, a v1.PersistentVolume, given string) string {
 	switch {
 	case a.Phase == "Failed":
@@ -156,8 +159,8 @@ func whyPhase(b, a v1.PersistentVolume, given string) string {
 	return ""
 }
 
-// attachments compares what is attached where. An attachment that is gone was taken back in order: the attach-detach controller deletes one when no pod on
-// the node needs the volume, and that it did is a proof that it works.
+// attachments compares what is attached where. An attachment that is gone was taken back in order: the attach-detach
+// controller deletes one when no pod on the node needs the volume, and that it did is a proof that it works.
 func (c *inventories) attachments(before, after *v1.Volumes) {
 	key := func(a v1.VolumeAttachment) string { return a.Volume + "@" + a.Node }
 	now, elsewhere := map[string]v1.VolumeAttachment{}, map[string]string{}

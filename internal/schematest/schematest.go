@@ -1,5 +1,5 @@
-// Package schematest decides whether the form of what is kept has changed without a new number of its schema: the fields of each number are listed in a
-// file, and a listing that was released stays as it is.
+// Package schematest decides whether the form of what is kept has changed without a new number of its schema: the
+// fields of each number are listed in a file, and a listing that was released stays as it is.
 package schematest
 
 import (
@@ -33,8 +33,8 @@ const (
 	pending  = "not released"
 )
 
-// Listing lists the JSON fields of types, and of the types of these fields: a block for each, the given ones first. Types of another package are named and not
-// listed: they have a listing of their own.
+// Listing lists the JSON fields of types, and of the types of these fields: a block for each, the given ones first.
+// Types of another package are named and not listed: they have a listing of their own.
 func Listing(of ...any) string {
 	var order []reflect.Type
 	for _, v := range of {

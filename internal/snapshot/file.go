@@ -29,8 +29,8 @@ func Save(w io.Writer, s *v1.Snapshot) error {
 	return nil
 }
 
-// Load reads a snapshot from YAML or JSON. It refuses another kind, a version that it does not know, and fields that it does not know: facts that it
-// cannot see would be taken for facts that are not there.
+// Load reads a snapshot from YAML or JSON. It refuses another kind, a version that it does not know, and fields that it
+// does not know: facts that it cannot see would be taken for facts that are not there.
 func Load(r io.Reader) (*v1.Snapshot, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	switch {
@@ -78,7 +78,8 @@ func Load(r io.Reader) (*v1.Snapshot, error) {
 	return &out, nil
 }
 
-// oneObject returns the JSON of a file, which has to hold one object: the parsers take the first of several documents and drop the others.
+// oneObject returns the JSON of a file, which has to hold one object: the parsers take the first of several documents
+// and drop the others.
 func oneObject(data []byte) ([]byte, error) {
 	// A JSON document is YAML too, but reads many times faster as what it is.
 	if !json.Valid(data) {
@@ -101,7 +102,8 @@ func oneObject(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// documents counts the YAML documents that are not empty. A line that begins with --- or ... ends a document wherever it stands, in a block of text too.
+// documents counts the YAML documents that are not empty. A line that begins with --- or ... ends a document wherever
+// it stands, in a block of text too.
 func documents(data []byte) int {
 	n, content := 0, false
 	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {

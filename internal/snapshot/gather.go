@@ -1,13 +1,14 @@
-// Package snapshot decides what is known of a cluster: it gathers every fact that checks, plans and comparisons look at, once and read-only.
-// It is the only package that looks before a migration.
+// Package snapshot decides what is known of a cluster: it gathers every fact that checks, plans and comparisons look
+// at, once and read-only. It is the only package that looks before a migration.
 //
 //	API server ─┐
 //	hosts ──────┼─> facts, sorted ─> Snapshot ─> saved, judged, planned from, compared with
 //	managers ───┤        └─ could not be gathered ─> Errors: unknown, never absent
 //	cloud ──────┘
 //
-// Gathering never fails as a whole. The access reviews it makes are create calls that the API server answers and does not store; everything
-// else is a get or a list. No secret is kept: environment variables by name only, cloud configs by key only, Secrets not at all.
+// Gathering never fails as a whole. The access reviews it makes are create calls that the API server answers and does
+// not store; everything else is a get or a list. No secret is kept: environment variables by name only, cloud configs
+// by key only, Secrets not at all.
 package snapshot
 
 import (
@@ -47,8 +48,8 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	if g.Traffic != nil {
 		before = g.Traffic.Mark()
 	}
-	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which instances, in the nodes;
-	// which endpoints, in the webhooks.
+	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which
+	// instances, in the nodes; which endpoints, in the webhooks.
 	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)
 	collect.Together(ctx, g, objects.GatherNodes, objects.GatherServices, workloads.GatherPods, objects.GatherObjects, host.GatherHosts, workloads.GatherWorkloads, workloads.GatherWebhooks, volume.GatherVolumes, objects.GatherEndpoints, objects.GatherBudgets,
 		objects.GatherCertificateRequests, objects.GatherMachines, objects.GatherKubeadm, objects.GatherKubeletDefaults, objects.GatherNamespaces, host.GatherAuthorities)
@@ -115,7 +116,8 @@ func gatherCloud(ctx context.Context, g *collect.Collector) {
 	}
 }
 
-// finish names the cluster and its provider after the live managers' flags, says what the gathering cost, and sorts the errors.
+// finish names the cluster and its provider after the live managers' flags, says what the gathering cost, and sorts the
+// errors.
 func finish(g *collect.Collector, before collect.Mark) {
 	var providers []string
 	for _, c := range g.Components() {

@@ -24,7 +24,8 @@ func SetPreview(s *v1.Snapshot, p *v1.Preview) {
 	collect.SortErrors(s)
 }
 
-// SetDryRuns puts into a snapshot what the API server said of the objects that a plan writes. The reason is why there are none; empty when there are.
+// SetDryRuns puts into a snapshot what the API server said of the objects that a plan writes. The reason is why there
+// are none; empty when there are.
 func SetDryRuns(s *v1.Snapshot, runs []v1.DryRun, reason string) {
 	s.DryRuns = runs
 	collect.ForgetErrors(s, "dryruns")
@@ -34,7 +35,8 @@ func SetDryRuns(s *v1.Snapshot, runs []v1.DryRun, reason string) {
 	collect.SortErrors(s)
 }
 
-// AskAgain puts in place of what the caller was asked about before whether the caller may do exactly this: what the steps of a plan need.
+// AskAgain puts in place of what the caller was asked about before whether the caller may do exactly this: what the
+// steps of a plan need.
 func AskAgain(ctx context.Context, s *v1.Snapshot, src collect.Sources, needs []collect.Need) {
 	g := &collect.Collector{Sources: src, Options: collect.Options{Timeout: collect.DefaultTimeout}, Snap: s}
 	questions := permission.Questions("self", needs)

@@ -24,13 +24,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// Waiting times between two attempts to see a source again: an API server that restarts is back within seconds; what may not be read is asked for
-// seldom, since somebody may grant it meanwhile.
+// Waiting times between two attempts to see a source again: an API server that restarts is back within seconds; what
+// may not be read is asked for seldom, since somebody may grant it meanwhile.
 const (
 	firstRetry     = 200 * time.Millisecond
 	lastRetry      = 2 * time.Second
 	forbiddenRetry = time.Minute
-	// coldAuthorizer is for how long a refusal of what could be read before counts for nothing: an API server that was just started knows no roles yet.
+	// coldAuthorizer is for how long a refusal of what could be read before counts for nothing: an API server that was
+	// just started knows no roles yet.
 	coldAuthorizer = 20 * time.Second
 	// readTimeout bounds a list, watchFor is how long a watch is asked to last.
 	readTimeout = 15 * time.Second
@@ -108,7 +109,8 @@ func (b *Board) look(ctx context.Context, s source) (string, error) {
 	return version, err
 }
 
-// readJournal reads the journal of a head. An error is returned when reading it again may help; the board keeps any other.
+// readJournal reads the journal of a head. An error is returned when reading it again may help; the board keeps any
+// other.
 func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
 	b.reading.Lock()
 	defer b.reading.Unlock()
@@ -125,7 +127,8 @@ func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
 // errCold stands for a refusal that passes by itself.
 var errCold = errors.New("the API server knows no roles yet")
 
-// cold tells that a refusal is that of an API server which was just started: what it refuses could be read a moment ago. The board is locked.
+// cold tells that a refusal is that of an API server which was just started: what it refuses could be read a moment
+// ago. The board is locked.
 func (b *Board) cold(s source, err error) bool {
 	if !apierrors.IsForbidden(err) {
 		if err == nil {
@@ -144,7 +147,8 @@ func (b *Board) cold(s source, err error) bool {
 	return b.Clock.Since(since) < coldAuthorizer && b.objects[s.name] != nil
 }
 
-// Follow watches every source until ctx ends, through restarts of API servers. Changed tells when there is something new.
+// Follow watches every source until ctx ends, through restarts of API servers. Changed tells when there is something
+// new.
 func (b *Board) Follow(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, s := range b.sources {

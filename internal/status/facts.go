@@ -18,7 +18,8 @@ type Facts struct {
 	// Journal is nil when no migration was started, or when it may not be read, which JournalUnknown tells.
 	Journal        *v1.Journal
 	JournalUnknown bool
-	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when it keeps them.
+	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when it
+	// keeps them.
 	Untrusted error
 	// Lock is nil when nobody holds it.
 	Lock *lock.State
@@ -51,11 +52,12 @@ func (f Facts) running() bool {
 	return f.Journal != nil && (f.Journal.Phase == v1.RunApplying || f.Journal.Phase == v1.RunRollingBack)
 }
 
-// clockTolerance is by how much the clock of who carries a run out may seem to be off before times of it are corrected: the API server stamps its
-// writes to the second.
+// clockTolerance is by how much the clock of who carries a run out may seem to be off before times of it are corrected:
+// the API server stamps its writes to the second.
 const clockTolerance = 2 * time.Second
 
-// skew is what has to be added to a time of who carries the run out to have one of the API server's. The lock shows both times of the same renewal.
+// skew is what has to be added to a time of who carries the run out to have one of the API server's. The lock shows
+// both times of the same renewal.
 func (f Facts) skew() time.Duration {
 	if f.Lock == nil || f.Lock.Touched.IsZero() || f.Lock.Renewed.IsZero() {
 		return 0

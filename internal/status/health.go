@@ -33,7 +33,8 @@ const (
 const (
 	// lockIsLate is after how many renewals that did not come a word is said of it.
 	lockIsLate = 3
-	// podIsLate is how long a pod of the control plane may be unready before it is worth a word: a restart takes that long.
+	// podIsLate is how long a pod of the control plane may be unready before it is worth a word: a restart takes that
+	// long.
 	podIsLate = 90 * time.Second
 	// recent is how long an event counts as something that is so now.
 	recent = 10 * time.Minute
@@ -188,7 +189,8 @@ func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
 	return out
 }
 
-// eventHealth are the warnings about nodes and load balancers of the last minutes, the newest of each object and reason.
+// eventHealth are the warnings about nodes and load balancers of the last minutes, the newest of each object and
+// reason.
 func eventHealth(f Facts) []v1.Blocker {
 	type key struct{ kind, namespace, name, reason string }
 	newest := map[key]*corev1.Event{}

@@ -59,8 +59,8 @@ func touched(l *coordinationv1.Lease) time.Time {
 	return at
 }
 
-// owners say for each loop of the plan who runs it, as far as leases show that, and how it is known. A lease tells who may act; which loops a manager
-// runs under it follows from the plan's steps that are done.
+// owners say for each loop of the plan who runs it, as far as leases show that, and how it is known. A lease tells who
+// may act; which loops a manager runs under it follows from the plan's steps that are done.
 func owners(f Facts) (who, from map[string]string) {
 	if f.Journal == nil {
 		return nil, nil
@@ -103,8 +103,9 @@ func owners(f Facts) (who, from map[string]string) {
 	return who, from
 }
 
-// stoppedBy is the step of a downtime behind which no manager of the cluster runs the loops that move until the new one does: kube-controller-manager comes
-// back without them and holds its lease again. Empty before it, and when the run does not stop managers.
+// stoppedBy is the step of a downtime behind which no manager of the cluster runs the loops that move until the new one
+// does: kube-controller-manager comes back without them and holds its lease again. Empty before it, and when the run
+// does not stop managers.
 func stoppedBy(doc *v1.Journal) string {
 	if doc.Plan.Strategy != planstep.Downtime || doc.Rollback != nil {
 		return ""
@@ -154,7 +155,8 @@ func promised(doc *v1.Journal) map[string]promise {
 	return out
 }
 
-// leader is the manager whose own lease the holder of the migration lease holds too: both elections of a process have one identity.
+// leader is the manager whose own lease the holder of the migration lease holds too: both elections of a process have
+// one identity.
 func leader(held map[string]string, migration string) string {
 	for _, manager := range []string{component.CCM, component.KCM} {
 		if held[manager] != "" && held[manager] == held[migration] {

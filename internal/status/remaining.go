@@ -15,8 +15,9 @@ const (
 	spread = 0.1
 )
 
-// remaining is how much longer the run takes: the plan's estimates of what is left, scaled by what the steps so far took against theirs. The ends of the
-// range are the quartiles of those ratios. It is nil where nobody works on the run.
+// remaining is how much longer the run takes: the plan's estimates of what is left, scaled by what the steps so far
+// took against theirs. The ends of the range are the quartiles of those ratios. It is nil where nobody works on the
+// run.
 func remaining(f Facts, s v1.Status) *v1.Range {
 	if s.State != v1.StateApplying && s.State != v1.StateRollingBack || s.Lock == nil {
 		return nil
@@ -29,8 +30,8 @@ func remaining(f Facts, s v1.Status) *v1.Range {
 	return &v1.Range{LowSeconds: float64(int(left*low + 0.5)), HighSeconds: float64(int(left*high + 0.5))}
 }
 
-// estimateLeft adds the estimates of the steps that are not done up, in seconds. Steps of a batch are done side by side, so that the longest of them counts;
-// of one that is under way counts what is left of it.
+// estimateLeft adds the estimates of the steps that are not done up, in seconds. Steps of a batch are done side by
+// side, so that the longest of them counts; of one that is under way counts what is left of it.
 func estimateLeft(f Facts, s v1.Status) float64 {
 	have, left := results(f.Journal), 0.0
 	batches := map[string]float64{}

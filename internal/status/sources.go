@@ -26,7 +26,8 @@ const namespace = layout.Namespace
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500
 
-// controlPlanePods selects the pods whose state says whether the control plane works: those of kubeadm's static pods and ours.
+// controlPlanePods selects the pods whose state says whether the control plane works: those of kubeadm's static pods
+// and ours.
 const controlPlanePods = "component in (etcd,kube-apiserver,kube-controller-manager,kube-scheduler," + component.CCM + ")"
 
 // source is a set of objects that is read, and watched.
@@ -50,8 +51,8 @@ const (
 	fromEvents  = "events of "
 )
 
-// sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock behind it, so that a run that ends in between
-// shows as one that goes on rather than as one that nobody works on.
+// sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock behind
+// it, so that a run that ends in between shows as one that goes on rather than as one that nobody works on.
 func sourcesOf(kube kubernetes.Interface, leases []string) []source {
 	out := []source{configMap(kube, fromJournal, journal.Name), configMap(kube, fromControl, pause.ControlName), lease(kube, fromLock, lock.LeaseName)}
 	for _, name := range leases {

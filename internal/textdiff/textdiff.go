@@ -15,7 +15,8 @@ type edit struct {
 	text string
 }
 
-// Unified compares two texts line by line, in the format that patch reads. A text that is empty is a file that is not there.
+// Unified compares two texts line by line, in the format that patch reads. A text that is empty is a file that is not
+// there.
 func Unified(name, before, after string) string {
 	edits := compareLines(splitLines(before), splitLines(after))
 	var b strings.Builder
@@ -42,7 +43,8 @@ func Unified(name, before, after string) string {
 	return b.String()
 }
 
-// hunkEnd is behind the last line of a hunk whose first difference is given: two differences that are close share a hunk.
+// hunkEnd is behind the last line of a hunk whose first difference is given: two differences that are close share a
+// hunk.
 func hunkEnd(edits []edit, first int) int {
 	last := first
 	for i := first; i < len(edits) && i-last <= 2*diffContext; i++ {

@@ -21,7 +21,8 @@ const leadIn = 10 * time.Minute
 // controlPlane are the beginnings of the names of pods whose events are shown.
 var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"}
 
-// leases adds every change of a lease's holder that was seen, and the last one of each that the API shows, which says how often it changed hands.
+// leases adds every change of a lease's holder that was seen, and the last one of each that the API shows, which says
+// how often it changed hands.
 func (b *builder) leases(in Input) {
 	type state struct {
 		holder string

@@ -14,7 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 )
 
-// Create asks for a new token of a ServiceAccount. The API server may grant a shorter life than the wanted one (--service-account-max-token-expiration).
+// Create asks for a new token of a ServiceAccount. The API server may grant a shorter life than the wanted one
+// (--service-account-max-token-expiration).
 func Create(ctx context.Context, kube kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, boundtoken.Claims, error) {
 	answer, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime / time.Second))},

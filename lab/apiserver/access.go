@@ -20,14 +20,14 @@ import (
 // masters is the group that may do everything, which users are in unless other groups are named.
 const masters = "system:masters"
 
-// Config returns the client settings of a user, without a limit of requests per second. Without groups the user may do everything; with groups,
-// what RBAC gives those and the user ("" is no group).
+// Config returns the client settings of a user, without a limit of requests per second. Without groups the user may do
+// everything; with groups, what RBAC gives those and the user ("" is no group).
 func (s *Server) Config(user string, groups ...string) (*rest.Config, error) {
 	return s.config(user, groups)
 }
 
-// Client returns a client for a user; see Config. Its connections stay open until they idle out: CloseIdleConnections of the HTTP client of a
-// Config is for tests that count goroutines.
+// Client returns a client for a user; see Config. Its connections stay open until they idle out: CloseIdleConnections
+// of the HTTP client of a Config is for tests that count goroutines.
 func (s *Server) Client(user string, groups ...string) (kubernetes.Interface, error) {
 	config, err := s.Config(user, groups...)
 	if err != nil {
@@ -40,12 +40,14 @@ func (s *Server) Client(user string, groups ...string) (kubernetes.Interface, er
 	return client, nil
 }
 
-// Kubeconfig writes the kubeconfig of a user below the server's directory, and returns its path; see Config for the groups.
+// Kubeconfig writes the kubeconfig of a user below the server's directory, and returns its path; see Config for the
+// groups.
 func (s *Server) Kubeconfig(user string, groups ...string) (string, error) {
 	return s.KubeconfigVia(s.Address(), user, groups...)
 }
 
-// KubeconfigVia does what Kubeconfig does, for a user that reaches the server through a proxy at a host:port of 127.0.0.1.
+// KubeconfigVia does what Kubeconfig does, for a user that reaches the server through a proxy at a host:port of
+// 127.0.0.1.
 func (s *Server) KubeconfigVia(address, user string, groups ...string) (string, error) {
 	data, err := s.kubeconfig(address, user, groups)
 	if err != nil {
@@ -83,8 +85,8 @@ func (s *Server) kubeconfig(address, user string, groups []string) ([]byte, erro
 
 func loadConfig(data []byte) (*rest.Config, error) { return clientcmd.RESTConfigFromKubeConfig(data) }
 
-// WaitReady waits until the server is ready and has the namespaces that leases and test objects go to. When ctx ends before, or a program ends,
-// the error says what was missing.
+// WaitReady waits until the server is ready and has the namespaces that leases and test objects go to. When ctx ends
+// before, or a program ends, the error says what was missing.
 func (s *Server) WaitReady(ctx context.Context) error {
 	config, err := s.Config("lab-readiness")
 	if err != nil {

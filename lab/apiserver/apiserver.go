@@ -1,5 +1,6 @@
-// Package apiserver decides what a test gets that needs a real API and nothing else: one etcd, one kube-apiserver of a chosen version, a user for
-// every process that the audit log has to tell apart, and no limits that would slow down what is measured.
+// Package apiserver decides what a test gets that needs a real API and nothing else: one etcd, one kube-apiserver of a
+// chosen version, a user for every process that the audit log has to tell apart, and no limits that would slow down
+// what is measured.
 //
 // It listens on a loopback address of its own, writes below one directory, and ends with the process that started it.
 package apiserver
@@ -24,7 +25,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/pki"
 )
 
-// DefaultVersion is the version that runs unless another is asked for: the last one with an in-tree cloud provider for AWS.
+// DefaultVersion is the version that runs unless another is asked for: the last one with an in-tree cloud provider for
+// AWS.
 const DefaultVersion = "v1.26.0"
 
 // Options describe a server.
@@ -59,10 +61,12 @@ type Server struct {
 	audit audit
 }
 
-// startTimeout bounds a start once the programs are built: what takes longer, on however slow a machine, does not come up at all.
+// startTimeout bounds a start once the programs are built: what takes longer, on however slow a machine, does not come
+// up at all.
 const startTimeout = 3 * time.Minute
 
-// Start builds what the cache does not have, starts a server and waits until it is ready. On an error nothing is left running.
+// Start builds what the cache does not have, starts a server and waits until it is ready. On an error nothing is left
+// running.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Version == "" {
 		o.Version = DefaultVersion
@@ -101,7 +105,8 @@ func ensure(ctx context.Context, o Options) (programs, error) {
 	return programs{etcd, api}, err
 }
 
-// sets names the sets that have etcd and a kube-apiserver of a version; kubelets of the same version are in another one.
+// sets names the sets that have etcd and a kube-apiserver of a version; kubelets of the same version are in another
+// one.
 func sets(version string) (ids []string, etcdVersion string, err error) {
 	for _, set := range build.Sets {
 		has := func(program string) bool {
@@ -157,7 +162,8 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 	return s.WaitReady(ctx)
 }
 
-// Stop ends the server at once: nobody looks at its data afterwards. What it has written stays, the audit log for example.
+// Stop ends the server at once: nobody looks at its data afterwards. What it has written stays, the audit log for
+// example.
 func (s *Server) Stop() {
 	for _, p := range []*process.Process{s.api, s.etcd} {
 		if p != nil {
@@ -169,7 +175,8 @@ func (s *Server) Stop() {
 // Address is the host:port that the API is served at, for a proxy to lead to.
 func (s *Server) Address() string { return net.JoinHostPort(s.address, portAPI) }
 
-// Processes are the programs, etcd and kube-apiserver: to be stopped and continued by signals, or to see what they used.
+// Processes are the programs, etcd and kube-apiserver: to be stopped and continued by signals, or to see what they
+// used.
 func (s *Server) Processes() (etcd, api *process.Process) { return s.etcd, s.api }
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }

@@ -23,7 +23,8 @@ rules:
 - level: Metadata
 `
 
-// auditPolicy records who asked for which change and how it ended, not what the change was: bodies would cost more than the requests.
+// auditPolicy records who asked for which change and how it ended, not what the change was: bodies would cost more than
+// the requests.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -52,7 +53,8 @@ type Write struct {
 // Accepted tells whether the request did what it asked for.
 func (w Write) Accepted() bool { return w.Code >= 200 && w.Code < 300 }
 
-// Lease tells whether the request was about a lease, which leader election writes every few seconds whatever else happens.
+// Lease tells whether the request was about a lease, which leader election writes every few seconds whatever else
+// happens.
 func (w Write) Lease() bool { return w.Resource == "leases" }
 
 // Read is a request of the audit log that asked for something.
@@ -73,7 +75,8 @@ type audit struct {
 	reads  []Read
 }
 
-// Reads returns the requests so far that asked for something, in the order of their answers. It needs Options.AuditReads.
+// Reads returns the requests so far that asked for something, in the order of their answers. It needs
+// Options.AuditReads.
 func (s *Server) Reads() ([]Read, error) {
 	if _, err := s.Audit(); err != nil {
 		return nil, err
@@ -83,8 +86,9 @@ func (s *Server) Reads() ([]Read, error) {
 	return s.audit.reads[:len(s.audit.reads):len(s.audit.reads)], nil
 }
 
-// Audit returns the requests so far that may have changed something, in the order of their answers, those that were refused included. It needs
-// Options.Audit, and may be called after Stop. A call reads only what was written since the one before. The result must not be changed.
+// Audit returns the requests so far that may have changed something, in the order of their answers, those that were
+// refused included. It needs Options.Audit, and may be called after Stop. A call reads only what was written since the
+// one before. The result must not be changed.
 func (s *Server) Audit() ([]Write, error) {
 	a := &s.audit
 	a.mu.Lock()

@@ -14,8 +14,9 @@ const (
 	portEtcdPeer   = "2380"
 )
 
-// freeAddress chooses a loopback address on which nobody listens. It is drawn from three million, so that two servers that start at once get
-// different ones; and no connection has a source port there, as a free port of 127.0.0.1 may have a moment later.
+// freeAddress chooses a loopback address on which nobody listens. It is drawn from three million, so that two servers
+// that start at once get different ones; and no connection has a source port there, as a free port of 127.0.0.1 may
+// have a moment later.
 func freeAddress() (string, error) {
 	const attempts = 20
 	var taken error
@@ -59,8 +60,8 @@ func (s *Server) etcdFlags() []string {
 	}
 }
 
-// flags are those of kube-apiserver. Its limits are lifted: what is measured is a client, and one that overloads the server shows in the server's
-// answers instead of in a queue.
+// flags are those of kube-apiserver. Its limits are lifted: what is measured is a client, and one that overloads the
+// server shows in the server's answers instead of in a queue.
 func (s *Server) flags(audit bool) []string {
 	pki := func(name string) string { return s.path("pki/" + name) }
 	out := []string{

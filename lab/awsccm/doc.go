@@ -1,2 +1,3 @@
-// Package awsccm decides whether our AWS provider behaves on the wire as it should: its tests run it, on real SDK clients, against the simulated AWS.
+// Package awsccm decides whether our AWS provider behaves on the wire as it should: its tests run it, on real SDK
+// clients, against the simulated AWS.
 package awsccm

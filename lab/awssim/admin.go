@@ -14,8 +14,8 @@ import (
 // AdminPath is below what the admin API expects to be served.
 const AdminPath = "/_sim/"
 
-// AdminHandler serves the controls below AdminPath: state, audit, faults and the fate of instances. ServeHTTP does not serve them, so that a manager
-// under test cannot reach them unless its endpoint was given both.
+// AdminHandler serves the controls below AdminPath: state, audit, faults and the fate of instances. ServeHTTP does not
+// serve them, so that a manager under test cannot reach them unless its endpoint was given both.
 func (s *Server) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]func(*http.Request) (any, error){
@@ -66,7 +66,8 @@ func decodeBody(r *http.Request, into any) error {
 	return nil
 }
 
-// adminAudit answers the log; key, service and action may be given several times or with commas, since and until are RFC 3339.
+// adminAudit answers the log; key, service and action may be given several times or with commas, since and until are
+// RFC 3339.
 func (s *Server) adminAudit(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	f := Filter{Keys: listOf(q, "key"), Services: listOf(q, "service"), Actions: listOf(q, "action")}

@@ -14,9 +14,10 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// Audit is the log of calls, in memory and, if asked for, on disk. A call is in memory from its arrival; its line is written when its outcome is
-// certain: Effect is set exactly when the call had its effect (a read: when its answer was computed), Error is the code that the client got, or
-// one of ConnectionDropped, ClientGone and ServerClosed. Both are set when a fault spoiled the answer to a call that did take effect.
+// Audit is the log of calls, in memory and, if asked for, on disk. A call is in memory from its arrival; its line is
+// written when its outcome is certain: Effect is set exactly when the call had its effect (a read: when its answer was
+// computed), Error is the code that the client got, or one of ConnectionDropped, ClientGone and ServerClosed. Both are
+// set when a fault spoiled the answer to a call that did take effect.
 type Audit struct {
 	mu      sync.Mutex
 	calls   []v1alpha1.CloudCall
@@ -56,8 +57,8 @@ func (a *Audit) Calls(f Filter) []v1alpha1.CloudCall {
 	return a.chosen(f)
 }
 
-// Wait blocks until enough says that the chosen calls are what the caller waits for, and returns them. It looks again after every arrival and
-// every outcome. The error is the context's.
+// Wait blocks until enough says that the chosen calls are what the caller waits for, and returns them. It looks again
+// after every arrival and every outcome. The error is the context's.
 func (a *Audit) Wait(ctx context.Context, f Filter, enough func([]v1alpha1.CloudCall) bool) ([]v1alpha1.CloudCall, error) {
 	for {
 		a.mu.Lock()

@@ -10,10 +10,12 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// LabKey is the access key id under which the audit log keeps what the lab itself did to the cloud: drift, and the fate of instances.
+// LabKey is the access key id under which the audit log keeps what the lab itself did to the cloud: drift, and the fate
+// of instances.
 const LabKey = "AKIALABLAB"
 
-// Do makes an API call as the lab: past keys and faults, with the action's own guards. The error is the API's, with its code in front.
+// Do makes an API call as the lab: past keys and faults, with the action's own guards. The error is the API's, with its
+// code in front.
 func (s *Server) Do(serviceName, action string, params map[string]string) error {
 	at := slices.IndexFunc(s.services, func(svc *service) bool { return svc.name == serviceName })
 	if at < 0 {
@@ -57,7 +59,8 @@ func (s *Server) DeleteRoute(cidr string) error {
 	return s.Do("ec2", "DeleteRoute", map[string]string{"RouteTableId": s.options.RouteTable, "DestinationCidrBlock": cidr})
 }
 
-// AddInstance launches an instance; what is left out is filled in as Options.Instances says. It returns the instance as it is now.
+// AddInstance launches an instance; what is left out is filled in as Options.Instances says. It returns the instance as
+// it is now.
 func (s *Server) AddInstance(i Instance) (Instance, error) {
 	var added Instance
 	err := s.fate("AddInstance", map[string]string{"PrivateIP": i.PrivateIP}, func() (string, error) {
@@ -90,14 +93,16 @@ func (s *Server) SetInstanceState(id, state string) error {
 	})
 }
 
-// VanishInstance makes EC2 forget an instance: InvalidInstanceID.NotFound from now on. Routes to it and its memberships stay.
+// VanishInstance makes EC2 forget an instance: InvalidInstanceID.NotFound from now on. Routes to it and its memberships
+// stay.
 func (s *Server) VanishInstance(id string) error {
 	return s.fate("VanishInstance", map[string]string{"InstanceId": id}, func() (string, error) {
 		return id, s.region.Vanish(id)
 	})
 }
 
-// HideInstance makes successful answers leave an instance out, or show it again. EC2 does not: it is what a fault of its would look like.
+// HideInstance makes successful answers leave an instance out, or show it again. EC2 does not: it is what a fault of
+// its would look like.
 func (s *Server) HideInstance(id string, hidden bool) error {
 	return s.fate("HideInstance", map[string]string{"InstanceId": id, "Hidden": strconv.FormatBool(hidden)}, func() (string, error) {
 		if s.region.Instances[id] == nil {

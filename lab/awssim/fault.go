@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// Fault makes matching calls go wrong. Several faults can hit one call: their latencies add up, and the first refusal counts.
+// Fault makes matching calls go wrong. Several faults can hit one call: their latencies add up, and the first refusal
+// counts.
 type Fault struct {
 	// Key, Service and Action choose the calls by glob (AKIALABCP1*, elb, Create*); empty matches all.
 	Key, Service, Action string
@@ -21,7 +22,8 @@ type Fault struct {
 	// Times is how many calls are hit before the fault is spent; 0 means all until it is removed.
 	Times int
 
-	// Before is how long a call waits before its effect. A client that goes away meanwhile does not stop it: the call lands late.
+	// Before is how long a call waits before its effect. A client that goes away meanwhile does not stop it: the call
+	// lands late.
 	Before time.Duration
 	// After is how long the answer waits after the effect.
 	After time.Duration
@@ -36,7 +38,8 @@ type Fault struct {
 	Drop bool
 	// AfterEffect lets the call have its effect before Code or Drop.
 	AfterEffect bool
-	// Hang holds the call, without effect, until the fault is removed (then it goes on) or the client goes away (then it never happened).
+	// Hang holds the call, without effect, until the fault is removed (then it goes on) or the client goes away (then it
+	// never happened).
 	Hang bool
 }
 
@@ -119,8 +122,9 @@ type strike struct {
 	hangs         []<-chan struct{}
 }
 
-// Inject puts a fault in force and returns the function that removes it, which may be called more than once. A fault that cannot be meant (a bad
-// pattern, a negative latency, nothing to do) is an error of the program and panics; the admin API answers 400 for it.
+// Inject puts a fault in force and returns the function that removes it, which may be called more than once. A fault
+// that cannot be meant (a bad pattern, a negative latency, nothing to do) is an error of the program and panics; the
+// admin API answers 400 for it.
 func (s *Server) Inject(f Fault) (remove func()) {
 	id, err := s.inject(f)
 	if err != nil {
@@ -160,7 +164,8 @@ func (s *Server) removeFault(id int) bool {
 	return true
 }
 
-// Faults are those in force, by number, with the number of calls that each has hit. One that is spent stays until it is removed.
+// Faults are those in force, by number, with the number of calls that each has hit. One that is spent stays until it is
+// removed.
 func (s *Server) Faults() map[int]FaultStatus {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()

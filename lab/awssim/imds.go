@@ -16,11 +16,12 @@ import (
 // metadataToken is what a session of the metadata service is; one for everybody.
 const metadataToken = "bGFiLW1ldGFkYXRhLXRva2Vu"
 
-// absent are metadata that an instance without public address, role or key pair does not have: 404 is their right answer.
+// absent are metadata that an instance without public address, role or key pair does not have: 404 is their right
+// answer.
 var absent = []string{"public-ipv4", "public-hostname", "iam/", "spot/", "public-keys/", "ipv6"}
 
-// serveMetadata answers the instance metadata service, version 2: every GET needs a token ("Use the Instance Metadata Service" in the EC2 user
-// guide). Faults do not apply to it.
+// serveMetadata answers the instance metadata service, version 2: every GET needs a token ("Use the Instance Metadata
+// Service" in the EC2 user guide). Faults do not apply to it.
 func (s *Server) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	seq := s.audit.arrive(v1alpha1.CloudCall{Service: "imds", Action: r.Method + " " + r.URL.Path, Arrived: s.options.Clock.Now()})
 	text, status, refused := s.metadata(r)
@@ -72,8 +73,8 @@ func (s *Server) metadata(r *http.Request) (text string, status int, refused *wi
 	return "", 0, notFound
 }
 
-// speaksFor is the instance that a caller's metadata are about: the configured one for its address, else the one that has this address, else the
-// default; nil for none.
+// speaksFor is the instance that a caller's metadata are about: the configured one for its address, else the one that
+// has this address, else the default; nil for none.
 func (s *Server) speaksFor(remote string) *ec2.Instance {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -17,35 +17,39 @@ import (
 // Instance is a simulated EC2 instance; see Options.Instances for what may be left out.
 type Instance = ec2.Instance
 
-// Options describe the account at the start. The zero value is the lab of the documentation: vpc-lab in us-east-1 with subnet-a and subnet-b,
-// rtb-lab with a route to an internet gateway, the security group sg-nodes, everything tagged for the cluster "lab", and no instances.
+// Options describe the account at the start. The zero value is the lab of the documentation: vpc-lab in us-east-1 with
+// subnet-a and subnet-b, rtb-lab with a route to an internet gateway, the security group sg-nodes, everything tagged
+// for the cluster "lab", and no instances.
 type Options struct {
 	// Region is the AWS region; us-east-1 by default.
 	Region string `json:"region,omitempty"`
-	// Zones are availability zones of the region; <region>a and <region>b by default. Each has one public subnet, named by the zone's last letter:
-	// subnet-a lies in us-east-1a. At most 16.
+	// Zones are availability zones of the region; <region>a and <region>b by default. Each has one public subnet, named by
+	// the zone's last letter: subnet-a lies in us-east-1a. At most 16.
 	Zones []string `json:"zones,omitempty"`
 	// VPC is the id of the network; vpc-lab by default.
 	VPC string `json:"vpc,omitempty"`
-	// VPCCIDR is the network's address range, at most a /20 long; 10.0.0.0/16 by default. Subnets get a 16th each, in order. Instances' addresses are not held
-	// against their subnet's range.
+	// VPCCIDR is the network's address range, at most a /20 long; 10.0.0.0/16 by default. Subnets get a 16th each, in
+	// order. Instances' addresses are not held against their subnet's range.
 	VPCCIDR string `json:"vpcCIDR,omitempty"`
 	// RouteTable is the id of the only route table, associated with all subnets; rtb-lab by default.
 	RouteTable string `json:"routeTable,omitempty"`
-	// NodeSecurityGroup is the id of the instances' security group; sg-nodes by default. Both providers want exactly one tagged group per instance.
+	// NodeSecurityGroup is the id of the instances' security group; sg-nodes by default. Both providers want exactly one
+	// tagged group per instance.
 	NodeSecurityGroup string `json:"nodeSecurityGroup,omitempty"`
 	// ClusterID goes into the tag kubernetes.io/cluster/<id>=owned of everything there is at the start; lab by default.
 	ClusterID string `json:"clusterID,omitempty"`
 	// ExtraSubnets are public subnets beside the zones' own.
 	ExtraSubnets []ec2.Subnet `json:"extraSubnets,omitempty"`
-	// Instances exist at the start. Only PrivateIP must be given. Defaults: an id made from the address, m5.large, running, zones in turn, the
-	// zone's subnet, the region's private DNS name for the address, the node security group, the cluster tag.
+	// Instances exist at the start. Only PrivateIP must be given. Defaults: an id made from the address, m5.large,
+	// running, zones in turn, the zone's subnet, the region's private DNS name for the address, the node security group,
+	// the cluster tag.
 	Instances []Instance `json:"instances,omitempty"`
 	// Certificates are the ARNs of certificates that listeners may use.
 	Certificates []string `json:"certificates,omitempty"`
 	// ElasticIPs are allocation ids that network load balancers may use.
 	ElasticIPs []string `json:"elasticIPs,omitempty"`
-	// Keys are the access key ids that may call, with what they may do. Empty: every key may do everything. Once set, another key is refused.
+	// Keys are the access key ids that may call, with what they may do. Empty: every key may do everything. Once set,
+	// another key is refused.
 	Keys map[string]Policy `json:"keys,omitempty"`
 	// AuditFile gets one JSON line per call when its outcome is certain; empty for none. It is appended to.
 	AuditFile string `json:"auditFile,omitempty"`
@@ -60,7 +64,8 @@ type Options struct {
 
 // IMDSOptions choose the instance behind the metadata service by the caller's address.
 type IMDSOptions struct {
-	// ByAddress maps a caller's IP address to an instance id. A caller whose address is an instance's PrivateIP needs no entry.
+	// ByAddress maps a caller's IP address to an instance id. A caller whose address is an instance's PrivateIP needs no
+	// entry.
 	ByAddress map[string]string `json:"byAddress,omitempty"`
 	// Default is the instance id for every other caller; empty: they get 404.
 	Default string `json:"default,omitempty"`

@@ -2,7 +2,8 @@ package awssim_test
 
 import "github.com/transplant-dev/transplant/lab/awssim"
 
-// volumesScript goes through the life of volumes, and leaves the instances as it found them: the first and the third are in us-east-1a, the second in us-east-1b.
+// volumesScript goes through the life of volumes, and leaves the instances as it found them: the first and the third are in us-east-1a, the second in
+// us-east-1b.
 func volumesScript() []step {
 	const made = `"AvailabilityZone":"us-east-1a","Size":4,"VolumeType":"gp3","Encrypted":false,"MultiAttachEnabled":false,` +
 		`"TagSpecifications":[{"ResourceType":"volume","Tags":[{"Key":"CSIVolumeName","Value":"pvc-1"}]}]`

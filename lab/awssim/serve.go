@@ -68,13 +68,15 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Amzn-Requestid", id)
 	if outcome.refusal != nil {
 		w.WriteHeader(outcome.refusal.Status)
-		_, _ = w.Write(req.service.dialect.Refusal(outcome.refusal, id)) // The client may be gone; the audit log knows what became of the call.
+		// The client may be gone; the audit log knows what became of the call.
+		_, _ = w.Write(req.service.dialect.Refusal(outcome.refusal, id))
 		return
 	}
 	_, _ = w.Write(req.service.dialect.Answer(req.action.Name, id, outcome.answer)) // As above.
 }
 
-// read takes the call off the wire, records its arrival, and refuses what the server does not know or the key may not do.
+// read takes the call off the wire, records its arrival, and refuses what the server does not know or the key may not
+// do.
 func (s *Server) read(r *http.Request) (*request, *wire.Error) {
 	params, key, malformed := decode(r)
 	req := &request{key: key, call: wire.Call{Params: params}, service: s.serviceFor(params["Version"])}

@@ -14,7 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// Server is a simulated AWS account in one region. It is an http.Handler; its methods may be called from several goroutines.
+// Server is a simulated AWS account in one region. It is an http.Handler; its methods may be called from several
+// goroutines.
 type Server struct {
 	options  Options
 	services []*service
@@ -78,8 +79,8 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends every waiting call without effect, waits for all calls to end, and closes the audit file. It returns the first error of writing
-// that file, if there was one. Calls that come later are refused.
+// Close ends every waiting call without effect, waits for all calls to end, and closes the audit file. It returns the
+// first error of writing that file, if there was one. Calls that come later are refused.
 func (s *Server) Close() error {
 	s.ending.Lock()
 	if !s.closed {
@@ -105,12 +106,14 @@ func (s *Server) begin() bool {
 // Audit is the log of calls.
 func (s *Server) Audit() *Audit { return s.audit }
 
-// Unknown are the calls that the simulator did not know: unknown actions, parameters, filters or metadata paths. Tests of the lab fail on any.
+// Unknown are the calls that the simulator did not know: unknown actions, parameters, filters or metadata paths. Tests
+// of the lab fail on any.
 func (s *Server) Unknown() []v1alpha1.CloudCall {
 	return slices.DeleteFunc(s.audit.Calls(Filter{}), func(c v1alpha1.CloudCall) bool { return !c.Unknown })
 }
 
-// Actions are the operations of a service (ec2, elb or elbv2), in the order of the reference page; nil for another service.
+// Actions are the operations of a service (ec2, elb or elbv2), in the order of the reference page; nil for another
+// service.
 func (s *Server) Actions(service string) []wire.Action {
 	for _, svc := range s.services {
 		if svc.name == service {

@@ -1,10 +1,12 @@
-// Package bench decides how the cloud-controller-manager of this repository is compared with upstream's: the same kube-apiserver, the same
-// simulated cloud and the same provider, in which one process after the other does the same work.
+// Package bench decides how the cloud-controller-manager of this repository is compared with upstream's: the same
+// kube-apiserver, the same simulated cloud and the same provider, in which one process after the other does the same
+// work.
 //
 //	scenario x implementation x size x throttle --> world (etcd, kube-apiserver, cloud) --> managers --> Result --> table, JSON, chart
 //
-// A world is used for one run of a scenario and is gone afterwards. What is counted is what the cloud and the API server have seen from a process:
-// the managers are told apart by their credentials and by the name that they call the cloud with.
+// A world is used for one run of a scenario and is gone afterwards. What is counted is what the cloud and the API
+// server have seen from a process: the managers are told apart by their credentials and by the name that they call the
+// cloud with.
 package bench
 
 import (
@@ -37,7 +39,8 @@ type Options struct {
 	Rounds int
 	// Version is that of kube-apiserver. Default: that of package apiserver.
 	Version string
-	// Dir is where the worlds are made. They are removed unless they failed. Default: the system's directory for temporary files.
+	// Dir is where the worlds are made. They are removed unless they failed. Default: the system's directory for temporary
+	// files.
 	Dir string
 	// Progress is told what happens. Default: nobody.
 	Progress io.Writer
@@ -54,7 +57,8 @@ type pauses struct {
 	between time.Duration // from one node to the next of those that are added one by one
 }
 
-// defaultPauses: upstream's queue waits 5 s before it tries a load balancer again, and nobody waits longer than 4.4 s between two looks at a lease.
+// defaultPauses: upstream's queue waits 5 s before it tries a load balancer again, and nobody waits longer than 4.4 s
+// between two looks at a lease.
 var defaultPauses = pauses{start: 3 * time.Second, idle: 10 * time.Second, standby: 5 * time.Second, between: 500 * time.Millisecond}
 
 // How a cloud is throttled.
@@ -107,8 +111,8 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Run measures, one run after the other, and returns the results so far also when a run fails. Report, if it is not nil, gets the results of each
-// run as soon as they are there.
+// Run measures, one run after the other, and returns the results so far also when a run fails. Report, if it is not
+// nil, gets the results of each run as soon as they are there.
 func Run(ctx context.Context, o Options, report func([]Result)) ([]Result, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -24,8 +24,9 @@ var colours = map[string]string{upstreamName: "#b4b8bf", "upstream-tuned": "#6f7
 // panels are the figures that the chart shows.
 var panels = []string{"seconds", "p99 s", "cloud calls", "API writes", "CPU s", "RSS MiB"}
 
-// WriteChart writes results as an SVG picture: a row for each group, a panel for each figure. Bars are compared within their group and figure: the
-// longest one there has the full length, because figures of different scenarios have nothing to do with each other.
+// WriteChart writes results as an SVG picture: a row for each group, a panel for each figure. Bars are compared within
+// their group and figure: the longest one there has the full length, because figures of different scenarios have
+// nothing to do with each other.
 func WriteChart(path string, results []Result) error { return writeFile(path, chart(results)) }
 
 func chart(results []Result) []byte {

@@ -75,7 +75,8 @@ func (w *world) standby(ctx context.Context) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} // its certificate is its own
+	// its certificate is its own
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Second}
 	host, _, err := net.SplitHostPort(w.server.Address())
@@ -104,7 +105,8 @@ func (w *world) standby(ctx context.Context) (*manager, error) {
 	return m, err
 }
 
-// handover signals the leader while a node joins. It returns how long it took until another process held the leases and the node was initialised.
+// handover signals the leader while a node joins. It returns how long it took until another process held the leases and
+// the node was initialised.
 func (w *world) handover(ctx context.Context, leader, standby *manager, signal syscall.Signal, round int) (time.Duration, bool, error) {
 	watch, err := w.watchNodes(ctx, untainted)
 	if err != nil {

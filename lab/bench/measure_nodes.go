@@ -76,8 +76,9 @@ func places(count int) []string {
 	return out
 }
 
-// vanished measures how the nodes are found whose instances are gone, among many that are NotReady for other reasons. The manager leads before
-// they are: nodes that nobody has deleted yet when a manager first takes over may deserve a grace.
+// vanished measures how the nodes are found whose instances are gone, among many that are NotReady for other reasons.
+// The manager leads before they are: nodes that nobody has deleted yet when a manager first takes over may deserve a
+// grace.
 func vanished(ctx context.Context, w *world) ([]Result, error) {
 	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
 		return nil, err

@@ -138,7 +138,8 @@ func (w *world) measureMembers(ctx context.Context, m *manager, name string, fir
 		return r, err
 	}
 	s := w.memberships(begin, w.without(wanted), start, lastAdded)
-	if _, _, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit); err != nil { // what it does for nothing counts too
+	// what it does for nothing counts too
+	if _, _, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit); err != nil {
 		return r, err
 	}
 	s.into(&r, w.options.Limit)
@@ -158,7 +159,8 @@ func (w *world) without(members []string) map[string]bool {
 	return out
 }
 
-// memberships are the times until each load balancer had its last change, since the last node was added; the total is since the first one was.
+// memberships are the times until each load balancer had its last change, since the last node was added; the total is
+// since the first one was.
 func (w *world) memberships(begin *interval, incomplete map[string]bool, start, lastAdded time.Time) samples {
 	s := samples{of: w.services}
 	last := map[string]time.Time{}
@@ -174,7 +176,8 @@ func (w *world) memberships(begin *interval, incomplete map[string]bool, start, 
 	return s
 }
 
-// measureTakeover measures what a second process does when it takes over from one that was told to end, and nothing has changed.
+// measureTakeover measures what a second process does when it takes over from one that was told to end, and nothing has
+// changed.
 func (w *world) measureTakeover(ctx context.Context, old *manager) (Result, error) {
 	r := w.result(takeover)
 	if err := w.slow(); err != nil {

@@ -90,8 +90,8 @@ func (w *world) addInstances(first, count int) error {
 	return w.cloud.Apply(change)
 }
 
-// addNodes makes machines and their Nodes at the places from first on, as quickly as the API takes them. It returns when each Node's creation was
-// asked for.
+// addNodes makes machines and their Nodes at the places from first on, as quickly as the API takes them. It returns
+// when each Node's creation was asked for.
 func (w *world) addNodes(ctx context.Context, first, count int, node func(place int) *corev1.Node) (map[string]time.Time, error) {
 	if first+count > lastPlace {
 		return nil, fmt.Errorf("making %d nodes: there can be %d", first+count, lastPlace)
@@ -138,7 +138,8 @@ func (w *world) setReady(ctx context.Context, name string, status corev1.Conditi
 	return nil
 }
 
-// lose makes Nodes NotReady, as kube-controller-manager does when their kubelets are silent, and returns when each one was.
+// lose makes Nodes NotReady, as kube-controller-manager does when their kubelets are silent, and returns when each one
+// was.
 func (w *world) lose(ctx context.Context, names []string) (map[string]time.Time, error) {
 	at := make([]time.Time, len(names))
 	err := each(ctx, len(names), func(ctx context.Context, i int) error {

@@ -25,18 +25,20 @@ type Result struct {
 	P50Seconds float64 `json:"p50Seconds"`
 	P99Seconds float64 `json:"p99Seconds"`
 	CloudCalls int     `json:"cloudCalls"`
-	// APIWrites are the requests that changed, or tried to change, something in the API: events count, renewals of leases do not.
+	// APIWrites are the requests that changed, or tried to change, something in the API: events count, renewals of leases
+	// do not.
 	APIWrites   int     `json:"apiWrites"`
 	CPUSeconds  float64 `json:"cpuSeconds"`  // of the manager
 	MaxRSSBytes int64   `json:"maxRSSBytes"` // of the manager, since its start
 
-	Complete       bool `json:"complete"`               // everything was done within the limit
-	Done           int  `json:"done"`                   // objects that were done
-	Of             int  `json:"of"`                     // objects there were
-	MutatingCalls  int  `json:"mutatingCalls"`          // of CloudCalls, without those that were throttled
-	ThrottledCalls int  `json:"throttledCalls"`         // of CloudCalls, refused with 429
-	EventWrites    int  `json:"eventWrites"`            // of APIWrites
-	MostPerObject  int  `json:"mostPerObject,omitzero"` // the most mutating calls for a single load balancer or route, without those that were throttled
+	Complete       bool `json:"complete"`       // everything was done within the limit
+	Done           int  `json:"done"`           // objects that were done
+	Of             int  `json:"of"`             // objects there were
+	MutatingCalls  int  `json:"mutatingCalls"`  // of CloudCalls, without those that were throttled
+	ThrottledCalls int  `json:"throttledCalls"` // of CloudCalls, refused with 429
+	EventWrites    int  `json:"eventWrites"`    // of APIWrites
+	// the most mutating calls for a single load balancer or route, without those that were throttled
+	MostPerObject int `json:"mostPerObject,omitzero"`
 	// BusySeconds is from becoming the leader to the last call or write, of a process that takes over.
 	BusySeconds float64 `json:"busySeconds,omitzero"`
 }

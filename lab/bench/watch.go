@@ -15,8 +15,9 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 )
 
-// nodeWatch remembers when each Node came into a state, as a client that watches sees it. The server ends a watch whose client does not keep up
-// with a burst; it is then resumed at once, and not after a pause as informers do, which would be measured too.
+// nodeWatch remembers when each Node came into a state, as a client that watches sees it. The server ends a watch whose
+// client does not keep up with a burst; it is then resumed at once, and not after a pause as informers do, which would
+// be measured too.
 type nodeWatch struct {
 	nodes   corev1client.NodeInterface
 	reached func(n *corev1.Node, deleted bool) bool
@@ -98,8 +99,8 @@ func (nw *nodeWatch) tell() {
 	}
 }
 
-// wait waits until the Nodes have reached the state, until the limit, or until the manager ends. It returns the time of each Node that has, from
-// the given moment of its own on.
+// wait waits until the Nodes have reached the state, until the limit, or until the manager ends. It returns the time of
+// each Node that has, from the given moment of its own on.
 func (nw *nodeWatch) wait(ctx context.Context, since map[string]time.Time, m *manager, limit time.Duration) (samples, error) {
 	s := samples{of: len(since)}
 	timer := time.NewTimer(limit)

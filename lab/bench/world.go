@@ -103,7 +103,8 @@ func (w *world) slow(faults ...simcloud.Fault) error {
 	return w.cloud.Set(settings)
 }
 
-// firstPort is where the first manager serves, away from the default ports of upstream, of which no two may be the same.
+// firstPort is where the first manager serves, away from the default ports of upstream, of which no two may be the
+// same.
 const firstPort = 12000
 
 // manager is a process that is measured.

@@ -1,9 +1,9 @@
 // Package build decides where the lab's programs come from: real etcd and Kubernetes components, compiled from their
 // Go modules at pinned versions and kept in the user's cache directory.
 //
-// Each set of programs is an embedded go.mod, go.sum and import list. It is compiled with -mod=readonly, so every module
-// is verified by the embedded go.sum, whatever the machine's Go settings are; nothing is downloaded in any other way.
-// A set is published by one rename after all of its programs were built, so that a set that exists is complete.
+// Each set of programs is an embedded go.mod, go.sum and import list. It is compiled with -mod=readonly, so every
+// module is verified by the embedded go.sum, whatever the machine's Go settings are; nothing is downloaded in any other
+// way. A set is published by one rename after all of its programs were built, so that a set that exists is complete.
 package build
 
 import (
@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// sourcesVariable holds a hash of the checkout when the Makefile runs the tests. go test remembers the result of a test as long as the variables that it asks
-// for have the same values. A test that asks for programs compiles further ones of the checkout, behind go test's back, and is to be run again when that has
-// changed.
+// sourcesVariable holds a hash of the checkout when the Makefile runs the tests. go test remembers the result of a test
+// as long as the variables that it asks for have the same values. A test that asks for programs compiles further ones
+// of the checkout, behind go test's back, and is to be run again when that has changed.
 const sourcesVariable = "TRANSPLANT_SOURCES"
 
 // Options says what to build and where to keep it. The zero value builds everything into the user's cache directory.
@@ -38,8 +38,8 @@ type Options struct {
 	known []Set // the sets that can be chosen from; tests bring their own
 }
 
-// Ensure returns the programs of the chosen sets, building first what the cache does not have. A second call only looks.
-// Two processes that call it at once build once: the other one waits.
+// Ensure returns the programs of the chosen sets, building first what the cache does not have. A second call only
+// looks. Two processes that call it at once build once: the other one waits.
 func Ensure(ctx context.Context, o Options) (Binaries, error) {
 	_ = os.Getenv(sourcesVariable)
 	o, err := o.withDefaults()

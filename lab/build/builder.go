@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// buildFlags are the flags of every set: go.mod and go.sum are taken as they are, and a program does not depend on where
-// it was built.
+// buildFlags are the flags of every set: go.mod and go.sum are taken as they are, and a program does not depend on
+// where it was built.
 var buildFlags = []string{"-mod=readonly", "-trimpath", "-buildvcs=false"}
 
 // lowest is the priority of what runs when nobody else wants the processor.

@@ -84,7 +84,8 @@ func (c cache) lock(ctx context.Context, s Set, key string, progress io.Writer) 
 	}
 }
 
-// publish runs build in an empty directory and, only if it succeeds, makes the result the set. The caller holds the lock.
+// publish runs build in an empty directory and, only if it succeeds, makes the result the set. The caller holds the
+// lock.
 func (c cache) publish(s Set, key string, build func(work string) error) (string, error) {
 	building := filepath.Join(c.dir, "building")
 	for _, dir := range []string{building, filepath.Join(c.dir, "sets")} {

@@ -17,14 +17,16 @@ import (
 // ProductModule is the module path of the product.
 const ProductModule = "github.com/transplant-dev/transplant"
 
-// CCMImage is the repository of the product's AWS cloud-controller-manager; every tag of it runs the one that was built.
+// CCMImage is the repository of the product's AWS cloud-controller-manager; every tag of it runs the one that was
+// built.
 const CCMImage = "ghcr.io/transplant-dev/aws-cloud-controller-manager"
 
-// UpstreamCCMImage is the repository of the upstream AWS cloud-controller-manager; every tag of it runs the one of the version that the product's
-// go.mod names, so that the tag of a manifest has to be UpstreamCCMVersion.
+// UpstreamCCMImage is the repository of the upstream AWS cloud-controller-manager; every tag of it runs the one of the
+// version that the product's go.mod names, so that the tag of a manifest has to be UpstreamCCMVersion.
 const UpstreamCCMImage = "registry.k8s.io/provider-aws/cloud-controller-manager"
 
-// UpstreamCCMVersion is the version of the upstream AWS cloud-controller-manager. A test holds it to the product's go.mod.
+// UpstreamCCMVersion is the version of the upstream AWS cloud-controller-manager. A test holds it to the product's
+// go.mod.
 const UpstreamCCMVersion = "v1.37.0"
 
 const (
@@ -40,8 +42,9 @@ type Product struct {
 	CCM string // aws-cloud-controller-manager
 }
 
-// BuildProduct compiles the product's commands from the checkout at root into out. Go's own build cache decides what has
-// to be compiled; the settings of the user (GOFLAGS, go env) apply, as they do to any build in the checkout. The tags are build tags.
+// BuildProduct compiles the product's commands from the checkout at root into out. Go's own build cache decides what
+// has to be compiled; the settings of the user (GOFLAGS, go env) apply, as they do to any build in the checkout. The
+// tags are build tags.
 func BuildProduct(ctx context.Context, root, out string, tags ...string) (Product, error) {
 	dir, err := filepath.Abs(out)
 	if err != nil {
@@ -70,8 +73,9 @@ func BuildCommand(ctx context.Context, root, out, name string) (string, error) {
 // UpstreamCCM is where BuildUpstreamCCM puts the program.
 func UpstreamCCM(out string) string { return filepath.Join(out, "upstream", ccmName) }
 
-// BuildUpstreamCCM compiles the upstream AWS cloud-controller-manager into UpstreamCCM(out). It is built as a package of the product's module graph:
-// nearly all of it has been compiled for the product's own one, so that it costs little more than linking.
+// BuildUpstreamCCM compiles the upstream AWS cloud-controller-manager into UpstreamCCM(out). It is built as a package
+// of the product's module graph: nearly all of it has been compiled for the product's own one, so that it costs little
+// more than linking.
 func BuildUpstreamCCM(ctx context.Context, root, out string) error {
 	file, err := filepath.Abs(UpstreamCCM(out))
 	if err != nil {

@@ -115,8 +115,8 @@ func controllerManager(version string) Set {
 	}}}
 }
 
-// stamp returns the linker flags that make Kubernetes' commands report a release's version and commit, "" for none: without the stamp they
-// report v0.0.0, and every version-skew check would judge a fiction.
+// stamp returns the linker flags that make Kubernetes' commands report a release's version and commit, "" for none:
+// without the stamp they report v0.0.0, and every version-skew check would judge a fiction.
 func stamp(version, commit string) []string {
 	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	ld := []string{"-s", "-w"}

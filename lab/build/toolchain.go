@@ -18,8 +18,8 @@ type toolchain struct {
 	env      []string
 }
 
-// inherited are the environment variables a build may see. Everything else is left out on purpose: GOFLAGS could turn off
-// the verification or change what is compiled, GOWORK could replace modules, GOOS could build for another machine.
+// inherited are the environment variables a build may see. Everything else is left out on purpose: GOFLAGS could turn
+// off the verification or change what is compiled, GOWORK could replace modules, GOOS could build for another machine.
 var inherited = []string{
 	"PATH", "HOME", "USER", "TMPDIR", // where programs, settings and temporary files are
 	"XDG_CACHE_HOME", "XDG_CONFIG_HOME",

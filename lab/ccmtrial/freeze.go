@@ -59,7 +59,8 @@ func (f frozen) String() string {
 		max(0, f.last.at.Sub(f.resumed)).Round(time.Millisecond), f.code, f.ended.Round(time.Millisecond))
 }
 
-// freeze stops a leader that is at work with SIGSTOP, lets the standby take over, and continues the leader once it has been stopped for a time.
+// freeze stops a leader that is at work with SIGSTOP, lets the standby take over, and continues the leader once it has
+// been stopped for a time.
 func (w *world) freeze(ctx context.Context, leader, standby *manager, stopped time.Duration) (frozen, error) {
 	var f frozen
 	before, err := w.term(ctx, mainLease)

@@ -17,7 +17,8 @@ type handover struct {
 // sinceSignal is from the signal to the successor's first act; the old leader goes on for a part of it.
 func (h handover) sinceSignal() time.Duration { return h.first.at.Sub(h.signalled) }
 
-// handOver ends a leader that is at work, and waits until the standby is. Only the cloud's log counts: both sides of a handover write events.
+// handOver ends a leader that is at work, and waits until the standby is. Only the cloud's log counts: both sides of a
+// handover write events.
 func (w *world) handOver(ctx context.Context, leader, standby *manager) (handover, error) {
 	var h handover
 	if err := w.busy(ctx, leader, time.Now(), ensureRequests, patience); err != nil {

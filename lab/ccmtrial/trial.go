@@ -1,9 +1,11 @@
-// Package ccmtrial decides whether two managers ever act at the same time: it runs them as processes, against a real kube-apiserver and a simulated
-// cloud, keeps them busy, stops, freezes or kills the leader, and reads in the audit logs of both sides who did what and when.
+// Package ccmtrial decides whether two managers ever act at the same time: it runs them as processes, against a real
+// kube-apiserver and a simulated cloud, keeps them busy, stops, freezes or kills the leader, and reads in the audit
+// logs of both sides who did what and when.
 //
 //	load --> leader, standby --> audit logs of cloud and kube-apiserver --> acts --> takeover: the successor's first act, the old leader's late ones
 //
-// Processes are told apart by their user in the API and their name in the cloud, so that nothing has to be believed that they say of themselves.
+// Processes are told apart by their user in the API and their name in the cloud, so that nothing has to be believed
+// that they say of themselves.
 package ccmtrial
 
 import (
@@ -47,8 +49,8 @@ func acts(calls []simcloud.Call, writes []apiserver.Write) []act {
 	return out
 }
 
-// ofALoop tells whether a write is a controller's. Leader election writes leases and events about them, and the checks of whoever scrapes a manager
-// are creations to the API.
+// ofALoop tells whether a write is a controller's. Leader election writes leases and events about them, and the checks
+// of whoever scrapes a manager are creations to the API.
 func ofALoop(w apiserver.Write) bool {
 	switch w.Resource {
 	case "leases", "tokenreviews", "subjectaccessreviews":

@@ -29,7 +29,8 @@ const (
 	ours     = "ours"
 	upstream = "upstream"
 
-	// ensureRequests is of how many requests an EnsureLoadBalancer consists, so that a manager is in the middle of one when it is frozen.
+	// ensureRequests is of how many requests an EnsureLoadBalancer consists, so that a manager is in the middle of one
+	// when it is frozen.
 	ensureRequests = 10
 	// firstPort is where the first manager of a world serves its health, at the API server's own address.
 	firstPort = 11000
@@ -55,7 +56,8 @@ type manager struct {
 	at   string // host:port of its health
 }
 
-// start starts a manager of an implementation, which reaches the API at a host:port. It returns before the manager serves.
+// start starts a manager of an implementation, which reaches the API at a host:port. It returns before the manager
+// serves.
 func (w *world) start(implementation, api string) (*manager, error) {
 	w.started++
 	name := fmt.Sprintf("%s-%d", implementation, w.started)
@@ -127,7 +129,8 @@ func (m *manager) alive() error {
 
 // serves waits until a manager answers.
 func (m *manager) serves(ctx context.Context) error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} // its certificate is its own
+	// its certificate is its own
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Second}
 	return eventually(ctx, m.name+" to serve", patience, func(ctx context.Context) error {

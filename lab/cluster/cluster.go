@@ -1,6 +1,6 @@
 // Package cluster decides what a lab consists of and puts it together: three control-plane hosts with real API servers,
-// controller managers and schedulers from static pod manifests, workers, one etcd, a load balancer, a simulated AWS, and
-// an edge on every connection between them.
+// controller managers and schedulers from static pod manifests, workers, one etcd, a load balancer, a simulated AWS,
+// and an edge on every connection between them.
 //
 //	127.A.B.1   load balancer       :6443     everybody but the managers
 //	127.A.B.2   simulated AWS       :4566
@@ -11,7 +11,8 @@
 //	127.A.B.21  worker-1 ...
 //	127.A.B.100 edges ...           on the port of what is behind them
 //
-// Each lab has its own block 127.A.B.0/24, so that several can run side by side. It needs no root and listens nowhere else.
+// Each lab has its own block 127.A.B.0/24, so that several can run side by side. It needs no root and listens nowhere
+// else.
 package cluster
 
 import (
@@ -57,9 +58,9 @@ type Cluster struct {
 // startTimeout bounds a start: what takes longer, on however slow a machine, does not come up at all.
 const startTimeout = 3 * time.Minute
 
-// Start starts a lab and returns when its API can be used; WaitReady tells when everything else is up. The lab runs until
-// Stop; ctx bounds the start only. On an error nothing is left running, and the error names what did not come up; the
-// logs of its components are below Dir.
+// Start starts a lab and returns when its API can be used; WaitReady tells when everything else is up. The lab runs
+// until Stop; ctx bounds the start only. On an error nothing is left running, and the error names what did not come up;
+// the logs of its components are below Dir.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -223,8 +224,8 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	return waitEtcd(ctx, c.site.block, c.site.pki, c.etcd)
 }
 
-// startControlPlane starts the control-plane hosts with their API servers alone, and waits until these are ready: managers
-// that find no API server give up after ten seconds, and their back-off would be added to the start.
+// startControlPlane starts the control-plane hosts with their API servers alone, and waits until these are ready:
+// managers that find no API server give up after ten seconds, and their back-off would be added to the start.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var g errgroup.Group
 	for _, h := range c.ControlPlanes() {

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// extraArgs are the flags that a cluster with an in-tree provider adds to kubeadm's own, by component. They are also what
-// the cluster's kubeadm-config says, so that an upgrade by kubeadm would keep them.
+// extraArgs are the flags that a cluster with an in-tree provider adds to kubeadm's own, by component. They are also
+// what the cluster's kubeadm-config says, so that an upgrade by kubeadm would keep them.
 func extraArgs(component string) map[string]string {
 	switch component {
 	case APIServer:
@@ -119,8 +119,8 @@ func scheduler(h *Host) component {
 	}
 }
 
-// CloudEnv is the environment that a manager on a host needs to call the cloud under its own access key. The proxy leads
-// nowhere: a cloud configuration that misses an endpoint must not reach the real AWS.
+// CloudEnv is the environment that a manager on a host needs to call the cloud under its own access key. The proxy
+// leads nowhere: a cloud configuration that misses an endpoint must not reach the real AWS.
 func CloudEnv(h *Host, component string) []corev1.EnvVar {
 	out := []corev1.EnvVar{}
 	for _, v := range cloudEnv(AccessKey(h.Name, component)) {

@@ -17,7 +17,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
 
-// anyHost stands for the host that a pod of a Deployment comes to: what depends on the host is in files of the same name on each.
+// anyHost stands for the host that a pod of a Deployment comes to: what depends on the host is in files of the same
+// name on each.
 var anyHost = &Host{Name: "any", Address: "$(" + envHostIP + ")", ControlPlane: true}
 
 const (
@@ -36,7 +37,8 @@ func (c *Cluster) deployments() []*appsv1.Deployment {
 	return out
 }
 
-// deployment is a component's, a pod on the network of each control-plane host. Old and new pods share their host's ports, so one ends before another starts.
+// deployment is a component's, a pod on the network of each control-plane host. Old and new pods share their host's
+// ports, so one ends before another starts.
 func (c *Cluster) deployment(part component) *appsv1.Deployment {
 	labels := map[string]string{"app": part.name}
 	part.host, part.annotations, part.hostPort = "", nil, true
@@ -63,7 +65,8 @@ func (c *Cluster) deployment(part component) *appsv1.Deployment {
 	}
 }
 
-// configDir is where a Deployment's pods find their cloud config, of a ConfigMap: the file of a host leads to that host's own way to the cloud.
+// configDir is where a Deployment's pods find their cloud config, of a ConfigMap: the file of a host leads to that
+// host's own way to the cloud.
 const configDir = "/etc/kubernetes/cloud"
 
 // mountConfig puts the ConfigMap in the place of the host's cloud config.
@@ -86,8 +89,9 @@ func (c *Cluster) mountConfig(pod *corev1.Pod) {
 	}
 }
 
-// pivot moves the control plane from static pods into Deployments, host by host, as a bootstrap does: those of a host free its ports, and the pods that wait for
-// them are scheduled to it. Somebody has to schedule and control meanwhile, so there are two hosts at least.
+// pivot moves the control plane from static pods into Deployments, host by host, as a bootstrap does: those of a host
+// free its ports, and the pods that wait for them are scheduled to it. Somebody has to schedule and control meanwhile,
+// so there are two hosts at least.
 func (c *Cluster) pivot(ctx context.Context) error {
 	made := c.deployments()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: volumeCloud.name}, Data: map[string]string{"config": CloudConfig(c.CloudEndpoint())}}

@@ -59,7 +59,8 @@ func leaveDisks(dir string) {
 // HasDisks tells that the hosts have file systems of their own, which FillDisk can fill.
 func (c *Cluster) HasDisks() bool { return c.opts.DiskSize > 0 }
 
-// FillDisk leaves no byte free on a host's file systems; the returned function frees them again. Whatever writes there meanwhile gets ENOSPC.
+// FillDisk leaves no byte free on a host's file systems; the returned function frees them again. Whatever writes there
+// meanwhile gets ENOSPC.
 func (c *Cluster) FillDisk(h *Host) (free func() error, err error) {
 	if !c.HasDisks() {
 		return nil, fmt.Errorf("host %q has no file system of its own: start the lab with the option DiskSize", h.Name)

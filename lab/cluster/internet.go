@@ -17,14 +17,16 @@ import (
 	"github.com/transplant-dev/transplant/lab/pki"
 )
 
-// AuthorityFile holds the authority of the simulated AWS's certificates on each control-plane host of a lab without a cloud config.
+// AuthorityFile holds the authority of the simulated AWS's certificates on each control-plane host of a lab without a
+// cloud config.
 const AuthorityFile = "/etc/kubernetes/aws-ca.pem"
 
 // awsNames are the endpoints that a provider without a cloud config calls.
 var awsNames = []string{"ec2." + Region + ".amazonaws.com", "elasticloadbalancing." + Region + ".amazonaws.com"}
 
-// internet is the way to AWS's own endpoints in a lab without a cloud config: a proxy that knows the names of the simulated account and no others, so that
-// nothing reaches the real AWS. The account serves with certificates of an authority of the lab.
+// internet is the way to AWS's own endpoints in a lab without a cloud config: a proxy that knows the names of the
+// simulated account and no others, so that nothing reaches the real AWS. The account serves with certificates of an
+// authority of the lab.
 type internet struct {
 	authority *pki.Authority
 	proxy     *http.Server
@@ -129,7 +131,8 @@ func (h *handedConns) Close() error {
 
 func (h *handedConns) Addr() net.Addr { return h.address }
 
-// InternetEnv is the environment by which a manager without a cloud config reaches the simulated AWS: NAME=VALUE, without credentials.
+// InternetEnv is the environment by which a manager without a cloud config reaches the simulated AWS: NAME=VALUE,
+// without credentials.
 func (c *Cluster) InternetEnv() []string { return c.site.internetEnv() }
 
 func (s *site) internetEnv() []string {
@@ -141,7 +144,8 @@ func (s *site) internetEnv() []string {
 	}
 }
 
-// unconfigured is a component of a lab without a cloud config: without the flag and the file, and with the way to AWS's own endpoints.
+// unconfigured is a component of a lab without a cloud config: without the flag and the file, and with the way to AWS's
+// own endpoints.
 func (s *site) unconfigured(h *Host, c component) component {
 	if !s.noCloudConfig {
 		return c

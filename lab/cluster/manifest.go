@@ -115,8 +115,8 @@ func (c component) probe(path string, period, failures int32) *corev1.Probe {
 	}
 }
 
-// writeManifest puts the component's manifest on the host in one step, with kubeadm's mode. It is written outside of the
-// manifest directory first: a kubelet takes every file in there for a pod.
+// writeManifest puts the component's manifest on the host in one step, with kubeadm's mode. It is written outside of
+// the manifest directory first: a kubelet takes every file in there for a pod.
 func writeManifest(h *Host, c component) error {
 	data, err := yaml.Marshal(c.pod())
 	if err != nil {

@@ -25,13 +25,15 @@ type Options struct {
 	ControlPlanes int
 	// Shape is what the control plane's components run as. Default: StaticPods.
 	Shape Shape
-	// DiskSize makes file systems of their own of every host's /etc/kubernetes and /var/lib/kubelet, of so many bytes each, so that FillDisk can fill them.
-	// It needs the right to mount (root), and these files are gone when the lab has stopped. Default: 0, directories like the others.
+	// DiskSize makes file systems of their own of every host's /etc/kubernetes and /var/lib/kubelet, of so many bytes
+	// each, so that FillDisk can fill them. It needs the right to mount (root), and these files are gone when the lab has
+	// stopped. Default: 0, directories like the others.
 	DiskSize int64
 	// Workers is the number of worker nodes, at most 70. Default: 5.
 	Workers int
-	// NoCloudConfig gives the managers --cloud-provider=aws alone: what a cloud config would say they ask the metadata service, and they call AWS by its own
-	// names, which lead to the simulated account. The metadata service speaks for the first host to all of them.
+	// NoCloudConfig gives the managers --cloud-provider=aws alone: what a cloud config would say they ask the metadata
+	// service, and they call AWS by its own names, which lead to the simulated account. The metadata service speaks for
+	// the first host to all of them.
 	NoCloudConfig bool
 	// Profile are the delays of the simulated kubelets. Default: kubelet.Short.
 	Profile kubelet.Profile

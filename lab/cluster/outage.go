@@ -6,12 +6,13 @@ import (
 	"fmt"
 )
 
-// StopAPI makes every API server unreachable, for managers beside it, kubelets and everybody else; the returned function brings them back. The servers
-// themselves go on to run: what is lost are all connections, old and new ones.
+// StopAPI makes every API server unreachable, for managers beside it, kubelets and everybody else; the returned
+// function brings them back. The servers themselves go on to run: what is lost are all connections, old and new ones.
 func (c *Cluster) StopAPI() (heal func() error) {
 	var names []string
 	for name, w := range c.site.wires {
-		if _, err := c.Host(w.serves); err == nil { // not those that lead to the load balancer: it is what finds nobody behind it
+		// not those that lead to the load balancer: it is what finds nobody behind it
+		if _, err := c.Host(w.serves); err == nil {
 			names = append(names, name)
 		}
 	}
@@ -27,8 +28,8 @@ func (c *Cluster) StopAPI() (heal func() error) {
 	}
 }
 
-// PowerOff ends everything that runs on a host at once, its kubelet too, as a power cut does. Its files stay. PowerOn boots it again; until then, and while
-// they are at it, nobody else may look at the host.
+// PowerOff ends everything that runs on a host at once, its kubelet too, as a power cut does. Its files stay. PowerOn
+// boots it again; until then, and while they are at it, nobody else may look at the host.
 func (c *Cluster) PowerOff(h *Host) error {
 	ctx, cut := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended before it is used: nothing is asked to stop in order
 	cut()

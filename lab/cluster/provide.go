@@ -6,7 +6,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/build"
 )
 
-// Provide makes further programs known to the lab's kubelets, by the images that manifests may name from now on: another version of a component.
+// Provide makes further programs known to the lab's kubelets, by the images that manifests may name from now on:
+// another version of a component.
 func (c *Cluster) Provide(b build.Binaries) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,8 @@ const (
 	StaticPods Shape = ""
 	// Units are systemd units on the control-plane hosts, whose kubelets have a directory for static pods as well.
 	Units Shape = "units"
-	// Deployments are objects of the cluster itself, with a pod on each of two or three control-plane hosts: what controls and schedules them runs in them.
+	// Deployments are objects of the cluster itself, with a pod on each of two or three control-plane hosts: what controls
+	// and schedules them runs in them.
 	Deployments Shape = "deployments"
 )
 
@@ -50,7 +51,8 @@ func (c *Cluster) run(h *Host, component component) error {
 // unitPrograms is where a unit's programs are installed on a host.
 const unitPrograms = "/usr/local/bin"
 
-// writeUnit puts the component's unit on the host, and the variables that it has in a file beside, as those do who install a control plane by hand.
+// writeUnit puts the component's unit on the host, and the variables that it has in a file beside, as those do who
+// install a control plane by hand.
 func writeUnit(h *Host, c component) error {
 	var text, variables strings.Builder
 	fmt.Fprintf(&text, "[Unit]\nDescription=%s\nAfter=network-online.target\n\n[Service]\n", c.name)
@@ -80,7 +82,8 @@ func (c *Cluster) unitProgram(path string) (string, error) {
 	return c.opts.Binaries.Path(filepath.Base(path), Version)
 }
 
-// installPrograms puts the programs of units on a host, for who runs them there: each is a script that starts the one of this machine.
+// installPrograms puts the programs of units on a host, for who runs them there: each is a script that starts the one
+// of this machine.
 func (c *Cluster) installPrograms(h *Host) error {
 	for _, component := range staticPods {
 		path := unitPrograms + "/" + component

@@ -36,8 +36,8 @@ var workloadServices = []struct {
 	}},
 }
 
-// Workload creates four Services of type LoadBalancer, and waits until each has its address and the cloud routes to every
-// node. It may be called again: what exists is kept.
+// Workload creates four Services of type LoadBalancer, and waits until each has its address and the cloud routes to
+// every node. It may be called again: what exists is kept.
 func (c *Cluster) Workload(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: WorkloadNamespace}}
 	_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})

@@ -1,5 +1,5 @@
-// Package csi decides what a lab has of CSI beside the drivers and sidecars themselves, which are real programs: the kubelet's part of it, and stand-ins for
-// two sidecars whose modules cannot be had.
+// Package csi decides what a lab has of CSI beside the drivers and sidecars themselves, which are real programs: the
+// kubelet's part of it, and stand-ins for two sidecars whose modules cannot be had.
 //
 //	node-driver-registrar, livenessprobe   stand-ins: they speak to the real driver, and to the kubelet as the originals do
 //	kubelet                                Node: registers drivers (CSINode, the node's labels), waits for VolumeAttachments, stages and publishes volumes
@@ -61,7 +61,8 @@ type Node struct {
 	mounts  map[types.UID][]mounted
 }
 
-// driver is one that has registered. Its socket is reached through its directory's descriptor: paths of sockets are short.
+// driver is one that has registered. Its socket is reached through its directory's descriptor: paths of sockets are
+// short.
 type driver struct {
 	dir  *os.File
 	conn *grpc.ClientConn
@@ -137,7 +138,8 @@ func (n *Node) look(ctx context.Context, seen map[string]os.FileInfo) error {
 	return nil
 }
 
-// register takes one driver up: it is asked who the node is for it, and that is written into the node's CSINode and labels.
+// register takes one driver up: it is asked who the node is for it, and that is written into the node's CSINode and
+// labels.
 func (n *Node) register(ctx context.Context, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -227,7 +229,8 @@ func (n *Node) createCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 	}, metav1.CreateOptions{})
 }
 
-// source is what a PersistentVolume says of its volume, to its driver. A volume of an in-tree plugin is translated, as a kubelet does it.
+// source is what a PersistentVolume says of its volume, to its driver. A volume of an in-tree plugin is translated, as
+// a kubelet does it.
 func source(pv *corev1.PersistentVolume) (*corev1.CSIPersistentVolumeSource, error) {
 	switch {
 	case pv.Spec.CSI != nil:

@@ -83,8 +83,8 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return c, nil
 }
 
-// registrar tells the kubelet of a driver, as kubernetes-csi/node-driver-registrar does: it asks the driver for its name, and serves the kubelet a socket that
-// says where the driver's is.
+// registrar tells the kubelet of a driver, as kubernetes-csi/node-driver-registrar does: it asks the driver for its
+// name, and serves the kubelet a socket that says where the driver's is.
 func registrar(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("node-driver-registrar", flag.ContinueOnError)
 	address := set.String("csi-address", "/run/csi/socket", "the driver's socket")

@@ -82,7 +82,8 @@ func (w *world) takenOver(ctx context.Context) error {
 	)
 }
 
-// nodesJoin is the integration suite's removal of the taint and its addresses of each family and order, and what providers say besides.
+// nodesJoin is the integration suite's removal of the taint and its addresses of each family and order, and what
+// providers say besides.
 func (w *world) nodesJoin(ctx context.Context) error {
 	provided := func(annotation string, ips ...string) func(*api.Instance, *corev1.Node) {
 		return func(i *api.Instance, n *corev1.Node) {
@@ -137,7 +138,8 @@ func (w *world) nodesJoin(ctx context.Context) error {
 	})
 }
 
-// nodesChange changes what the cloud says of a machine, and what a node says: the zone of the beta label is the one that holds.
+// nodesChange changes what the cloud says of a machine, and what a node says: the zone of the beta label is the one
+// that holds.
 func (w *world) nodesChange(ctx context.Context) error {
 	if err := all(
 		func() error {

@@ -51,7 +51,8 @@ type LoadBalancer struct {
 
 func (s Snapshot) equal(other Snapshot) bool { return reflect.DeepEqual(s, other) }
 
-// additions are the reasons of events that only our manager writes, and why. Besides omissions, nothing else may be in one cluster only.
+// additions are the reasons of events that only our manager writes, and why. Besides omissions, nothing else may be in
+// one cluster only.
 var additions = map[string]string{
 	"InstanceMissing":         "upstream only logs why a node stays uninitialised",
 	"ProvidedIPMismatch":      "the same",

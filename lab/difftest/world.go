@@ -24,8 +24,8 @@ import (
 const (
 	// patience is how long anything may take: much longer than it does, even on a busy machine.
 	patience = 60 * time.Second
-	// stillness is for how long nothing has to happen before a world counts as settled. Upstream looks at routes every 10 s, but what is waited for
-	// of them has happened before.
+	// stillness is for how long nothing has to happen before a world counts as settled. Upstream looks at routes every 10
+	// s, but what is waited for of them has happened before.
 	stillness = 4 * time.Second
 )
 

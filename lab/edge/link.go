@@ -106,7 +106,8 @@ func closeNow(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// chunk is a piece of the stream with the time it was read; the last one has no data but the error that ended the stream.
+// chunk is a piece of the stream with the time it was read; the last one has no data but the error that ended the
+// stream.
 type chunk struct {
 	data []byte
 	err  error

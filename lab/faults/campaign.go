@@ -182,7 +182,8 @@ func (c *Campaign) after(ctx context.Context, e ended) error {
 	return c.heal(ctx)
 }
 
-// keep appends what a run said to a file beside the ownership logs, for whoever has to find out why a fault was not got over.
+// keep appends what a run said to a file beside the ownership logs, for whoever has to find out why a fault was not got
+// over.
 func (c *Campaign) keep(e ended) error {
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -195,7 +196,8 @@ func (c *Campaign) keep(e ended) error {
 	return errors.Join(err, f.Close())
 }
 
-// reopen takes the last fault of the cluster up again: a command may feel it after its step is done, as when it has lost its lock meanwhile.
+// reopen takes the last fault of the cluster up again: a command may feel it after its step is done, as when it has
+// lost its lock meanwhile.
 func (c *Campaign) reopen() *Outcome {
 	for i := len(c.outcomes) - 1; i >= 0; i-- {
 		o := c.outcomes[i]
@@ -266,7 +268,8 @@ func (c *Campaign) known(point, at string) string {
 	return at
 }
 
-// take is the next fault of a point. What was to happen earlier in the step, at a point that it does not have, is missed.
+// take is the next fault of a point. What was to happen earlier in the step, at a point that it does not have, is
+// missed.
 func (c *Campaign) take(point, step string) (Fault, bool) {
 	list := c.pending[step]
 	for i, f := range list {
@@ -284,7 +287,8 @@ func (c *Campaign) take(point, step string) (Fault, bool) {
 	return Fault{}, false
 }
 
-// got closes the fault that the command has got over: its step is done, or, where that was seen before or by an earlier run, another step was come to.
+// got closes the fault that the command has got over: its step is done, or, where that was seen before or by an earlier
+// run, another step was come to.
 func (c *Campaign) got(point, at string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -331,11 +335,13 @@ func (o Outcome) finishes() bool {
 // stops tells the faults after which the command must not go on with the next step.
 func (o Outcome) stops() bool { return o.finishes() || o.Kind == InterruptedTwice || o.Kind == Killed }
 
-// waits tells the steps that look for their turn before they change anything, and are left as they are when the command is to end meanwhile: a kubelet's waits
-// for a place in the budget of nodes. Whether it has got one when the command hears that it is to end is a matter of milliseconds.
+// waits tells the steps that look for their turn before they change anything, and are left as they are when the command
+// is to end meanwhile: a kubelet's waits for a place in the budget of nodes. Whether it has got one when the command
+// hears that it is to end is a matter of milliseconds.
 func (o Outcome) waits() bool { return o.Point == Before && strings.Contains(o.Step, "/kubelet@") }
 
-// leftAlone tells that a step which waits was left with nothing changed: the command says so then, unless nobody listens any longer.
+// leftAlone tells that a step which waits was left with nothing changed: the command says so then, unless nobody
+// listens any longer.
 func (o Outcome) leftAlone(e ended) bool {
 	return o.waits() && (o.Kind == PipeBroken || strings.Contains(e.stderr, "interrupted between two steps"))
 }

@@ -7,16 +7,19 @@ import (
 
 // Lengths of faults.
 type Lengths struct {
-	// Outage of the API at the first step of each sort, and at the others. An outage longer than a manager's renew deadline makes it give up its leases.
+	// Outage of the API at the first step of each sort, and at the others. An outage longer than a manager's renew
+	// deadline makes it give up its leases.
 	Outage, ShortOutage time.Duration
-	// Access is for how long a host is out of reach; Off, for how long a rebooted host is off; Full, for how long at most its disk is full.
+	// Access is for how long a host is out of reach; Off, for how long a rebooted host is off; Full, for how long at most
+	// its disk is full.
 	Access, Off, Full time.Duration
 }
 
 // Whole are the lengths of the whole matrix.
 var Whole = Lengths{Outage: time.Minute, ShortOutage: 8 * time.Second, Access: 5 * time.Second, Off: 3 * time.Second, Full: 5 * time.Second}
 
-// Kinds that happen at every step: a kill at each point of it, one of each of the others where the step has a host to have it on.
+// Kinds that happen at every step: a kill at each point of it, one of each of the others where the step has a host to
+// have it on.
 var (
 	OfTheCluster  = []Kind{APIGone, Rebooted, AccessLost, DiskFull}
 	OfTheOperator = []Kind{Interrupted, ClockWrong, HungUp, InterruptedTwice, PipeBroken, Terminated, LogDiskFull}
@@ -31,8 +34,9 @@ func KilledEverywhere(step, host string) []Fault {
 	return out
 }
 
-// InTurns gives every step one of the kinds, the next one to the next step; turn shifts them, so that as many campaigns as there are kinds let each happen
-// at every step. A step that has no host gets, in the first turn, what needs none. The point is most often the one in the middle of a step.
+// InTurns gives every step one of the kinds, the next one to the next step; turn shifts them, so that as many campaigns
+// as there are kinds let each happen at every step. A step that has no host gets, in the first turn, what needs none.
+// The point is most often the one in the middle of a step.
 func InTurns(kinds []Kind, turn int, l Lengths) func(step, host string) []Fault {
 	seen := map[string]bool{}
 	n, lone := 0, 0

@@ -79,7 +79,8 @@ func start(cmd *exec.Cmd) (*command, error) {
 	return c, nil
 }
 
-// heedHangUp has the commands get SIGHUP also when the campaign itself runs under nohup: a signal that is ignored stays so in every child.
+// heedHangUp has the commands get SIGHUP also when the campaign itself runs under nohup: a signal that is ignored stays
+// so in every child.
 var heedHangUp = sync.OnceFunc(func() {
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // and this process goes on, as before

@@ -1,6 +1,7 @@
-// Package faults decides what is done to a migration, at which point of which step, to see whether it comes to its end all the same, and what is written
-// down about that. A campaign runs one command of the product again and again, lets one thing go wrong at a time, and goes on until the command has come
-// to its end; a table tells for each step and fault how long that took and how often the command had to be run again.
+// Package faults decides what is done to a migration, at which point of which step, to see whether it comes to its end
+// all the same, and what is written down about that. A campaign runs one command of the product again and again, lets
+// one thing go wrong at a time, and goes on until the command has come to its end; a table tells for each step and
+// fault how long that took and how often the command had to be run again.
 //
 //	command ──"during:STEP"──> campaign ──inject──> cluster
 //	   │   <──"go on" | SIGKILL──   │   ──heal, after a while──>
@@ -56,7 +57,8 @@ type Cluster interface {
 	Name() string
 	// Hosts are the names of the machines, as the IDs of steps end in them.
 	Hosts() []string
-	// Command is the product's command line, built with the tag faults, with what it needs to reach this cluster. It is not started.
+	// Command is the product's command line, built with the tag faults, with what it needs to reach this cluster. It is
+	// not started.
 	Command(args ...string) *exec.Cmd
 
 	// StopAPI makes every API server unreachable.
@@ -74,7 +76,8 @@ type Cluster interface {
 	Up(ctx context.Context) error
 	// Watch starts to look for what must not happen at any moment: two owners, writes of two managers to the cloud.
 	Watch(ctx context.Context) (Judge, error)
-	// Facts are what an undisturbed run and a disturbed one must leave alike, a line each, sorted: files of hosts, objects, the cloud.
+	// Facts are what an undisturbed run and a disturbed one must leave alike, a line each, sorted: files of hosts,
+	// objects, the cloud.
 	Facts(ctx context.Context) ([]string, error)
 }
 

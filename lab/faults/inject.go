@@ -22,7 +22,8 @@ func (c *Campaign) inject(ctx context.Context, f Fault) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open != nil { // the one before, at an earlier point of the same step: that the command came here is all that can be said of it
+	// the one before, at an earlier point of the same step: that the command came here is all that can be said of it
+	if c.open != nil {
 		if c.open.Converged.IsZero() {
 			c.open.Converged = o.Injected
 		}

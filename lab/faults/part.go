@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
-// Part is what one campaign found of one command. A matrix is made of many, which are kept each in a file of its own, so that it can be made in pieces, by
-// several processes at a time, and gone on with when it was interrupted.
+// Part is what one campaign found of one command. A matrix is made of many, which are kept each in a file of its own,
+// so that it can be made in pieces, by several processes at a time, and gone on with when it was interrupted.
 type Part struct {
 	// Name is the part's own among those of its matrix, and its file's.
 	Name string
@@ -31,8 +31,8 @@ type Part struct {
 	Table
 }
 
-// Try runs a campaign with the cluster's watch beside it. An error says all that was wrong; the part has it, too. Whoever keeps the part is told of every
-// fault that is over.
+// Try runs a campaign with the cluster's watch beside it. An error says all that was wrong; the part has it, too.
+// Whoever keeps the part is told of every fault that is over.
 func (p *Part) Try(ctx context.Context, c *Campaign, keep func(*Part) error) error {
 	p.Began = time.Now()
 	judge, err := c.Cluster.Watch(ctx)
@@ -79,8 +79,9 @@ func (p *Part) Alike(ctx context.Context, c Cluster, want []string) error {
 	return nil
 }
 
-// Verified runs transplant verify until it passes: what the last outages did to the managers takes a while, for one that loses its lease ends, and its kubelet
-// waits longer each time before it starts it again. Verify says meanwhile that nobody runs the loops.
+// Verified runs transplant verify until it passes: what the last outages did to the managers takes a while, for one
+// that loses its lease ends, and its kubelet waits longer each time before it starts it again. Verify says meanwhile
+// that nobody runs the loops.
 func (p *Part) Verified(ctx context.Context, verify func(context.Context) (code int, said string, err error)) error {
 	return p.verified(ctx, verify, 2*time.Second, 5*time.Minute)
 }
@@ -157,7 +158,8 @@ func (s Store) Clear() error {
 	return nil
 }
 
-// Commit is that of the tree in which the process runs, with "+" behind it when the tree is not as committed; empty when that cannot be told.
+// Commit is that of the tree in which the process runs, with "+" behind it when the tree is not as committed; empty
+// when that cannot be told.
 func Commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fillLogs puts a file system without a free byte in the place of every cluster's ownership logs; the returned function takes it away again, and what was
-// there before is there again. It needs root.
+// fillLogs puts a file system without a free byte in the place of every cluster's ownership logs; the returned function
+// takes it away again, and what was there before is there again. It needs root.
 func fillLogs(stateDir string) (restore func(), err error) {
 	dirs, err := filepath.Glob(filepath.Join(stateDir, "*", "*.ownership.jsonl"))
 	if err != nil {

@@ -52,7 +52,8 @@ type column struct {
 	point string
 }
 
-// columns are those that have an outcome; a kind that comes at one point of each step only has one column, whose cells name the point.
+// columns are those that have an outcome; a kind that comes at one point of each step only has one column, whose cells
+// name the point.
 func (t *Table) columns() []column {
 	var out []column
 	for _, o := range t.Outcomes {

@@ -151,7 +151,8 @@ func (f *Field) balance(ctx context.Context, service *corev1.Service, nodes []co
 	return err
 }
 
-// elastic makes a classic load balancer with the name that the AWS provider gives it: a, and the Service's uid without its dashes.
+// elastic makes a classic load balancer with the name that the AWS provider gives it: a, and the Service's uid without
+// its dashes.
 func (f *Field) elastic(ctx context.Context, service *corev1.Service, nodes []corev1.Node) (corev1.LoadBalancerIngress, error) {
 	client := elb.New(elb.Options{Region: region, BaseEndpoint: &f.Account.URL, Credentials: makerCredentials()})
 	name := ("a" + strings.ReplaceAll(string(service.UID), "-", ""))[:32]

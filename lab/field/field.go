@@ -1,8 +1,9 @@
-// Package field decides what a cluster is like that nobody here has made: a real API server of a chosen version with the objects of a kubeadm cluster
-// on a cloud, control-plane hosts with their files, a stand-in for each of their processes, and a simulated account that holds the instances.
+// Package field decides what a cluster is like that nobody here has made: a real API server of a chosen version with
+// the objects of a kubeadm cluster on a cloud, control-plane hosts with their files, a stand-in for each of their
+// processes, and a simulated account that holds the instances.
 //
-// Nothing in it acts: no controller runs, so what is looked at stays as it is, and whoever writes is the program that is tested. Snapshots are
-// captured here, and here it is counted what a look costs.
+// Nothing in it acts: no controller runs, so what is looked at stays as it is, and whoever writes is the program that
+// is tested. Snapshots are captured here, and here it is counted what a look costs.
 package field
 
 import (

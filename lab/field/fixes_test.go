@@ -23,7 +23,8 @@ import (
 // Fixes that are not carried out here, by what they would need:
 //   - transplant plan, apply and rollback, by which a migration goes on: lab/trial runs whole migrations;
 //   - kubectl edit, an editor of somebody who has to decide which of two values is meant;
-//   - systemctl but for a kubelet's new start, journalctl, chronyc, kubeadm, ps and ss: a host with an init system, of which the hosts here have only the files and the processes;
+//   - systemctl but for a kubelet's new start, journalctl, chronyc, kubeadm, ps and ss: a host with an init system, of which the hosts here have only the files
+//     and the processes;
 //   - az, gcloud, openstack and govc: accounts of clouds that nobody simulates here;
 //   - values that only the operator knows, which the fix shows in angle brackets: where the hosts' directories are, which instance profile is meant;
 //   - commands that only show (get, describe, grep, explain): whether a check passes afterwards is up to what they show.

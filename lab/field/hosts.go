@@ -169,8 +169,8 @@ func (f *Field) leases(ctx context.Context) error {
 	return nil
 }
 
-// standIn starts a process of the component's name in the host's directory, and waits until it answers where it serves. It is this program again, by another
-// name; see RunStandIn.
+// standIn starts a process of the component's name in the host's directory, and waits until it answers where it serves.
+// It is this program again, by another name; see RunStandIn.
 func (f *Field) standIn(ctx context.Context, h Host, name, serve string, args, loops []string) error {
 	self, err := os.Executable()
 	if err != nil {

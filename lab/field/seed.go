@@ -31,7 +31,8 @@ type document struct {
 	Object map[string]any      `json:"object"`
 }
 
-// seed makes the objects that the provider's clusters have. Their statuses are written as they stand: nobody else writes them here.
+// seed makes the objects that the provider's clusters have. Their statuses are written as they stand: nobody else
+// writes them here.
 func (f *Field) seed(ctx context.Context) error {
 	groups, err := restmapper.GetAPIGroupResources(f.kube.Discovery())
 	if err != nil {

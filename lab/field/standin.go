@@ -23,8 +23,8 @@ const (
 // standIns are the names under which a program is taken for a component's.
 var standIns = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
 
-// RunStandIn is called first by a TestMain: when this process is a stand-in for a component of a host, it answers /metrics where it is told to, waits for its
-// end, and returns true.
+// RunStandIn is called first by a TestMain: when this process is a stand-in for a component of a host, it answers
+// /metrics where it is told to, waits for its end, and returns true.
 func RunStandIn() bool {
 	name := filepath.Base(os.Args[0])
 	address, ok := os.LookupEnv(standInVariable)

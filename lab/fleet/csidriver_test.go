@@ -35,9 +35,9 @@ const (
 	driverProgram = "aws-ebs-csi-driver"
 )
 
-// The operator gives a new cluster the EBS CSI driver out of its catalogue, and the objects that it applies are run as they are: the driver's controller and node
-// part, its provisioner, attacher and resizer are the real programs of those images, under the rights of their service accounts. They make a volume for a claim,
-// attach, format, mount, enlarge, detach and delete it, and do the same with one that an in-tree provider has made.
+// The operator gives a new cluster the EBS CSI driver out of its catalogue, and the objects that it applies are run as they are: the driver's controller and
+// node part, its provisioner, attacher and resizer are the real programs of those images, under the rights of their service accounts. They make a volume for a
+// claim, attach, format, mount, enlarge, detach and delete it, and do the same with one that an in-tree provider has made.
 func TestTheCSIDriverOfTheOperatorMovesVolumes(t *testing.T) {
 	onlyWithAll(t)
 	if os.Geteuid() != 0 {

@@ -37,7 +37,8 @@ type Change struct {
 	At    time.Time
 }
 
-// Witness watches the control plane of one user cluster, with the administrator's rights and without regard to what the operator says.
+// Witness watches the control plane of one user cluster, with the administrator's rights and without regard to what the
+// operator says.
 type Witness struct {
 	cluster *seed.Cluster
 	stop    context.CancelFunc
@@ -216,7 +217,8 @@ type Judgement struct {
 	InTree, External int // calls that changed something
 	// Overlapping are the calls of the in-tree manager that arrived when the external one had already changed something.
 	Overlapping []v1.CloudCall
-	// Gap is the time between the last change of the one and the first of the other: that nobody acted, not that nobody could.
+	// Gap is the time between the last change of the one and the first of the other: that nobody acted, not that nobody
+	// could.
 	Gap time.Duration
 }
 

@@ -1,6 +1,7 @@
-// Package fleet decides what a trial of the operator for fleets is: a seed of the lab with user clusters, the operator as deploy/operator deploys it, a
-// Cluster object as its owner would write it, and judges of its own: each account's audit log, and what the API servers showed when. Its tests are the
-// walk-through of the published guide and the holes of the original.
+// Package fleet decides what a trial of the operator for fleets is: a seed of the lab with user clusters, the operator
+// as deploy/operator deploys it, a Cluster object as its owner would write it, and judges of its own: each account's
+// audit log, and what the API servers showed when. Its tests are the walk-through of the published guide and the holes
+// of the original.
 package fleet
 
 import (
@@ -47,8 +48,8 @@ type World struct {
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// Start starts a seed with the CRDs of deploy/crds, without user clusters and without the operator. The caller stops it. Sets are programs that its user
-// clusters need beside the usual ones.
+// Start starts a seed with the CRDs of deploy/crds, without user clusters and without the operator. The caller stops
+// it. Sets are programs that its user clusters need beside the usual ones.
 func Start(ctx context.Context, o seed.Options, sets ...string) (*World, error) {
 	root, err := build.FindRoot()
 	if err != nil {
@@ -177,8 +178,8 @@ func (w *World) apply(ctx context.Context, o *unstructured.Unstructured) (*unstr
 	return out, nil
 }
 
-// InstallOperator applies deploy/operator in the order that it asks for, with further flags, and waits until its replicas are ready and its webhooks can be
-// called.
+// InstallOperator applies deploy/operator in the order that it asks for, with further flags, and waits until its
+// replicas are ready and its webhooks can be called.
 func (w *World) InstallOperator(ctx context.Context, flags ...string) error {
 	if err := w.installManifests(ctx, nil, flags...); err != nil {
 		return err
@@ -308,8 +309,8 @@ func (o *Object) Patch(ctx context.Context, patch map[string]any) error {
 	})
 }
 
-// tripped writes again when the API server has failed over a rule of the schema, as v1.26.0 does once in some hundred concurrent writes; see
-// docs/explanation/known-limits.md.
+// tripped writes again when the API server has failed over a rule of the schema, as v1.26.0 does once in some hundred
+// concurrent writes; see docs/explanation/known-limits.md.
 func tripped(write func() error) error {
 	return retry.OnError(retry.DefaultBackoff, func(err error) bool {
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "internal error")

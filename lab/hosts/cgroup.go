@@ -31,8 +31,8 @@ func hierarchies() ([]string, error) {
 	return out, nil
 }
 
-// makeCgroups makes groups in every hierarchy, parents first. A kubelet needs a root of its own, or it removes the pods of the others; a group
-// without processors and memory nodes takes no process.
+// makeCgroups makes groups in every hierarchy, parents first. A kubelet needs a root of its own, or it removes the pods
+// of the others; a group without processors and memory nodes takes no process.
 func makeCgroups(groups ...string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -61,8 +61,9 @@ func makeCgroups(groups ...string) error {
 	return nil
 }
 
-// hostShares is how much of a busy processor a host is given, against 1024 of a session of the machine. What runs in a cluster's pods shares one group, whose
-// weight would be that of a single session else, and managers would lose their leases to any compiler beside them: a real host has processors of its own.
+// hostShares is how much of a busy processor a host is given, against 1024 of a session of the machine. What runs in a
+// cluster's pods shares one group, whose weight would be that of a single session else, and managers would lose their
+// leases to any compiler beside them: a real host has processors of its own.
 const hostShares = 32768
 
 // weigh gives a cluster's group the weight of all of its hosts.
@@ -75,7 +76,8 @@ func weigh(group string, hosts int) error {
 	return nil
 }
 
-// removeCgroups removes a group and those below it from every hierarchy. The processes in them have been killed and are about to go.
+// removeCgroups removes a group and those below it from every hierarchy. The processes in them have been killed and are
+// about to go.
 func removeCgroups(ctx context.Context, group string) error {
 	all, err := hierarchies()
 	if err != nil {

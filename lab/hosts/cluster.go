@@ -1,5 +1,6 @@
-// Package hosts makes real kubeadm clusters on one machine: hosts are namespaces with a disk, a network address and a service manager of their own,
-// in which real kubelets of a real containerd run static pods from images that were built here. No registry and no network are needed.
+// Package hosts makes real kubeadm clusters on one machine: hosts are namespaces with a disk, a network address and a
+// service manager of their own, in which real kubelets of a real containerd run static pods from images that were built
+// here. No registry and no network are needed.
 //
 // It decides what such a host is; docs/explanation/lab-hosts.md says what it needs and what it is not.
 package hosts
@@ -16,7 +17,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/build"
 )
 
-// Cluster is a cluster of hosts, running or not. Its methods work from any process: what is on the disk and in the kernel says how things are.
+// Cluster is a cluster of hosts, running or not. Its methods work from any process: what is on the disk and in the
+// kernel says how things are.
 type Cluster struct {
 	Options
 	hosts    []*Host

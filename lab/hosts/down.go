@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Down ends the cluster and removes everything of it: processes, links, control groups and files. It goes by what it finds, so that it also cleans
-// up after a crash, and may be called again.
+// Down ends the cluster and removes everything of it: processes, links, control groups and files. It goes by what it
+// finds, so that it also cleans up after a crash, and may be called again.
 func (c *Cluster) Down(ctx context.Context) error {
 	var problems []error
 	pids, err := processesWithPrefix(filepath.Join(c.binDir(), "lab-init"), filepath.Join(c.Dir, "hosts")+string(filepath.Separator))

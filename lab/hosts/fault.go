@@ -9,8 +9,8 @@ import (
 // filler is the file that takes up the rest of a host's disk. It lies outside of everything that programs look at.
 const filler = "/opt/.lab-filler"
 
-// FillDisk takes up what is left of the host's own file system, on which /etc and /var/lib/kubelet lie: writes there fail with ENOSPC, until FreeDisk.
-// A reboot does not help. Images, logs and etcd's data lie elsewhere and go on.
+// FillDisk takes up what is left of the host's own file system, on which /etc and /var/lib/kubelet lie: writes there
+// fail with ENOSPC, until FreeDisk. A reboot does not help. Images, logs and etcd's data lie elsewhere and go on.
 func (h *Host) FillDisk(ctx context.Context) error {
 	// Once in large and once in small pieces: a last block that is too small for the first is still one to write to.
 	const script = `dd if=/dev/zero of="$1" bs=1M 2>/dev/null; dd if=/dev/zero of="$1.rest" bs=512 2>/dev/null; sync -f "$1"
@@ -29,8 +29,8 @@ func (h *Host) FreeDisk(ctx context.Context) error {
 	return nil
 }
 
-// ReadOnly makes a directory of the host read-only, or writable again. It is a mount of its own from the first call on, which lasts until the next
-// boot; a container that had the directory mounted before keeps what it had.
+// ReadOnly makes a directory of the host read-only, or writable again. It is a mount of its own from the first call on,
+// which lasts until the next boot; a container that had the directory mounted before keeps what it had.
 func (h *Host) ReadOnly(ctx context.Context, dir string, on bool) error {
 	script := `set -e; mountpoint -q "$1" || mount --bind "$1" "$1"; mount -o remount,bind,$2 "$1"`
 	mode := "rw"
@@ -55,7 +55,8 @@ func (h *Host) Partition(ctx context.Context, on bool) error {
 	return nil
 }
 
-// StopKubelet stops the host's kubelet as an administrator would; it stays stopped until StartKubelet or a boot. Containers go on.
+// StopKubelet stops the host's kubelet as an administrator would; it stays stopped until StartKubelet or a boot.
+// Containers go on.
 func (h *Host) StopKubelet(ctx context.Context) error {
 	_, err := h.Output(ctx, "systemctl", "stop", "kubelet")
 	return err

@@ -61,7 +61,8 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "lab", "plugins": [
 // Paths on a host.
 const (
 	CloudConfigPath = "/etc/kubernetes/aws.conf"
-	// CredentialsPath holds the access key of the new manager of a control-plane host, in the format of AWS' shared credentials file.
+	// CredentialsPath holds the access key of the new manager of a control-plane host, in the format of AWS' shared
+	// credentials file.
 	CredentialsPath = "/etc/kubernetes/cloud-controller-manager.credentials"
 
 	patchDir = "/etc/kubernetes/patches"
@@ -114,7 +115,8 @@ func (c *Cluster) cloudConfig() string {
 	return out.String()
 }
 
-// cloudEnv is the environment of a caller of the cloud. The proxy leads nowhere: what misses an endpoint must not reach the real AWS.
+// cloudEnv is the environment of a caller of the cloud. The proxy leads nowhere: what misses an endpoint must not reach
+// the real AWS.
 func cloudEnv(key string) [][2]string {
 	return [][2]string{
 		{"AWS_ACCESS_KEY_ID", key},

@@ -40,8 +40,8 @@ const (
 	mediaLayer    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// Write writes the image to a tar file of the OCI image layout ("OCI Image Layout Specification" 1.0), with one layer. The same files give the same
-// digests.
+// Write writes the image to a tar file of the OCI image layout ("OCI Image Layout Specification" 1.0), with one layer.
+// The same files give the same digests.
 func (i Image) Write(ctx context.Context, file string) (err error) {
 	out, err := os.CreateTemp(filepath.Dir(file), ".image-*")
 	if err != nil {
@@ -130,7 +130,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeLayer writes the image's files: the programs, their directories, and what a program expects of a root file system.
+// writeLayer writes the image's files: the programs, their directories, and what a program expects of a root file
+// system.
 func (i Image) writeLayer(ctx context.Context, out io.Writer) error {
 	layer := tar.NewWriter(out)
 	dirs := map[string]bool{"etc": true, "tmp": true}
@@ -201,7 +202,8 @@ func imageFile(ref string) string {
 	return strings.NewReplacer("/", "_", ":", "_").Replace(ref) + ".tar"
 }
 
-// Import writes the image and gives it to every host that runs; pods get it at their next start. A tag that was there moves.
+// Import writes the image and gives it to every host that runs; pods get it at their next start. A tag that was there
+// moves.
 func (c *Cluster) Import(ctx context.Context, images ...Image) error {
 	files := make([]string, 0, len(images))
 	for _, i := range images {
@@ -230,7 +232,8 @@ func removeAll(files []string) {
 	}
 }
 
-// importFiles gives image files to the host's containerd. They are handed over as its input: the host does not see the machine's directories.
+// importFiles gives image files to the host's containerd. They are handed over as its input: the host does not see the
+// machine's directories.
 func (h *Host) importFiles(ctx context.Context, files []string) error {
 	for _, file := range files {
 		in, err := os.Open(file)

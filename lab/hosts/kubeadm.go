@@ -69,7 +69,8 @@ func (c *Cluster) clusterConfiguration() object {
 	}
 }
 
-// kubeletConfiguration is shared by all hosts. Nothing is evicted for a full disk: a test that fills one wants to see what its program does.
+// kubeletConfiguration is shared by all hosts. Nothing is evicted for a full disk: a test that fills one wants to see
+// what its program does.
 func kubeletConfiguration() object {
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "cgroupDriver": "cgroupfs", "failSwapOn": false,

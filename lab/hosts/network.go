@@ -8,7 +8,8 @@ import (
 	"net/netip"
 )
 
-// makeBridge makes the cluster's network unless it is there. An address that belongs to something else on this machine is refused.
+// makeBridge makes the cluster's network unless it is there. An address that belongs to something else on this machine
+// is refused.
 func (c *Cluster) makeBridge(ctx context.Context) error {
 	if _, err := net.InterfaceByName(c.bridge()); err == nil {
 		return nil

@@ -16,20 +16,22 @@ import (
 
 // Options describe a cluster.
 type Options struct {
-	// Dir holds everything the cluster writes. It is created; it must lie on a file system that can hold containers' images, not on an overlay.
-	// Default: hosts/<Name> below transplant-lab in the user's cache directory.
+	// Dir holds everything the cluster writes. It is created; it must lie on a file system that can hold containers'
+	// images, not on an overlay. Default: hosts/<Name> below transplant-lab in the user's cache directory.
 	Dir string `json:"dir"`
 	// Name tells clusters on one machine apart: at most 6 lower-case letters and digits. Default: "lab".
 	Name string `json:"name"`
 	// Subnet is an IPv4 /24 of the cluster's own. Default: 10.77.0.0/24.
 	Subnet string `json:"subnet"`
-	// ControlPlanes is the number of control-plane hosts, 1 or 3 (2 works, but etcd then has no majority to spare). Default: 3.
+	// ControlPlanes is the number of control-plane hosts, 1 or 3 (2 works, but etcd then has no majority to spare).
+	// Default: 3.
 	ControlPlanes int `json:"controlPlanes"`
 	// Workers is the number of workers, 0 to 3.
 	Workers int `json:"workers"`
 	// CLITag is the tag of the image of the product's command. Default: v0.1.0-dev, the version of a build without one.
 	CLITag string `json:"cliTag"`
-	// CCMTags are the tags of the product's manager, all of the same program. Default: the one that plans name, and v0.1.0-dev.
+	// CCMTags are the tags of the product's manager, all of the same program. Default: the one that plans name, and
+	// v0.1.0-dev.
 	CCMTags []string `json:"ccmTags"`
 	// Versions are further versions of Kubernetes whose control-plane images every host gets, for example v1.27.4.
 	Versions []string `json:"versions"`

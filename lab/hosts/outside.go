@@ -22,9 +22,11 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// What is in this file looks at a host from the machine that it is on, past everything that a test tries: no API server, no kubelet and no pod is asked.
+// What is in this file looks at a host from the machine that it is on, past everything that a test tries: no API
+// server, no kubelet and no pod is asked.
 
-// Processes lists the programs of a host's own network with this base name; for cloud-controller-manager also those of a cloud's own. PIDs are the machine's.
+// Processes lists the programs of a host's own network with this base name; for cloud-controller-manager also those of
+// a cloud's own. PIDs are the machine's.
 func (h *Host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
 	init, err := h.pid()
 	if errors.Is(err, ErrDown) {
@@ -62,8 +64,9 @@ func (h *Host) Processes(ctx context.Context, component string) ([]v1.Process, e
 	return out, nil
 }
 
-// candidates are the processes among which a component is looked for: all of the machine for the kubelet, and those in the host's pods for everything else. A
-// recorder looks several times a second on each host, and a machine that runs hosts has a thousand processes.
+// candidates are the processes among which a component is looked for: all of the machine for the kubelet, and those in
+// the host's pods for everything else. A recorder looks several times a second on each host, and a machine that runs
+// hosts has a thousand processes.
 func (h *Host) candidates(component string) ([]int, error) {
 	if component == "kubelet" {
 		return everyPID()
@@ -113,7 +116,8 @@ func look(pid int, component, network string) (v1.Process, bool, error) {
 	if err != nil {
 		return v1.Process{}, false, unlessGone(err)
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state is the first, the start time the twentieth
+	// state is the first, the start time the twentieth
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return v1.Process{}, false, nil
 	}
@@ -170,7 +174,8 @@ func (h *Host) DialContext(ctx context.Context, network, address string) (net.Co
 	return d.conn, d.err
 }
 
-// dialIn dials on a thread that has moved into the network of a process. A literal address is dialled by the calling goroutine itself.
+// dialIn dials on a thread that has moved into the network of a process. A literal address is dialled by the calling
+// goroutine itself.
 func dialIn(ctx context.Context, pid int, network, address string) (net.Conn, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {

@@ -64,7 +64,8 @@ func (h *Host) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Up gives the host power: with its disk as it is, at its address. It returns when the host's services have been started.
+// Up gives the host power: with its disk as it is, at its address. It returns when the host's services have been
+// started.
 func (h *Host) Up(ctx context.Context) error {
 	if h.Running() {
 		return nil
@@ -164,7 +165,8 @@ func (h *Host) Down(ctx context.Context) error {
 	if err := h.awaitDisk(ctx); err != nil {
 		return err
 	}
-	// What a real machine loses with its power: its link and its control groups. The latter would hold up the next kubelet for seconds each.
+	// What a real machine loses with its power: its link and its control groups. The latter would hold up the next kubelet
+	// for seconds each.
 	return errors.Join(removeLink(ctx, h.veth()), removeCgroups(ctx, h.cgroup()))
 }
 

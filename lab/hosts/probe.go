@@ -29,8 +29,8 @@ const (
 	capSysAdmin = 21
 )
 
-// Probe tells whether a cluster can be made on this machine with its files in dir: nil, or an error that wraps ErrUnsuitable and names everything
-// that is missing.
+// Probe tells whether a cluster can be made on this machine with its files in dir: nil, or an error that wraps
+// ErrUnsuitable and names everything that is missing.
 func Probe(dir string) error {
 	missing := append(missingRights(), missingKernel(dir)...)
 	for _, program := range slices.Sorted(maps.Keys(needed)) {
@@ -47,11 +47,12 @@ func Probe(dir string) error {
 	return fmt.Errorf("%w: missing are %s", ErrUnsuitable, strings.Join(missing, ", "))
 }
 
-// inotifyPerHost is how many inotify instances a host's kubelet, containerd and what they start hold at most; as many again are left to everybody else.
+// inotifyPerHost is how many inotify instances a host's kubelet, containerd and what they start hold at most; as many
+// again are left to everybody else.
 const inotifyPerHost = 16
 
-// fewInotify says that the machine's inotify instances may not do for so many hosts, of which each complains in words of its own when they are used up ("too many
-// open files"); empty when they do.
+// fewInotify says that the machine's inotify instances may not do for so many hosts, of which each complains in words
+// of its own when they are used up ("too many open files"); empty when they do.
 func fewInotify(hosts int) string {
 	data, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {

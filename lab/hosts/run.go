@@ -29,7 +29,8 @@ func run(ctx context.Context, argv ...string) error {
 	return nil
 }
 
-// Enter is the command in front of a program that runs on the host as root, in all of the host's namespaces, until the host's next boot.
+// Enter is the command in front of a program that runs on the host as root, in all of the host's namespaces, until the
+// host's next boot.
 func (h *Host) Enter() ([]string, error) {
 	pid, err := h.pid()
 	if err != nil {
@@ -38,7 +39,8 @@ func (h *Host) Enter() ([]string, error) {
 	return []string{"nsenter", "-t", strconv.Itoa(pid), "-m", "-u", "-i", "-n", "-p", "--wd=/", "--"}, nil
 }
 
-// Exec runs a program on the host as root, in all of the host's namespaces. The error is an *exec.ExitError when the program failed.
+// Exec runs a program on the host as root, in all of the host's namespaces. The error is an *exec.ExitError when the
+// program failed.
 func (h *Host) Exec(ctx context.Context, in io.Reader, out, errs io.Writer, argv ...string) error {
 	enter, err := h.Enter()
 	if err != nil {
@@ -73,7 +75,8 @@ func tail(text string) string {
 // ErrDown is a host that does not run.
 var ErrDown = errors.New("host is down")
 
-// pid is the host's first process, as the machine sees it. It is found by its command line: a number that is remembered could belong to another by now.
+// pid is the host's first process, as the machine sees it. It is found by its command line: a number that is remembered
+// could belong to another by now.
 func (h *Host) pid() (int, error) {
 	argv := []string{filepath.Join(h.cluster.binDir(), "lab-init"), h.config()}
 	if last := int(h.last.Load()); last != 0 && commandLine(last) == joined(argv) {

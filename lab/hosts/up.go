@@ -27,8 +27,8 @@ import (
 
 const readyTimeout = 4 * time.Minute
 
-// Up makes the cluster and waits until every node and every static pod is ready. What an earlier cluster of the same name left is removed first. On
-// an error the hosts stay, to be looked at, until Down.
+// Up makes the cluster and waits until every node and every static pod is ready. What an earlier cluster of the same
+// name left is removed first. On an error the hosts stay, to be looked at, until Down.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := New(o)
 	if err != nil {
@@ -118,7 +118,8 @@ func (c *Cluster) assemble(ctx context.Context, stage func(string)) error {
 	return nil
 }
 
-// startHosts gives every host power, its files and its images. Containerd unpacks on two hosts at a time: more would only wait for the disk.
+// startHosts gives every host power, its files and its images. Containerd unpacks on two hosts at a time: more would
+// only wait for the disk.
 func (c *Cluster) startHosts(ctx context.Context) error {
 	var files []string
 	for _, i := range c.systemImages() {
@@ -207,8 +208,9 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting supervisor: %w", err)
 	}
-	defer out.Close()                                                                      //nolint:errcheck // it was read
-	cmd := exec.Command(filepath.Join(c.binDir(), "lab-supervisor"), c.supervisorConfig()) // not of ctx: it goes on when this process ends
+	defer out.Close() //nolint:errcheck // it was read
+	// not of ctx: it goes on when this process ends
+	cmd := exec.Command(filepath.Join(c.binDir(), "lab-supervisor"), c.supervisorConfig())
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", theirs, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()

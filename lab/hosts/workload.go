@@ -26,9 +26,9 @@ const (
 	workloadTimeout  = 3 * time.Minute
 )
 
-// Workload creates the lab's four Services of type LoadBalancer and, where there are workers, a Deployment of pods that do nothing, with a
-// PodDisruptionBudget that spares one of two. It waits, at most three minutes, until each Service has its address and every pod is ready. What
-// exists is kept.
+// Workload creates the lab's four Services of type LoadBalancer and, where there are workers, a Deployment of pods that
+// do nothing, with a PodDisruptionBudget that spares one of two. It waits, at most three minutes, until each Service
+// has its address and every pod is ready. What exists is kept.
 func (c *Cluster) Workload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, workloadTimeout)
 	defer cancel()

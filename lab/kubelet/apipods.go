@@ -21,29 +21,32 @@ import (
 
 // PodOptions describe how the pods run that the API binds to a node.
 type PodOptions struct {
-	// HostNetwork gives pods on the host's network the host's address, and the first part of its Node's name for a host name: by that a manager names itself in
-	// its lease. It needs the right to make UTS namespaces, see CanNameHosts. Default: they get an address of their own like all others.
+	// HostNetwork gives pods on the host's network the host's address, and the first part of its Node's name for a host
+	// name: by that a manager names itself in its lease. It needs the right to make UTS namespaces, see CanNameHosts.
+	// Default: they get an address of their own like all others.
 	HostNetwork bool
-	// Address gives each pod its own loopback address. A process that listens on all addresses takes that of its pod, see Program.
+	// Address gives each pod its own loopback address. A process that listens on all addresses takes that of its pod, see
+	// Program.
 	Address func() (string, error)
 	// Program finds what a container is run by. It is asked once for each pod.
 	Program func(c *corev1.Container) (Program, error)
 	// Env is added to every container, unless it says otherwise itself.
 	Env []corev1.EnvVar
-	// Variable may give a container's variable another value, once what it refers to was read: to tell the pods of one Deployment apart by a credential, say.
-	// Default: the values stay.
+	// Variable may give a container's variable another value, once what it refers to was read: to tell the pods of one
+	// Deployment apart by a credential, say. Default: the values stay.
 	Variable func(pod *corev1.Pod, name, value string) string
-	// Server is the URL of the API, for the kubeconfig that a pod gets in place of the in-cluster configuration, whose paths no process can be given:
-	// a pod with a service account's token finds it in KUBECONFIG.
+	// Server is the URL of the API, for the kubeconfig that a pod gets in place of the in-cluster configuration, whose
+	// paths no process can be given: a pod with a service account's token finds it in KUBECONFIG.
 	Server string
 	// Claims mounts what PersistentVolumeClaims stand for. Default: pods with claims wait.
 	Claims Claims
 }
 
-// Claims mounts the volumes of PersistentVolumeClaims, and says in which order things happen: a pod's containers start when all its volumes are mounted, and
-// the pod is gone from the API when all are unmounted.
+// Claims mounts the volumes of PersistentVolumeClaims, and says in which order things happen: a pod's containers start
+// when all its volumes are mounted, and the pod is gone from the API when all are unmounted.
 type Claims interface {
-	// Mount returns where on the host the volume of a pod's claim is. An error keeps the pod waiting, and it is asked again.
+	// Mount returns where on the host the volume of a pod's claim is. An error keeps the pod waiting, and it is asked
+	// again.
 	Mount(ctx context.Context, pod *corev1.Pod, claim string) (path string, err error)
 	// Unmount takes away what Mount gave the pod. It is asked again after an error.
 	Unmount(ctx context.Context, pod *corev1.Pod) error
@@ -54,8 +57,9 @@ type Program struct {
 	Path string   // absolute
 	Args []string // flags, as --name=value, that are added unless the container has them; $(NAME) is expanded
 	Env  []corev1.EnvVar
-	// Isolated gives the process namespaces of its own, in which its host has the name of the pod and its volumes lie where the pod says: what it mounts there
-	// ends with it. It needs root, and RunContainer in the main of the lab's program. Otherwise paths in its command line are rewritten to those of this machine.
+	// Isolated gives the process namespaces of its own, in which its host has the name of the pod and its volumes lie
+	// where the pod says: what it mounts there ends with it. It needs root, and RunContainer in the main of the lab's
+	// program. Otherwise paths in its command line are rewritten to those of this machine.
 	Isolated bool
 }
 
@@ -228,7 +232,8 @@ func (c claimsEnd) remove(key string) {
 	c.publisher.remove(key)
 }
 
-// podStatuses shows the pods' states in the API. While it cannot be reached the pods go on; what was missed is written later.
+// podStatuses shows the pods' states in the API. While it cannot be reached the pods go on; what was missed is written
+// later.
 type podStatuses struct {
 	client kubernetes.Interface
 	delay  time.Duration
@@ -354,7 +359,8 @@ func (s *podStatuses) write(ctx context.Context) (retry bool) {
 
 func (s *podStatuses) one(ctx context.Context, v podView) error {
 	pods := s.client.CoreV1().Pods(v.namespace)
-	if v.removed && len(v.status.ContainerStatuses) > 0 { // as a kubelet does: how the containers ended is said before the object goes
+	// as a kubelet does: how the containers ended is said before the object goes
+	if v.removed && len(v.status.ContainerStatuses) > 0 {
 		if err := s.patch(ctx, v); err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// materialise fetches everything that a pod's processes see: its volumes become directories of the host, its variables values. The pod that the API
-// shows stays as it is.
+// materialise fetches everything that a pod's processes see: its volumes become directories of the host, its variables
+// values. The pod that the API shows stays as it is.
 func (a *apiPods) materialise(ctx context.Context, pod *corev1.Pod) (*staticPod, error) {
 	s := &staticPod{pod: pod, inner: pod.DeepCopy(), programs: map[string]Program{}}
 	spec := &s.inner.Spec
@@ -108,10 +108,12 @@ func addFlags(c *corev1.Container, flags []string) {
 	}
 }
 
-// allAddresses finds the address that stands for all of them, and that of the pod's own loopback, which a process does not have either: at the end of a word or of a string in JSON, in which http-prober is told what to start.
+// allAddresses finds the address that stands for all of them, and that of the pod's own loopback, which a process does
+// not have either: at the end of a word or of a string in JSON, in which http-prober is told what to start.
 var allAddresses = regexp.MustCompile(`(^|=|")(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)?(:[0-9]+)("|$)|(^|=|")(?:0\.0\.0\.0|127\.0\.0\.1)("|$)`)
 
-// listenOn replaces the address that stands for all addresses: a process has no network of its own, and two replicas would be in each other's way.
+// listenOn replaces the address that stands for all addresses: a process has no network of its own, and two replicas
+// would be in each other's way.
 func listenOn(c *corev1.Container, address string) {
 	for _, words := range [][]string{c.Command, c.Args} {
 		for i, w := range words {
@@ -220,7 +222,8 @@ func (a *apiPods) content(ctx context.Context, namespace, kind, name string, opt
 	return out, nil
 }
 
-// volume writes a volume's files, and puts a directory of the host in its place. It returns a kubeconfig if there is a token in it.
+// volume writes a volume's files, and puts a directory of the host in its place. It returns a kubeconfig if there is a
+// token in it.
 func (a *apiPods) volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (kubeconfig string, err error) {
 	if v.HostPath != nil || v.EmptyDir != nil {
 		return "", nil

@@ -17,8 +17,8 @@ import (
 // mount says that what a container sees under inside lies under outside on this machine.
 type mount struct{ inside, outside string }
 
-// mountsOf resolves the container's mounts on the host and makes or checks their sources, as hostPath types demand. An error keeps the
-// container waiting.
+// mountsOf resolves the container's mounts on the host and makes or checks their sources, as hostPath types demand. An
+// error keeps the container waiting.
 func mountsOf(hostDir string, pod *corev1.Pod, c *corev1.Container) ([]mount, error) {
 	volumes := map[string]*corev1.Volume{}
 	for i := range pod.Spec.Volumes {
@@ -87,8 +87,9 @@ func checkType(kind corev1.HostPathType, info fs.FileInfo, missing bool, hostPat
 	return nil
 }
 
-// mapPaths replaces each absolute path in text that lies under a mount by the path on this machine. A path starts at the beginning of
-// the text or behind one of the characters that separate values (--x=/a,/b; file:///a) and ends before the next one.
+// mapPaths replaces each absolute path in text that lies under a mount by the path on this machine. A path starts at
+// the beginning of the text or behind one of the characters that separate values (--x=/a,/b; file:///a) and ends before
+// the next one.
 func mapPaths(text string, mounts []mount) string {
 	const separators = "=,:;\"' \t\n"
 	var out strings.Builder
@@ -133,8 +134,8 @@ type commandLine struct {
 	env       []string
 }
 
-// commandOf builds the command line of a container. The program itself comes from its image; of the command's first word only the base
-// name counts, which is the name that the process shows.
+// commandOf builds the command line of a container. The program itself comes from its image; of the command's first
+// word only the base name counts, which is the name that the process shows.
 func commandOf(pod *corev1.Pod, c *corev1.Container, program, address string, base []string, mounts []mount) (commandLine, error) {
 	vars := map[string]string{}
 	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=" + pod.Spec.NodeName}, base...)

@@ -19,7 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// engine is the container runtime of a host: it holds the pods and their processes, and outlives each single run of the kubelet.
+// engine is the container runtime of a host: it holds the pods and their processes, and outlives each single run of the
+// kubelet.
 type engine struct {
 	host    string
 	hostDir string
@@ -183,7 +184,8 @@ func (e *engine) program(p *pod, c *corev1.Container) (string, error) {
 	return e.resolve(c.Image)
 }
 
-// logFile is where the container's output goes, as it comes: without the time and stream that a container runtime puts before each line.
+// logFile is where the container's output goes, as it comes: without the time and stream that a container runtime puts
+// before each line.
 func (e *engine) logFile(p *pod, c *container, attempt int32) (*os.File, error) {
 	spec := p.static.pod
 	dir := filepath.Join(e.hostDir, podLogs, fmt.Sprintf("%s_%s_%s", spec.Namespace, spec.Name, spec.UID), c.spec.Name)

@@ -65,8 +65,8 @@ func readFlags(hostDir, version string) (Flags, error) {
 	return parseFlags(args, version)
 }
 
-// parseEnvFile reads lines NAME=value, NAME="value" or NAME='value'. What systemd would skip with a warning is an error here: a line
-// that nobody reads is a mistake that a test should show.
+// parseEnvFile reads lines NAME=value, NAME="value" or NAME='value'. What systemd would skip with a warning is an error
+// here: a line that nobody reads is a mistake that a test should show.
 func parseEnvFile(data []byte) (map[string]string, error) {
 	env := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(data))

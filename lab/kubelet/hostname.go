@@ -20,7 +20,8 @@ func nameHost(cmd *exec.Cmd, name string) {
 	}
 }
 
-// CanNameHosts says why processes cannot get a host name of their own here: that takes root, or user namespaces for everybody.
+// CanNameHosts says why processes cannot get a host name of their own here: that takes root, or user namespaces for
+// everybody.
 func CanNameHosts() error {
 	cmd := exec.Command("true")
 	nameHost(cmd, "probe")

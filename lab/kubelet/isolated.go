@@ -31,7 +31,8 @@ type isolation struct {
 
 type isolatedMount struct{ Inside, Outside string }
 
-// isolate has a command started in namespaces of its own, for mounts and for the host's name, by way of RunContainer in the lab's own program.
+// isolate has a command started in namespaces of its own, for mounts and for the host's name, by way of RunContainer in
+// the lab's own program.
 func (e *engine) isolate(cmd *exec.Cmd, host string, mounts []mount) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,10 +55,12 @@ func (e *engine) isolate(cmd *exec.Cmd, host string, mounts []mount) error {
 	return nil
 }
 
-// RunContainer becomes the program of an isolated container when the process was started as one, and does not return then. It has to be called first in main.
+// RunContainer becomes the program of an isolated container when the process was started as one, and does not return
+// then. It has to be called first in main.
 //
-// The container sees this machine's files under an overlay of its own, with its volumes where its pod wants them. Everything is in namespaces that were made
-// for the process: it ends with the process, and nothing of it is seen outside.
+// The container sees this machine's files under an overlay of its own, with its volumes where its pod wants them.
+// Everything is in namespaces that were made for the process: it ends with the process, and nothing of it is seen
+// outside.
 func RunContainer() {
 	text, ok := os.LookupEnv(envContainer)
 	if !ok {

@@ -1,14 +1,15 @@
-// Package kubelet decides what a kubelet would do on one simulated host, and does it with processes: it starts what the host's static
-// pod manifests say, keeps it running, publishes mirror pods under the node's own credential, and registers, reports and renews the
-// node itself.
+// Package kubelet decides what a kubelet would do on one simulated host, and does it with processes: it starts what the
+// host's static pod manifests say, keeps it running, publishes mirror pods under the node's own credential, and
+// registers, reports and renews the node itself.
 //
-// It is a simulation with a purpose: tools that edit manifests are tried against it, so it has the habits of the real one that such
-// tools stumble over (the figures were measured, see Measured):
+// It is a simulation with a purpose: tools that edit manifests are tried against it, so it has the habits of the real
+// one that such tools stumble over (the figures were measured, see Measured):
 //   - after an edit the mirror pod shows the old pod, Running and Ready, until the new one starts;
 //   - every file in the manifest directory without a leading dot is a pod, also X.yaml.bak, which wins over X.yaml;
 //   - an invalid manifest that is left in place costs the pod, one that is invalid for a moment does not;
 //   - a comment changes nothing, and a revert brings the old config.hash back;
-//   - a bad flag shows as running, then terminated, then CrashLoopBackOff, and the back-off is forgotten with the next edit;
+//   - a bad flag shows as running, then terminated, then CrashLoopBackOff, and the back-off is forgotten with the next
+//     edit;
 //   - a kubelet reads its flags when it starts, and taints a node only when it creates it.
 //
 // Three layers, each outliving the one above it:
@@ -17,14 +18,15 @@
 //	engine    the container runtime: processes go on while the kubelet is stopped
 //	kubelet   one run of the kubelet, from its start to its stop
 //
-// Beside its kubelet a host starts the systemd units of a control plane that nobody made with kubeadm (StartUnit, systemctl), from their files.
+// Beside its kubelet a host starts the systemd units of a control plane that nobody made with kubeadm (StartUnit,
+// systemctl), from their files.
 //
-// With Options.Pods a kubelet also runs the pods that the API binds to its node, with what they mount and read from Secrets and ConfigMaps, each on an
-// address of its own: that is how a seed cluster's Deployments become processes.
+// With Options.Pods a kubelet also runs the pods that the API binds to its node, with what they mount and read from
+// Secrets and ConfigMaps, each on an address of its own: that is how a seed cluster's Deployments become processes.
 //
-// A container is a process of this machine, and isolated only where Program says so. Its working directory is the host's directory,
-// absolute paths under its mounts are rewritten to that directory, and it dies with the process that runs this package, however that
-// ends.
+// A container is a process of this machine, and isolated only where Program says so. Its working directory is the
+// host's directory, absolute paths under its mounts are rewritten to that directory, and it dies with the process that
+// runs this package, however that ends.
 package kubelet
 
 import (
@@ -45,14 +47,15 @@ import (
 
 // Options describe one host.
 type Options struct {
-	HostDir    string // the host's file system root on this machine
-	HostName   string // name of the host, as cp-1
-	NodeName   string // name of its Node, as ip-10-0-0-11.ec2.internal
-	Address    string // loopback address of the host's network: status.podIP and hostIP, and where probes without a host go
+	HostDir  string // the host's file system root on this machine
+	HostName string // name of the host, as cp-1
+	NodeName string // name of its Node, as ip-10-0-0-11.ec2.internal
+	// loopback address of the host's network: status.podIP and hostIP, and where probes without a host go
+	Address    string
 	InternalIP string // address that the Node shows, as 10.0.0.11; default: Address
 
-	// The API, at most one of the three; without any, the kubelet runs its static pods and talks to nobody. Kubeconfig is a path on this
-	// machine, read at each start of the kubelet.
+	// The API, at most one of the three; without any, the kubelet runs its static pods and talks to nobody. Kubeconfig is
+	// a path on this machine, read at each start of the kubelet.
 	Kubeconfig string
 	RESTConfig *rest.Config
 	Client     kubernetes.Interface
@@ -64,7 +67,8 @@ type Options struct {
 	// Env is the environment of every container and unit, before their own.
 	Env []string
 
-	Instance *Instance // what the cloud says about the host; needed with --cloud-provider=aws, and not to be changed after Start
+	// what the cloud says about the host; needed with --cloud-provider=aws, and not to be changed after Start
+	Instance *Instance
 	Labels   map[string]string
 	Taints   []corev1.Taint // at registration only
 	Version  string         // kubelet version; default v1.26.0
@@ -73,7 +77,8 @@ type Options struct {
 	Pods *PodOptions
 	Seed uint64 // of the delays
 
-	// OnExit is told each process that has ended, from a goroutine of its own and before the kubelet reacts. It must not block.
+	// OnExit is told each process that has ended, from a goroutine of its own and before the kubelet reacts. It must not
+	// block.
 	OnExit func(ExitRecord)
 	// Log gets a copy of the host's var/log/kubelet.log.
 	Log io.Writer
@@ -143,8 +148,8 @@ func New(opts Options) (*Kubelet, error) {
 	return k, nil
 }
 
-// Start boots the host: its service manager, and then its kubelet. If the kubelet cannot start, for a wrong flag or kubeconfig, nothing
-// is left running. The host runs until Stop; ctx bounds the start only.
+// Start boots the host: its service manager, and then its kubelet. If the kubelet cannot start, for a wrong flag or
+// kubeconfig, nothing is left running. The host runs until Stop; ctx bounds the start only.
 func (k *Kubelet) Start(ctx context.Context) error {
 	if k.log != nil {
 		return fmt.Errorf("starting host %q: it was started before", k.opts.HostName)
@@ -189,8 +194,8 @@ func (k *Kubelet) prepare() error {
 	return nil
 }
 
-// Stop shuts the host down: kubelet, pods and service manager. When it returns, none of its processes is left; if ctx ends before,
-// they are killed without being asked. A stopped host is not started again: make a new one.
+// Stop shuts the host down: kubelet, pods and service manager. When it returns, none of its processes is left; if ctx
+// ends before, they are killed without being asked. A stopped host is not started again: make a new one.
 func (k *Kubelet) Stop(ctx context.Context) error {
 	if k.logFile == nil { // not started, or stopped already
 		return nil
@@ -207,8 +212,8 @@ func (k *Kubelet) Stop(ctx context.Context) error {
 	return err
 }
 
-// Restart restarts the kubelet as systemctl does: it reads its flags again, and takes over the pods that run. It returns an error if
-// the kubelet does not come up; the service manager goes on to try.
+// Restart restarts the kubelet as systemctl does: it reads its flags again, and takes over the pods that run. It
+// returns an error if the kubelet does not come up; the service manager goes on to try.
 func (k *Kubelet) Restart() error { return k.service.restart() }
 
 // StopKubelet stops the kubelet only. Its pods go on; nothing restarts, reports or renews them.

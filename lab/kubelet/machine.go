@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// machine is what a kubelet tells about the computer it runs on. The size is that of a small instance, whatever this computer has: the
-// scheduler of a lab shall decide the same everywhere.
+// machine is what a kubelet tells about the computer it runs on. The size is that of a small instance, whatever this
+// computer has: the scheduler of a lab shall decide the same everywhere.
 type machine struct {
 	hostName string
 	version  string

@@ -18,8 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// mirrors publishes the static pods in the API, as the node itself, which may only create and delete mirror pods that are bound to it
-// and owned by it, and update their status. While the API cannot be reached the pods go on; what was missed is published later.
+// mirrors publishes the static pods in the API, as the node itself, which may only create and delete mirror pods that
+// are bound to it and owned by it, and update their status. While the API cannot be reached the pods go on; what was
+// missed is published later.
 type mirrors struct {
 	client   kubernetes.Interface // nil: a kubelet without an API
 	nodeName string
@@ -34,7 +35,8 @@ type mirrors struct {
 	errText string
 }
 
-// view is what the API shall show of one pod name. Without a pod, what it shows already stays: an old pod, until its end.
+// view is what the API shall show of one pod name. Without a pod, what it shows already stays: an old pod, until its
+// end.
 type view struct {
 	pod     *corev1.Pod
 	status  corev1.PodStatus

@@ -55,8 +55,8 @@ type agent struct {
 	lastText string
 }
 
-// run registers the node and keeps it alive until ctx ends. A node that is deleted meanwhile is not registered again before the
-// kubelet's next start, as with a real one.
+// run registers the node and keeps it alive until ctx ends. A node that is deleted meanwhile is not registered again
+// before the kubelet's next start, as with a real one.
 func (a *agent) run(ctx context.Context) {
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 7*time.Second) {
 		err := a.register(ctx)
@@ -157,8 +157,8 @@ func (a *agent) initial(now time.Time) *corev1.Node {
 	return node
 }
 
-// providedIP is what the annotation for the cloud managers says: only an address that was given to the kubelet, and only if there is
-// a cloud.
+// providedIP is what the annotation for the cloud managers says: only an address that was given to the kubelet, and
+// only if there is a cloud.
 func (a *agent) providedIP() string {
 	if a.flags.CloudProvider == CloudNone {
 		return ""
@@ -166,7 +166,8 @@ func (a *agent) providedIP() string {
 	return a.flags.NodeIP
 }
 
-// addresses are the node's addresses as this kubelet sees them. Under an external provider, what somebody has set already stays.
+// addresses are the node's addresses as this kubelet sees them. Under an external provider, what somebody has set
+// already stays.
 func (a *agent) addresses(have []corev1.NodeAddress) []corev1.NodeAddress {
 	if a.flags.CloudProvider == CloudExternal && len(have) > 0 {
 		return have
@@ -181,8 +182,8 @@ func (a *agent) addresses(have []corev1.NodeAddress) []corev1.NodeAddress {
 	return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: a.name}}
 }
 
-// update reports the node's state. It sends its own conditions, and addresses only if they differ, so that it does not undo what cloud
-// managers write.
+// update reports the node's state. It sends its own conditions, and addresses only if they differ, so that it does not
+// undo what cloud managers write.
 func (a *agent) update(ctx context.Context) error {
 	have, err := a.client.CoreV1().Nodes().Get(ctx, a.name, metav1.GetOptions{})
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// RunNode registers a node as a kubelet with these flags would, and keeps its status and lease until ctx ends; it runs no pods and needs no host. Of the
-// options it reads HostName, NodeName, InternalIP, Instance, Labels, Taints, Version and Profile; args are the kubelet's command line. An error is one of
-// the flags; troubles with the API are tried again.
+// RunNode registers a node as a kubelet with these flags would, and keeps its status and lease until ctx ends; it runs
+// no pods and needs no host. Of the options it reads HostName, NodeName, InternalIP, Instance, Labels, Taints, Version
+// and Profile; args are the kubelet's command line. An error is one of the flags; troubles with the API are tried
+// again.
 func RunNode(ctx context.Context, client kubernetes.Interface, o Options, args []string, log io.Writer) error {
 	if o.Version == "" {
 		o.Version = "v1.26.0"

@@ -16,8 +16,8 @@ const (
 	reasonError     = "Error"
 )
 
-// status describes the pod as a kubelet does. Times have whole seconds, as the API keeps them, so that a status that was written and
-// read back equals itself.
+// status describes the pod as a kubelet does. Times have whole seconds, as the API keeps them, so that a status that
+// was written and read back equals itself.
 func (p *pod) status() corev1.PodStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,8 @@ func terminated(proc *process) *corev1.ContainerStateTerminated {
 
 func seconds(t metav1.Time) metav1.Time { return t.Rfc3339Copy() }
 
-// qosOf is the pod's class: guaranteed if all containers limit what they request, best effort if none asks for anything.
+// qosOf is the pod's class: guaranteed if all containers limit what they request, best effort if none asks for
+// anything.
 func qosOf(spec *corev1.PodSpec) corev1.PodQOSClass {
 	guaranteed, asked := true, false
 	for i := range spec.Containers {

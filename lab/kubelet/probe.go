@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// prober runs the probes of one process: first the startup probe until it passes, then liveness and readiness side by side.
+// prober runs the probes of one process: first the startup probe until it passes, then liveness and readiness side by
+// side.
 type prober struct {
 	pod       *pod
 	container *container
@@ -90,8 +91,8 @@ func (p *prober) record(change func(*container)) {
 	}
 }
 
-// loop probes at the probe's period and hands each outcome to judge, with the time since the first failure in a row, until judge
-// returns false or nothing is left to probe.
+// loop probes at the probe's period and hands each outcome to judge, with the time since the first failure in a row,
+// until judge returns false or nothing is left to probe.
 func (p *prober) loop(ctx context.Context, probe *corev1.Probe, judge func(ok bool, err error, failing time.Duration) bool) {
 	period := p.capped(probe.PeriodSeconds, 10)
 	first := time.Until(p.proc.started.Add(p.capped(probe.InitialDelaySeconds, 0)))

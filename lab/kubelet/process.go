@@ -21,8 +21,8 @@ type ExitRecord struct {
 	Container string
 	Component string // base name of argv[0]
 	PID       int
-	// StartTicks is the start time of the process in clock ticks since boot, as in /proc/<pid>/stat; with the PID it names a process
-	// for good.
+	// StartTicks is the start time of the process in clock ticks since boot, as in /proc/<pid>/stat; with the PID it names
+	// a process for good.
 	StartTicks uint64
 	Started    time.Time
 	// Ended is when the kernel had reported the end: the process was gone then.
@@ -66,7 +66,8 @@ func launch(s *spawner, cmd *exec.Cmd, id, component string, onExit func(*proces
 	return p, nil
 }
 
-// reap waits for the end. The zombie is kept until its process group is dead as well, so that no other process can have got the number.
+// reap waits for the end. The zombie is kept until its process group is dead as well, so that no other process can have
+// got the number.
 func (p *process) reap(cmd *exec.Cmd, onExit func(*process)) {
 	defer close(p.done)
 	for {
@@ -95,7 +96,8 @@ func (p *process) reap(cmd *exec.Cmd, onExit func(*process)) {
 	onExit(p)
 }
 
-// stop asks the process to end and, after the grace, ends it and everything it started. It returns at once; done tells the end.
+// stop asks the process to end and, after the grace, ends it and everything it started. It returns at once; done tells
+// the end.
 func (p *process) stop(reason string, grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +152,8 @@ func (p *process) exit() (code int, ended time.Time, reason string) {
 	return p.exitCode, p.ended, reason
 }
 
-// startTicks reads field 22 of /proc/<pid>/stat, counted from behind the program's name, which may itself contain spaces and brackets.
+// startTicks reads field 22 of /proc/<pid>/stat, counted from behind the program's name, which may itself contain
+// spaces and brackets.
 func startTicks(pid int) (uint64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -11,21 +11,23 @@ import (
 // Range is a span of delays; one is drawn for each use.
 type Range struct{ Min, Max time.Duration }
 
-// Profile is every delay of the simulated kubelet. What the package promises holds in all profiles; only the times differ.
+// Profile is every delay of the simulated kubelet. What the package promises holds in all profiles; only the times
+// differ.
 type Profile struct {
 	Name string
 
-	// FileCheck is the period of the full rescan of the manifest directory. Only a rescan notices that a manifest became invalid.
+	// FileCheck is the period of the full rescan of the manifest directory. Only a rescan notices that a manifest became
+	// invalid.
 	FileCheck time.Duration
-	// InvalidAfter is how long a manifest must have been invalid for a rescan to give up its pod. It keeps frequent rescans from
-	// punishing a moment that a real kubelet, which looks every 20 s, almost never sees.
+	// InvalidAfter is how long a manifest must have been invalid for a rescan to give up its pod. It keeps frequent
+	// rescans from punishing a moment that a real kubelet, which looks every 20 s, almost never sees.
 	InvalidAfter time.Duration
 	// StopDelay is the time from a changed manifest to the SIGTERM of the old pod.
 	StopDelay Range
 	// MaxGrace caps the pod's terminationGracePeriodSeconds; zero means no cap.
 	MaxGrace time.Duration
-	// StartGap is the time from the end of the old pod to the start of its successor. The mirror pod shows the old pod, Running and
-	// Ready, until then.
+	// StartGap is the time from the end of the old pod to the start of its successor. The mirror pod shows the old pod,
+	// Running and Ready, until then.
 	StartGap Range
 	// StatusDelay is the time from a change of a pod to its visibility in the API.
 	StatusDelay time.Duration
@@ -34,14 +36,17 @@ type Profile struct {
 
 	// ExitSeen is the time from the end of a container to the reaction to it.
 	ExitSeen time.Duration
-	// BackOff is the delay of the second restart in a row, doubled for each further one up to BackOffMax. The first is not delayed.
+	// BackOff is the delay of the second restart in a row, doubled for each further one up to BackOffMax. The first is not
+	// delayed.
 	BackOff, BackOffMax time.Duration
 	// BackOffReset is how long a container must have run for its back-off to be forgotten.
 	BackOffReset time.Duration
-	// SetupRetry is the period in which a container is tried again that could not be started, for want of a file or a program.
+	// SetupRetry is the period in which a container is tried again that could not be started, for want of a file or a
+	// program.
 	SetupRetry time.Duration
-	// ProbeMax caps the initial delay and the period of probes; zero means no cap. It does not shorten the time that a probe may go on
-	// to fail before the container is restarted, so that a short profile has no restarts that a long one would not have.
+	// ProbeMax caps the initial delay and the period of probes; zero means no cap. It does not shorten the time that a
+	// probe may go on to fail before the container is restarted, so that a short profile has no restarts that a long one
+	// would not have.
 	ProbeMax time.Duration
 
 	// NodeStatus is the period of the node's status updates, LeaseRenew that of its lease renewals.
@@ -50,7 +55,8 @@ type Profile struct {
 	ServiceRestart time.Duration
 }
 
-// Short returns the profile for tests and demonstrations: the order of events of a real kubelet, in about a tenth of its time.
+// Short returns the profile for tests and demonstrations: the order of events of a real kubelet, in about a tenth of
+// its time.
 func Short() Profile {
 	return Profile{
 		Name:           "short",
@@ -73,8 +79,9 @@ func Short() Profile {
 	}
 }
 
-// Measured returns the profile with the delays that were measured on a kubelet v1.30 and v1.36: an edited kube-controller-manager is
-// gone after 0.2-0.7 s, back after 10-15 s and Ready after 21-30 s; a kube-apiserver takes its 30 s of grace before that.
+// Measured returns the profile with the delays that were measured on a kubelet v1.30 and v1.36: an edited
+// kube-controller-manager is gone after 0.2-0.7 s, back after 10-15 s and Ready after 21-30 s; a kube-apiserver takes
+// its 30 s of grace before that.
 func Measured() Profile {
 	return Profile{
 		Name:           "kubelet",

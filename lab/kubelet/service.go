@@ -13,8 +13,9 @@ const (
 	stateActivating = "activating" // it ended with an error and is waiting for the next try
 )
 
-// service is the kubelet's unit in the host's service manager. Like kubeadm's, it is always restarted, unless it was stopped. Unlike
-// it, a start fails if the kubelet ends at once: a wrong flag shall be an error where it was caused, not a line in a log.
+// service is the kubelet's unit in the host's service manager. Like kubeadm's, it is always restarted, unless it was
+// stopped. Unlike it, a start fails if the kubelet ends at once: a wrong flag shall be an error where it was caused,
+// not a line in a log.
 type service struct {
 	boot  func() (*run, error)
 	delay time.Duration // before the next try

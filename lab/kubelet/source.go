@@ -21,12 +21,13 @@ const manifestDir = "/etc/kubernetes/manifests"
 
 // source turns the manifest directory into the set of pods that shall run.
 //
-// Two things feed it, as in a real kubelet. A file event reads that one file; if it cannot be parsed, the last valid content stays.
-// A rescan reads everything, and what cannot be parsed then is gone. So a manifest that is invalid for a moment does no harm, and one
-// left invalid costs the pod after about one period.
+// Two things feed it, as in a real kubelet. A file event reads that one file; if it cannot be parsed, the last valid
+// content stays. A rescan reads everything, and what cannot be parsed then is gone. So a manifest that is invalid for a
+// moment does no harm, and one left invalid costs the pod after about one period.
 //
-// All files without a leading dot count, whatever their suffix. If several name the same pod, the one whose name sorts last wins:
-// beside X.yaml, a backup X.yaml.bak is what runs. (A real kubelet keeps the last one it read, which is the same after each rescan.)
+// All files without a leading dot count, whatever their suffix. If several name the same pod, the one whose name sorts
+// last wins: beside X.yaml, a backup X.yaml.bak is what runs. (A real kubelet keeps the last one it read, which is the
+// same after each rescan.)
 type source struct {
 	hostDir      string
 	nodeName     string

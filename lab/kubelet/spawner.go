@@ -9,9 +9,10 @@ import (
 
 var errStopped = errors.New("the host is stopped")
 
-// spawner starts processes that die with this one. The kernel's parent-death signal is bound to the thread that made the child, not to
-// its process: a child started from an arbitrary goroutine would be killed when the Go runtime retires that thread. So one goroutine
-// keeps one thread for as long as the host lives, and starts everything from there.
+// spawner starts processes that die with this one. The kernel's parent-death signal is bound to the thread that made
+// the child, not to its process: a child started from an arbitrary goroutine would be killed when the Go runtime
+// retires that thread. So one goroutine keeps one thread for as long as the host lives, and starts everything from
+// there.
 type spawner struct {
 	starts chan func()
 	quit   chan struct{}
@@ -35,8 +36,8 @@ func newSpawner() *spawner {
 	return s
 }
 
-// start runs the command in a process group of its own, so that a Ctrl-C in the terminal reaches only the lab, which then stops its
-// hosts in order.
+// start runs the command in a process group of its own, so that a Ctrl-C in the terminal reaches only the lab, which
+// then stops its hosts in order.
 func (s *spawner) start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -17,8 +17,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// systemctlScript is the host's systemctl. It needs a POSIX shell and nothing else: a request is a file, and so is the answer. A socket
-// would need a helper program, and a FIFO would hang whoever opens it after the lab has died.
+// systemctlScript is the host's systemctl. It needs a POSIX shell and nothing else: a request is a file, and so is the
+// answer. A socket would need a helper program, and a FIFO would hang whoever opens it after the lab has died.
 //
 //go:embed systemctl.sh
 var systemctlScript []byte
@@ -96,7 +96,8 @@ func (c *control) serve(ctx context.Context, watcher *fsnotify.Watcher) {
 	}
 }
 
-// answer reads one request, one argument a line, and writes the outputs and last the exit code, for which the script waits.
+// answer reads one request, one argument a line, and writes the outputs and last the exit code, for which the script
+// waits.
 func (c *control) answer(request, reply string) error {
 	data, err := os.ReadFile(request)
 	if err != nil {

@@ -26,8 +26,9 @@ const (
 	stopUnit = "stopped by systemctl"
 )
 
-// units are the host's services beside the kubelet: programs that it starts from unit files in etc/systemd/system, as on a control plane that nobody made
-// with kubeadm. As systemd does, it starts what it read when the host booted or at the last daemon-reload, and what a start finds in environment files.
+// units are the host's services beside the kubelet: programs that it starts from unit files in etc/systemd/system, as
+// on a control plane that nobody made with kubeadm. As systemd does, it starts what it read when the host booted or at
+// the last daemon-reload, and what a start finds in environment files.
 type units struct {
 	engine *engine
 	// program finds what stands for an absolute path of the host that a unit starts.
@@ -117,7 +118,8 @@ func (u *units) names() []string {
 	return out
 }
 
-// power opens the units for jobs, or closes them: nothing is started again then. It ends no process; the engine does when its host stops.
+// power opens the units for jobs, or closes them: nothing is started again then. It ends no process; the engine does
+// when its host stops.
 func (u *units) power(on bool) {
 	u.mu.Lock()
 	u.open = on
@@ -276,8 +278,8 @@ func (p *unitService) unit() unitState {
 	return unitState{state: p.state, since: p.since, starts: p.starts, err: p.err}
 }
 
-// command is the command line of a unit and its environment. It knows what the lab writes, and what a tool may make of that: one ExecStart, over several
-// lines, without quotes; $NAME alone for the words of a variable.
+// command is the command line of a unit and its environment. It knows what the lab writes, and what a tool may make of
+// that: one ExecStart, over several lines, without quotes; $NAME alone for the words of a variable.
 func (p *unitService) command() (words, env []string, err error) {
 	start := ""
 	vars := map[string]string{}

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// visible is a process of the kubelet's name with its command line. The kubelet itself is a part of the lab's process: whoever wants to know what a kubelet
-// runs with asks the host for its processes, and finds this one. It starts and ends with a run of the kubelet, and does nothing.
+// visible is a process of the kubelet's name with its command line. The kubelet itself is a part of the lab's process:
+// whoever wants to know what a kubelet runs with asks the host for its processes, and finds this one. It starts and
+// ends with a run of the kubelet, and does nothing.
 type visible struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

@@ -35,8 +35,9 @@ type publisher interface {
 //	   +------------------------------------ a manifest; the mirror  <--+
 //	                                         still shows the old pod
 //
-// The mirror pod is replaced when the new pod starts, and deleted when there is none: until then it shows the old pod, Running and
-// Ready, although its process is gone. That is what a real kubelet does, and what a tool that waits for Ready falls for.
+// The mirror pod is replaced when the new pod starts, and deleted when there is none: until then it shows the old pod,
+// Running and Ready, although its process is gone. That is what a real kubelet does, and what a tool that waits for
+// Ready falls for.
 type worker struct {
 	key     string
 	engine  *engine
@@ -214,7 +215,8 @@ func (w *worker) syncContainer(ctx context.Context, p *pod, c *container, now ti
 	return 0
 }
 
-// handleExit decides when the container may start again. It returns how long the end stays unnoticed, as terminated, before that.
+// handleExit decides when the container may start again. It returns how long the end stays unnoticed, as terminated,
+// before that.
 func (w *worker) handleExit(p *pod, c *container, now time.Time) time.Duration {
 	_, ended, _ := c.proc.exit()
 	c.ready, c.started = false, false

@@ -145,7 +145,8 @@ func (b *Balancer) carry(client net.Conn) {
 	wg.Wait()
 }
 
-// pipe copies until from ends and then tells to. If to takes no more, from is told at once instead of when it next writes.
+// pipe copies until from ends and then tells to. If to takes no more, from is told at once instead of when it next
+// writes.
 func pipe(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		_ = from.Close()

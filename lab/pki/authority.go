@@ -1,5 +1,5 @@
-// Package pki decides who is who in a lab cluster: certificate authorities, certificates, keys and kubeconfigs, with the
-// names, file names and modes that kubeadm gives them.
+// Package pki decides who is who in a lab cluster: certificate authorities, certificates, keys and kubeconfigs, with
+// the names, file names and modes that kubeadm gives them.
 package pki
 
 import (

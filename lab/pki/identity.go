@@ -25,8 +25,8 @@ func Node(nodeName string) Identity {
 	return Identity{User: "system:node:" + nodeName, Groups: []string{"system:nodes"}}
 }
 
-// Kubeconfig returns a kubeconfig that reaches server (an https URL) as id, with everything embedded. It holds a private
-// key: write it with mode 0600.
+// Kubeconfig returns a kubeconfig that reaches server (an https URL) as id, with everything embedded. It holds a
+// private key: write it with mode 0600.
 func (p *PKI) Kubeconfig(server string, id Identity) ([]byte, error) {
 	client, err := p.CA.Issue(Request{CommonName: id.User, Organizations: id.Groups, Client: true})
 	if err != nil {

@@ -25,8 +25,9 @@ import (
 
 const region = "us-east-1"
 
-// account is the simulated AWS account of one user cluster, with the machines in it: each instance that machine-controller asks for boots a kubelet that
-// registers a node with the flags that came with it. Machines outlive the controller that made them.
+// account is the simulated AWS account of one user cluster, with the machines in it: each instance that
+// machine-controller asks for boots a kubelet that registers a node with the flags that came with it. Machines outlive
+// the controller that made them.
 type account struct {
 	sim     *awssim.Server
 	servers []*http.Server
@@ -51,8 +52,8 @@ type booted struct {
 	err  error
 }
 
-// startAccount starts an account. Any access key may call: a manager's is the name of its pod, so that the audit log tells the pods of one Deployment
-// apart.
+// startAccount starts an account. Any access key may call: a manager's is the name of its pod, so that the audit log
+// tells the pods of one Deployment apart.
 func startAccount(dir, address, version string, profile kubelet.Profile, client func(nodeName string) (kubernetes.Interface, error)) (*account, error) {
 	sim, err := awssim.New(awssim.Options{Region: region, AuditFile: filepath.Join(dir, "audit.jsonl")})
 	if err != nil {

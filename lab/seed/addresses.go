@@ -31,7 +31,8 @@ const (
 	lastNet  = 99
 )
 
-// addresses is a /16 of the loopback network that belongs to one lab as long as its lock is held. The kernel drops the lock when the process ends.
+// addresses is a /16 of the loopback network that belongs to one lab as long as its lock is held. The kernel drops the
+// lock when the process ends.
 type addresses struct {
 	net  int
 	lock *os.File

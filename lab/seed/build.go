@@ -12,7 +12,8 @@ import (
 // ImageOperator is the repository of the product's operator.
 const ImageOperator = "ghcr.io/transplant-dev/transplant-operator"
 
-// BuildPrograms compiles from the checkout what a seed runs of the product: the cloud-controller-manager, and the operator once there is one.
+// BuildPrograms compiles from the checkout what a seed runs of the product: the cloud-controller-manager, and the
+// operator once there is one.
 func BuildPrograms(ctx context.Context, out string) (map[string]kubelet.Program, error) {
 	root, err := build.FindRoot()
 	if err != nil {

@@ -42,8 +42,9 @@ type ClusterOptions struct {
 	External bool
 	// Version of Kubernetes. Default: the seed's. Its programs have to be among the seed's Binaries.
 	Version string
-	// Programs are what the pods of the user cluster are run by, by repository without tag, beside the seed's Binaries: its machines then run pods as
-	// processes, register the CSI drivers that run there, and mount volumes. Default: pods run without processes. Needs root.
+	// Programs are what the pods of the user cluster are run by, by repository without tag, beside the seed's Binaries:
+	// its machines then run pods as processes, register the CSI drivers that run there, and mount volumes. Default: pods
+	// run without processes. Needs root.
 	Programs map[string]kubelet.Program
 }
 
@@ -67,8 +68,8 @@ type Cluster struct {
 	hosts map[string]userHost // by node
 }
 
-// AddCluster creates a user cluster's control plane, and returns when its API can be used and its controllers run. The caller creates the Cluster
-// object.
+// AddCluster creates a user cluster's control plane, and returns when its API can be used and its controllers run. The
+// caller creates the Cluster object.
 func (s *Seed) AddCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	o.Managers, o.APIServers, o.Version = max(1, o.Managers), max(1, o.APIServers), cmp.Or(o.Version, Version)
 	c := &Cluster{ClusterOptions: o, Namespace: "cluster-" + o.Name, seed: s}
@@ -174,7 +175,8 @@ func (c *Cluster) awaitAPI(ctx context.Context) error {
 			return errors.Join(err, c.troubles())
 		}
 		for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
-			if _, err := c.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{}); err != nil { // the controllers run
+			// the controllers run
+			if _, err := c.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 				return fmt.Errorf("default ServiceAccount: %w", err)
 			}
 		}

@@ -43,7 +43,8 @@ func machineCRD(kind, plural string) *unstructured.Unstructured {
 	}}
 }
 
-// installMachines gives the user cluster machine-controller's kinds and their webhook, and starts the parts in the seed.
+// installMachines gives the user cluster machine-controller's kinds and their webhook, and starts the parts in the
+// seed.
 func (c *Cluster) installMachines(ctx context.Context) error {
 	for kind, plural := range map[string]string{"Machine": "machines", "MachineSet": "machinesets", "MachineDeployment": "machinedeployments"} {
 		crd := machineCRD(kind, plural)
@@ -85,7 +86,8 @@ func (c *Cluster) installMachines(ctx context.Context) error {
 	})
 }
 
-// installWebhook makes the webhook's certificate and Service in the seed, and registers it in the user cluster by a URL, as Kubermatic does.
+// installWebhook makes the webhook's certificate and Service in the seed, and registers it in the user cluster by a
+// URL, as Kubermatic does.
 func (c *Cluster) installWebhook(ctx context.Context) error {
 	host := appWebhook + "." + c.Namespace + ".svc.cluster.local"
 	pair, err := c.pki.CA.Issue(pki.Request{CommonName: host, DNS: []string{host, host + "."}, Server: true})
@@ -143,8 +145,8 @@ func (c *Cluster) AddMachines(ctx context.Context, name string, replicas int) er
 	return c.AwaitMachines(ctx, name, replicas)
 }
 
-// AwaitMachines waits until a MachineDeployment is rolled out: every machine of its current template, none of another, and each with a node that is
-// ready and initialised.
+// AwaitMachines waits until a MachineDeployment is rolled out: every machine of its current template, none of another,
+// and each with a node that is ready and initialised.
 func (c *Cluster) AwaitMachines(ctx context.Context, name string, replicas int) error {
 	return Await(ctx, "the machines of "+name, func(ctx context.Context) error {
 		d, err := c.dynamic.Resource(component.MachineDeployments).Namespace(component.MachineNamespace).Get(ctx, name, metav1.GetOptions{})

@@ -44,7 +44,8 @@ const (
 	cloudConfig    = "/etc/kubernetes/cloud/config"
 )
 
-// CloudSecret is what a user cluster's Secret with cloud credentials holds: it may stand in no plan, journal, log, event or condition.
+// CloudSecret is what a user cluster's Secret with cloud credentials holds: it may stand in no plan, journal, log,
+// event or condition.
 func CloudSecret(name string) string { return "canary-of-" + name + "-never-to-be-seen" }
 
 func appLabels(app string) map[string]string { return map[string]string{"app": app} }
@@ -73,7 +74,8 @@ func plain(port int32, path string) *corev1.Probe {
 	return p
 }
 
-// deployment puts a part into Kubermatic's shape. A part that is wrapped is started by http-prober once the user cluster's API answers.
+// deployment puts a part into Kubermatic's shape. A part that is wrapped is started by http-prober once the user
+// cluster's API answers.
 func (c *Cluster) deployment(p part) (*appsv1.Deployment, error) {
 	container := corev1.Container{
 		Name: p.app, Image: p.image, Command: []string{p.command}, Args: p.args, ReadinessProbe: p.ready,
@@ -133,7 +135,8 @@ func (c *Cluster) apiServer() part {
 	}
 }
 
-// providerFlags are those of the in-tree provider. The cloud config is mounted without them as well, as Kubermatic does it.
+// providerFlags are those of the in-tree provider. The cloud config is mounted without them as well, as Kubermatic does
+// it.
 func (c *Cluster) providerFlags() []string {
 	if c.External {
 		return nil

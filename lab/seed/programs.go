@@ -21,7 +21,8 @@ const (
 // everywhere is what a process listens on that was not told where: its pod's address, see kubelet.PodOptions.
 const everywhere = "--bind-address=0.0.0.0"
 
-// accessKey makes the name of a pod its access key, whatever its Secret says: the account's audit log tells the pods of one Deployment apart by it.
+// accessKey makes the name of a pod its access key, whatever its Secret says: the account's audit log tells the pods of
+// one Deployment apart by it.
 func accessKey(pod *corev1.Pod, name, value string) string {
 	if name == "AWS_ACCESS_KEY_ID" {
 		return pod.Name

@@ -1,6 +1,7 @@
-// Package seed decides what a management ("seed") cluster of a lab consists of and puts it together: a real API server and controller manager whose
-// Deployments become processes, and user clusters whose control planes run in it, a namespace each, every one in front of a simulated AWS account of its
-// own and with machines that a simulated machine-controller creates.
+// Package seed decides what a management ("seed") cluster of a lab consists of and puts it together: a real API server
+// and controller manager whose Deployments become processes, and user clusters whose control planes run in it, a
+// namespace each, every one in front of a simulated AWS account of its own and with machines that a simulated
+// machine-controller creates.
 //
 //	seed      etcd, kube-apiserver, kube-controller-manager        processes of the lab
 //	          one node, whose kubelet runs every pod               lab/kubelet; there is no scheduler: the lab binds
@@ -98,7 +99,8 @@ type Seed struct {
 	held     map[string]bool // namespaces and apps (namespace/app) whose pods get no node
 }
 
-// Start starts a seed without user clusters and returns when a Deployment would run. On an error nothing is left running.
+// Start starts a seed without user clusters and returns when a Deployment would run. On an error nothing is left
+// running.
 func Start(ctx context.Context, o Options) (*Seed, error) {
 	if o.Dir == "" {
 		return nil, errors.New("starting seed: option Dir is empty")
@@ -295,8 +297,8 @@ func (s *Seed) Dynamic() dynamic.Interface { return s.dynamic }
 // API is the seed's API server, with its audit log.
 func (s *Seed) API() *apiserver.Server { return s.api }
 
-// Front is the way that every pod takes to the seed's API. When it is cut, the seed's API is down for the operator; the kubelet, the controllers and the
-// lab go another way.
+// Front is the way that every pod takes to the seed's API. When it is cut, the seed's API is down for the operator; the
+// kubelet, the controllers and the lab go another way.
 func (s *Seed) Front() *edge.Edge { return s.front }
 
 // FrontConfig is the administrator's configuration by way of Front, for an operator that runs in the test's process.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// bind puts a pod without a node on the seed's only one. It is called for every pod that changes; a failed binding is tried again with the pod's next
-// change, or here.
+// bind puts a pod without a node on the seed's only one. It is called for every pod that changes; a failed binding is
+// tried again with the pod's next change, or here.
 func (s *Seed) bind(ctx context.Context, object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || s.isHeld(pod) {
@@ -45,7 +45,8 @@ func (s *Seed) bind(ctx context.Context, object any) {
 	})
 }
 
-// Hold keeps new pods of an app of a namespace from getting a node, as a full seed would: they stay Pending. Release ends it.
+// Hold keeps new pods of an app of a namespace from getting a node, as a full seed would: they stay Pending. Release
+// ends it.
 func (s *Seed) Hold(namespace, app string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +140,8 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
-// proxy leads connections to Services by name: CONNECT webhook.namespace.svc:443 ends at a ready pod. It is what DNS and kube-proxy are in a cluster, and
-// it needs no rights.
+// proxy leads connections to Services by name: CONNECT webhook.namespace.svc:443 ends at a ready pod. It is what DNS
+// and kube-proxy are in a cluster, and it needs no rights.
 type proxy struct {
 	server *http.Server
 	done   chan error

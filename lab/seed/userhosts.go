@@ -76,8 +76,8 @@ type userHost struct {
 	csi     *csi.Node
 }
 
-// Volume is where on this machine the files of a running pod's only volume are. They are mounted in the CSI driver's own mount namespace, and are seen by way of
-// its process.
+// Volume is where on this machine the files of a running pod's only volume are. They are mounted in the CSI driver's
+// own mount namespace, and are seen by way of its process.
 func (c *Cluster) Volume(pod *corev1.Pod, driver string) (string, error) {
 	c.mu.Lock()
 	host, ok := c.hosts[pod.Spec.NodeName]
@@ -150,7 +150,8 @@ func node(path string, mode, major, minor uint32) error {
 	return nil
 }
 
-// disks are the contents of an account's volumes: a sparse file each, behind a loop device that is there as long as the lab.
+// disks are the contents of an account's volumes: a sparse file each, behind a loop device that is there as long as the
+// lab.
 type disks struct {
 	dir string
 
@@ -159,7 +160,8 @@ type disks struct {
 	loops  map[string]*os.File // by volume
 }
 
-// device shows a volume that is attached to an instance in the /dev of the host, under the name that EC2's NVMe driver and udev give it.
+// device shows a volume that is attached to an instance in the /dev of the host, under the name that EC2's NVMe driver
+// and udev give it.
 func (a *account) device(volume, hostDir string) error {
 	v := a.sim.State().EC2.Volumes[volume]
 	if v == nil || v.Attachment == nil {
@@ -219,7 +221,8 @@ func (d *disks) loop(volume string, size int64) (*os.File, error) {
 	return loop, nil
 }
 
-// attachLoop puts a file behind a free loop device, which the kernel frees with its last user: also when the lab is killed.
+// attachLoop puts a file behind a free loop device, which the kernel frees with its last user: also when the lab is
+// killed.
 func attachLoop(file *os.File) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 
 const userPodsPeriod = 500 * time.Millisecond
 
-// runPods stands for the user cluster's scheduler and, unless its machines run pods themselves, its nodes' container runtimes, until ctx ends: each pod gets a
-// node whose taints it tolerates and runs there, without a process; a CSI driver that runs on a node is registered there.
+// runPods stands for the user cluster's scheduler and, unless its machines run pods themselves, its nodes' container
+// runtimes, until ctx ends: each pod gets a node whose taints it tolerates and runs there, without a process; a CSI
+// driver that runs on a node is registered there.
 func (c *Cluster) runPods(ctx context.Context) {
 	c.seed.running.Go(func() {
 		for {
@@ -112,8 +113,8 @@ func (c *Cluster) schedule(ctx context.Context, p *corev1.Pod, nodes []corev1.No
 	return nil
 }
 
-// chooseNode says on a pod's claims which node the pod will be on, as a scheduler does for claims that are provisioned only then, and tells whether all are
-// bound.
+// chooseNode says on a pod's claims which node the pod will be on, as a scheduler does for claims that are provisioned
+// only then, and tells whether all are bound.
 func (c *Cluster) chooseNode(ctx context.Context, p *corev1.Pod, node string) (bool, error) {
 	const selected = "volume.kubernetes.io/selected-node"
 	bound := true

@@ -17,11 +17,12 @@ type Call struct {
 	Answered  time.Time     `json:"answered,omitzero"` // zero while it is under way
 	Caller    string        `json:"caller"`
 	Operation api.Operation `json:"operation"`
-	Object    string        `json:"object,omitempty"` // name of the load balancer, range of the route, provider id or name of a single instance
-	Count     int           `json:"count,omitempty"`  // of the instances that were asked for
-	Mutating  bool          `json:"mutating"`         // it is an operation that may change something
-	Changed   bool          `json:"changed"`          // it did change something
-	Outcome   Outcome       `json:"outcome"`
+	// name of the load balancer, range of the route, provider id or name of a single instance
+	Object   string  `json:"object,omitempty"`
+	Count    int     `json:"count,omitempty"` // of the instances that were asked for
+	Mutating bool    `json:"mutating"`        // it is an operation that may change something
+	Changed  bool    `json:"changed"`         // it did change something
+	Outcome  Outcome `json:"outcome"`
 }
 
 // Outcome is how a call ended.
@@ -107,8 +108,8 @@ func (c *Cloud) Seq() int64 {
 	return int64(len(c.audit.calls))
 }
 
-// Wait blocks until enough says that the chosen calls are what the caller waits for, and returns them. It looks again after every arrival and
-// every answer. The error is the context's.
+// Wait blocks until enough says that the chosen calls are what the caller waits for, and returns them. It looks again
+// after every arrival and every answer. The error is the context's.
 func (c *Cloud) Wait(ctx context.Context, f Filter, enough func([]Call) bool) ([]Call, error) {
 	a := &c.audit
 	for {

@@ -1,10 +1,11 @@
-// Package simcloud decides how a cloud answers that exists for measurements: instances, load balancers and routes behind an API in which each
-// request takes as long, is throttled as hard and fails as often as a test wants, and is written down with its caller.
+// Package simcloud decides how a cloud answers that exists for measurements: instances, load balancers and routes
+// behind an API in which each request takes as long, is throttled as hard and fails as often as a test wants, and is
+// written down with its caller.
 //
 //	arrival --> throttle (429) --> fault (refused, hung, slower) --> effect --> latency --> answer
 //
-// A call takes effect when it arrives, as a request does whose client is killed before the answer comes. What the cloud does not know it refuses
-// loudly, and Unknown lists it.
+// A call takes effect when it arrives, as a request does whose client is killed before the answer comes. What the cloud
+// does not know it refuses loudly, and Unknown lists it.
 package simcloud
 
 import (

@@ -20,8 +20,8 @@ type State struct {
 	Routes        []api.Route        `json:"routes"`
 }
 
-// Change is what somebody does to the cloud who is not one of its callers: the harness that makes and ends machines, a person with a console. It is
-// no call. Removals come before puts; what is put replaces what has its name.
+// Change is what somebody does to the cloud who is not one of its callers: the harness that makes and ends machines, a
+// person with a console. It is no call. Removals come before puts; what is put replaces what has its name.
 type Change struct {
 	RemoveInstances     []string           `json:"removeInstances,omitempty"`
 	PutInstances        []api.Instance     `json:"putInstances,omitempty"`

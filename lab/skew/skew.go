@@ -1,7 +1,8 @@
-// Package skew decides which kube-apiservers our cloud-controller-manager may be run against: those against which its tests were run, on real
-// ones, through the life of a node, of a load balancer, of a route and of a lease.
+// Package skew decides which kube-apiservers our cloud-controller-manager may be run against: those against which its
+// tests were run, on real ones, through the life of a node, of a load balancer, of a route and of a lease.
 //
-// What they prove is the range that the program itself reports with --version -o json, and that transplant check goes by.
+// What they prove is the range that the program itself reports with --version -o json, and that transplant check goes
+// by.
 package skew
 
 import (
@@ -25,7 +26,8 @@ const (
 	migrationLease = "cloud-provider-extraction-migration"
 )
 
-// manager is one running aws-cloud-controller-manager. Its user in the API, and its access key in the cloud, is its name.
+// manager is one running aws-cloud-controller-manager. Its user in the API, and its access key in the cloud, is its
+// name.
 type manager struct {
 	name string
 	*process.Process

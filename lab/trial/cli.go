@@ -21,8 +21,8 @@ type Result struct {
 	Stderr string
 }
 
-// CLI runs transplant with the global flags that an operator of this lab would give. narration gets standard error as it comes; nil for nowhere.
-// env are further variables, NAME=VALUE.
+// CLI runs transplant with the global flags that an operator of this lab would give. narration gets standard error as
+// it comes; nil for nowhere. env are further variables, NAME=VALUE.
 func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args ...string) (Result, error) {
 	made := t.Command(append(args, "--state-dir", filepath.Join(t.dir, "state"))...)
 	cmd := exec.CommandContext(ctx, made.Path, made.Args[1:]...)
@@ -49,7 +49,8 @@ func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args
 	return r, nil
 }
 
-// Command is transplant with the global flags that an operator of this lab would give, but for --state-dir. It is not started.
+// Command is transplant with the global flags that an operator of this lab would give, but for --state-dir. It is not
+// started.
 func (t *Trial) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(t.product.CLI, append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess())...)
 	cmd.Env = append(os.Environ(), t.Env()...)

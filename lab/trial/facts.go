@@ -15,15 +15,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kept is what a rollback leaves behind on purpose, and Facts leaves out: the backups on the hosts. The journal's ConfigMaps, Events and counts of
-// lease transitions are no facts either.
+// kept is what a rollback leaves behind on purpose, and Facts leaves out: the backups on the hosts. The journal's
+// ConfigMaps, Events and counts of lease transitions are no facts either.
 const kept = "etc/kubernetes/transplant"
 
 // volumes are those of pods, which come and go with them.
 const volumes = "var/lib/kubelet/pods/"
 
-// Facts describes everything that a migration and its rollback must leave as it was, a line each, sorted: files of the hosts, RBAC, service
-// accounts, leases, nodes, services and the cloud.
+// Facts describes everything that a migration and its rollback must leave as it was, a line each, sorted: files of the
+// hosts, RBAC, service accounts, leases, nodes, services and the cloud.
 func (t *Trial) Facts(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, gather := range []func(context.Context) ([]string, error){t.files, func(ctx context.Context) ([]string, error) { return Objects(ctx, t.Client()) }} {

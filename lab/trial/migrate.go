@@ -44,7 +44,8 @@ func (t *Trial) State() (string, error) {
 	return string(data), err
 }
 
-// Check judges by what only the lab knows: the cloud is as it was, and nobody asked it for something that it does not know.
+// Check judges by what only the lab knows: the cloud is as it was, and nobody asked it for something that it does not
+// know.
 func (t *Trial) Check(before string) error {
 	after, err := t.State()
 	if err != nil {

@@ -43,8 +43,8 @@ func ownLab(t *testing.T, o Options) *Trial {
 	return lab
 }
 
-// TestAControlPlaneOfUnitsIsMigrated has real components as systemd units: kube-controller-managers with the in-tree provider, which systemctl stops and starts.
-// The short version has one host, which nobody could take the loops over from.
+// TestAControlPlaneOfUnitsIsMigrated has real components as systemd units: kube-controller-managers with the in-tree provider, which systemctl stops and
+// starts. The short version has one host, which nobody could take the loops over from.
 func TestAControlPlaneOfUnitsIsMigrated(t *testing.T) {
 	t.Parallel()
 	o, strategies := Options{ControlPlanes: 1, Workers: 1, Shape: cluster.Units}, []string{planstep.Downtime}
@@ -57,8 +57,8 @@ func TestAControlPlaneOfUnitsIsMigrated(t *testing.T) {
 	}
 }
 
-// TestAControlPlaneOfDeploymentsIsMigrated has real components as Deployments of the cluster that they make up, API servers and schedulers too. Its managers are
-// Deployments before and after; leader migration is refused, because nothing on a host would prove the end of a pod.
+// TestAControlPlaneOfDeploymentsIsMigrated has real components as Deployments of the cluster that they make up, API servers and schedulers too. Its managers
+// are Deployments before and after; leader migration is refused, because nothing on a host would prove the end of a pod.
 func TestAControlPlaneOfDeploymentsIsMigrated(t *testing.T) {
 	t.Parallel()
 	if err := kubelet.CanNameHosts(); err != nil {

@@ -1,5 +1,6 @@
-// Package trial decides what a trial of the product is: a lab with a workload, the command line as an operator would use it, and a recorder
-// and an audit log of the lab's own that judge what happened. The demo and the lab tests are both made of it.
+// Package trial decides what a trial of the product is: a lab with a workload, the command line as an operator would
+// use it, and a recorder and an audit log of the lab's own that judge what happened. The demo and the lab tests are
+// both made of it.
 package trial
 
 import (
@@ -127,8 +128,9 @@ func (t *Trial) prepare(ctx context.Context) error {
 	return os.WriteFile(t.KeysFile(), append(data, '\n'), 0o644)
 }
 
-// awaitControllers waits until the controllers that fill in what every cluster has (aggregated roles, default accounts) have been through: a lab
-// that still grows would look as if a migration had changed it. kube-controller-manager 1.26 takes its time to start them all.
+// awaitControllers waits until the controllers that fill in what every cluster has (aggregated roles, default accounts)
+// have been through: a lab that still grows would look as if a migration had changed it. kube-controller-manager 1.26
+// takes its time to start them all.
 func (t *Trial) awaitControllers(ctx context.Context) error {
 	var missing error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -152,8 +152,8 @@ func kubeadmVersion(t *testing.T, lab *Trial) string {
 	return found[1]
 }
 
-// asBefore is unchanged, without the leases of API servers and the roles that API servers keep for the components of their own version: they add rules to them and never take any
-// away again, so that those of a newer version stay behind.
+// asBefore is unchanged, without the leases of API servers and the roles that API servers keep for the components of their own version: they add rules to them
+// and never take any away again, so that those of a newer version stay behind.
 func asBefore(t *testing.T, lab *Trial, before []string) {
 	t.Helper()
 	own := func(line string) bool {

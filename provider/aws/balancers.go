@@ -12,11 +12,11 @@ import (
 	"github.com/transplant-dev/transplant/provider/aws/client"
 )
 
-// balancers are the provider's load balancers. One call is 10 to 20 requests, so that the fence may close in the middle of it; the provider turns
-// most errors into text, and whoever called could not tell.
+// balancers are the provider's load balancers. One call is 10 to 20 requests, so that the fence may close in the middle
+// of it; the provider turns most errors into text, and whoever called could not tell.
 //
-// It takes nodes out of load balancers whose instances are not in its list of all instances. An answer that is not complete, or one from another
-// account, would empty them all: the list is checked first.
+// It takes nodes out of load balancers whose instances are not in its list of all instances. An answer that is not
+// complete, or one from another account, would empty them all: the list is checked first.
 type balancers struct {
 	cloudprovider.LoadBalancer
 	cloud *Cloud
@@ -38,7 +38,8 @@ func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string
 	return correct(b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service))
 }
 
-// checked returns a context in which a list of instances is an error that lacks some of nodes though they exist, or all of them.
+// checked returns a context in which a list of instances is an error that lacks some of nodes though they exist, or all
+// of them.
 func (b balancers) checked(ctx context.Context, nodes []*corev1.Node) context.Context {
 	var ids []string
 	for _, node := range nodes {

@@ -1,5 +1,6 @@
-// Package aws decides what the AWS cloud-controller-manager is made of: the upstream AWS provider on clients of our own, which ask the fence before
-// every request that changes something, and what that provider does one by one and EC2 answers for many: the state of instances, and routes.
+// Package aws decides what the AWS cloud-controller-manager is made of: the upstream AWS provider on clients of our
+// own, which ask the fence before every request that changes something, and what that provider does one by one and EC2
+// answers for many: the state of instances, and routes.
 //
 //	cloud config --understand--> overrides in the provider's names
 //	controllers --> Cloud --instances, routes--> client.Services --fence--> AWS
@@ -53,8 +54,9 @@ var (
 	_ cloud.EarlyStarter         = (*Cloud)(nil)
 )
 
-// NewCloud makes the AWS provider that a manager's flags ask for, or ends the process with the reason: the library leaves no other way. Until
-// UseFences is called, requests whose context carries no fence are sent, as under a library that ends the process when it loses its lease.
+// NewCloud makes the AWS provider that a manager's flags ask for, or ends the process with the reason: the library
+// leaves no other way. Until UseFences is called, requests whose context carries no fence are sent, as under a library
+// that ends the process when it loses its lease.
 func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
 	shared := completed.ComponentConfig.KubeCloudShared
 	made, err := newCloud(shared.CloudProvider.Name, shared.CloudProvider.CloudConfigFile, shared.AllowUntaggedCloud)
@@ -160,7 +162,8 @@ func read(cloudConfig []byte) (*awsconfig.CloudConfig, error) {
 		return nil, fmt.Errorf("reading the cloud config: %w", fatal)
 	}
 	if err != nil {
-		klog.Warningf("Cloud config: left aside: %v", err) // the in-tree provider's DisableStrictZoneCheck, or a misspelt name
+		// the in-tree provider's DisableStrictZoneCheck, or a misspelt name
+		klog.Warningf("Cloud config: left aside: %v", err)
 	}
 	notes, err := understand(cfg)
 	if err != nil {
@@ -172,8 +175,9 @@ func read(cloudConfig []byte) (*awsconfig.CloudConfig, error) {
 	return cfg, nil
 }
 
-// UseFences sets the fences of the leases that this process runs under. A request that changes something and whose context carries no fence is sent
-// only while one of them is open. The manager calls it once, before it contends for a lease; without leader election with election.Unfenced.
+// UseFences sets the fences of the leases that this process runs under. A request that changes something and whose
+// context carries no fence is sent only while one of them is open. The manager calls it once, before it contends for a
+// lease; without leader election with election.Unfenced.
 func (c *Cloud) UseFences(fences ...*election.Fence) { c.gate.Use(slices.Clone(fences)...) }
 
 // AWS is the provider itself, for controllers that were written for it.
@@ -194,9 +198,10 @@ func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	return balancers{inner, c}, ok
 }
 
-// StartsEarly implements cloud.EarlyStarter: the provider makes clients, asks for the cluster's version and indexes nodes. It writes nothing before a
-// controller calls it.
+// StartsEarly implements cloud.EarlyStarter: the provider makes clients, asks for the cluster's version and indexes
+// nodes. It writes nothing before a controller calls it.
 func (c *Cloud) StartsEarly() bool { return true }
 
-// Probe asks AWS a cheap question, for readiness: it returns nil if the answer came and the credentials are good for it.
+// Probe asks AWS a cheap question, for readiness: it returns nil if the answer came and the credentials are good for
+// it.
 func (c *Cloud) Probe(ctx context.Context) error { return c.zones.refresh(ctx) }

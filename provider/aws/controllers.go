@@ -25,7 +25,8 @@ type Controllers struct {
 }
 
 // NewControllers returns the library's controllers, node IPAM and the tagging controller. The last two do not run by
-// default: both are asked for, with --controllers=*,tagging for example. Upstream's main does the same with tagging, and has no node IPAM.
+// default: both are asked for, with --controllers=*,tagging for example. Upstream's main does the same with tagging,
+// and has no node IPAM.
 func NewControllers() Controllers {
 	tags := &tagging.ControllerWrapper{}
 	c := Controllers{Constructors: maps.Clone(ccm.DefaultInitFuncConstructors), Aliases: names.CCMControllerAliases()}
@@ -42,7 +43,8 @@ func NewControllers() Controllers {
 	return c
 }
 
-// upstreamProvider is what the tagging controller asserts the type of. Its requests go through clients that ask the fences.
+// upstreamProvider is what the tagging controller asserts the type of. Its requests go through clients that ask the
+// fences.
 func upstreamProvider(provider cloudprovider.Interface) cloudprovider.Interface {
 	if ours, ok := cloud.Unwrap(provider).(interface{ AWS() *awsv1.Cloud }); ok {
 		return ours.AWS()

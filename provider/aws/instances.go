@@ -20,7 +20,8 @@ import (
 	"github.com/transplant-dev/transplant/provider/aws/client"
 )
 
-// Limits of one DescribeInstances request: "you should not specify more than 1,000 IDs" and "up to 200 values per filter" (EC2 developer guide).
+// Limits of one DescribeInstances request: "you should not specify more than 1,000 IDs" and "up to 200 values per
+// filter" (EC2 developer guide).
 const (
 	idsPerRequest    = 1000
 	valuesPerRequest = 200
@@ -29,8 +30,9 @@ const (
 // MaxInstances is how many IDs one request takes.
 func (c *Cloud) MaxInstances() int { return idsPerRequest }
 
-// ListInstances describes the instances of nodes: one request for up to 1,000 nodes that have a providerID, one more for each 200 that are found by
-// name, one more when instances are gone, and one for each that a filter does not find. Fargate nodes, which have no instance, are asked for one by one as the provider does.
+// ListInstances describes the instances of nodes: one request for up to 1,000 nodes that have a providerID, one more
+// for each 200 that are found by name, one more when instances are gone, and one for each that a filter does not find.
+// Fargate nodes, which have no instance, are asked for one by one as the provider does.
 func (c *Cloud) ListInstances(ctx context.Context, nodes []*corev1.Node, want cloud.Want) ([]cloud.InstanceState, error) {
 	questions := make([]asked, len(nodes))
 	for i, node := range nodes {
@@ -55,12 +57,14 @@ func (c *Cloud) ListInstances(ctx context.Context, nodes []*corev1.Node, want cl
 		if err != nil || instance == nil {
 			continue
 		}
-		if instance.State.Name == ec2types.InstanceStateNameTerminated { // as EC2 describes it for about an hour; one that is shutting down exists
+		// as EC2 describes it for about an hour; one that is shutting down exists
+		if instance.State.Name == ec2types.InstanceStateNameTerminated {
 			states[i].Terminated = true
 			continue
 		}
 		states[i].Exists = true
-		states[i].Shutdown = instance.State.Name == ec2types.InstanceStateNameStopped // stopping is not: the provider waits until it is certain
+		// stopping is not: the provider waits until it is certain
+		states[i].Shutdown = instance.State.Name == ec2types.InstanceStateNameStopped
 		if want&cloud.WantMetadata != 0 {
 			described = append(described, description{index: i, node: nodes[i], instance: instance, providerID: q.providerID})
 		}
@@ -85,8 +89,8 @@ func (c *Cloud) variantState(ctx context.Context, node *corev1.Node, want cloud.
 	return state
 }
 
-// answers are what EC2 said about the instances that were asked for. An ID or a name that is in none of the maps was not asked for, or the answer has
-// left it out.
+// answers are what EC2 said about the instances that were asked for. An ID or a name that is in none of the maps was
+// not asked for, or the answer has left it out.
 type answers struct {
 	byID    map[string]*ec2types.Instance
 	byName  map[string][]*ec2types.Instance
@@ -103,8 +107,8 @@ func newAnswers() answers {
 	}
 }
 
-// errLeftOut is that an answer of EC2 lacks an instance that it was asked for, without a word on why. EC2 refuses requests with IDs that it does
-// not know, so that this says nothing about the instance.
+// errLeftOut is that an answer of EC2 lacks an instance that it was asked for, without a word on why. EC2 refuses
+// requests with IDs that it does not know, so that this says nothing about the instance.
 var errLeftOut = errors.New("EC2 has left it out of its answer, which says neither that it exists nor that it does not; it will be asked again")
 
 // to is the answer to one question: nil for an instance that does not exist.
@@ -168,15 +172,18 @@ func (c *Cloud) answers(ctx context.Context, questions []asked) (answers, error)
 // usualID are the two forms that EC2's IDs have had so far.
 var usualID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
-// rounds is how often a list of IDs is asked for without those that EC2 refused. One more is for instances that vanish in between.
+// rounds is how often a list of IDs is asked for without those that EC2 refused. One more is for instances that vanish
+// in between.
 const rounds = 3
 
-// lookups is how many instances are asked for one by one in a call, to be sure that they do not exist. Those that are left over are not known.
+// lookups is how many instances are asked for one by one in a call, to be sure that they do not exist. Those that are
+// left over are not known.
 const lookups = 20
 
-// byID asks by ID, which is the cheapest for EC2. It refuses the whole request for one ID that it does not know, and names all of those; they are
-// taken out and the others asked for again. Should it ever name none, a filter does not mind what does not exist, and takes fewer values; but
-// that a filter finds nothing is no answer, so that what it does not find is asked for alone.
+// byID asks by ID, which is the cheapest for EC2. It refuses the whole request for one ID that it does not know, and
+// names all of those; they are taken out and the others asked for again. Should it ever name none, a filter does not
+// mind what does not exist, and takes fewer values; but that a filter finds nothing is no answer, so that what it does
+// not find is asked for alone.
 func (c *Cloud) byID(ctx context.Context, ids []string, a *answers) error {
 	for range rounds {
 		if len(ids) == 0 {
@@ -208,7 +215,8 @@ func (c *Cloud) byID(ctx context.Context, ids []string, a *answers) error {
 // notFound is EC2's code for IDs that it does not know.
 const notFound = "InvalidInstanceID.NotFound"
 
-// describeIDs makes one request. If EC2 refuses it for some of the IDs, it returns with which code, and the others, of which EC2 has said nothing.
+// describeIDs makes one request. If EC2 refuses it for some of the IDs, it returns with which code, and the others, of
+// which EC2 has said nothing.
 func (c *Cloud) describeIDs(ctx context.Context, ids []string, a *answers) (left []string, code string, err error) {
 	instances, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
 	var incomplete *client.IncompleteError
@@ -242,10 +250,12 @@ func refusedIDs(err error) (code string, ids []string) {
 	return refusal.ErrorCode(), idInText.FindAllString(refusal.ErrorMessage(), -1)
 }
 
-// byOddID asks for IDs that do not look like any: one of them, among a thousand others, would be the end of the request, and EC2 names only the
-// first. An ID that is not found is refused rather than reported as gone: the provider does not delete a Node for that either.
+// byOddID asks for IDs that do not look like any: one of them, among a thousand others, would be the end of the
+// request, and EC2 names only the first. An ID that is not found is refused rather than reported as gone: the provider
+// does not delete a Node for that either.
 func (c *Cloud) byOddID(ctx context.Context, ids []string, a *answers) error {
-	askable := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return strings.ContainsAny(id, `*?\`) }) // they stand for others in a filter
+	// they stand for others in a filter
+	askable := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return strings.ContainsAny(id, `*?\`) })
 	if err := c.filter(ctx, "instance-id", askable, a); err != nil {
 		return err
 	}
@@ -263,8 +273,8 @@ var alive = []string{
 	string(ec2types.InstanceStateNameStopping), string(ec2types.InstanceStateNameStopped),
 }
 
-// byName finds instances of the cluster by their private DNS names. One that is not found among many is asked for alone, as the provider does: there
-// is no question about a name that EC2 would refuse.
+// byName finds instances of the cluster by their private DNS names. One that is not found among many is asked for
+// alone, as the provider does: there is no question about a name that EC2 would refuse.
 func (c *Cloud) byName(ctx context.Context, names []string, a *answers) error {
 	if err := c.describeNames(ctx, names, a); err != nil {
 		return err

@@ -28,7 +28,8 @@ type description struct {
 
 func (d description) id() string { return sdk.ToString(d.instance.InstanceId) }
 
-// describe fills in the metadata of states. Zones and places in the network are asked for once for all nodes that have no labels of them yet.
+// describe fills in the metadata of states. Zones and places in the network are asked for once for all nodes that have
+// no labels of them yet.
 func (c *Cloud) describe(ctx context.Context, described []description, states []cloud.InstanceState) {
 	var unplaced []description
 	for _, d := range described {
@@ -79,8 +80,9 @@ func (c *Cloud) metadata(ctx context.Context, d description) (*cloudprovider.Ins
 	}, nil
 }
 
-// addresses are those of a node on an instance, for each IP family in turn. The order is the provider's: the first address of a type is the one that
-// most programs take. Interfaces are put into the order of their devices for IPv4; IPv6 alone leaves them as EC2 lists them.
+// addresses are those of a node on an instance, for each IP family in turn. The order is the provider's: the first
+// address of a type is the one that most programs take. Interfaces are put into the order of their devices for IPv4;
+// IPv6 alone leaves them as EC2 lists them.
 func addresses(instance *ec2types.Instance, families []string) ([]corev1.NodeAddress, error) {
 	interfaces := slices.Clone(instance.NetworkInterfaces)
 	var all []corev1.NodeAddress
@@ -147,7 +149,8 @@ func addIP(all *[]corev1.NodeAddress, kind corev1.NodeAddressType, text string) 
 	return nil
 }
 
-// addressesV6 takes the first IPv6 address of every interface. They count as internal, whether or not they are reachable from outside, and have no names.
+// addressesV6 takes the first IPv6 address of every interface. They count as internal, whether or not they are
+// reachable from outside, and have no names.
 func addressesV6(interfaces []ec2types.InstanceNetworkInterface) ([]corev1.NodeAddress, error) {
 	var all []corev1.NodeAddress
 	for _, i := range interfaces {

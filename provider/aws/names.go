@@ -17,16 +17,17 @@ import (
 // resourcePrefix begins the names of nodes that are called by their instance's ID, with or without a domain.
 const resourcePrefix = "i-"
 
-// asked is how EC2 is asked for a node's instance: by its ID, or else by its private DNS name. Of a node without providerID, the one that goes
-// into it is made from EC2's answer.
+// asked is how EC2 is asked for a node's instance: by its ID, or else by its private DNS name. Of a node without
+// providerID, the one that goes into it is made from EC2's answer.
 type asked struct {
 	id, name   string
 	providerID string
 	err        error
 }
 
-// ask decides how the instance of a node is found, as the provider does: by spec.providerID; without that by the ID that the name is, or by the
-// providerID that the cache of Nodes has got meanwhile; and by the name as private DNS name in the last place.
+// ask decides how the instance of a node is found, as the provider does: by spec.providerID; without that by the ID
+// that the name is, or by the providerID that the cache of Nodes has got meanwhile; and by the name as private DNS name
+// in the last place.
 func (c *Cloud) ask(ctx context.Context, node *corev1.Node) asked {
 	if providerID := node.Spec.ProviderID; providerID != "" {
 		id, err := awsv1.KubernetesInstanceID(providerID).MapToAWSInstanceID()
@@ -74,8 +75,8 @@ const (
 	tagClusterLegacy = awsv1.TagNameKubernetesClusterLegacy
 )
 
-// clusterID is what the provider tells the cluster's objects by: the cloud config's, or that of the tag of the instance that this runs on. The
-// provider does not say which it found.
+// clusterID is what the provider tells the cluster's objects by: the cloud config's, or that of the tag of the instance
+// that this runs on. The provider does not say which it found.
 func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig) (string, error) {
 	for _, configured := range []string{cfg.Global.KubernetesClusterTag, cfg.Global.KubernetesClusterID} {
 		if configured != "" {

@@ -16,8 +16,8 @@ import (
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
 )
 
-// overridable are the services that this program calls, by the names that the external provider compares with, letter by letter. The provider
-// itself does not look for STS, which a RoleARN needs; our clients do.
+// overridable are the services that this program calls, by the names that the external provider compares with, letter
+// by letter. The provider itself does not look for STS, which a RoleARN needs; our clients do.
 var overridable = []string{ec2.ServiceID, elb.ServiceID, elbv2.ServiceID, kms.ServiceID, imds.ServiceID, sts.ServiceID}
 
 // inTree are the names by which the in-tree provider found an override, with the services that they stand for now.
@@ -29,12 +29,13 @@ var inTree = map[string][]string{
 	"sts":                  {sts.ServiceID},
 }
 
-// uncalled are services that in-tree cloud configs name, the provider's own example among them, and that neither provider calls.
+// uncalled are services that in-tree cloud configs name, the provider's own example among them, and that neither
+// provider calls.
 var uncalled = []string{"autoscaling", "Auto Scaling", "s3", "S3"}
 
-// understand rewrites the service overrides of a cloud config to the names that the provider looks for. To the provider, an override under another
-// name is none, and no error: its calls go to the real AWS endpoint. The notes say how an override was read; the error names every override that
-// cannot be read.
+// understand rewrites the service overrides of a cloud config to the names that the provider looks for. To the
+// provider, an override under another name is none, and no error: its calls go to the real AWS endpoint. The notes say
+// how an override was read; the error names every override that cannot be read.
 func understand(config *awsconfig.CloudConfig) (notes []string, err error) {
 	if err := config.ValidateOverrides(); err != nil { // trims, and refuses what is incomplete or doubled
 		return nil, err
@@ -56,8 +57,8 @@ func understand(config *awsconfig.CloudConfig) (notes []string, err error) {
 	return notes, errors.Join(problems...)
 }
 
-// rename turns an override with an in-tree name into one for each service that the name stands for. An override in the new names goes before it,
-// so that one file can serve both managers.
+// rename turns an override with an in-tree name into one for each service that the name stands for. An override in the
+// new names goes before it, so that one file can serve both managers.
 func rename(config *awsconfig.CloudConfig, section string) (note string) {
 	old := config.ServiceOverride[section]
 	delete(config.ServiceOverride, section)

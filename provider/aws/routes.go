@@ -19,10 +19,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// routes lists, makes and deletes the routes of the cluster's route table, as the provider does, with these differences:
+// routes lists, makes and deletes the routes of the cluster's route table, as the provider does, with these
+// differences:
 //
-//   - A route to an instance that no Node stands for is listed without a node. The provider's whole list fails for it, or for one whose instance
-//     EC2 has forgotten, and then no route is made or deleted any more.
+//   - A route to an instance that no Node stands for is listed without a node. The provider's whole list fails for it,
+//     or for one whose instance EC2 has forgotten, and then no route is made or deleted any more.
 //   - Instances are found by the cache of Nodes. A list is one request, a new route two: the provider's is four.
 type routes struct {
 	cloud      *Cloud
@@ -112,7 +113,8 @@ func (r *routes) tableID(ctx context.Context, cluster string) (string, error) {
 // targets are the Nodes by instance ID.
 type targets map[string][]*corev1.Node
 
-// of is the node that a route leads to; empty for none. Of several with one instance, the one that has the route's range.
+// of is the node that a route leads to; empty for none. Of several with one instance, the one that has the route's
+// range.
 func (t targets) of(instance, cidr string) types.NodeName {
 	nodes := t[instance]
 	for _, node := range nodes {
@@ -126,8 +128,8 @@ func (t targets) of(instance, cidr string) types.NodeName {
 	return types.NodeName(nodes[0].Name)
 }
 
-// nodesOf finds the Nodes that the table's routes lead to. A Node without providerID is found by its name, for which EC2 has to be asked: without
-// that, its route would look like nobody's and be deleted.
+// nodesOf finds the Nodes that the table's routes lead to. A Node without providerID is found by its name, for which
+// EC2 has to be asked: without that, its route would look like nobody's and be deleted.
 func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targets, error) {
 	nodes, err := r.nodes()
 	if err != nil {
@@ -254,8 +256,8 @@ func (r *routes) forward(ctx context.Context, instance string) error {
 	return nil
 }
 
-// replace makes a route whose destination the table has already: nothing is left to do for the same instance, a route to nowhere is taken away first,
-// and one to elsewhere is somebody's.
+// replace makes a route whose destination the table has already: nothing is left to do for the same instance, a route
+// to nowhere is taken away first, and one to elsewhere is somebody's.
 func (r *routes) replace(ctx context.Context, cluster string, in *ec2.CreateRouteInput) error {
 	table, err := r.find(ctx, cluster)
 	if err != nil {

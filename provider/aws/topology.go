@@ -16,7 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// topologyTypes are the instance types that have a place in the network to be told, so that a node of theirs is not initialised without it.
+// topologyTypes are the instance types that have a place in the network to be told, so that a node of theirs is not
+// initialised without it.
 const topologyTypes = `^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$`
 
 const (
@@ -28,7 +29,8 @@ const (
 	aDay = 24 * time.Hour
 )
 
-// topology finds where in the network instances are. Most types have no answer; asking for them costs a request per type and day.
+// topology finds where in the network instances are. Most types have no answer; asking for them costs a request per
+// type and day.
 type topology struct {
 	ec2      iface.EC2
 	required *regexp.Regexp
@@ -63,7 +65,8 @@ func (m *memory) add(key string) {
 	m.until[key] = now().Add(aDay)
 }
 
-// topologyPattern is the pattern of types that need a topology: the configured one, or ours. The provider panics at one that is none.
+// topologyPattern is the pattern of types that need a topology: the configured one, or ours. The provider panics at one
+// that is none.
 func topologyPattern(configured string) (*regexp.Regexp, error) {
 	if configured == "" {
 		configured = topologyTypes
@@ -75,7 +78,8 @@ func topologyPattern(configured string) (*regexp.Regexp, error) {
 	return pattern, nil
 }
 
-// place is what is known of one instance: its network nodes from the top, which may be none, or why a node that needs them cannot have them now.
+// place is what is known of one instance: its network nodes from the top, which may be none, or why a node that needs
+// them cannot have them now.
 type place struct {
 	layers []string
 	err    error
@@ -90,7 +94,8 @@ func (t *topology) places(ctx context.Context, region string, described []descri
 	return found
 }
 
-// choose divides the instances that may have a topology into those that are asked for at once, and those that wait for what EC2 says of their type.
+// choose divides the instances that may have a topology into those that are asked for at once, and those that wait for
+// what EC2 says of their type.
 func (t *topology) choose(region string, described []description) (first, rest []description) {
 	probed := map[string]int{}
 	for _, d := range described {
@@ -157,7 +162,8 @@ func (t *topology) remember(region string, part []description, layers map[string
 	}
 }
 
-// ask makes one request. Where EC2 has no topologies, or does not show them to us, the region is not asked again for a day.
+// ask makes one request. Where EC2 has no topologies, or does not show them to us, the region is not asked again for a
+// day.
 func (t *topology) ask(ctx context.Context, region string, part []description) (map[string][]string, error) {
 	ids := make([]string, len(part))
 	for i, d := range part {

@@ -14,7 +14,8 @@ import (
 // now is the wall clock.
 var now = time.Now
 
-// zones knows the IDs of availability zones, which are the same in every account, unlike their names. They never change; new ones come, rarely.
+// zones knows the IDs of availability zones, which are the same in every account, unlike their names. They never
+// change; new ones come, rarely.
 type zones struct {
 	ec2 iface.EC2
 

@@ -2,7 +2,8 @@ package v1
 
 // What a Cluster says, asked in the words of the migration. All of it is pure.
 
-// External tells whether the cluster is to be run by an external cloud provider: the feature is there and true. A feature that is there and false is off.
+// External tells whether the cluster is to be run by an external cloud provider: the feature is there and true. A
+// feature that is there and false is off.
 func (c *Cluster) External() bool { return c.Spec.Features[FeatureExternalCloudProvider] }
 
 // CSIDriverDisabled tells whether the CSI driver is to be left out, by either spelling.
@@ -13,7 +14,8 @@ func (c *Cluster) MigrationCompleted() bool {
 	return c.Status.Conditions.IsTrue(ConditionCSIKubeletMigrationCompleted)
 }
 
-// NeedsMigration tells, as the original does, whether a migration is asked for and not over: both annotations are there and the condition is not True.
+// NeedsMigration tells, as the original does, whether a migration is asked for and not over: both annotations are there
+// and the condition is not True.
 func (c *Cluster) NeedsMigration() bool {
 	_, ccm := c.Annotations[CCMMigrationNeeded]
 	_, csi := c.Annotations[CSIMigrationNeeded]

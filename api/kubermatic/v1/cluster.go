@@ -15,27 +15,30 @@ const (
 
 // Annotations that are Transplant's own, all optional.
 const (
-	// AnnotationRestartMachines asks the operator to restart the MachineDeployments itself: "true". Without it nobody's machines are touched.
+	// AnnotationRestartMachines asks the operator to restart the MachineDeployments itself: "true". Without it nobody's
+	// machines are touched.
 	AnnotationRestartMachines = "transplant.dev/restart-machine-deployments"
-	// AnnotationMaxUnavailable is how many machines of the cluster may be missing at a time while the operator restarts MachineDeployments: a number or a
-	// percentage. Default: 1.
+	// AnnotationMaxUnavailable is how many machines of the cluster may be missing at a time while the operator restarts
+	// MachineDeployments: a number or a percentage. Default: 1.
 	AnnotationMaxUnavailable = "transplant.dev/max-unavailable"
-	// AnnotationStrategy is the strategy of the handover, as the command line's --strategy; by default the number of replicas of kube-controller-manager
-	// decides.
+	// AnnotationStrategy is the strategy of the handover, as the command line's --strategy; by default the number of
+	// replicas of kube-controller-manager decides.
 	AnnotationStrategy = "transplant.dev/strategy"
-	// AnnotationHold keeps the operator from starting the migration of a cluster until it is removed; its value says who and why. `transplant fleet apply`
-	// releases clusters in waves by it.
+	// AnnotationHold keeps the operator from starting the migration of a cluster until it is removed; its value says who
+	// and why. `transplant fleet apply` releases clusters in waves by it.
 	AnnotationHold = "transplant.dev/hold"
-	// AnnotationPlan is the plan that a person confirmed: the SHA-256 of its steps, and behind it some digits of each. The operator begins with no other plan, and
-	// takes the annotation off when it has begun. It is written together with what starts the migration; without it the operator's own plan is carried out.
-	// For a plan that stands in a journal and that the operator has not begun, it is how a person approves of it.
+	// AnnotationPlan is the plan that a person confirmed: the SHA-256 of its steps, and behind it some digits of each. The
+	// operator begins with no other plan, and takes the annotation off when it has begun. It is written together with what
+	// starts the migration; without it the operator's own plan is carried out. For a plan that stands in a journal and
+	// that the operator has not begun, it is how a person approves of it.
 	AnnotationPlan = "transplant.dev/plan-sha256"
-	// AnnotationOperator is the installation of the operator (namespace/lease of its seed) that migrates the cluster. It is written by the first one that begins;
-	// others leave the cluster alone until somebody takes the annotation off.
+	// AnnotationOperator is the installation of the operator (namespace/lease of its seed) that migrates the cluster. It
+	// is written by the first one that begins; others leave the cluster alone until somebody takes the annotation off.
 	AnnotationOperator = "transplant.dev/operator"
 )
 
-// ForceRestart is the annotation in the template of a MachineDeployment whose change replaces all of its machines; its value is a time in nanoseconds.
+// ForceRestart is the annotation in the template of a MachineDeployment whose change replaces all of its machines; its
+// value is a time in nanoseconds.
 const ForceRestart = "forceRestart"
 
 // Keys of spec.features.
@@ -45,8 +48,8 @@ const (
 	FeatureVSphereCSIClusterID   = "vsphereCSIClusterID"
 )
 
-// Cluster is a user cluster whose control plane runs in the seed. What must never slip is a rule of the schema, so that it holds while no webhook can be
-// reached: the feature stays on, and the provider stays what it is.
+// Cluster is a user cluster whose control plane runs in the seed. What must never slip is a rule of the schema, so that
+// it holds while no webhook can be reached: the feature stays on, and the provider stays what it is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -101,7 +104,8 @@ type ClusterSpec struct {
 	Cloud CloudSpec `json:"cloud,omitzero"`
 	// DisableCSIDriver leaves the CSI driver out.
 	DisableCSIDriver bool `json:"disableCsiDriver,omitempty"`
-	// DisableCSIDriverAlias is the same under the name that people guess; either of them leaves the driver out. See CSIDriverDisabled.
+	// DisableCSIDriverAlias is the same under the name that people guess; either of them leaves the driver out. See
+	// CSIDriverDisabled.
 	DisableCSIDriverAlias bool            `json:"disableCSIDriver,omitempty"`
 	ClusterNetwork        *ClusterNetwork `json:"clusterNetwork,omitempty"`
 	CNIPlugin             *CNIPlugin      `json:"cniPlugin,omitempty"`
@@ -111,8 +115,8 @@ type ClusterSpec struct {
 	PauseReason string `json:"pauseReason,omitempty"`
 }
 
-// CloudSpec says in which cloud the user cluster's machines are. Exactly one of the providers should be given; ProviderName decides, and where it is empty
-// the one that is given does.
+// CloudSpec says in which cloud the user cluster's machines are. Exactly one of the providers should be given;
+// ProviderName decides, and where it is empty the one that is given does.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type CloudSpec struct {
@@ -131,8 +135,8 @@ type CloudSpec struct {
 	Anexia       *ProviderSpec  `json:"anexia,omitempty"`
 }
 
-// ProviderSpec is the part of a provider's settings that Transplant reads: none. What is in it is preserved, and holds credentials: it is never logged,
-// printed or copied.
+// ProviderSpec is the part of a provider's settings that Transplant reads: none. What is in it is preserved, and holds
+// credentials: it is never logged, printed or copied.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ProviderSpec struct{}
@@ -149,7 +153,8 @@ type OpenstackSpec struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type HetznerSpec struct {
-	// Network that the machines are in. Without one, here or in the datacenter, the external cloud provider cannot be used.
+	// Network that the machines are in. Without one, here or in the datacenter, the external cloud provider cannot be
+	// used.
 	Network string `json:"network,omitempty"`
 }
 
@@ -202,7 +207,8 @@ type ClusterVersions struct {
 // ClusterConditionType is the key of a condition.
 type ClusterConditionType string
 
-// Condition types. The first is the original's, with its reasons and its meaning; CSIAddonInUse is one that it writes and we read; the others are ours.
+// Condition types. The first is the original's, with its reasons and its meaning; CSIAddonInUse is one that it writes
+// and we read; the others are ours.
 const (
 	// ConditionCSIKubeletMigrationCompleted says whether the migration is over, machines included.
 	ConditionCSIKubeletMigrationCompleted ClusterConditionType = "CSIKubeletMigrationCompleted"
@@ -211,7 +217,8 @@ const (
 
 	// ConditionMigration is the one line to look at: its reason is the phase, its message what is waited for.
 	ConditionMigration ClusterConditionType = "TransplantMigration"
-	// ConditionLoopsOff says that no kube-controller-manager runs a cloud loop any longer, which was observed and not concluded.
+	// ConditionLoopsOff says that no kube-controller-manager runs a cloud loop any longer, which was observed and not
+	// concluded.
 	ConditionLoopsOff ClusterConditionType = "TransplantInTreeLoopsOff"
 	// ConditionCCMReady says that a cloud-controller-manager runs every loop.
 	ConditionCCMReady ClusterConditionType = "TransplantCloudControllerManagerReady"
@@ -219,8 +226,9 @@ const (
 	ConditionCSIReady ClusterConditionType = "TransplantCSIDriverReady"
 	// ConditionMachines counts the machines whose nodes really are external.
 	ConditionMachines ClusterConditionType = "TransplantMachinesMigrated"
-	// ConditionPlan says which plans the operator has begun, by part: the SHA-256 of the steps and of the whole plan. The operator goes on with no other plan,
-	// whatever a journal says. It is in the status because whoever may change Clusters, or ConfigMaps beside a control plane, may not write that.
+	// ConditionPlan says which plans the operator has begun, by part: the SHA-256 of the steps and of the whole plan. The
+	// operator goes on with no other plan, whatever a journal says. It is in the status because whoever may change
+	// Clusters, or ConfigMaps beside a control plane, may not write that.
 	ConditionPlan ClusterConditionType = "TransplantPlanBegun"
 	// ConditionStuck is True when a phase takes longer than it may; its message says what is missing and what to do.
 	ConditionStuck ClusterConditionType = "TransplantStuck"
@@ -238,7 +246,8 @@ const (
 	MessageMigrationInProgress = "migrating to external CCM"
 )
 
-// Phases: the reasons of ConditionMigration, in order. The condition is True with PhaseCompleted and PhaseNotNeeded, False with all others.
+// Phases: the reasons of ConditionMigration, in order. The condition is True with PhaseCompleted and PhaseNotNeeded,
+// False with all others.
 const (
 	PhaseNotNeeded  = "NotNeeded"  // the feature is off, or another program runs the cluster's cloud-controller-manager
 	PhaseHeld       = "Held"       // paused, hibernated, or held by AnnotationHold
@@ -252,7 +261,8 @@ const (
 	PhaseFailed     = "Failed" // a step failed in a way that trying again does not mend; the message says what to do
 )
 
-// ClusterCondition is one condition. The original's schema demands kubermaticVersion and lastHeartbeatTime of each, so whoever writes one sets both.
+// ClusterCondition is one condition. The original's schema demands kubermaticVersion and lastHeartbeatTime of each, so
+// whoever writes one sets both.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterCondition struct {

@@ -10,8 +10,8 @@ import (
 // GroupName is the group of today's Kubermatic.
 const GroupName = "kubermatic.k8c.io"
 
-// LegacyGroupName is the group that the guide to the CCM and CSI migration shows. It lies below k8s.io, which is protected: its CRD says that it is
-// unapproved.
+// LegacyGroupName is the group that the guide to the CCM and CSI migration shows. It lies below k8s.io, which is
+// protected: its CRD says that it is unapproved.
 const LegacyGroupName = "kubermatic.k8s.io"
 
 // The versions of both groups.
@@ -20,8 +20,8 @@ var (
 	LegacyGroupVersion = schema.GroupVersion{Group: LegacyGroupName, Version: "v1"}
 )
 
-// AddToScheme registers the kinds of the group of today. Objects of the other group have the same shape and are read through a scheme of their own: a Go type
-// stands for one group in a scheme.
+// AddToScheme registers the kinds of the group of today. Objects of the other group have the same shape and are read
+// through a scheme of their own: a Go type stands for one group in a scheme.
 func AddToScheme(s *runtime.Scheme) error { return add(s, GroupVersion) }
 
 // AddLegacyToScheme registers the kinds of the legacy group.

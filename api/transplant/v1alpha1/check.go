@@ -25,7 +25,8 @@ type CheckReport struct {
 	Cluster     Cluster      `json:"cluster"`
 	Summary     CheckSummary `json:"summary"`
 	Findings    []Finding    `json:"findings"`
-	// StaleAcceptances are codes that --accept named although their checks do not block: waivers that should be taken back. Sorted.
+	// StaleAcceptances are codes that --accept named although their checks do not block: waivers that should be taken
+	// back. Sorted.
 	StaleAcceptances []string `json:"staleAcceptances,omitempty"`
 }
 
@@ -51,8 +52,8 @@ type Finding struct {
 	Category string `json:"category"`
 	// Level is info, warning, error or critical: how bad it is when the check does not pass.
 	Level string `json:"level"`
-	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap, node join,
-	// scheduling, volume attach, image pulls, data loss.
+	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap,
+	// node join, scheduling, volume attach, image pulls, data loss.
 	Impact   string   `json:"impact,omitempty"`
 	Outcome  Outcome  `json:"outcome"`
 	Summary  string   `json:"summary"`

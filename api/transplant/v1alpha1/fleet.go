@@ -67,7 +67,8 @@ type FleetCluster struct {
 	Machines *FleetMachines `json:"machines,omitempty"`
 	// Stuck is why the phase takes too long; empty when it does not.
 	Stuck string `json:"stuck,omitempty"`
-	// Hold is who keeps the cluster from being migrated and why; empty when nobody does, "held" when the annotation says nothing.
+	// Hold is who keeps the cluster from being migrated and why; empty when nobody does, "held" when the annotation says
+	// nothing.
 	Hold string `json:"hold,omitempty"`
 	// Paused is why every controller stays away from the cluster; empty when it is not paused.
 	Paused string `json:"paused,omitempty"`
@@ -89,7 +90,8 @@ const (
 	StandingNotEnabled = "not-enabled"
 	// StandingExternal: it was made with the external provider.
 	StandingExternal = "external"
-	// StandingWaiting: its migration is asked for and does not go on: it is queued, held, paused, or no operator has looked yet.
+	// StandingWaiting: its migration is asked for and does not go on: it is queued, held, paused, or no operator has
+	// looked yet.
 	StandingWaiting = "waiting"
 	// StandingMigrating: its migration is under way.
 	StandingMigrating = "migrating"
@@ -127,17 +129,20 @@ type FleetPlan struct {
 
 // FleetOptions are the choices of a fleet plan.
 type FleetOptions struct {
-	// Waves as they were given: each says how many clusters are migrated when it is over, as a number or a percentage of all.
+	// Waves as they were given: each says how many clusters are migrated when it is over, as a number or a percentage of
+	// all.
 	Waves []string `json:"waves"`
 	// MaxParallel is how many clusters are under way at a time.
 	MaxParallel int `json:"maxParallel"`
 	// MaxFailures is how many clusters may fail before no further one is started.
 	MaxFailures int `json:"maxFailures"`
-	// Until is when a cluster counts as done: completed, or handover (the control plane is external, machines are left to their owners).
+	// Until is when a cluster counts as done: completed, or handover (the control plane is external, machines are left to
+	// their owners).
 	Until string `json:"until"`
 	// SoakSeconds is how long the clusters of a wave are watched before the next one begins.
 	SoakSeconds float64 `json:"soakSeconds,omitempty"`
-	// PatienceSeconds is for how long a cluster may be blocked, or not taken up by any operator, before it counts as failed.
+	// PatienceSeconds is for how long a cluster may be blocked, or not taken up by any operator, before it counts as
+	// failed.
 	PatienceSeconds float64  `json:"patienceSeconds,omitempty"`
 	Selector        string   `json:"selector,omitempty"`
 	Providers       []string `json:"providers,omitempty"`
@@ -170,7 +175,8 @@ type FleetMember struct {
 	Do string `json:"do,omitempty"`
 	// Hold is whose hold a release takes off.
 	Hold string `json:"hold,omitempty"`
-	// Plan is what the operator would do, where that was asked for; Report what the checks say, without those that passed; Error why neither could be had.
+	// Plan is what the operator would do, where that was asked for; Report what the checks say, without those that passed;
+	// Error why neither could be had.
 	Plan   *Plan        `json:"plan,omitempty"`
 	Report *CheckReport `json:"report,omitempty"`
 	Error  string       `json:"error,omitempty"`

@@ -30,7 +30,8 @@ type Journal struct {
 	User    string       `json:"user,omitempty"`
 	Plan    Plan         `json:"plan"`
 	Records []StepRecord `json:"records,omitempty"`
-	// Without are the hosts that were lost and taken out of the migration: their steps are skipped, and they must not come back as they were.
+	// Without are the hosts that were lost and taken out of the migration: their steps are skipped, and they must not come
+	// back as they were.
 	Without []HostOut `json:"without,omitempty"`
 	// Rollback is the plan of the rollback once one was started.
 	Rollback *Plan      `json:"rollback,omitempty"`
@@ -39,8 +40,8 @@ type Journal struct {
 	Pauses []PauseRecord `json:"pauses,omitempty"`
 }
 
-// Pause is what an operator asks of a run that may be carried out elsewhere: to wait before its next step. It is kept in the ConfigMap
-// kube-system/transplant-control.
+// Pause is what an operator asks of a run that may be carried out elsewhere: to wait before its next step. It is kept
+// in the ConfigMap kube-system/transplant-control.
 type Pause struct {
 	// Run is the migration that is to wait; a pause of another one counts for nothing.
 	Run string `json:"run"`
@@ -54,7 +55,8 @@ type Pause struct {
 // PauseRecord is a time during which a run waited.
 type PauseRecord struct {
 	Pause `json:",inline"`
-	// From is when the run began to wait, by the clock of who carries it out; To is nil while it waits, and where it ended while it waited.
+	// From is when the run began to wait, by the clock of who carries it out; To is nil while it waits, and where it ended
+	// while it waited.
 	From time.Time  `json:"from"`
 	To   *time.Time `json:"to,omitempty"`
 	// Before is the step before which it waited.
@@ -90,8 +92,8 @@ type StepRecord struct {
 	BackupMode string `json:"backupMode,omitempty"`
 	// AfterSHA256 is what the step wrote: the fact that the next step on the same file requires.
 	AfterSHA256 string `json:"afterSHA256,omitempty"`
-	// Before is what an object had where the step changed it, as JSON with which it is put back: a merge patch, edits, or the state of a unit. It
-	// holds what the step changes and no more.
+	// Before is what an object had where the step changed it, as JSON with which it is put back: a merge patch, edits, or
+	// the state of a unit. It holds what the step changes and no more.
 	Before string `json:"before,omitempty"`
 	// Created tells that an object was absent before the step, so that a rollback may delete it.
 	Created bool `json:"created,omitempty"`
@@ -99,7 +101,8 @@ type StepRecord struct {
 	Handovers []HandoverRecord `json:"handovers,omitempty"`
 	// Files are those that the step changes beside its own.
 	Files []FileRecord `json:"files,omitempty"`
-	// Flags are the values that the kubelet's process had of the flags that the step changes; one that it had not is not in it.
+	// Flags are the values that the kubelet's process had of the flags that the step changes; one that it had not is not
+	// in it.
 	Flags map[string]string `json:"flags,omitempty"`
 	// Node is what the node was like before, while the step is under way.
 	Node *NodeRecord `json:"node,omitempty"`
@@ -121,7 +124,8 @@ type HandoverRecord struct {
 	// Transitions and AcquireTime name the term of the holder.
 	Transitions int32     `json:"transitions"`
 	AcquireTime time.Time `json:"acquireTime"`
-	// Ended is when the process was first seen gone, Released when the release was accepted; nil where that did not happen.
+	// Ended is when the process was first seen gone, Released when the release was accepted; nil where that did not
+	// happen.
 	Ended      *time.Time `json:"ended,omitempty"`
 	Released   *time.Time `json:"released,omitempty"`
 	NextHolder string     `json:"nextHolder,omitempty"`
@@ -131,7 +135,8 @@ type HandoverRecord struct {
 	Note string `json:"note,omitempty"`
 }
 
-// FileRecord is a file that a step changes beside its own: its backup, and what the step wrote. The fields are those of StepRecord.
+// FileRecord is a file that a step changes beside its own: its backup, and what the step wrote. The fields are those of
+// StepRecord.
 type FileRecord struct {
 	// Path of the file on the host.
 	Path         string `json:"path"`
@@ -141,8 +146,8 @@ type FileRecord struct {
 	AfterSHA256  string `json:"afterSHA256,omitempty"`
 }
 
-// NodeRecord is what a node was like right before its kubelet was changed. It is kept while the step is under way, so that whoever goes on with it after
-// a crash compares with the same, and taken out when the step is done.
+// NodeRecord is what a node was like right before its kubelet was changed. It is kept while the step is under way, so
+// that whoever goes on with it after a crash compares with the same, and taken out when the step is done.
 type NodeRecord struct {
 	UID        string `json:"uid"`
 	ProviderID string `json:"providerID,omitempty"`

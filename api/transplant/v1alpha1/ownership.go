@@ -2,8 +2,8 @@ package v1alpha1
 
 import "time"
 
-// CloudCall is one request to the cloud's API as the cloud saw it: a line of a cloud audit log (JSON lines). The lab's simulated endpoint writes
-// it; a converter from a cloud provider's own audit trail may.
+// CloudCall is one request to the cloud's API as the cloud saw it: a line of a cloud audit log (JSON lines). The lab's
+// simulated endpoint writes it; a converter from a cloud provider's own audit trail may.
 type CloudCall struct {
 	// Seq orders calls by arrival; unique within one log.
 	Seq int64 `json:"seq"`
@@ -36,9 +36,10 @@ const (
 	SourceProcess = "process"
 )
 
-// OwnershipEvent is a line of an ownership log (JSON lines): something that was observed about who runs which loop. The recorder writes a line on
-// every change, on every transition from looks that succeed to looks that fail, and as a heartbeat; silence between two lines of one source means
-// that nothing changed while looks succeeded, which Looked of the later line proves.
+// OwnershipEvent is a line of an ownership log (JSON lines): something that was observed about who runs which loop. The
+// recorder writes a line on every change, on every transition from looks that succeed to looks that fail, and as a
+// heartbeat; silence between two lines of one source means that nothing changed while looks succeeded, which Looked of
+// the later line proves.
 type OwnershipEvent struct {
 	// Time is when the look ended: a change happened before it.
 	Time time.Time `json:"time"`
@@ -48,8 +49,8 @@ type OwnershipEvent struct {
 	Lease       string `json:"lease,omitempty"`
 	Holder      string `json:"holder,omitempty"`
 	Transitions int32  `json:"transitions,omitempty"`
-	// Renewed is the lease's renewTime, by the clock of its holder. PreviousRenewed is the last one that was seen of the previous holder; on the
-	// line that shows a change of holder.
+	// Renewed is the lease's renewTime, by the clock of its holder. PreviousRenewed is the last one that was seen of the
+	// previous holder; on the line that shows a change of holder.
 	Renewed         *time.Time `json:"renewed,omitempty"`
 	PreviousRenewed *time.Time `json:"previousRenewed,omitempty"`
 	// Component and Host name the manager of a scrape or process event.
@@ -60,15 +61,15 @@ type OwnershipEvent struct {
 	Leads []string `json:"leads,omitempty"`
 	// ProcessStarted tells incarnations of a manager apart.
 	ProcessStarted *time.Time `json:"processStarted,omitempty"`
-	// PID, StartTicks and Ended are of source process. Ended is set when the process is gone for certain. A line without PID and without Error
-	// says that the component has no process on the host.
+	// PID, StartTicks and Ended are of source process. Ended is set when the process is gone for certain. A line without
+	// PID and without Error says that the component has no process on the host.
 	PID        int    `json:"pid,omitempty"`
 	StartTicks uint64 `json:"startTicks,omitempty"`
 	Ended      bool   `json:"ended,omitempty"`
 	// Began is when this look began: what it found was true no earlier. Nil for an event of a watch, which is pushed.
 	Began *time.Time `json:"began,omitempty"`
-	// Looked is when the previous successful look of this source began: a change happened between Looked and Time. Nil on the first line of a
-	// source that a recorder writes.
+	// Looked is when the previous successful look of this source began: a change happened between Looked and Time. Nil on
+	// the first line of a source that a recorder writes.
 	Looked *time.Time `json:"looked,omitempty"`
 	// Error is set when the look failed: what the source says is unknown from Looked on, never "ended".
 	Error string `json:"error,omitempty"`
@@ -92,7 +93,8 @@ type Tenure struct {
 	Component string `json:"component"`
 	Host      string `json:"host"`
 	PID       int    `json:"pid,omitempty"`
-	// From is the first moment at which it was seen able to act: its gauge at 1, or its first mutating call if that is earlier.
+	// From is the first moment at which it was seen able to act: its gauge at 1, or its first mutating call if that is
+	// earlier.
 	From time.Time `json:"from"`
 	// To is the last moment at which it was seen alive before its end; nil when it still runs.
 	To *time.Time `json:"to,omitempty"`
@@ -114,20 +116,22 @@ type Gap struct {
 	To   string `json:"to"`
 	// Cause is the step that ended the old owner, or why it ended.
 	Cause string `json:"cause"`
-	// Start is the last moment at which the old owner was seen alive, End the first at which the new one was seen able to act, so that Seconds is
-	// never too small.
+	// Start is the last moment at which the old owner was seen alive, End the first at which the new one was seen able to
+	// act, so that Seconds is never too small.
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Seconds float64   `json:"seconds"`
-	// LeaseSeconds is the part of Seconds until the new owner held the lease that governs the loop: the handover. The rest is the manager's own
-	// start, e.g. the ten seconds for which a kube-controller-manager waits before it starts node IPAM, and with it whatever its random order of
-	// controllers puts behind. Nil when the lease was not seen to be won.
+	// LeaseSeconds is the part of Seconds until the new owner held the lease that governs the loop: the handover. The rest
+	// is the manager's own start, e.g. the ten seconds for which a kube-controller-manager waits before it starts node
+	// IPAM, and with it whatever its random order of controllers puts behind. Nil when the lease was not seen to be won.
 	LeaseSeconds *float64 `json:"leaseSeconds,omitempty"`
-	// Certain is false when a look was missing, so that Seconds may be far too large; otherwise it is too large by two looks at most.
+	// Certain is false when a look was missing, so that Seconds may be far too large; otherwise it is too large by two
+	// looks at most.
 	Certain bool `json:"certain"`
 }
 
-// Overlap is a mutating call that arrived from an old owner after the new owner's first one, or two managers that ran one loop.
+// Overlap is a mutating call that arrived from an old owner after the new owner's first one, or two managers that ran
+// one loop.
 type Overlap struct {
 	Loop  string    `json:"loop"`
 	Old   string    `json:"old"`
@@ -146,7 +150,8 @@ const (
 	EvidenceGauges = "gauges"
 )
 
-// LateEffect is a mutating call that was sent before its sender ended and took effect afterwards. It is no overlap: nobody could have recalled it.
+// LateEffect is a mutating call that was sent before its sender ended and took effect afterwards. It is no overlap:
+// nobody could have recalled it.
 type LateEffect struct {
 	Seq     int64     `json:"seq"`
 	Loop    string    `json:"loop"`

@@ -5,8 +5,8 @@ import "time"
 // KindPlan is the kind of Plan.
 const KindPlan = "Plan"
 
-// Plan is the ordered steps of a migration or of its rollback, bound to the facts it was made from. The same values are printed, diffed,
-// executed and reported.
+// Plan is the ordered steps of a migration or of its rollback, bound to the facts it was made from. The same values are
+// printed, diffed, executed and reported.
 type Plan struct {
 	TypeMeta    `json:",inline"`
 	Created     time.Time `json:"created"`
@@ -39,30 +39,36 @@ type Options struct {
 	LeaseName string `json:"leaseName"`
 	// RetryPeriod is --leader-elect-retry-period of the managers during the migration, e.g. 250ms.
 	RetryPeriod string `json:"retryPeriod"`
-	// RenewDeadline is --leader-elect-renew-deadline of the managers during the migration: how long a resumed in-tree owner may go on writing.
+	// RenewDeadline is --leader-elect-renew-deadline of the managers during the migration: how long a resumed in-tree
+	// owner may go on writing.
 	RenewDeadline string `json:"renewDeadline"`
 	// ClusterName overrides the --cluster-name of the live kube-controller-manager; empty means carry it over.
 	ClusterName string `json:"clusterName,omitempty"`
 	// KeepLeaderMigration leaves leader migration on at the end.
 	KeepLeaderMigration bool `json:"keepLeaderMigration,omitempty"`
-	// Shape of the cloud-controller-manager: static-pod or daemonset; empty means static-pod on hosts, daemonset where there are none.
+	// Shape of the cloud-controller-manager: static-pod or daemonset; empty means static-pod on hosts, daemonset where
+	// there are none.
 	Shape string `json:"shape,omitempty"`
-	// NodeIPAM is keep (in the kube-controller-manager) or move (to the cloud-controller-manager); empty means keep, unless the allocator is the cloud's.
+	// NodeIPAM is keep (in the kube-controller-manager) or move (to the cloud-controller-manager); empty means keep,
+	// unless the allocator is the cloud's.
 	NodeIPAM string `json:"nodeIPAM,omitempty"`
-	// Volumes is csi (the in-tree volume plugins are switched off, in the order of KEP-625) or in-tree (--external-cloud-volume-plugin keeps them); empty
-	// means: what the cluster can do.
+	// Volumes is csi (the in-tree volume plugins are switched off, in the order of KEP-625) or in-tree
+	// (--external-cloud-volume-plugin keeps them); empty means: what the cluster can do.
 	Volumes string `json:"volumes,omitempty"`
-	// CredentialProvider is the path, on the machine that runs apply, of the image credential provider's binary that is put on every host.
+	// CredentialProvider is the path, on the machine that runs apply, of the image credential provider's binary that is
+	// put on every host.
 	CredentialProvider string `json:"credentialProvider,omitempty"`
 	// CredentialProviderSHA256 is of that file when the plan was made.
 	CredentialProviderSHA256 string `json:"credentialProviderSHA256,omitempty"`
-	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of version N go.
+	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of
+	// version N go.
 	ReplaceHosts bool `json:"replaceHosts,omitempty"`
-	// TargetVersion is the Kubernetes version N+1 that the control plane has in the end, e.g. v1.27.4: that of the new hosts where hosts are replaced, else
-	// of the images that its static pods get on the way. Empty means that no version changes.
+	// TargetVersion is the Kubernetes version N+1 that the control plane has in the end, e.g. v1.27.4: that of the new
+	// hosts where hosts are replaced, else of the images that its static pods get on the way. Empty means that no version
+	// changes.
 	TargetVersion string `json:"targetVersion,omitempty"`
-	// MaxUnavailable is how many nodes may be not Ready or under change at a time while kubelets change, those that are not Ready for other reasons
-	// counted: N, or N% of all nodes (rounded down, at least one). Empty means 1.
+	// MaxUnavailable is how many nodes may be not Ready or under change at a time while kubelets change, those that are
+	// not Ready for other reasons counted: N, or N% of all nodes (rounded down, at least one). Empty means 1.
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
 	// Soak is for how long the first worker is watched before another one changes, as a duration; empty means 10s.
 	Soak string `json:"soak,omitempty"`
@@ -72,7 +78,8 @@ type Options struct {
 	DrainTimeout string `json:"drainTimeout,omitempty"`
 	// ForceUnmanaged lets a drain evict pods that no controller would bring back.
 	ForceUnmanaged bool `json:"forceUnmanaged,omitempty"`
-	// Part of the migration of a hosted control plane that the plan is for: handover, finish or install. Empty for a cluster that runs its own control plane.
+	// Part of the migration of a hosted control plane that the plan is for: handover, finish or install. Empty for a
+	// cluster that runs its own control plane.
 	Part string `json:"part,omitempty"`
 }
 
@@ -84,7 +91,8 @@ const (
 	PartInstall = "install"
 )
 
-// NotIn is the value of Step.Expect for a loop that no manager of a component may run; who else does, if anybody, is not looked at.
+// NotIn is the value of Step.Expect for a loop that no manager of a component may run; who else does, if anybody, is
+// not looked at.
 func NotIn(component string) string { return "!" + component }
 
 // Shapes of a cloud-controller-manager, what happens to node IPAM, and what to the volumes.
@@ -132,8 +140,8 @@ const (
 	StepKubelet StepKind = "Kubelet"
 	// StepVerify looks, and changes nothing.
 	StepVerify StepKind = "Verify"
-	// StepPatchObject changes fields of an API object that is there: Patch is a strategic or JSON merge patch, Ref the object. What was there is kept
-	// in the record, so that it can be put back.
+	// StepPatchObject changes fields of an API object that is there: Patch is a strategic or JSON merge patch, Ref the
+	// object. What was there is kept in the record, so that it can be put back.
 	StepPatchObject StepKind = "PatchObject"
 	// StepUnpatchObject puts back what StepPatchObject changed; Restore names that step.
 	StepUnpatchObject StepKind = "UnpatchObject"
@@ -146,10 +154,11 @@ const (
 	// StepStopUnit and StepStartUnit stop and start a systemd unit, and wait until its process is gone, or ready.
 	StepStopUnit  StepKind = "StopUnit"
 	StepStartUnit StepKind = "StartUnit"
-	// StepCopyFile puts a file of the machine that runs apply (Source, of SHA-256 Content) on a host; what was there is kept.
+	// StepCopyFile puts a file of the machine that runs apply (Source, of SHA-256 Content) on a host; what was there is
+	// kept.
 	StepCopyFile StepKind = "CopyFile"
-	// StepInitializeNode gives the Node Ref the taint with which the cloud-controller-manager initialises a node, and waits until the taint is gone and
-	// the providerID is there.
+	// StepInitializeNode gives the Node Ref the taint with which the cloud-controller-manager initialises a node, and
+	// waits until the taint is gone and the providerID is there.
 	StepInitializeNode StepKind = "InitializeNode"
 	// StepAwait tells the operator what to create or to take down, and waits until the cluster shows it.
 	StepAwait StepKind = "Await"
@@ -173,14 +182,16 @@ type Step struct {
 	// Object is the API object as JSON (EnsureObject), or its reference (DeleteObject) in Ref.
 	Object string `json:"object,omitempty"`
 	Ref    string `json:"ref,omitempty"`
-	// Content of a file or of a whole manifest that holds no secret. Derive names a derivation where the content comes from the host.
+	// Content of a file or of a whole manifest that holds no secret. Derive names a derivation where the content comes
+	// from the host.
 	Content string `json:"content,omitempty"`
 	// Derive is "" or the name of a derivation: cloud-config (from Source), ccm-kubeconfig (from Source and a token).
 	Derive string `json:"derive,omitempty"`
 	Source string `json:"source,omitempty"`
 	// Edits of a manifest or of kubelet flags.
 	Edits []Edit `json:"edits,omitempty"`
-	// Restore names the step whose backup holds the bytes to put back (RestoreManifest, RemoveFile, and Kubelet in a rollback).
+	// Restore names the step whose backup holds the bytes to put back (RestoreManifest, RemoveFile, and Kubelet in a
+	// rollback).
 	Restore string `json:"restore,omitempty"`
 	// Mode of a new file, octal.
 	Mode string `json:"mode,omitempty"`
@@ -190,9 +201,11 @@ type Step struct {
 	Leases []string `json:"leases,omitempty"`
 	// Successors are the components one of which must be ready on another host before an owner is stopped.
 	Successors []string `json:"successors,omitempty"`
-	// Expect is the ownership that holds after the step: loop -> component. A loop mapped to "" has one owner of either kind; see also NotIn.
+	// Expect is the ownership that holds after the step: loop -> component. A loop mapped to "" has one owner of either
+	// kind; see also NotIn.
 	Expect map[string]string `json:"expect,omitempty"`
-	// Group names steps that are done together on one host; the engine defers a group whose host owns loops behind the others of its phase.
+	// Group names steps that are done together on one host; the engine defers a group whose host owns loops behind the
+	// others of its phase.
 	Group string `json:"group,omitempty"`
 	// Requires are the IDs of the facts that must still hold before the step.
 	Requires []string `json:"requires,omitempty"`
@@ -206,7 +219,8 @@ type Step struct {
 	Await *Await `json:"await,omitempty"`
 	// Drain tells that the node is drained before the step and made schedulable after it.
 	Drain bool `json:"drain,omitempty"`
-	// Batch names neighbouring steps that are done side by side, each on a host of its own; empty for a step that is done alone.
+	// Batch names neighbouring steps that are done side by side, each on a host of its own; empty for a step that is done
+	// alone.
 	Batch string `json:"batch,omitempty"`
 	// Canary tells that the step is the first of many like it: what it changed is watched for a while before the next one.
 	Canary bool `json:"canary,omitempty"`
@@ -220,13 +234,16 @@ type Step struct {
 
 // Edit is a change of a manifest or of kubelet flags.
 type Edit struct {
-	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, mountConfigMap and unmount (of a workload: Name is the volume, Value the ConfigMap, Path where
-	// it is mounted), setImage (the image of a manifest keeps its registry and repository and gets another tag) or
-	// setVersion (of kubeadm's ClusterConfiguration); of a kubelet also setGate and unsetGate, for featureGates in its configuration file.
+	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, mountConfigMap and unmount (of a workload: Name is the
+	// volume, Value the ConfigMap, Path where it is mounted), setImage (the image of a manifest keeps its registry and
+	// repository and gets another tag) or setVersion (of kubeadm's ClusterConfiguration); of a kubelet also setGate and
+	// unsetGate, for featureGates in its configuration file.
 	Op string `json:"op"`
-	// Name is the flag without dashes, the volume name, the component whose image it is, the field that holds the version, or the gate.
+	// Name is the flag without dashes, the volume name, the component whose image it is, the field that holds the version,
+	// or the gate.
 	Name string `json:"name"`
-	// Path of the file that is edited, where that is not the step's own; only for a kubelet, whose flags may be spread over files.
+	// Path of the file that is edited, where that is not the step's own; only for a kubelet, whose flags may be spread
+	// over files.
 	Path string `json:"path,omitempty"`
 	// Value of the flag, the path (same on the host and in the container), the tag, or the version.
 	Value string `json:"value,omitempty"`
@@ -243,7 +260,8 @@ type Change struct {
 
 // Await is a condition of the cluster, all parts of which have to hold.
 type Await struct {
-	// Nodes is how many Nodes run Component with Flags at Version (a minor, e.g. 1.27, or a prefix of it); 0 means none may.
+	// Nodes is how many Nodes run Component with Flags at Version (a minor, e.g. 1.27, or a prefix of it); 0 means none
+	// may.
 	Nodes     int               `json:"nodes"`
 	Component string            `json:"component"`
 	Version   string            `json:"version,omitempty"`

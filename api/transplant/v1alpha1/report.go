@@ -38,20 +38,24 @@ const (
 	ProbeEnd = "end"
 )
 
-// ProbeEvent is a line of a disruption log (JSON lines): something that a probe saw. A line is written on every change, and as a heartbeat; silence of
-// a path between two heartbeats means that it was looked at every Interval and that nothing changed.
+// ProbeEvent is a line of a disruption log (JSON lines): something that a probe saw. A line is written on every change,
+// and as a heartbeat; silence of a path between two heartbeats means that it was looked at every Interval and that
+// nothing changed.
 type ProbeEvent struct {
 	// Time of the event: the wall clock when the run of the probes began, and the monotonic time since.
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	// Kind and Path name what is probed, e.g. tcp and "shop/web a1b2.elb.amazonaws.com:443"; empty of begin, alive and end.
+	// Kind and Path name what is probed, e.g. tcp and "shop/web a1b2.elb.amazonaws.com:443"; empty of begin, alive and
+	// end.
 	Kind string `json:"kind,omitempty"`
 	Path string `json:"path,omitempty"`
-	// IntervalSeconds is the time between two looks, of begin and path: a shorter outage can go unseen. Zero for what is pushed.
+	// IntervalSeconds is the time between two looks, of begin and path: a shorter outage can go unseen. Zero for what is
+	// pushed.
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
 	// BudgetSeconds is the longest outage that a path may have, of begin; nil when none was given.
 	BudgetSeconds *float64 `json:"budgetSeconds,omitempty"`
-	// Since is the last moment at which the path was seen to work, of down; of lost, the end of the last look; of up, the last failed look's begin.
+	// Since is the last moment at which the path was seen to work, of down; of lost, the end of the last look; of up, the
+	// last failed look's begin.
 	Since *time.Time `json:"since,omitempty"`
 	// Began is when the first failed look began, of down.
 	Began *time.Time `json:"began,omitempty"`
@@ -128,8 +132,8 @@ type PathDisruption struct {
 
 // Outage is a time in which a path did not work.
 type Outage struct {
-	// Begin is the last moment at which the path was seen to work, End the first at which it was again, so that Seconds is never too small. It is too
-	// large by two looks at most.
+	// Begin is the last moment at which the path was seen to work, End the first at which it was again, so that Seconds is
+	// never too small. It is too large by two looks at most.
 	Begin time.Time `json:"begin"`
 	End   time.Time `json:"end"`
 	// Seconds from Begin to End.
@@ -178,12 +182,14 @@ type Report struct {
 	Started         time.Time `json:"started"`
 	Ended           time.Time `json:"ended"`
 	DurationSeconds float64   `json:"durationSeconds"`
-	// Without are the hosts that were taken out of the migration since they were gone for good; nothing is known of what they run.
+	// Without are the hosts that were taken out of the migration since they were gone for good; nothing is known of what
+	// they run.
 	Without  []HostOut `json:"without,omitempty"`
 	Handover Handover  `json:"handover"`
 	Gaps     []Gap     `json:"gaps"`
-	// Pauses are the gaps of loops that stay in kube-controller-manager: their manager does not change, but its process was restarted. They are
-	// apart from Gaps because what they last is that manager's own start: v1.26 sleeps for 10 s before it first lists nodes for node IPAM.
+	// Pauses are the gaps of loops that stay in kube-controller-manager: their manager does not change, but its process
+	// was restarted. They are apart from Gaps because what they last is that manager's own start: v1.26 sleeps for 10 s
+	// before it first lists nodes for node IPAM.
 	Pauses      []Gap           `json:"pauses,omitempty"`
 	Overlaps    []Overlap       `json:"overlaps,omitempty"`
 	LateEffects []LateEffect    `json:"lateEffects,omitempty"`
@@ -230,7 +236,8 @@ type Source struct {
 type Handover struct {
 	// GapSeconds is the largest of the gaps.
 	GapSeconds float64 `json:"gapSeconds"`
-	// OverlappingWrites counts mutating calls that arrived from an old owner after the new owner's first; nil without an audit log.
+	// OverlappingWrites counts mutating calls that arrived from an old owner after the new owner's first; nil without an
+	// audit log.
 	OverlappingWrites *int `json:"overlappingWrites"`
 	// LateEffects counts calls sent before the old owner's end that took effect after it; nil without an audit log.
 	LateEffects *int `json:"lateEffects"`
@@ -248,7 +255,8 @@ type InventoryReport struct {
 	// Services are those of type LoadBalancer, Serving the Services of any type that had a ready endpoint.
 	Services CountDiff `json:"services"`
 	Serving  CountDiff `json:"serving"`
-	// Volumes are the PersistentVolumes of clouds and CSI drivers, Attachments the VolumeAttachments that are attached, Drivers the CSI drivers of all nodes.
+	// Volumes are the PersistentVolumes of clouds and CSI drivers, Attachments the VolumeAttachments that are attached,
+	// Drivers the CSI drivers of all nodes.
 	Volumes     CountDiff `json:"volumes"`
 	Attachments CountDiff `json:"attachments"`
 	Drivers     CountDiff `json:"drivers"`
@@ -285,7 +293,8 @@ type NodeDiff struct {
 
 // Difference is one thing that is not as it was.
 type Difference struct {
-	// Object is e.g. Node/worker-1, LoadBalancer/a1b2, Route/rtb-1/10.200.1.0/24, Service/shop/web. Field is "object" where the whole thing came or went.
+	// Object is e.g. Node/worker-1, LoadBalancer/a1b2, Route/rtb-1/10.200.1.0/24, Service/shop/web. Field is "object"
+	// where the whole thing came or went.
 	Object   string `json:"object"`
 	Field    string `json:"field"`
 	Before   string `json:"before,omitempty"`
@@ -332,7 +341,8 @@ type Verification struct {
 
 // VerificationCheck is one thing that was verified.
 type VerificationCheck struct {
-	// Name is finished, owners, hosts, nodes, services, endpoints, volumes, attachments, csi-drivers, load-balancers, routes, disruption or facts.
+	// Name is finished, owners, hosts, nodes, services, endpoints, volumes, attachments, csi-drivers, load-balancers,
+	// routes, disruption or facts.
 	Name string `json:"name"`
 	// Outcome is pass, fail, skip or unknown.
 	Outcome Outcome `json:"outcome"`

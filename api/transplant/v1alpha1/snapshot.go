@@ -2,7 +2,8 @@ package v1alpha1
 
 import "time"
 
-// Preview is what the new manager would write about the cluster's nodes, asked of the cloud by its own provider's code, with nothing written.
+// Preview is what the new manager would write about the cluster's nodes, asked of the cloud by its own provider's code,
+// with nothing written.
 type Preview struct {
 	Provider string `json:"provider"`
 	// Calls to the cloud that it took.
@@ -46,8 +47,9 @@ type DryRun struct {
 // KindSnapshot is the kind of Snapshot.
 const KindSnapshot = "Snapshot"
 
-// Snapshot is every fact that check and plan look at, gathered once and read-only. It holds no secret: values of environment variables, of
-// cloud configuration keys and of tokens are left out. A fact that could not be gathered is listed in Errors; it is unknown, never absent.
+// Snapshot is every fact that check and plan look at, gathered once and read-only. It holds no secret: values of
+// environment variables, of cloud configuration keys and of tokens are left out. A fact that could not be gathered is
+// listed in Errors; it is unknown, never absent.
 type Snapshot struct {
 	TypeMeta    `json:",inline"`
 	TakenAt     time.Time `json:"takenAt"`
@@ -57,8 +59,8 @@ type Snapshot struct {
 	Authorities []string `json:"authorities,omitempty"`
 	// Hosts are the control-plane hosts and, where host access knows them, the workers; sorted by name.
 	Hosts []Host `json:"hosts,omitempty"`
-	// ControlPlaneNodes are the Nodes on which the API shows a static pod of kube-apiserver, kube-controller-manager or cloud-controller-manager,
-	// whether their host can be reached or not; sorted.
+	// ControlPlaneNodes are the Nodes on which the API shows a static pod of kube-apiserver, kube-controller-manager or
+	// cloud-controller-manager, whether their host can be reached or not; sorted.
 	ControlPlaneNodes []string `json:"controlPlaneNodes,omitempty"`
 	// Managers is what each running controller manager says of itself on /metrics.
 	Managers []Manager `json:"managers,omitempty"`
@@ -70,10 +72,12 @@ type Snapshot struct {
 	Objects  []ObjectState `json:"objects,omitempty"`
 	Nodes    []Node        `json:"nodes,omitempty"`
 	Services []Service     `json:"services,omitempty"`
-	// Endpoints of every Service, also of one that has none; sorted by Service. They were gathered where Counts has endpointslices.
+	// Endpoints of every Service, also of one that has none; sorted by Service. They were gathered where Counts has
+	// endpointslices.
 	Endpoints []ServiceEndpoints `json:"endpoints,omitempty"`
 	Cloud     *CloudInventory    `json:"cloud,omitempty"`
-	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is Deployment/namespace/name.
+	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is
+	// Deployment/namespace/name.
 	Hosted []Component `json:"hosted,omitempty"`
 	// SeedToken is the token of the manager of a hosted control plane, in a Secret of the seed; nil where there is none.
 	SeedToken *ManagerToken `json:"seedToken,omitempty"`
@@ -112,8 +116,9 @@ type Cluster struct {
 	Version string `json:"version,omitempty"`
 	// Provider is the in-tree provider that the live managers name, e.g. aws; empty when they name none or several.
 	Provider string `json:"provider,omitempty"`
-	// Seed is the namespace of another cluster, the seed, in which the control plane runs as Deployments, and SeedUID that namespace's uid. Both are empty
-	// for a cluster that runs its own control plane. Objects in a namespace of this name are the seed's.
+	// Seed is the namespace of another cluster, the seed, in which the control plane runs as Deployments, and SeedUID that
+	// namespace's uid. Both are empty for a cluster that runs its own control plane. Objects in a namespace of this name
+	// are the seed's.
 	Seed    string `json:"seed,omitempty"`
 	SeedUID string `json:"seedUID,omitempty"`
 }
@@ -125,20 +130,22 @@ type Host struct {
 	NodeName string `json:"nodeName,omitempty"`
 	// ControlPlane tells that the host has a kube-controller-manager or kube-apiserver manifest.
 	ControlPlane bool `json:"controlPlane"`
-	// Claims are the components that the host itself says that it runs, while no Node of its name is labelled as control plane; sorted. Nothing else of them
-	// is kept, and ControlPlane is false.
+	// Claims are the components that the host itself says that it runs, while no Node of its name is labelled as control
+	// plane; sorted. Nothing else of them is kept, and ControlPlane is false.
 	Claims []string `json:"claims,omitempty"`
 	// Components found as static pod manifests; sorted by name.
 	Components []Component `json:"components,omitempty"`
 	Kubelet    *Kubelet    `json:"kubelet,omitempty"`
 	// Files that a migration reads or writes, present or not; sorted by path.
 	Files []File `json:"files,omitempty"`
-	// LeaderMigration is the content of the leader migration config that a component of this host names or that lies at the default path.
+	// LeaderMigration is the content of the leader migration config that a component of this host names or that lies at
+	// the default path.
 	LeaderMigration []LeaderMigrationFile `json:"leaderMigration,omitempty"`
 	CloudConfig     *CloudConfig          `json:"cloudConfig,omitempty"`
 	// CloudConfigs are those that the host's kube-apiserver or kubelet names and that are not CloudConfig; sorted by path.
 	CloudConfigs []CloudConfig `json:"cloudConfigs,omitempty"`
-	// APIOnly tells that the host could not be reached: its components are what the mirror pods in the API say, and nothing else is known of it.
+	// APIOnly tells that the host could not be reached: its components are what the mirror pods in the API say, and
+	// nothing else is known of it.
 	APIOnly bool `json:"apiOnly,omitempty"`
 	// Authorities are the SHA-256 of the certificates that the host trusts to be its API server's; sorted.
 	Authorities []string `json:"authorities,omitempty"`
@@ -168,8 +175,9 @@ type Component struct {
 	Name string `json:"name"`
 	// Runs is how it is started; empty means static-pod.
 	Runs string `json:"runs,omitempty"`
-	// Manifest is the path on the host of the file that holds its flags: the static pod's manifest, or the unit file, drop-in or environment file of a
-	// systemd unit; for a Deployment it is Deployment/namespace/name. SHA256 is of its bytes, or of the pod template.
+	// Manifest is the path on the host of the file that holds its flags: the static pod's manifest, or the unit file,
+	// drop-in or environment file of a systemd unit; for a Deployment it is Deployment/namespace/name. SHA256 is of its
+	// bytes, or of the pod template.
 	Manifest string `json:"manifest"`
 	// Unit is the systemd unit, e.g. kube-controller-manager.service.
 	Unit string `json:"unit,omitempty"`
@@ -181,11 +189,13 @@ type Component struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	SHA256   string `json:"sha256"`
 	Image    string `json:"image,omitempty"`
-	// Version is what the program of a unit says of itself, e.g. v1.26.0; empty for what an image names, and where the program was not asked.
+	// Version is what the program of a unit says of itself, e.g. v1.26.0; empty for what an image names, and where the
+	// program was not asked.
 	Version string `json:"version,omitempty"`
 	// Command is the program with its arguments as the manifest has them (command then args).
 	Command []string `json:"command,omitempty"`
-	// Flags are the flags of Command by name without dashes; the last one wins, as in pflag. A flag without value is "true".
+	// Flags are the flags of Command by name without dashes; the last one wins, as in pflag. A flag without value is
+	// "true".
 	Flags map[string]string `json:"flags,omitempty"`
 	// EnvNames are the names of environment variables; their values are not gathered.
 	EnvNames []string `json:"envNames,omitempty"`
@@ -208,7 +218,8 @@ type Component struct {
 // Process is one process on a host.
 type Process struct {
 	PID int `json:"pid"`
-	// StartTicks is the start time in clock ticks since boot (field 22 of /proc/PID/stat): with PID it names a process for good.
+	// StartTicks is the start time in clock ticks since boot (field 22 of /proc/PID/stat): with PID it names a process for
+	// good.
 	StartTicks uint64    `json:"startTicks"`
 	Started    time.Time `json:"started"`
 	// State is the kernel's letter: R, S, D, T (stopped), Z.
@@ -235,7 +246,8 @@ type Kubelet struct {
 	Flags  map[string]string `json:"flags,omitempty"`
 	// Sources tells for each flag the file it comes from, where that is not Source.
 	Sources map[string]string `json:"sources,omitempty"`
-	// Also tells for a flag that stands in several files the others of them, sorted; for most flags what they say there counts for nothing.
+	// Also tells for a flag that stands in several files the others of them, sorted; for most flags what they say there
+	// counts for nothing.
 	Also map[string][]string `json:"also,omitempty"`
 	// Files are every file that the unit reads: the unit, its drop-ins in order, environment files, the configuration.
 	Files []File `json:"files,omitempty"`
@@ -262,7 +274,8 @@ type KubeletConfig struct {
 	RegisterWithTaints      []string        `json:"registerWithTaints,omitempty"`
 	ShutdownGracePeriod     string          `json:"shutdownGracePeriod,omitempty"`
 	CredentialProviderNames []string        `json:"credentialProviderNames,omitempty"`
-	// GateFiles tells for each gate the file that decides about it, where that is not Path: the last drop-in of --config-dir that names it.
+	// GateFiles tells for each gate the file that decides about it, where that is not Path: the last drop-in of
+	// --config-dir that names it.
 	GateFiles map[string]string `json:"gateFiles,omitempty"`
 	Error     string            `json:"error,omitempty"`
 }
@@ -285,8 +298,8 @@ type CredentialProvider struct {
 	// Present tells that the binary is there and may be executed.
 	Present bool   `json:"present"`
 	SHA256  string `json:"sha256,omitempty"`
-	// Asked is the image that it was asked about; Answered tells that it gave credentials of the API version that the config names. The credentials
-	// themselves are not kept.
+	// Asked is the image that it was asked about; Answered tells that it gave credentials of the API version that the
+	// config names. The credentials themselves are not kept.
 	Asked    string `json:"asked,omitempty"`
 	Answered bool   `json:"answered,omitempty"`
 	Error    string `json:"error,omitempty"`
@@ -315,7 +328,8 @@ type CloudConfig struct {
 	UsedBy []string `json:"usedBy,omitempty"`
 	// Keys are "Section.Key" or "Section \"sub\".Key", sorted.
 	Keys []string `json:"keys,omitempty"`
-	// ServiceOverrides are the values of ServiceOverride.Service: their spelling decides whether the external provider sees them.
+	// ServiceOverrides are the values of ServiceOverride.Service: their spelling decides whether the external provider
+	// sees them.
 	ServiceOverrides []string `json:"serviceOverrides,omitempty"`
 	// Provider whose configuration it is, e.g. aws; Format is ini, yaml or json.
 	Provider string `json:"provider,omitempty"`
@@ -401,22 +415,26 @@ type Node struct {
 	Ready      string     `json:"ready"`
 	ReadySince *time.Time `json:"readySince,omitempty"`
 	Created    time.Time  `json:"created"`
-	// NetworkUnavailable is the status of that condition; only a route loop or the CNI clears it. Empty when the node has no such condition.
+	// NetworkUnavailable is the status of that condition; only a route loop or the CNI clears it. Empty when the node has
+	// no such condition.
 	NetworkUnavailable string `json:"networkUnavailable,omitempty"`
 	Unschedulable      bool   `json:"unschedulable,omitempty"`
-	// Annotations that steer cloud controllers and kubelets: alpha.kubernetes.io/provided-node-ip, csi.volume.kubernetes.io/nodeid, ...
+	// Annotations that steer cloud controllers and kubelets: alpha.kubernetes.io/provided-node-ip,
+	// csi.volume.kubernetes.io/nodeid, ...
 	Annotations map[string]string `json:"annotations,omitempty"`
 	SystemUUID  string            `json:"systemUUID,omitempty"`
 	// OS is linux or windows.
 	OS string `json:"os,omitempty"`
-	// VolumesInUse are in status.volumesInUse: kubernetes.io/aws-ebs/... is mounted by the in-tree plugin, kubernetes.io/csi/... by CSI.
+	// VolumesInUse are in status.volumesInUse: kubernetes.io/aws-ebs/... is mounted by the in-tree plugin,
+	// kubernetes.io/csi/... by CSI.
 	VolumesInUse []string `json:"volumesInUse,omitempty"`
 	// Attachable are the allocatable attachable-volumes-* resources.
 	Attachable map[string]string `json:"attachable,omitempty"`
-	// Registries are the hosts from which the node's images come that need the cloud's credentials, as far as status.images shows.
+	// Registries are the hosts from which the node's images come that need the cloud's credentials, as far as
+	// status.images shows.
 	Registries []string `json:"registries,omitempty"`
-	// ControlPlaneImages are those of kube-apiserver, kube-controller-manager and kube-scheduler that the node has, by their tags, as far as status.images
-	// shows; sorted.
+	// ControlPlaneImages are those of kube-apiserver, kube-controller-manager and kube-scheduler that the node has, by
+	// their tags, as far as status.images shows; sorted.
 	ControlPlaneImages []string `json:"controlPlaneImages,omitempty"`
 }
 

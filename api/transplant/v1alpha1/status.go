@@ -2,7 +2,8 @@ package v1alpha1
 
 import "time"
 
-// States of a run as Status has them. They say more than the journal's phase does: whether anybody works on it, and how it goes.
+// States of a run as Status has them. They say more than the journal's phase does: whether anybody works on it, and how
+// it goes.
 const (
 	StateNotStarted = "not-started"
 	StateApplying   = "applying"
@@ -27,12 +28,14 @@ type Status struct {
 	Time time.Time `json:"time"`
 	// Run is empty when no migration was started.
 	Run string `json:"run,omitempty"`
-	// State is not-started, applying, stalled, paused, failed, stopped, applied, rolling-back or rolled-back; "unknown" when the journal may not be read.
+	// State is not-started, applying, stalled, paused, failed, stopped, applied, rolling-back or rolled-back; "unknown"
+	// when the journal may not be read.
 	State string `json:"state"`
 	// Phase is that of the journal: applying, applied, rolling-back, rolled-back; or not-started.
 	Phase   string    `json:"phase"`
 	Started time.Time `json:"started,omitzero"`
-	// PlanSHA256 is that of the plan which is carried out, or taken back by its rollback: what apply and rollback take with --plan-sha256.
+	// PlanSHA256 is that of the plan which is carried out, or taken back by its rollback: what apply and rollback take
+	// with --plan-sha256.
 	PlanSHA256 string `json:"planSHA256,omitempty"`
 	StepsDone  int    `json:"stepsDone"`
 	StepsTotal int    `json:"stepsTotal"`
@@ -84,7 +87,8 @@ type StepStatus struct {
 	Host  string `json:"host,omitempty"`
 	// SinceSeconds is how long ago it was begun.
 	SinceSeconds float64 `json:"sinceSeconds"`
-	// Waiting is what it waits for, in the words of who carries it out, since WaitingSeconds; empty where that is not published.
+	// Waiting is what it waits for, in the words of who carries it out, since WaitingSeconds; empty where that is not
+	// published.
 	Waiting        string  `json:"waiting,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
 }
@@ -148,7 +152,8 @@ type Blocker struct {
 	SinceSeconds *float64 `json:"sinceSeconds,omitempty"`
 }
 
-// Progress is what who carries a run out publishes about it, on the lock's Lease, which it renews every few seconds anyway.
+// Progress is what who carries a run out publishes about it, on the lock's Lease, which it renews every few seconds
+// anyway.
 type Progress struct {
 	Run string `json:"run"`
 	// Steps are those under way, in the order in which they were begun.
@@ -197,7 +202,8 @@ type Timeline struct {
 
 // TimelineEntry is something that happened.
 type TimelineEntry struct {
-	// Time is by the clock of its source: the journal's is that of who carries the run out, an event's that of the component that reported it.
+	// Time is by the clock of its source: the journal's is that of who carries the run out, an event's that of the
+	// component that reported it.
 	Time time.Time `json:"time"`
 	// OffsetSeconds is from the beginning of the run; negative before it.
 	OffsetSeconds float64 `json:"offsetSeconds"`

@@ -5,7 +5,8 @@ import "time"
 // Volumes are the cluster's storage objects, as far as a migration of the cloud provider touches them.
 type Volumes struct {
 	PersistentVolumes []PersistentVolume `json:"persistentVolumes,omitempty"`
-	// Claims are the PersistentVolumeClaims that are bound or lost; sorted by Ref. They were gathered where Snapshot.Counts has persistentvolumeclaims.
+	// Claims are the PersistentVolumeClaims that are bound or lost; sorted by Ref. They were gathered where
+	// Snapshot.Counts has persistentvolumeclaims.
 	Claims         []VolumeClaim      `json:"claims,omitempty"`
 	StorageClasses []StorageClass     `json:"storageClasses,omitempty"`
 	CSIDrivers     []string           `json:"csiDrivers,omitempty"`
@@ -23,14 +24,16 @@ type PersistentVolume struct {
 	// Handle is the cloud's name of the disk: the volume id, the path of a VMDK.
 	Handle       string `json:"handle,omitempty"`
 	StorageClass string `json:"storageClass,omitempty"`
-	// ProvisionedBy and MigratedTo are the values of the annotations pv.kubernetes.io/provisioned-by and pv.kubernetes.io/migrated-to.
+	// ProvisionedBy and MigratedTo are the values of the annotations pv.kubernetes.io/provisioned-by and
+	// pv.kubernetes.io/migrated-to.
 	ProvisionedBy string `json:"provisionedBy,omitempty"`
 	MigratedTo    string `json:"migratedTo,omitempty"`
 	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
 	Phase         string `json:"phase,omitempty"`
 	// Claim is namespace/name of the PersistentVolumeClaim that it is bound to.
 	Claim string `json:"claim,omitempty"`
-	// Zones are the zones and regions of its labels and node affinity, key=value; sorted. A volume without any can be mounted from anywhere, or nowhere.
+	// Zones are the zones and regions of its labels and node affinity, key=value; sorted. A volume without any can be
+	// mounted from anywhere, or nowhere.
 	Zones    []string `json:"zones,omitempty"`
 	Deleting bool     `json:"deleting,omitempty"`
 }
@@ -59,7 +62,8 @@ type StorageClass struct {
 type CSINode struct {
 	Name    string          `json:"name"`
 	Drivers []CSINodeDriver `json:"drivers,omitempty"`
-	// MigratedPlugins is the annotation storage.alpha.kubernetes.io/migrated-plugins, sorted: the in-tree plugins that this kubelet leaves to CSI.
+	// MigratedPlugins is the annotation storage.alpha.kubernetes.io/migrated-plugins, sorted: the in-tree plugins that
+	// this kubelet leaves to CSI.
 	MigratedPlugins []string `json:"migratedPlugins,omitempty"`
 }
 
@@ -136,8 +140,8 @@ type Container struct {
 	Image   string            `json:"image"`
 	Command []string          `json:"command,omitempty"` // command, then args; secrets masked
 	Flags   map[string]string `json:"flags,omitempty"`
-	// EnvNames without values; Env holds the values of the few that decide how the API or the cloud is reached (KUBERNETES_SERVICE_HOST, HTTPS_PROXY
-	// without its user, NO_PROXY, AWS_REGION).
+	// EnvNames without values; Env holds the values of the few that decide how the API or the cloud is reached
+	// (KUBERNETES_SERVICE_HOST, HTTPS_PROXY without its user, NO_PROXY, AWS_REGION).
 	EnvNames  []string          `json:"envNames,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	HostPorts []int32           `json:"hostPorts,omitempty"`
@@ -173,7 +177,8 @@ type WebhookRule struct {
 	Scope      string   `json:"scope,omitempty"`
 }
 
-// DisruptionBudget is a PodDisruptionBudget that allows no disruption now, or could not be judged; the others are counted only.
+// DisruptionBudget is a PodDisruptionBudget that allows no disruption now, or could not be judged; the others are
+// counted only.
 type DisruptionBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -208,7 +213,8 @@ type MachineObject struct {
 	Autoscaled bool `json:"autoscaled,omitempty"`
 }
 
-// KubeadmConfig is what kubeadm would write into the manifests at the next upgrade: ConfigMap kube-system/kubeadm-config.
+// KubeadmConfig is what kubeadm would write into the manifests at the next upgrade: ConfigMap
+// kube-system/kubeadm-config.
 type KubeadmConfig struct {
 	APIVersion           string `json:"apiVersion,omitempty"`
 	KubernetesVersion    string `json:"kubernetesVersion,omitempty"`
@@ -227,7 +233,8 @@ type KubeadmConfig struct {
 	Error                string `json:"error,omitempty"`
 }
 
-// KubeletDefaults is what a kubelet that joins gets: ConfigMap kube-system/kubelet-config (kubelet-config-1.x before 1.24).
+// KubeletDefaults is what a kubelet that joins gets: ConfigMap kube-system/kubelet-config (kubelet-config-1.x before
+// 1.24).
 type KubeletDefaults struct {
 	Name               string          `json:"name"`
 	FeatureGates       map[string]bool `json:"featureGates,omitempty"`
@@ -235,7 +242,8 @@ type KubeletDefaults struct {
 	ProviderID         string          `json:"providerID,omitempty"`
 	// SHA256 of Text.
 	SHA256 string `json:"sha256,omitempty"`
-	// Text is the KubeletConfiguration as it stands (data.kubelet of the ConfigMap), so that a plan can show what it changes.
+	// Text is the KubeletConfiguration as it stands (data.kubelet of the ConfigMap), so that a plan can show what it
+	// changes.
 	Text string `json:"text,omitempty"`
 }
 
@@ -255,7 +263,7 @@ type Series struct {
 	// Count and Sum of a histogram, in seconds; for a counter Sum is its value and Count is 0.
 	Count uint64  `json:"count"`
 	Sum   float64 `json:"sum"`
-	// Within60 is how many of Count took no more than 60 seconds (the KEP's objective is 99% of them), up to the histogram's nearest bound above it, which
-	// is 64; nil for a counter.
+	// Within60 is how many of Count took no more than 60 seconds (the KEP's objective is 99% of them), up to the
+	// histogram's nearest bound above it, which is 64; nil for a counter.
 	Within60 *uint64 `json:"within60,omitempty"`
 }

@@ -1,6 +1,8 @@
-// Package progress decides whether a controller is stuck: whether one piece of its work has been going on for longer than any should.
+// Package progress decides whether a controller is stuck: whether one piece of its work has been going on for longer
+// than any should.
 //
-// A health check that only says that the process answers is green while a provider's call hangs for ever and no Service is served.
+// A health check that only says that the process answers is green while a provider's call hangs for ever and no Service
+// is served.
 package progress
 
 import (
@@ -36,7 +38,8 @@ func New(limit time.Duration) *Tracker {
 	return &Tracker{limit: limit, now: time.Now, running: map[uint64]work{}}
 }
 
-// Start notes that a piece of work, for example "service default/web", has begun. The caller calls done when it has ended, whatever its outcome.
+// Start notes that a piece of work, for example "service default/web", has begun. The caller calls done when it has
+// ended, whatever its outcome.
 func (t *Tracker) Start(what string) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +61,8 @@ func (t *Tracker) Last() time.Time {
 	return t.last
 }
 
-// Stuck returns an error that names the piece of work that has been going on for longest, if that is longer than the limit.
+// Stuck returns an error that names the piece of work that has been going on for longest, if that is longer than the
+// limit.
 func (t *Tracker) Stuck() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Served fails a test unless each collector, by its name in the code, is the one that the registry serves. Upstream's is there first in every program: what is
-// counted in another one is shown to nobody.
+// Served fails a test unless each collector, by its name in the code, is the one that the registry serves. Upstream's
+// is there first in every program: what is counted in another one is shown to nobody.
 func Served(t *testing.T, collectors map[string]metrics.Registerable) {
 	t.Helper()
 	for name, collector := range collectors {

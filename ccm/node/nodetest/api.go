@@ -1,6 +1,7 @@
-// Package nodetest decides how much of an API server and of a cloud the tests of the node controllers need. The API server holds nodes and events,
-// honours merge patches, subresources, resource versions, UIDs and preconditions, and refuses what a real one refuses about nodes. It is reached
-// through a real client, without a socket, so that it works within testing/synctest.
+// Package nodetest decides how much of an API server and of a cloud the tests of the node controllers need. The API
+// server holds nodes and events, honours merge patches, subresources, resource versions, UIDs and preconditions, and
+// refuses what a real one refuses about nodes. It is reached through a real client, without a socket, so that it works
+// within testing/synctest.
 package nodetest
 
 import (
@@ -29,7 +30,8 @@ import (
 
 // API is an API server that knows nodes and events.
 type API struct {
-	// Fault is asked before each request for nodes, as "PATCH n/status"; an error is given to the client instead of an answer. It may change the API's state.
+	// Fault is asked before each request for nodes, as "PATCH n/status"; an error is given to the client instead of an
+	// answer. It may change the API's state.
 	Fault func(request string) error
 	// Latency is how long each request takes.
 	Latency time.Duration

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// idForms: mapToAWSInstanceID in cloud-provider-aws pkg/providers/v1/instances.go; azure_standard.go and azure_vmss.go of legacy-cloud-providers and
-// their successors in cloud-provider-azure (resource groups differ in case); gce_util.go; instanceIDFromProviderID in cloud-provider-openstack
-// pkg/openstack/instances.go, which takes a region before the id since OS_CCM_REGIONAL; GetUUIDFromProviderID in cloud-provider-vsphere.
+// idForms: mapToAWSInstanceID in cloud-provider-aws pkg/providers/v1/instances.go; azure_standard.go and azure_vmss.go
+// of legacy-cloud-providers and their successors in cloud-provider-azure (resource groups differ in case); gce_util.go;
+// instanceIDFromProviderID in cloud-provider-openstack pkg/openstack/instances.go, which takes a region before the id
+// since OS_CCM_REGIONAL; GetUUIDFromProviderID in cloud-provider-vsphere.
 var idForms = map[string]IDForm{
 	"aws": {regexp.MustCompile(`^(aws:///([^/]*/)?)?i-[^/]+$`), "aws:///<zone>/<instance id>"},
 	"azure": {
@@ -21,15 +22,15 @@ var idForms = map[string]IDForm{
 	"vsphere":   {regexp.MustCompile(`(?i)^vsphere://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`), "vsphere://<uuid of the virtual machine>"},
 }
 
-// balancersByCluster: getAzureLoadBalancerName; getLoadBalancerName of cloud-provider-openstack, kube_service_<cluster>_<namespace>_<name>. AWS and GCE
-// take the Service's uid, as did OpenStack's in-tree provider.
+// balancersByCluster: getAzureLoadBalancerName; getLoadBalancerName of cloud-provider-openstack,
+// kube_service_<cluster>_<namespace>_<name>. AWS and GCE take the Service's uid, as did OpenStack's in-tree provider.
 var balancersByCluster = map[string]bool{"azure": true, "openstack": true}
 
 // loadBalancerIP: the uses of Spec.LoadBalancerIP in the three external providers.
 var loadBalancerIP = map[string]bool{"azure": true, "gce": true, "openstack": true}
 
-// routeLimits: "Routes per route table" of the Amazon VPC quotas; "User-defined routes per route table" of the Azure subscription limits; static routes per VPC
-// network of Google Cloud, which a project may have raised.
+// routeLimits: "Routes per route table" of the Amazon VPC quotas; "User-defined routes per route table" of the Azure
+// subscription limits; static routes per VPC network of Google Cloud, which a project may have raised.
 var routeLimits = map[string]struct {
 	rows    int
 	command string
@@ -39,11 +40,12 @@ var routeLimits = map[string]struct {
 	"gce":   {250, "gcloud compute project-info describe"},
 }
 
-// nodeIPAM: cmd/cloud-controller-manager of cloud-provider-azure and cloud-provider-gcp register a node IPAM controller of their own.
+// nodeIPAM: cmd/cloud-controller-manager of cloud-provider-azure and cloud-provider-gcp register a node IPAM controller
+// of their own.
 var nodeIPAM = map[string]bool{"azure": true, "gce": true}
 
-// routingCNIs by a part of the image's name, in the order in which they are looked for. Flannel is not one of them: told --kube-subnet-mgr with the backend
-// "alloc" it leaves the routes to the cloud, which the image does not show.
+// routingCNIs by a part of the image's name, in the order in which they are looked for. Flannel is not one of them:
+// told --kube-subnet-mgr with the backend "alloc" it leaves the routes to the cloud, which the image does not show.
 var routingCNIs = []struct {
 	image, name string
 	// offFlag set to false leaves the routes to others.
@@ -77,8 +79,8 @@ func ProviderIDForm(provider string) (IDForm, bool) {
 	return form, ok
 }
 
-// NodeNameIn returns the name that a node with this providerID has to have, where the providerID says it; empty where only the cloud can. Names of
-// Azure differ in case between its own answers.
+// NodeNameIn returns the name that a node with this providerID has to have, where the providerID says it; empty where
+// only the cloud can. Names of Azure differ in case between its own answers.
 func NodeNameIn(provider, providerID string) string {
 	last := providerID[strings.LastIndex(providerID, "/")+1:]
 	switch {
@@ -88,15 +90,16 @@ func NodeNameIn(provider, providerID string) string {
 	return ""
 }
 
-// NamesBalancersByCluster tells whether the cluster's name is a part of the names of load balancers, so that another name is another load balancer.
+// NamesBalancersByCluster tells whether the cluster's name is a part of the names of load balancers, so that another
+// name is another load balancer.
 func NamesBalancersByCluster(provider string) bool { return balancersByCluster[provider] }
 
-// TakesLoadBalancerIP tells whether the external provider obeys spec.loadBalancerIP of a Service. The in-tree ones of the others ignored it, or, on AWS,
-// refused the Service.
+// TakesLoadBalancerIP tells whether the external provider obeys spec.loadBalancerIP of a Service. The in-tree ones of
+// the others ignored it, or, on AWS, refused the Service.
 func TakesLoadBalancerIP(provider string) bool { return loadBalancerIP[provider] }
 
-// RouteLimit is how many rows a route table of the cloud may have by default, and the command that shows the account's own limit; 0 when the table
-// does not know.
+// RouteLimit is how many rows a route table of the cloud may have by default, and the command that shows the account's
+// own limit; 0 when the table does not know.
 func RouteLimit(provider string) (rows int, command string) {
 	l := routeLimits[provider]
 	return l.rows, l.command
@@ -105,8 +108,8 @@ func RouteLimit(provider string) (rows int, command string) {
 // HasNodeIPAM tells whether the official external manager of a provider can allocate pod CIDRs.
 func HasNodeIPAM(provider string) bool { return nodeIPAM[provider] }
 
-// RoutingCNI returns the name of the CNI plugin in an image that, with these flags, brings packets to pods on other nodes by itself, without routes in the
-// cloud; empty for others.
+// RoutingCNI returns the name of the CNI plugin in an image that, with these flags, brings packets to pods on other
+// nodes by itself, without routes in the cloud; empty for others.
 func RoutingCNI(image string, flags map[string]string) string {
 	for _, cni := range routingCNIs {
 		if strings.Contains(image, cni.image) {

@@ -9,10 +9,12 @@ var images = map[string]imageSpans{
 	}}},
 }
 
-// official images. The library answers /healthz without credentials (k8s.io/controller-manager/app/serve.go); it has no /readyz.
+// official images. The library answers /healthz without credentials (k8s.io/controller-manager/app/serve.go); it has no
+// /readyz.
 var official = map[string]imageSeries{
-	// The default images of kops (kubernetes/kops, pkg/model/components/awscloudcontrollermanager.go of its releases), each promoted by
-	// kubernetes/k8s.io registry.k8s.io/images/k8s-staging-provider-aws/images.yaml; the program: Dockerfile of kubernetes/cloud-provider-aws.
+	// The default images of kops (kubernetes/kops, pkg/model/components/awscloudcontrollermanager.go of its releases),
+	// each promoted by kubernetes/k8s.io registry.k8s.io/images/k8s-staging-provider-aws/images.yaml; the program:
+	// Dockerfile of kubernetes/cloud-provider-aws.
 	"aws": {
 		Image:      Image{Command: []string{"/bin/aws-cloud-controller-manager"}, ReadyPath: "/healthz"},
 		repository: "registry.k8s.io/provider-aws/cloud-controller-manager",
@@ -23,9 +25,10 @@ var official = map[string]imageSeries{
 			{minor: 36, tag: "v1.36.1"},
 		},
 	},
-	// The AKS version matrix in README.md of kubernetes-sigs/cloud-provider-azure and its history: two images, whose tags differ at times. Before 1.23 the
-	// versions were 0.7 (k8s.io/cloud-provider v0.20), 1.0 (v0.21) and 1.1 (v0.22). Minors 34 and 36: README.md, and kops'
-	// azurecloudcontrollermanager.go. The node controller is left to the node manager: examples/out-of-tree/cloud-controller-manager.yaml.
+	// The AKS version matrix in README.md of kubernetes-sigs/cloud-provider-azure and its history: two images, whose tags
+	// differ at times. Before 1.23 the versions were 0.7 (k8s.io/cloud-provider v0.20), 1.0 (v0.21) and 1.1 (v0.22).
+	// Minors 34 and 36: README.md, and kops' azurecloudcontrollermanager.go. The node controller is left to the node
+	// manager: examples/out-of-tree/cloud-controller-manager.yaml.
 	"azure": {
 		Image:       Image{Command: []string{"cloud-controller-manager"}, Controllers: "*,-cloud-node", ReadyPath: "/healthz", NodeIPAM: true},
 		repository:  "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager",
@@ -38,9 +41,9 @@ var official = map[string]imageSeries{
 			{minor: 34, tag: "v1.34.3"}, {minor: 36, tag: "v1.36.2"},
 		},
 	},
-	// kubernetes/k8s.io registry.k8s.io/images/k8s-staging-cloud-provider-gcp/images.yaml for 26 to 30, kops' gcpcloudcontrollermanager.go for 33 to 35. There
-	// are none for other minors: its makers publish few. Up to 30 the program lies where defs/container.bzl puts it; later images are ko's, which start
-	// it by themselves.
+	// kubernetes/k8s.io registry.k8s.io/images/k8s-staging-cloud-provider-gcp/images.yaml for 26 to 30, kops'
+	// gcpcloudcontrollermanager.go for 33 to 35. There are none for other minors: its makers publish few. Up to 30 the
+	// program lies where defs/container.bzl puts it; later images are ko's, which start it by themselves.
 	"gce": {
 		Image:      Image{Command: []string{"/cloud-controller-manager"}, ReadyPath: "/healthz", NodeIPAM: true},
 		repository: "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager",
@@ -49,8 +52,9 @@ var official = map[string]imageSeries{
 			{minor: 33, tag: "v33.1.1", starts: true}, {minor: 34, tag: "v34.2.0", starts: true}, {minor: 35, tag: "v35.0.0", starts: true},
 		},
 	},
-	// manifests/controller-manager/openstack-cloud-controller-manager-ds.yaml of each release of kubernetes/cloud-provider-openstack. The image has no
-	// entrypoint, only a command: with flags alone it does not start (cluster/images and Dockerfile there).
+	// manifests/controller-manager/openstack-cloud-controller-manager-ds.yaml of each release of
+	// kubernetes/cloud-provider-openstack. The image has no entrypoint, only a command: with flags alone it does not start
+	// (cluster/images and Dockerfile there).
 	"openstack": {
 		Image:      Image{Command: []string{"/bin/openstack-cloud-controller-manager"}, ReadyPath: "/healthz"},
 		repository: "registry.k8s.io/provider-os/openstack-cloud-controller-manager",
@@ -61,8 +65,8 @@ var official = map[string]imageSeries{
 			{minor: 32, tag: "v1.32.1"}, {minor: 33, tag: "v1.33.1"}, {minor: 34, tag: "v1.34.1"}, {minor: 35, tag: "v1.35.0"}, {minor: 36, tag: "v1.36.0"},
 		},
 	},
-	// releases/v1.*/vsphere-cloud-controller-manager.yaml of kubernetes/cloud-provider-vsphere. Images before 1.28 stayed in a registry that its README.md
-	// calls the previous one: keep a copy of them.
+	// releases/v1.*/vsphere-cloud-controller-manager.yaml of kubernetes/cloud-provider-vsphere. Images before 1.28 stayed
+	// in a registry that its README.md calls the previous one: keep a copy of them.
 	"vsphere": {
 		Image:      Image{Command: []string{"/bin/vsphere-cloud-controller-manager"}, ReadyPath: "/healthz"},
 		repository: "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere",
@@ -85,11 +89,13 @@ const (
 type Image struct {
 	// Ref with its tag.
 	Ref string
-	// Ours tells that it is this project's, which is proven over a range of API servers; an official one belongs to one minor.
+	// Ours tells that it is this project's, which is proven over a range of API servers; an official one belongs to one
+	// minor.
 	Ours bool
 	// Minor of k8s.io/cloud-provider inside: the dialect of its controller names.
 	Minor int
-	// Command is the program in the image. Some images start it by themselves, and some do not: with it, both do. Empty where the image's own has to do.
+	// Command is the program in the image. Some images start it by themselves, and some do not: with it, both do. Empty
+	// where the image's own has to do.
 	Command []string
 	// Controllers is the value of --controllers that its makers give; empty when all of them run.
 	Controllers string
@@ -104,8 +110,8 @@ type Image struct {
 // Official in the place of an image stands for the one that OfficialImage returns for a cluster.
 const Official = "official"
 
-// ImageFor returns the image that a plan takes for a provider and the API server's minor: ours where there is one and its proven range covers the
-// minor, else the official one. False when the catalogue has none.
+// ImageFor returns the image that a plan takes for a provider and the API server's minor: ours where there is one and
+// its proven range covers the minor, else the official one. False when the catalogue has none.
 func ImageFor(provider string, minor int) (Image, bool) {
 	if i, ok := images[provider].at(minor); ok {
 		return i, true
@@ -136,7 +142,8 @@ func OfficialImage(provider string, minor int) (Image, bool) {
 	return out, true
 }
 
-// ImageOf returns the official image of a reference. Makers number their releases in ways of their own, so a tag alone does not tell the minor.
+// ImageOf returns the official image of a reference. Makers number their releases in ways of their own, so a tag alone
+// does not tell the minor.
 func ImageOf(ref string) (Image, bool) {
 	for provider, series := range official {
 		for _, t := range series.tags {
@@ -195,9 +202,11 @@ func (s imageSeries) nodeManagerAt(t tag) string {
 	return s.nodeManager + ":" + t.tag
 }
 
-// FirstLeaderMigration is the first minor of kube-controller-manager, and of the cloud-controller-managers' library, that has leader migration.
+// FirstLeaderMigration is the first minor of kube-controller-manager, and of the cloud-controller-managers' library,
+// that has leader migration.
 const FirstLeaderMigration = 21
 
-// HasLeaderMigration tells whether the official manager of a provider campaigns for a migration lease in the versions whose library can. Azure's is an
-// application of its own (cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go): it takes the flags and campaigns for its main lease only.
+// HasLeaderMigration tells whether the official manager of a provider campaigns for a migration lease in the versions
+// whose library can. Azure's is an application of its own (cloud-provider-azure
+// cmd/cloud-controller-manager/app/controllermanager.go): it takes the flags and campaigns for its main lease only.
 func HasLeaderMigration(provider string) bool { return provider != "azure" }

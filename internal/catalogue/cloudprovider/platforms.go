@@ -1,7 +1,7 @@
 package cloudprovider
 
-// PlatformFor names what of the cloud itself must be new enough before volumes of an in-tree plugin are handed to their CSI driver in a minor; empty where
-// nothing is known to be too old.
+// PlatformFor names what of the cloud itself must be new enough before volumes of an in-tree plugin are handed to their
+// CSI driver in a minor; empty where nothing is known to be too old.
 func PlatformFor(plugin string, minor int) string {
 	out := ""
 	for _, p := range platforms[plugin] {
@@ -12,7 +12,8 @@ func PlatformFor(plugin string, minor int) string {
 	return out
 }
 
-// platforms: MinvCenterVersion and the hardware version of k8s.io/legacy-cloud-providers vsphere/vclib, which warns about less and does not stop.
+// platforms: MinvCenterVersion and the hardware version of k8s.io/legacy-cloud-providers vsphere/vclib, which warns
+// about less and does not stop.
 var platforms = map[string][]struct {
 	since    int
 	platform string

@@ -2,14 +2,17 @@ package cloudprovider
 
 import "slices"
 
-// providers. The last minors are those whose source still imports the code: pkg/cloudprovider/providers and the directories of
-// k8s.io/legacy-cloud-providers of v1.20.0 to v1.31.0 (removals: kubernetes/kubernetes #67782 openstack, #115838 aws, #121355 azure, #122937 vsphere,
-// #124519 gce); volume plugins by cmd/kube-controller-manager/app/plugins_providers.go; the kubelet's credentials by pkg/credentialprovider; where
-// binaries come from, by pkg/nodemodel/fileassets.go of kubernetes/kops and .github/workflows/release.yaml of kubernetes-sigs/cloud-provider-azure. Node
-// names, loops and the metadata service by the packages of legacy-cloud-providers and of each external provider.
+// providers. The last minors are those whose source still imports the code: pkg/cloudprovider/providers and the
+// directories of k8s.io/legacy-cloud-providers of v1.20.0 to v1.31.0 (removals: kubernetes/kubernetes #67782 openstack,
+// #115838 aws, #121355 azure, #122937 vsphere, #124519 gce); volume plugins by
+// cmd/kube-controller-manager/app/plugins_providers.go; the kubelet's credentials by pkg/credentialprovider; where
+// binaries come from, by pkg/nodemodel/fileassets.go of kubernetes/kops and .github/workflows/release.yaml of
+// kubernetes-sigs/cloud-provider-azure. Node names, loops and the metadata service by the packages of
+// legacy-cloud-providers and of each external provider.
 //
-// What they do without a cloud config: readAWSCloudConfig, generateCloudConfig of gce, NewCloud and InitializeCloudFromConfig of azure, ReadConfig of
-// openstack, and the registration in vsphere.go, of legacy-cloud-providers v0.20 to v0.30 and of each external provider.
+// What they do without a cloud config: readAWSCloudConfig, generateCloudConfig of gce, NewCloud and
+// InitializeCloudFromConfig of azure, ReadConfig of openstack, and the registration in vsphere.go, of
+// legacy-cloud-providers v0.20 to v0.30 and of each external provider.
 var providers = []Provider{
 	{
 		Name: "aws", Title: "Amazon Web Services", LastInTree: 26, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
@@ -21,8 +24,8 @@ var providers = []Provider{
 		}},
 		Credentials: &CredentialProvider{
 			Binary: "ecr-credential-provider", LastInTree: 26,
-			// The patterns of docs/credential_provider.md of cloud-provider-aws, and registries of the GovCloud and isolated partitions that the in-tree
-			// provider matched (pkg/credentialprovider/aws/aws_credentials.go).
+			// The patterns of docs/credential_provider.md of cloud-provider-aws, and registries of the GovCloud and isolated
+			// partitions that the in-tree provider matched (pkg/credentialprovider/aws/aws_credentials.go).
 			MatchImages: []string{
 				"*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn", "*.dkr.ecr-fips.*.amazonaws.com", "*.dkr.ecr.us-iso-east-1.c2s.ic.gov",
 				"*.dkr.ecr.us-isob-east-1.sc2s.sgov.gov",
@@ -137,13 +140,15 @@ type Provider struct {
 	NodeName string
 	// Metadata says what of the in-tree provider asks the machine's metadata service, a clause; empty when nothing does.
 	Metadata string
-	// NodeManager names the manager that has to run on every node beside the cloud-controller-manager, and what for; empty when none has to.
+	// NodeManager names the manager that has to run on every node beside the cloud-controller-manager, and what for; empty
+	// when none has to.
 	NodeManager string
 	// BalancerName says how load balancers get their names, a clause.
 	BalancerName string
 	// ClusterMark says by which tag, label or name objects of the cloud belong to a cluster, a clause.
 	ClusterMark string
-	// NeedsClusterID tells that the kube-controller-manager refuses to start when the provider finds no cluster, unless --allow-untagged-cloud is set.
+	// NeedsClusterID tells that the kube-controller-manager refuses to start when the provider finds no cluster, unless
+	// --allow-untagged-cloud is set.
 	NeedsClusterID bool
 	// ConfigFormat of the cloud config, in tree and outside: ini, json or yaml.
 	ConfigFormat, ExternalFormat string
@@ -155,15 +160,16 @@ type Provider struct {
 
 // VolumePlugin is an in-tree volume plugin and what takes its place.
 type VolumePlugin struct {
-	// Name is the plugin, e.g. kubernetes.io/aws-ebs, which is also the provisioner of its storage classes; Driver the CSI driver, e.g.
-	// ebs.csi.aws.com.
+	// Name is the plugin, e.g. kubernetes.io/aws-ebs, which is also the provisioner of its storage classes; Driver the CSI
+	// driver, e.g. ebs.csi.aws.com.
 	Name, Driver string
-	// MigrationGate and UnregisterGate are the feature gates of KEP-625. CompleteGate is the one that 1.20 had in place of the latter (vSphere: 1.21
-	// too).
+	// MigrationGate and UnregisterGate are the feature gates of KEP-625. CompleteGate is the one that 1.20 had in place of
+	// the latter (vSphere: 1.21 too).
 	MigrationGate, UnregisterGate, CompleteGate string
 	// LastInTree is the last minor that has the plugin's code; later ones hand everything to the driver.
 	LastInTree int
-	// LimitResource is the node's attach limit under the in-tree plugin, which a node shows in its allocatable resources; empty when it has none.
+	// LimitResource is the node's attach limit under the in-tree plugin, which a node shows in its allocatable resources;
+	// empty when it has none.
 	LimitResource string
 }
 

@@ -9,17 +9,19 @@ import (
 	"strings"
 )
 
-// attaching are the sidecars of a driver whose volumes are attached to nodes: kubernetes-csi/external-provisioner and external-attacher.
+// attaching are the sidecars of a driver whose volumes are attached to nodes: kubernetes-csi/external-provisioner and
+// external-attacher.
 var attaching = []string{"csi-provisioner", "csi-attacher"}
 
-// drivers: names and flags from each driver's own repository (kubernetes-sigs/aws-ebs-csi-driver, kubernetes-sigs/azuredisk-csi-driver,
-// kubernetes-sigs/azurefile-csi-driver, kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, kubernetes/cloud-provider-openstack,
-// kubernetes-sigs/vsphere-csi-driver). The minors are those that the README or the release notes of a series name; vSphere's is the only driver
-// that names an upper end, and it has none for 1.22 before 2.4.
+// drivers: names and flags from each driver's own repository (kubernetes-sigs/aws-ebs-csi-driver,
+// kubernetes-sigs/azuredisk-csi-driver, kubernetes-sigs/azurefile-csi-driver,
+// kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, kubernetes/cloud-provider-openstack,
+// kubernetes-sigs/vsphere-csi-driver). The minors are those that the README or the release notes of a series name;
+// vSphere's is the only driver that names an upper end, and it has none for 1.22 before 2.4.
 //
-// vSphere: the release notes of v3.0.0 name 1.27 as the newest, those of v3.8.0 the range 1.34 to 1.36; vsphere-tmm/helm-charts #106 quotes the ranges of 3.5
-// to 3.7. The notes of 3.2, 3.3 and 3.4 name the newest minor only (1.29, 1.30, 1.32): the oldest is two before it, as in each range that is named.
-// 3.1 names none.
+// vSphere: the release notes of v3.0.0 name 1.27 as the newest, those of v3.8.0 the range 1.34 to 1.36;
+// vsphere-tmm/helm-charts #106 quotes the ranges of 3.5 to 3.7. The notes of 3.2, 3.3 and 3.4 name the newest minor
+// only (1.29, 1.30, 1.32): the oldest is two before it, as in each range that is named. 3.1 names none.
 var drivers = []Driver{
 	{Name: "cinder.csi.openstack.org", Images: []string{"cinder-csi-plugin"}, ClusterFlag: "cluster", Zonal: true, Sidecars: attaching},
 	{
@@ -44,7 +46,8 @@ var drivers = []Driver{
 
 const rawVSAN = "the driver takes storage policies and no vSAN parameters: existing volumes go on, new ones are not provisioned"
 
-// refusedParameters: k8s.io/csi-translation-lib plugins/{vsphere_volume,azure_disk}.go, and the driver's page on migration.
+// refusedParameters: k8s.io/csi-translation-lib plugins/{vsphere_volume,azure_disk}.go, and the driver's page on
+// migration.
 var refusedParameters = map[string][]ClassParameter{
 	"kubernetes.io/azure-disk": {
 		{Name: "kind", Values: []string{"shared", "dedicated"}, Why: "blobs in a storage account are not translated: neither existing volumes nor new ones work with the driver"},
@@ -60,8 +63,9 @@ var refusedParameters = map[string][]ClassParameter{
 	},
 }
 
-// refusedHandles: k8s.io/csi-translation-lib plugins/azure_disk.go refuses a disk that is not managed, which is a URI of a blob; the vSphere driver
-// registers a disk by [datastore] path.vmdk and finds neither a datastore cluster nor a folder in the brackets.
+// refusedHandles: k8s.io/csi-translation-lib plugins/azure_disk.go refuses a disk that is not managed, which is a URI
+// of a blob; the vSphere driver registers a disk by [datastore] path.vmdk and finds neither a datastore cluster nor a
+// folder in the brackets.
 var refusedHandles = map[string][]refusedHandle{
 	"kubernetes.io/azure-disk":     {{regexp.MustCompile(`^(?i)https?://`), "is a blob in a storage account, which the driver does not take"}},
 	"kubernetes.io/vsphere-volume": {{regexp.MustCompile(`^\[[^\]]*/[^\]]*\]`), "names its datastore by a path, which the driver does not find"}},
@@ -73,12 +77,14 @@ type Driver struct {
 	Name string
 	// Images are ends of the repositories that hold it, e.g. aws-ebs-csi-driver; registries differ between installers.
 	Images []string
-	// MigratesSince is the first release, e.g. 2.1, that takes over volumes of the in-tree plugin; empty when every release in use does.
+	// MigratesSince is the first release, e.g. 2.1, that takes over volumes of the in-tree plugin; empty when every
+	// release in use does.
 	MigratesSince string
-	// Releases tell which minors of Kubernetes its makers name for a series, sorted; a series that is not listed is not judged.
+	// Releases tell which minors of Kubernetes its makers name for a series, sorted; a series that is not listed is not
+	// judged.
 	Releases []DriverRelease
-	// ClusterFlag is the flag by which it marks disks as this cluster's; empty when it has none. ClusterSecret is where the mark is kept
-	// instead, namespace/name.
+	// ClusterFlag is the flag by which it marks disks as this cluster's; empty when it has none. ClusterSecret is where
+	// the mark is kept instead, namespace/name.
 	ClusterFlag, ClusterSecret string
 	// Zonal tells that a disk can be attached in one zone only.
 	Zonal bool
@@ -136,8 +142,8 @@ func (d Driver) Release(version string) (DriverRelease, bool) {
 	return d.Releases[i], true
 }
 
-// Migrates tells whether a version such as v2.0.1 takes over volumes of the in-tree plugin; the second result is false when the version cannot be
-// compared.
+// Migrates tells whether a version such as v2.0.1 takes over volumes of the in-tree plugin; the second result is false
+// when the version cannot be compared.
 func (d Driver) Migrates(version string) (migrates, known bool) {
 	major, minor, ok := series(version)
 	if !ok {
@@ -171,7 +177,8 @@ type ClassParameter struct {
 	Why string
 }
 
-// RefusedParameter returns why the driver of an in-tree plugin does not take a StorageClass parameter; false when it does.
+// RefusedParameter returns why the driver of an in-tree plugin does not take a StorageClass parameter; false when it
+// does.
 func RefusedParameter(plugin, name, value string) (ClassParameter, bool) {
 	for _, p := range refusedParameters[plugin] {
 		if p.Name == strings.ToLower(name) && (p.Values == nil || slices.Contains(p.Values, strings.ToLower(value))) {

@@ -60,7 +60,8 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	return finding
 }
 
-// sortConfigs tells the managers' cloud configs apart: what is wrong with them, what their derivation changes, who has none, and whose lie on volumes.
+// sortConfigs tells the managers' cloud configs apart: what is wrong with them, what their derivation changes, who has
+// none, and whose lie on volumes.
 func sortConfigs(f facts.Facts, in []facts.Instance) (bad findings.Problems, changes []string, without, deployed []facts.Instance) {
 	for _, p := range in {
 		c := p.Host.CloudConfig
@@ -95,7 +96,8 @@ func unreadConfig(in []facts.Instance) *facts.Instance {
 	return nil
 }
 
-// judgeMountedConfig says when the cloud config of a Deployment is looked at: it may lie in a Secret, and a snapshot reads none.
+// judgeMountedConfig says when the cloud config of a Deployment is looked at: it may lie in a Secret, and a snapshot
+// reads none.
 func judgeMountedConfig(p facts.Instance) v1.Finding {
 	finding := v1.Finding{
 		Outcome: v1.Warn, Objects: []string{p.Manifest},
@@ -166,8 +168,9 @@ var credentialVariable = rule.Check{
 	},
 }
 
-// costly is the outcome of what would keep the new manager from reaching the cloud, and may be mistaken: under leader migration the old one goes on until
-// the new one is ready, which ours is when the cloud has answered; otherwise nobody runs the loops until somebody has put it right.
+// costly is the outcome of what would keep the new manager from reaching the cloud, and may be mistaken: under leader
+// migration the old one goes on until the new one is ready, which ours is when the cloud has answered; otherwise nobody
+// runs the loops until somebody has put it right.
 func costly(f facts.Facts) v1.Outcome {
 	if f.Strategy() == facts.StrategyDowntime || !bringsOurs(f) {
 		return v1.Fail

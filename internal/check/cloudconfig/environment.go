@@ -15,10 +15,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// environmentNames are the variables by which a manager reaches the cloud and whom it trusts on the way. Credentials are CRED-001's.
+// environmentNames are the variables by which a manager reaches the cloud and whom it trusts on the way. Credentials
+// are CRED-001's.
 var environmentNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CA_BUNDLE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_STS_REGIONAL_ENDPOINTS", "AZURE_ENVIRONMENT_FILEPATH"}
 
-// trusted are the directories with certificates of authorities that the plan mounts into the new manager where the old one has them.
+// trusted are the directories with certificates of authorities that the plan mounts into the new manager where the old
+// one has them.
 var trusted = []string{"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}
 
 var environmentLost = rule.Check{
@@ -85,7 +87,8 @@ func lostVariables(f facts.Facts, p facts.Instance, given map[string]bool, faili
 	return missing
 }
 
-// lostAuthorities tells by which variable the new manager would get the files of authorities that the cloud config names and a plan does not mount.
+// lostAuthorities tells by which variable the new manager would get the files of authorities that the cloud config
+// names and a plan does not mount.
 func lostAuthorities(p facts.Instance, given map[string]bool, failing *findings.Problems) (missing []string) {
 	if p.Host.CloudConfig == nil || given["SSL_CERT_FILE"] {
 		return nil
@@ -176,7 +179,8 @@ func halfConfigs(configs []configured) findings.Problems {
 	return out
 }
 
-// halfElsewhere tells what a config lacks to spare its provider the question for its own instance, and whether it has a part of it.
+// halfElsewhere tells what a config lacks to spare its provider the question for its own instance, and whether it has a
+// part of it.
 func halfElsewhere(c configured) (missing []string, partly bool) {
 	vpc, subnet := c.has("Global.VPC"), c.has("Global.SubnetID") || c.has("Global.RoleARN")
 	cluster := c.has("Global.KubernetesClusterID") || c.has("Global.KubernetesClusterTag")
@@ -215,7 +219,8 @@ func instanceOf(f facts.Facts, node string) string {
 	return "<instance>"
 }
 
-// onPodNetwork are the managers and AWS drivers on a pod network that take region or credentials from the metadata service.
+// onPodNetwork are the managers and AWS drivers on a pod network that take region or credentials from the metadata
+// service.
 func onPodNetwork(f facts.Facts) []v1.Workload {
 	var out []v1.Workload
 	for _, w := range f.Workloads {

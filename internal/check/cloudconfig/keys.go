@@ -119,8 +119,8 @@ var settingLost = rule.Check{
 	},
 }
 
-// lost says which settings of a config the external provider does not have: defaults that change, and keys that it passes over. Keys that cannot be
-// passed over keep the external config from being derived, which CFG-001 says.
+// lost says which settings of a config the external provider does not have: defaults that change, and keys that it
+// passes over. Keys that cannot be passed over keep the external config from being derived, which CFG-001 says.
 func lost(f facts.Facts, c configured, changed, ignored *findings.Problems) {
 	provider := findings.OrElse(c.Provider, f.CloudName())
 	for _, name := range c.Keys {

@@ -75,7 +75,8 @@ func judgeTokenExpiry(f facts.Facts) v1.Finding {
 		expected, source, fix)
 }
 
-// TokenProblem says, after where a manager's token is, why it cannot be used or not for long; empty when nothing is wrong with it.
+// TokenProblem says, after where a manager's token is, why it cannot be used or not for long; empty when nothing is
+// wrong with it.
 func TokenProblem(t *v1.ManagerToken, now time.Time) string {
 	left := t.Expires.Sub(now)
 	switch {

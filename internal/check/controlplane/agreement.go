@@ -181,7 +181,8 @@ func judgeProcessArgs(f facts.Facts) v1.Finding {
 
 func runSentence(n int) string { return findings.Plural(n, "process") + " " + findings.RunVerb(n) }
 
-// arguments are what follows the program, with shells and wrappers cut off: the first word that is a flag and all after it.
+// arguments are what follows the program, with shells and wrappers cut off: the first word that is a flag and all after
+// it.
 func arguments(command []string) []string {
 	for i, arg := range command {
 		if strings.HasPrefix(arg, "-") {
@@ -191,7 +192,8 @@ func arguments(command []string) []string {
 	return nil
 }
 
-// argumentDiff says which arguments a process lacks and which it has beside those that it was given; empty when it has the same.
+// argumentDiff says which arguments a process lacks and which it has beside those that it was given; empty when it has
+// the same.
 func argumentDiff(want, have []string) string {
 	var parts []string
 	for _, w := range want {
@@ -207,8 +209,9 @@ func argumentDiff(want, have []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// sameArgument compares an argument as a file gives it with one of a process. A container's paths are other ones outside of it where something in
-// front puts them elsewhere, so of absolute paths the last element counts; what stands for a variable is not known here.
+// sameArgument compares an argument as a file gives it with one of a process. A container's paths are other ones
+// outside of it where something in front puts them elsewhere, so of absolute paths the last element counts; what stands
+// for a variable is not known here.
 func sameArgument(given, running string) bool {
 	if given == running {
 		return true

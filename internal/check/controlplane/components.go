@@ -234,7 +234,8 @@ func configDigest(p facts.Instance) string {
 	return p.Host.CloudConfig.SHA256[:min(8, len(p.Host.CloudConfig.SHA256))]
 }
 
-// byValue groups components by a value and says which hosts have which; differ is false when there is one value. Empty values are left out.
+// byValue groups components by a value and says which hosts have which; differ is false when there is one value. Empty
+// values are left out.
 func byValue(in []facts.Instance, value func(facts.Instance) string) (groups string, differ bool) {
 	hosts := map[string][]string{}
 	for _, p := range in {

@@ -78,7 +78,8 @@ func handStage(f facts.Facts) (stage, next string) {
 	return "managers are external on " + facts.Names(external) + " beside a cloud-controller-manager: give them their provider back, and then take the cloud-controller-manager away", back
 }
 
-// giveBack is the command that gives the first of these managers its provider and its cloud config back, on every host where the same command does it.
+// giveBack is the command that gives the first of these managers its provider and its cloud config back, on every host
+// where the same command does it.
 func giveBack(f facts.Facts, external []facts.Instance) string {
 	if len(external) == 0 {
 		return ""
@@ -107,8 +108,8 @@ func editCommand(p facts.Instance, script string) string {
 	return fmt.Sprintf("systemctl edit --full %s   # on host %s", p.Unit, p.Host.Name)
 }
 
-// providerScript is what sed does to a manifest: the provider instead of external, and a line with the cloud config where there is none; config is the
-// path in that line, and empty where none is added.
+// providerScript is what sed does to a manifest: the provider instead of external, and a line with the cloud config
+// where there is none; config is the path in that line, and empty where none is added.
 func providerScript(f facts.Facts, p facts.Instance) (script, config string) {
 	script = "s|--cloud-provider=external|--cloud-provider=" + findings.OrElse(providerBefore(f), "<provider>") + "|"
 	if _, kept := p.Flags["cloud-config"]; !kept {
@@ -136,8 +137,9 @@ func providerBefore(f facts.Facts) string {
 // plainPath is a path that means itself to sed and to a shell.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 
-// cloudConfigBefore is the --cloud-config that a manager had before it became external, as far as others show it: managers that are in-tree still, else
-// the API server of its host, else those of other hosts, else its host's kubelet. Empty where nobody shows one.
+// cloudConfigBefore is the --cloud-config that a manager had before it became external, as far as others show it:
+// managers that are in-tree still, else the API server of its host, else those of other hosts, else its host's kubelet.
+// Empty where nobody shows one.
 func cloudConfigBefore(f facts.Facts, p facts.Instance) string {
 	if in := f.InTree(); len(in) > 0 {
 		return plainPath.FindString(in[0].Flag("cloud-config", ""))
@@ -176,7 +178,8 @@ func migratingIn(all []facts.Instance) int {
 	return n
 }
 
-// foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
+// foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and
+// no manifest names it.
 func foreignCCM(f facts.Facts) (v1.Finding, bool) {
 	lease, ok := f.Lease(component.CCM)
 	if !ok || lease.Holder == "" || facts.Expired(lease, f.Now()) || len(f.InstancesOf(component.CCM)) > 0 {

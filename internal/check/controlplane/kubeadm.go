@@ -16,12 +16,13 @@ import (
 // kubeadmNames are the components as ClusterConfiguration calls them.
 var kubeadmNames = map[string]string{"apiServer": component.KAS, "controllerManager": component.KCM}
 
-// kubeadmFlags are the flags of which kubeadm-config must have what the manifests have, since a migration depends on them. The ones that kubeadm
-// writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the fields they come from.
+// kubeadmFlags are the flags of which kubeadm-config must have what the manifests have, since a migration depends on
+// them. The ones that kubeadm writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the
+// fields they come from.
 var kubeadmFlags = []string{"cloud-provider", "cloud-config", "external-cloud-volume-plugin", "controllers", "configure-cloud-routes", "feature-gates", "cidr-allocator-type"}
 
-// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say (cmd/kubeadm/app/phases/controlplane): every
-// controller that is on by default, and the two that kubeadm join needs.
+// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say
+// (cmd/kubeadm/app/phases/controlplane): every controller that is on by default, and the two that kubeadm join needs.
 const kubeadmControllers = "*,bootstrapsigner,tokencleaner"
 
 var kubeadmReverts = rule.Check{

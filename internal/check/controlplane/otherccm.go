@@ -48,7 +48,8 @@ func judgePorts(f facts.Facts) v1.Finding {
 	return findings.Pass("port %s is free for the cloud-controller-manager on %s", facts.DefaultPorts[component.CCM], findings.Plural(hosts, "control-plane host"))
 }
 
-// ports are who listens on the control-plane hosts' networks, by host and port, on how many hosts that was looked at, and who listens where is not known.
+// ports are who listens on the control-plane hosts' networks, by host and port, on how many hosts that was looked at,
+// and who listens where is not known.
 func ports(f facts.Facts) (users map[string]map[string][]string, hosts int, somewhere findings.Problems) {
 	users = map[string]map[string][]string{}
 	for _, name := range components {
@@ -114,7 +115,8 @@ func isComponent(f facts.Facts, ref string) bool {
 	return slices.ContainsFunc(f.Hosted, func(c v1.Component) bool { return c.Manifest == ref })
 }
 
-// hostPorts are the ports of its host on which a workload listens, as far as its pods say: those it declares and, on the host's network, --secure-port.
+// hostPorts are the ports of its host on which a workload listens, as far as its pods say: those it declares and, on
+// the host's network, --secure-port.
 func hostPorts(w v1.Workload) []string {
 	ports := map[string]bool{}
 	for _, c := range w.Containers {

@@ -97,11 +97,13 @@ const defaultLeaseDuration = 15 * time.Second
 
 const defaultRetryPeriod = 2 * time.Second
 
-// wideGap is the estimate from which on the gap is worth a warning: Services and nodes that come in the meantime wait for that long.
+// wideGap is the estimate from which on the gap is worth a warning: Services and nodes that come in the meantime wait
+// for that long.
 const wideGap = 2 * time.Minute
 
-// The gaps of strategy downtime, as the plan estimates them for static pods: with several hosts from the restart of the last in-tree manager to the first
-// cloud-controller-manager, with one host also across the restart of its kube-apiserver.
+// The gaps of strategy downtime, as the plan estimates them for static pods: with several hosts from the restart of the
+// last in-tree manager to the first cloud-controller-manager, with one host also across the restart of its
+// kube-apiserver.
 const (
 	downtimeGap       = 45 * time.Second
 	singleDowntimeGap = 110 * time.Second
@@ -151,7 +153,8 @@ func judgeGap(f facts.Facts) v1.Finding {
 	return findings.Pass("%s", text)
 }
 
-// duration is the value of a flag as a duration, or what the component takes when it is not given; false when it is none.
+// duration is the value of a flag as a duration, or what the component takes when it is not given; false when it is
+// none.
 func duration(p facts.Instance, flag string, otherwise time.Duration) (time.Duration, bool) {
 	v, given := p.Flags[flag]
 	if !given {

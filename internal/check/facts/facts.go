@@ -32,8 +32,8 @@ const (
 	StageExternal
 )
 
-// Facts is a snapshot with the questions that several checks ask of it. What many checks look up is indexed once, so that the cost of all checks
-// together grows with the cluster and not with the cluster times the checks.
+// Facts is a snapshot with the questions that several checks ask of it. What many checks look up is indexed once, so
+// that the cost of all checks together grows with the cluster and not with the cluster times the checks.
 type Facts struct {
 	*v1.Snapshot
 	Opts Options
@@ -69,7 +69,8 @@ func New(s *v1.Snapshot, opts Options) Facts {
 	opts.Accept = accept
 	known := *s
 	f := Facts{Snapshot: &known, Opts: opts, placed: map[string][]Instance{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}, Reported: map[int]bool{}, Outcomes: map[string]v1.Outcome{}, Blocker: new(string)}
-	f.Hosted = slices.DeleteFunc(slices.Clone(s.Hosted), func(c v1.Component) bool { return !f.isOwn(c.Manifest) }) // what earlier versions took for components
+	// what earlier versions took for components
+	f.Hosted = slices.DeleteFunc(slices.Clone(s.Hosted), func(c v1.Component) bool { return !f.isOwn(c.Manifest) })
 	f.place()
 	f.inside = slices.DeleteFunc(slices.Clone(f.placed[component.KCM]), Instance.External)
 	f.named = f.oneProvider()
@@ -116,7 +117,8 @@ func (f *Facts) place() {
 	f.Workloads = slices.DeleteFunc(slices.Clone(f.Workloads), isForeign)
 }
 
-// placeWorkload indexes a component that the API runs. It has no host, and stands in for one under its own name, so that findings can say where it is.
+// placeWorkload indexes a component that the API runs. It has no host, and stands in for one under its own name, so
+// that findings can say where it is.
 func (f *Facts) placeWorkload(c v1.Component) {
 	if c.Error != "" || c.Name == component.CCM && c.Replicas != nil && *c.Replicas == 0 {
 		return
@@ -124,8 +126,8 @@ func (f *Facts) placeWorkload(c v1.Component) {
 	f.placed[c.Name] = append(f.placed[c.Name], Instance{Component: c, Host: v1.Host{Name: c.Manifest}})
 }
 
-// workloadManagers are the cloud-controller-managers that are workloads: DaemonSets of the control plane, whose Deployments are known as components,
-// and what is in other namespaces.
+// workloadManagers are the cloud-controller-managers that are workloads: DaemonSets of the control plane, whose
+// Deployments are known as components, and what is in other namespaces.
 func (f *Facts) workloadManagers() (own, foreign []v1.Workload) {
 	for _, w := range f.Workloads {
 		switch {
@@ -147,7 +149,8 @@ func (f *Facts) isOwn(ref string) bool {
 // inSystem tells whether a workload is in the namespace of a cluster's own control plane.
 func inSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }
 
-// Instance is a component on its host. The host of one that runs as a Deployment or DaemonSet is the workload's name and nothing else.
+// Instance is a component on its host. The host of one that runs as a Deployment or DaemonSet is the workload's name
+// and nothing else.
 type Instance struct {
 	v1.Component
 	Host v1.Host
@@ -200,8 +203,8 @@ func (p Instance) Migrates() bool {
 	return p.On("enable-leader-migration", false) && p.On("leader-elect", true)
 }
 
-// InstancesOf returns every component of the name whose flags could be understood: static pods and systemd units by host, then those that run as
-// Deployments. Callers may keep the slice and must not change it.
+// InstancesOf returns every component of the name whose flags could be understood: static pods and systemd units by
+// host, then those that run as Deployments. Callers may keep the slice and must not change it.
 func (f Facts) InstancesOf(name string) []Instance { return slices.Clip(f.placed[name]) }
 
 // AllManagers returns every kube-controller-manager, then every cloud-controller-manager.
@@ -212,11 +215,12 @@ func (f Facts) AllManagers() []Instance {
 // InTree returns the kube-controller-managers that run the in-tree loops.
 func (f Facts) InTree() []Instance { return slices.Clip(f.inside) }
 
-// Provider is the in-tree provider that the managers name; empty when they name none or several. Once they are external it is what the
-// snapshot says, from the new manager's flags.
+// Provider is the in-tree provider that the managers name; empty when they name none or several. Once they are external
+// it is what the snapshot says, from the new manager's flags.
 func (f Facts) Provider() string { return f.named }
 
-// oneProvider is the provider that all in-tree managers name, else what the snapshot says; empty when they name several.
+// oneProvider is the provider that all in-tree managers name, else what the snapshot says; empty when they name
+// several.
 func (f *Facts) oneProvider() string {
 	name := ""
 	for _, p := range f.inside {
@@ -244,8 +248,9 @@ func (f Facts) Stage() Stage {
 	return StageMixed
 }
 
-// UnknownReasons returns why facts under one of the patterns are unknown, in the snapshot's order; nil when all of them were gathered. A pattern is
-// the beginning of a fact's path in which * stands for one element: hosts/*/processes covers hosts/cp-1/processes/kube-apiserver.
+// UnknownReasons returns why facts under one of the patterns are unknown, in the snapshot's order; nil when all of them
+// were gathered. A pattern is the beginning of a fact's path in which * stands for one element: hosts/*/processes
+// covers hosts/cp-1/processes/kube-apiserver.
 func (f Facts) UnknownReasons(patterns ...string) []string {
 	var out []string
 	if len(f.paths) == 0 {
@@ -282,7 +287,8 @@ func (f Facts) Missing(patterns ...string) (v1.Finding, bool) {
 	return findings.Unknown("%s", strings.Join(errs, "; ")), len(errs) > 0
 }
 
-// MinorOf is the minor version of a component: its image's tag, or else the API server's, from which kubeadm's components do not differ.
+// MinorOf is the minor version of a component: its image's tag, or else the API server's, from which kubeadm's
+// components do not differ.
 func (f Facts) MinorOf(p Instance) (int, bool) {
 	if p.Name == component.CCM {
 		return f.ccmMinor(p.Image)
@@ -318,7 +324,8 @@ func (p Instance) Unversioned() string {
 	return "the version of " + p.String() + " is not known from its image " + p.Image
 }
 
-// ccmMinor is the minor version of the library inside a cloud-controller-manager image. Our own images carry our version, not the library's.
+// ccmMinor is the minor version of the library inside a cloud-controller-manager image. Our own images carry our
+// version, not the library's.
 func (f Facts) ccmMinor(image string) (int, bool) {
 	switch {
 	case image == f.Opts.Image && f.Opts.CCMMinor != 0, image == "" && f.Opts.CCMMinor != 0:
@@ -332,7 +339,8 @@ func (f Facts) ccmMinor(image string) (int, bool) {
 	return imageMinor(image)
 }
 
-// Own tells whether an image is this project's, which understands the names of both dialects and migrates all loops by default.
+// Own tells whether an image is this project's, which understands the names of both dialects and migrates all loops by
+// default.
 func Own(image string) bool { return proven.Ours(image) }
 
 func imageMinor(image string) (int, bool) {
@@ -357,8 +365,8 @@ func (f Facts) manager(component, host string) (v1.Manager, bool) {
 	return m, ok
 }
 
-// Scrapes are what the processes of a component say of themselves: one on a host, one for each pod of a Deployment, whose Host is the Deployment's
-// name with the pod's behind it.
+// Scrapes are what the processes of a component say of themselves: one on a host, one for each pod of a Deployment,
+// whose Host is the Deployment's name with the pod's behind it.
 func (f Facts) Scrapes(p Instance) []v1.Manager {
 	if m, ok := f.manager(p.Name, p.Host.Name); ok {
 		return []v1.Manager{m}
@@ -378,8 +386,8 @@ func (f Facts) Lease(name string) (v1.Lease, bool) {
 	return l, ok
 }
 
-// Expected returns the loops that some manager has to run, as the managers' flags say. A loop that is switched off everywhere is not
-// expected of anybody.
+// Expected returns the loops that some manager has to run, as the managers' flags say. A loop that is switched off
+// everywhere is not expected of anybody.
 func (f Facts) Expected() []controllernames.Loop {
 	var out []controllernames.Loop
 	for _, loop := range controllernames.Loops {

@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// Refusals says which flags and gates of a component a minor refuses to start with, sorted. Flags that the catalogue does not hold are not judged.
+// Refusals says which flags and gates of a component a minor refuses to start with, sorted. Flags that the catalogue
+// does not hold are not judged.
 func Refusals(p Instance, minor int) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(p.Flags)) {
@@ -42,8 +43,8 @@ func Refusals(p Instance, minor int) []string {
 // knownGates are the names of all gates of the catalogue, sorted.
 var knownGates = sync.OnceValue(catalogue.Gates)
 
-// Effective is the value of a feature gate in a component of a minor with these settings. A gate that the catalogue knows of an earlier minor and
-// not of this one has become the rule.
+// Effective is the value of a feature gate in a component of a minor with these settings. A gate that the catalogue
+// knows of an earlier minor and not of this one has become the rule.
 func Effective(gate string, set map[string]bool, minor int) bool {
 	g := catalogue.GateAt(gate, minor)
 	switch v, given := set[gate]; {

@@ -9,8 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// Gates are the feature gates that a component is given, by name, with their values as written. Kubernetes merges repeated --feature-gates, unlike
-// other flags, so the command line is read and not only the last value.
+// Gates are the feature gates that a component is given, by name, with their values as written. Kubernetes merges
+// repeated --feature-gates, unlike other flags, so the command line is read and not only the last value.
 func (p Instance) Gates() map[string]string {
 	out := map[string]string{}
 	given := p.Values("feature-gates")
@@ -43,8 +43,8 @@ func (p Instance) Values(flag string) []string {
 	return out
 }
 
-// Gate tells whether a feature gate is on in a component of a minor: as it is given, or else by the minor's default. It is off where the minor does
-// not know it.
+// Gate tells whether a feature gate is on in a component of a minor: as it is given, or else by the minor's default. It
+// is off where the minor does not know it.
 func (p Instance) Gate(name string, minor int) bool {
 	state := catalogue.GateFor(p.Name, name, minor)
 	if !state.Known || state.Locked {

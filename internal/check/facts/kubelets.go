@@ -55,7 +55,8 @@ func (k Kubelet) Minor() (int, bool) {
 // FlagSource is the file that a flag comes from.
 func (k Kubelet) FlagSource(flag string) string { return findings.OrElse(k.Sources[flag], k.Source) }
 
-// Running are the values that the live process was given for a flag, in order; known is false when the process was not seen.
+// Running are the values that the live process was given for a flag, in order; known is false when the process was not
+// seen.
 func (k Kubelet) Running(flag string) (values []string, known bool) {
 	if k.Process == nil {
 		return nil, false
@@ -123,10 +124,12 @@ func HostIn(placed string) string { return placed[strings.Index(placed, "@")+1:]
 // External is the value of --cloud-provider that leaves the cloud loops to another manager.
 const External = catalogue.External
 
-// KubeletFacts are the facts about kubelets without which KUBELET-001 is unknown. It reports why they are, so that one cause is one line.
+// KubeletFacts are the facts about kubelets without which KUBELET-001 is unknown. It reports why they are, so that one
+// cause is one line.
 var KubeletFacts = []string{"hosts/*/kubelet", "hosts/*/kubelet-config"}
 
-// VolumeGracePeriod is how long attaching or detaching a volume may take before it counts as stuck; attach/detach forces a detach after 6 minutes.
+// VolumeGracePeriod is how long attaching or detaching a volume may take before it counts as stuck; attach/detach
+// forces a detach after 6 minutes.
 const VolumeGracePeriod = 10 * time.Minute
 
 // HostAccess is the command that reads kubelets.

@@ -11,7 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// ManagerOf is the container that is the manager: the first one that names a cloud provider, else the first. The workload has a container.
+// ManagerOf is the container that is the manager: the first one that names a cloud provider, else the first. The
+// workload has a container.
 func ManagerOf(w v1.Workload) v1.Container {
 	for _, c := range w.Containers {
 		if _, ok := c.Flags["cloud-provider"]; ok {
@@ -80,8 +81,9 @@ func Expired(l v1.Lease, now time.Time) bool {
 	return l.RenewTime == nil || l.RenewTime.Add(time.Duration(l.DurationSeconds)*time.Second).Before(now)
 }
 
-// Now is the time at which the facts were gathered by the cluster's clock, by which managers renew their leases: where only the clock of the machine that
-// runs transplant is off, every lease would seem to have run out, and whoever holds one to be nobody.
+// Now is the time at which the facts were gathered by the cluster's clock, by which managers renew their leases: where
+// only the clock of the machine that runs transplant is off, every lease would seem to have run out, and whoever holds
+// one to be nobody.
 func (f Facts) Now() time.Time {
 	for _, c := range f.Clocks {
 		if c.Who == "api" {
@@ -91,8 +93,8 @@ func (f Facts) Now() time.Time {
 	return f.TakenAt
 }
 
-// TolerableClockOffset is the difference between two clocks that a check tolerates: what default elections bear is lease duration - renew deadline = 5 s, and a
-// shorter election of the migration should not use it up.
+// TolerableClockOffset is the difference between two clocks that a check tolerates: what default elections bear is
+// lease duration - renew deadline = 5 s, and a shorter election of the migration should not use it up.
 const TolerableClockOffset = 2 * time.Second
 
 // DefaultPorts are the ports on which components serve when nothing else is said
@@ -133,8 +135,8 @@ func DeleteCommand(ref string) string {
 	return fmt.Sprintf("kubectl -n %s delete %s %s   # or with the tool that installed it", parts[1], strings.ToLower(parts[0]), parts[2])
 }
 
-// EditManifest is the command that edits a static pod's manifest. sed makes its new file beside the old one, and the kubelet starts a pod for every file of
-// that directory: it works in the directory above. The file of before is kept.
+// EditManifest is the command that edits a static pod's manifest. sed makes its new file beside the old one, and the
+// kubelet starts a pod for every file of that directory: it works in the directory above. The file of before is kept.
 func EditManifest(manifest, script string) string {
 	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")
 	return fmt.Sprintf("cp -p --backup=numbered %[1]s /var/tmp/ && cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s", manifest, aside, script)

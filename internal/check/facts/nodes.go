@@ -11,8 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// CloudName is the provider whose loops are to move: the one that the in-tree managers or the snapshot name, or else the new managers, or the inventory.
-// Empty when nobody says, or the managers contradict each other.
+// CloudName is the provider whose loops are to move: the one that the in-tree managers or the snapshot name, or else
+// the new managers, or the inventory. Empty when nobody says, or the managers contradict each other.
 func (f Facts) CloudName() string {
 	if name := f.Provider(); name != "" || len(f.InTree()) > 0 {
 		return name
@@ -96,7 +96,8 @@ func InstanceID(providerID string) string {
 	return ""
 }
 
-// CloudErrors are the parts of the inventory that could not be read: those that begin with the part's name, or all for "".
+// CloudErrors are the parts of the inventory that could not be read: those that begin with the part's name, or all for
+// "".
 func (f Facts) CloudErrors(part string) []string {
 	var out []string
 	for _, e := range f.Cloud.Errors {
@@ -114,7 +115,8 @@ func (f Facts) EachNode(judge func(v1.Node) string) (findings.Problems, v1.Findi
 		return bad, finding, false
 	}
 	if len(f.Nodes) == 0 && f.Cluster.Seed != "" {
-		return bad, findings.Skip("the cluster has no node"), false // hosted control planes need none, and a cluster of no machines is migrated, too
+		// hosted control planes need none, and a cluster of no machines is migrated, too
+		return bad, findings.Skip("the cluster has no node"), false
 	}
 	if len(f.Nodes) == 0 {
 		return bad, findings.Unknown("the API lists no node at all"), false
@@ -127,7 +129,8 @@ func (f Facts) EachNode(judge func(v1.Node) string) (findings.Problems, v1.Findi
 	return bad, v1.Finding{}, true
 }
 
-// GiveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to fill in by hand is no fix.
+// GiveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to
+// fill in by hand is no fix.
 func (f Facts) GiveProviderID(node string) string {
 	if id := f.providerIDOf(node); id != "" {
 		return fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, node, id)
@@ -138,7 +141,8 @@ func (f Facts) GiveProviderID(node string) string {
 	return "kubectl get node " + node + " -o yaml   # look its instance up in the cloud: a providerID can be set once"
 }
 
-// providerIDOf is the providerID that a node should have, as the new provider or the inventory says; empty when neither does.
+// providerIDOf is the providerID that a node should have, as the new provider or the inventory says; empty when neither
+// does.
 func (f Facts) providerIDOf(node string) string {
 	if f.Preview != nil {
 		for _, p := range f.Preview.Nodes {
@@ -153,12 +157,14 @@ func (f Facts) providerIDOf(node string) string {
 	return ""
 }
 
-// Readmits tells whether the new service loop keeps nodes as members that the one of today takes out because they are not ready.
+// Readmits tells whether the new service loop keeps nodes as members that the one of today takes out because they are
+// not ready.
 func (f Facts) Readmits() bool {
 	return !catalogue.ServiceLoopAt(f.InTreeMinor()).KeepsNotReady && catalogue.ServiceLoopAt(f.NewMinor()).KeepsNotReady
 }
 
-// BroadHostErrors are the errors that hide a whole host, its manifests or its systemd units. Narrower ones belong to narrower checks.
+// BroadHostErrors are the errors that hide a whole host, its manifests or its systemd units. Narrower ones belong to
+// narrower checks.
 func (f Facts) BroadHostErrors() []string {
 	var out []string
 	for i, e := range f.Errors {

@@ -2,8 +2,8 @@ package facts
 
 import "time"
 
-// Options are what a check needs to know beside the snapshot. The zero value judges a cluster before a leader migration with this tool's
-// own cloud-controller-manager.
+// Options are what a check needs to know beside the snapshot. The zero value judges a cluster before a leader migration
+// with this tool's own cloud-controller-manager.
 type Options struct {
 	// Strategy is leader-migration or downtime; empty means leader-migration.
 	Strategy string
@@ -11,12 +11,13 @@ type Options struct {
 	Shape, NodeIPAM, Volumes string
 	// ReplaceHosts tells that new hosts take the place of the old ones instead of edits.
 	ReplaceHosts bool
-	// TargetVersion is the version that the plan takes the control plane to, e.g. v1.27.4; empty means that no version changes.
+	// TargetVersion is the version that the plan takes the control plane to, e.g. v1.27.4; empty means that no version
+	// changes.
 	TargetVersion string
 	// Image of the cloud-controller-manager that the migration brings in; empty means this project's own.
 	Image string
-	// CCMMinor is the minor version (37 for v1.37) of the library in that image; 0 means: what the tag of a foreign image says, DefaultCCMMinor
-	// for our own.
+	// CCMMinor is the minor version (37 for v1.37) of the library in that image; 0 means: what the tag of a foreign image
+	// says, DefaultCCMMinor for our own.
 	CCMMinor int
 	// LeaseName is the migration lease; empty means DefaultLeaseName.
 	LeaseName string
@@ -24,16 +25,20 @@ type Options struct {
 	CCMEnv []string
 	// CCMFiles are those of them whose value is the path of a file, by name; {host} stands for the host's name.
 	CCMFiles map[string]string
-	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s; empty means unknown.
+	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s;
+	// empty means unknown.
 	RenewDeadline string
-	// Part is that of the migration of a hosted control plane, handover, finish or install, and Provider what its owner says the cloud is; empty where nobody says.
+	// Part is that of the migration of a hosted control plane, handover, finish or install, and Provider what its owner
+	// says the cloud is; empty where nobody says.
 	Part, Provider string
-	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and do not block its
-	// continuation.
+	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and
+	// do not block its continuation.
 	InProgress bool
-	// Accept maps codes to the reason for which a finding that would block is accepted. A mandatory check that fails ignores it.
+	// Accept maps codes to the reason for which a finding that would block is accepted. A mandatory check that fails
+	// ignores it.
 	Accept map[string]string
-	// AcceptedBy and AcceptedAt say who gave Accept and when; both are copied to the findings that are accepted. The zero time is left out.
+	// AcceptedBy and AcceptedAt say who gave Accept and when; both are copied to the findings that are accepted. The zero
+	// time is left out.
 	AcceptedBy string
 	AcceptedAt time.Time
 }

@@ -104,7 +104,8 @@ type Installed struct {
 	Container v1.Container
 }
 
-// PluginOfMount is kubernetes.io/aws-ebs of kubernetes.io/aws-ebs/aws://us-east-1a/vol-1, an entry of a node's status.volumesInUse.
+// PluginOfMount is kubernetes.io/aws-ebs of kubernetes.io/aws-ebs/aws://us-east-1a/vol-1, an entry of a node's
+// status.volumesInUse.
 func PluginOfMount(volume string) string {
 	group, rest, _ := strings.Cut(volume, "/")
 	name, _, _ := strings.Cut(rest, "/")

@@ -48,8 +48,8 @@ func (c *Problems) Add(object, format string, a ...any) {
 // Empty reports whether no object has a problem.
 func (c *Problems) Empty() bool { return len(c.Lines) == 0 }
 
-// Finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found says the first problems and counts the
-// rest, and Objects are all of them.
+// Finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found says
+// the first problems and counts the rest, and Objects are all of them.
 func (c *Problems) Finding(outcome v1.Outcome, format string, a ...any) v1.Finding {
 	objects := slices.Clone(c.Objects)
 	slices.Sort(objects)
@@ -75,8 +75,8 @@ func With(f v1.Finding, expected, source, fix string) v1.Finding {
 	return f
 }
 
-// Some is the finding of problems about objects of which there may be thousands: by object, it says a few and counts the rest, and says what several
-// objects share once. Objects are all of them.
+// Some is the finding of problems about objects of which there may be thousands: by object, it says a few and counts
+// the rest, and says what several objects share once. Objects are all of them.
 func (c *Problems) Some(outcome v1.Outcome, format string, a ...any) v1.Finding {
 	order := make([]int, len(c.Lines))
 	for i := range order {

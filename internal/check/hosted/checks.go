@@ -11,7 +11,8 @@ import (
 // categorySeed is that of the checks about control planes that another cluster hosts.
 const categorySeed = "hosted control plane"
 
-// Checks are the checks about a control plane that another cluster hosts. They are in the report of such a cluster only.
+// Checks are the checks about a control plane that another cluster hosts. They are in the report of such a cluster
+// only.
 var Checks = []rule.Check{
 	seedReadable,  // HCP-001: without the seed nothing is known of the control plane
 	seedProvider,  // HCP-002: the in-tree provider is what moves

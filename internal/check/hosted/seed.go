@@ -80,7 +80,8 @@ var seedProvider = rule.Check{
 	},
 }
 
-// madeExternal judges whether a first cloud-controller-manager may be installed for the provider that the owner of the cluster names.
+// madeExternal judges whether a first cloud-controller-manager may be installed for the provider that the owner of the
+// cluster names.
 func madeExternal(f facts.Facts, c *v1.Component) v1.Finding {
 	has, is := c.Flags["cloud-provider"], f.Cluster.Provider
 	out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "--cloud-provider=external, or none"}
@@ -246,7 +247,8 @@ var seedManager = rule.Check{
 	},
 }
 
-// otherManager says by which evidence a cloud-controller-manager runs in the user cluster itself; empty when there is none.
+// otherManager says by which evidence a cloud-controller-manager runs in the user cluster itself; empty when there is
+// none.
 func otherManager(f facts.Facts) string {
 	for _, w := range f.Workloads {
 		if w.Role == v1.RoleCCM && !strings.Contains(w.Ref, "/"+f.Cluster.Seed+"/") && (w.Replicas > 0 || strings.HasPrefix(w.Ref, "DaemonSet/")) {

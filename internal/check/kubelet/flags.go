@@ -268,8 +268,8 @@ var kubeletRefused = rule.Check{
 	},
 }
 
-// refusedNext is what the next minor refuses. The gates that an in-tree kubelet needs to be in-tree are left out: it has no next minor, and they go with
-// the migration.
+// refusedNext is what the next minor refuses. The gates that an in-tree kubelet needs to be in-tree are left out: it
+// has no next minor, and they go with the migration.
 func refusedNext(k facts.Kubelet, minor int) []string {
 	refused := facts.Refusals(component(k), minor)
 	if !k.InTree() {

@@ -183,7 +183,8 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 	return findings.Pass("%s agrees with the configuration of %s and names no providerID", name, findings.Plural(compared, "kubelet"))
 }
 
-// gateDiff says which cloud gates differ; gates that have nothing to do with clouds, volumes or credentials are left to their owner.
+// gateDiff says which cloud gates differ; gates that have nothing to do with clouds, volumes or credentials are left to
+// their owner.
 func gateDiff(have, would map[string]bool) string {
 	var out []string
 	for _, gate := range cloudGates() {
@@ -258,7 +259,8 @@ func judgeServing(f facts.Facts) v1.Finding {
 	return findings.Pass("kubelets ask for serving certificates (%s), and an approver answers: no request waits", findings.OrElse(asking, findings.Plural(serving, "request")))
 }
 
-// unanswered are the requests of kubelets for serving certificates that nobody answers, and how many requests there are.
+// unanswered are the requests of kubelets for serving certificates that nobody answers, and how many requests there
+// are.
 func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 	for _, c := range f.CertificateRequests {
 		if c.SignerName != SignerServing {
@@ -276,8 +278,8 @@ func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 	return bad, serving
 }
 
-// answer is the command that gives a kubelet what it asked for. A request that was denied or has failed can't be approved any more: its kubelet makes
-// another one when it is gone.
+// answer is the command that gives a kubelet what it asked for. A request that was denied or has failed can't be
+// approved any more: its kubelet makes another one when it is gone.
 func answer(f facts.Facts, name string) string {
 	if i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name }); i >= 0 && f.CertificateRequests[i].State != "Pending" {
 		return "kubectl describe csr " + name + " && kubectl delete csr " + name

@@ -71,7 +71,8 @@ func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
 	return findings.Pass("%s with images of the cloud's registry, and an image credential provider on each", findings.Plural(pulling, "node"))
 }
 
-// judgePuller judges a node with images of the cloud's registry; last is the last minor whose kubelets have credentials of their own.
+// judgePuller judges a node with images of the cloud's registry; last is the last minor whose kubelets have credentials
+// of their own.
 func judgePuller(n v1.Node, k facts.Kubelet, read bool, last int, failing, warning *findings.Problems) {
 	minor, known := facts.VersionMinor(n.KubeletVersion)
 	switch {
@@ -146,8 +147,8 @@ var credentialProviderBroken = rule.Check{
 	},
 }
 
-// askProvider is the command that shows what is wrong with a kubelet's providers: the request itself where one was asked and did not answer, else a
-// look at the binaries.
+// askProvider is the command that shows what is wrong with a kubelet's providers: the request itself where one was
+// asked and did not answer, else a look at the binaries.
 func askProvider(kubelets []facts.Kubelet, name string) string {
 	i := slices.IndexFunc(kubelets, func(k facts.Kubelet) bool { return k.String() == name })
 	c := kubelets[i].Credentials

@@ -101,8 +101,8 @@ func migrationConfigs(f facts.Facts) (all []judged, unclear []string) {
 	return all, unclear
 }
 
-// forOwn leaves of the problems what they are for our own manager. It does not exit because of a resourceLock in a v1 file: it ignores the line and
-// warns, as this does.
+// forOwn leaves of the problems what they are for our own manager. It does not exit because of a resourceLock in a v1
+// file: it ignores the line and warns, as this does.
 func forOwn(problems []migrationconfig.Problem, config migrationconfig.Config) []migrationconfig.Problem {
 	var out []migrationconfig.Problem
 	for _, q := range problems {
@@ -117,7 +117,8 @@ func forOwn(problems []migrationconfig.Problem, config migrationconfig.Config) [
 	return out
 }
 
-// understood tells whether a problem is none for our own manager, which takes the names of both dialects, and no mistaken ones.
+// understood tells whether a problem is none for our own manager, which takes the names of both dialects, and no
+// mistaken ones.
 func understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
 	if q.Code != migrationconfig.WrongName {
 		return false
@@ -338,8 +339,8 @@ var differentLeases = rule.Check{
 	},
 }
 
-// sameLease is the command that makes all managers name one lease: the others are told of the name on which all agree already, or the first file that
-// names another is changed.
+// sameLease is the command that makes all managers name one lease: the others are told of the name on which all agree
+// already, or the first file that names another is changed.
 func sameLease(f facts.Facts, configs []judged, names []string) string {
 	if len(names) == 1 {
 		return "transplant check --lease-name=" + names[0] + "   # if that name is meant"

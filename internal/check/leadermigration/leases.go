@@ -66,7 +66,8 @@ func judgeHolders(f facts.Facts) v1.Finding {
 // hostOf is the host's name in "host_uuid holds the lease ...".
 func hostOf(line string) string { return strings.SplitN(line, "_", 2)[0] }
 
-// leader tells whether one of the known managers says that it leads by a lease, and otherwise whether one that might was silent.
+// leader tells whether one of the known managers says that it leads by a lease, and otherwise whether one that might
+// was silent.
 func leader(f facts.Facts, lease string) (led, silent bool) {
 	for _, p := range f.AllManagers() {
 		all := f.Scrapes(p)
@@ -84,7 +85,8 @@ func electsManagers(f facts.Facts, l v1.Lease) bool {
 	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") || strings.Contains(l.Name, "cloud-provider")
 }
 
-// knows tells whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that runs managers.
+// knows tells whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that runs
+// managers.
 func knows(f facts.Facts, holder string) bool {
 	name, _, _ := strings.Cut(holder, "_")
 	short, _, _ := strings.Cut(name, ".")
@@ -116,7 +118,8 @@ func hostNames(f facts.Facts) []string {
 	return out
 }
 
-// Limits of a calm leadership: a leader that is younger, or changes more often, is a sign of something that a migration would not tell from itself.
+// Limits of a calm leadership: a leader that is younger, or changes more often, is a sign of something that a migration
+// would not tell from itself.
 const (
 	youngLeader      = 5 * time.Minute
 	changesPerDay    = 6
@@ -192,8 +195,8 @@ func age(f facts.Facts) (time.Duration, bool) {
 
 func days(d time.Duration) string { return findings.Plural(int(d.Hours()/24), "day") }
 
-// lockObjects are the objects that an election writes, by the kind of its lock (k8s.io/client-go/tools/leaderelection/resourcelock). Two kinds exclude
-// each other where they share an object.
+// lockObjects are the objects that an election writes, by the kind of its lock
+// (k8s.io/client-go/tools/leaderelection/resourcelock). Two kinds exclude each other where they share an object.
 var lockObjects = map[string][]string{
 	"leases":           {"leases"},
 	"endpoints":        {"endpoints"},

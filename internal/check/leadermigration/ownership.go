@@ -141,7 +141,8 @@ func owners(f facts.Facts) (owners map[controllernames.Loop][]string, silent []s
 	return owners, silent
 }
 
-// loopsOf are the loops that a manager runs: as its gauge says or, where its version has none, as its leases and flags let it.
+// loopsOf are the loops that a manager runs: as its gauge says or, where its version has none, as its leases and flags
+// let it.
 func loopsOf(f facts.Facts, p facts.Instance, m v1.Manager) []controllernames.Loop {
 	var out []controllernames.Loop
 	for _, metric := range m.Loops {
@@ -165,7 +166,8 @@ func loopsOf(f facts.Facts, p facts.Instance, m v1.Manager) []controllernames.Lo
 	return out
 }
 
-// showsLoops tells whether a manager says on its /metrics which loops it runs. The official manager for Azure never does, whatever its version.
+// showsLoops tells whether a manager says on its /metrics which loops it runs. The official manager for Azure never
+// does, whatever its version.
 func showsLoops(f facts.Facts, p facts.Instance) bool {
 	minor, ok := f.MinorOf(p)
 	if !ok {

@@ -213,8 +213,8 @@ var balancersLeft = rule.Check{
 	},
 }
 
-// DefaultBalancerName is the name that AWS, GCE and OpenStack's in-tree provider give the load balancer of a Service: DefaultLoadBalancerName of
-// k8s.io/cloud-provider.
+// DefaultBalancerName is the name that AWS, GCE and OpenStack's in-tree provider give the load balancer of a Service:
+// DefaultLoadBalancerName of k8s.io/cloud-provider.
 func DefaultBalancerName(uid string) string {
 	name := "a" + strings.ReplaceAll(uid, "-", "")
 	return name[:min(len(name), 32)]

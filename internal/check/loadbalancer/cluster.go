@@ -172,7 +172,8 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 		kubectlService("annotate", bad.Objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
 }
 
-// everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not known.
+// everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not
+// known.
 func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, ok bool) {
 	configs := 0
 	says = true
@@ -188,7 +189,8 @@ func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, 
 	return says, findings.Unknown("no host's cloud config was read"), configs > 0
 }
 
-// readable tells whether a cloud config was understood. One from which the external config cannot be derived has an error, and its keys all the same.
+// readable tells whether a cloud config was understood. One from which the external config cannot be derived has an
+// error, and its keys all the same.
 func readable(c *v1.CloudConfig) bool {
 	return c != nil && (c.Error == "" || len(c.Keys) > 0)
 }
@@ -271,7 +273,8 @@ func clusterIDs(i v1.CloudInstance) []string {
 	return slices.Compact(ids)
 }
 
-// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it's never nobody's.
+// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it's never
+// nobody's.
 func retag(i v1.CloudInstance, cluster string) string {
 	fix := ""
 	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {
@@ -285,7 +288,8 @@ func retag(i v1.CloudInstance, cluster string) string {
 		if fix != "" {
 			fix += " && "
 		}
-		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=%s", i.ID, id, value) // no other value's
+		// no other value's
+		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=%s", i.ID, id, value)
 	}
 	return fix
 }

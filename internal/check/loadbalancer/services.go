@@ -22,7 +22,8 @@ const (
 
 func serviceName(s v1.Service) string { return s.Namespace + "/" + s.Name }
 
-// eachService is the finding of a check that looks at every Service of type LoadBalancer. The judge returns what is wrong with one, or "".
+// eachService is the finding of a check that looks at every Service of type LoadBalancer. The judge returns what is
+// wrong with one, or "".
 func eachService(f facts.Facts, judge func(v1.Service) string) (findings.Problems, v1.Finding, bool) {
 	var bad findings.Problems
 	if finding, ok := f.Missing("services"); ok {
@@ -39,7 +40,8 @@ func eachService(f facts.Facts, judge func(v1.Service) string) (findings.Problem
 	return bad, v1.Finding{}, true
 }
 
-// balanced tells whether the cluster's provider makes load balancers at all; the finding says why a check of them is skipped where it does not.
+// balanced tells whether the cluster's provider makes load balancers at all; the finding says why a check of them is
+// skipped where it does not.
 func balanced(f facts.Facts) (v1.Finding, bool) {
 	name := f.CloudName()
 	if p, ok := cloudprovider.Lookup(name); ok && !p.LoadBalancers {
@@ -204,8 +206,9 @@ var annotationsLost = rule.Check{
 	},
 }
 
-// otherKind says that an AWS Service asks for another kind of load balancer than the one whose name it has: classic ones end in .elb.amazonaws.com, network
-// ones in .elb.<region>.amazonaws.com. The external provider refuses that; the in-tree one made a second one.
+// otherKind says that an AWS Service asks for another kind of load balancer than the one whose name it has: classic
+// ones end in .elb.amazonaws.com, network ones in .elb.<region>.amazonaws.com. The external provider refuses that; the
+// in-tree one made a second one.
 func otherKind(f facts.Facts, s v1.Service) string {
 	if f.CloudName() != "aws" || len(s.Addresses) == 0 || elsewhere(f, s) || !strings.Contains(s.Addresses[0], ".elb.") {
 		return ""

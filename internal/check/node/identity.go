@@ -50,8 +50,8 @@ var providerIDForm = rule.Check{
 	},
 }
 
-// registerAgain is the command that has a node register under another providerID, one node at a time. It deletes no object but the one that was judged, and
-// none at all where every node is at fault.
+// registerAgain is the command that has a node register under another providerID, one node at a time. It deletes no
+// object but the one that was judged, and none at all where every node is at fault.
 func registerAgain(f facts.Facts, bad []string, judged int) string {
 	if len(bad) == judged && judged > 1 {
 		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID"
@@ -144,7 +144,8 @@ func judgeNodeNames(f facts.Facts) v1.Finding {
 		"kubectl get node "+bad.Objects[0]+" -o wide")
 }
 
-// otherNames adds the nodes whose kubelets would register under another name when they start again, and counts those that are told a name.
+// otherNames adds the nodes whose kubelets would register under another name when they start again, and counts those
+// that are told a name.
 func otherNames(f facts.Facts, bad *findings.Problems) (told int) {
 	for _, h := range f.Hosts {
 		if h.Kubelet == nil {
@@ -256,7 +257,8 @@ var systemUUIDs = rule.Check{
 	},
 }
 
-// swapUUID returns a UUID with the bytes of its first three groups in the other order; the same text for what is no UUID.
+// swapUUID returns a UUID with the bytes of its first three groups in the other order; the same text for what is no
+// UUID.
 func swapUUID(uuid string) string {
 	groups := strings.Split(uuid, "-")
 	if len(groups) != 5 {

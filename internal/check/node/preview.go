@@ -13,8 +13,8 @@ import (
 
 const sourcePreview = "the new provider's code, asked for every node"
 
-// previewed is the finding of a check that compares each node with what the new provider would write. The judge returns what is wrong with one, or "".
-// Nodes that the cloud did not answer for are returned too.
+// previewed is the finding of a check that compares each node with what the new provider would write. The judge returns
+// what is wrong with one, or "". Nodes that the cloud did not answer for are returned too.
 func previewed(f facts.Facts, judge func(v1.Node, v1.NodePreview) string) (bad findings.Problems, unanswered []string, finding v1.Finding, ok bool) {
 	switch {
 	case f.Preview == nil && len(f.UnknownReasons("preview")) > 0:
@@ -40,7 +40,8 @@ func previewed(f facts.Facts, judge func(v1.Node, v1.NodePreview) string) (bad f
 	return bad, unanswered, finding, ok
 }
 
-// compared is the finding of a comparison with the preview: fail for complaints, or else pass. That nodes have no answer is NODE-010's to report.
+// compared is the finding of a comparison with the preview: fail for complaints, or else pass. That nodes have no
+// answer is NODE-010's to report.
 func compared(f facts.Facts, judge func(v1.Node, v1.NodePreview) string, complaint, passes, expected, fix string) v1.Finding {
 	if finding, ok := f.Missing("nodes"); ok {
 		return finding

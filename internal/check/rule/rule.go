@@ -22,7 +22,8 @@ type Check struct {
 	Impact string
 	// Mandatory checks cannot be accepted by --accept when they fail.
 	Mandatory bool
-	// AcceptUnknown lets a mandatory check be accepted when it is unknown: where what it asks cannot be had, the migration must not be out of reach.
+	// AcceptUnknown lets a mandatory check be accepted when it is unknown: where what it asks cannot be had, the migration
+	// must not be out of reach.
 	AcceptUnknown bool
 	// Title says in one line what holds when the check passes.
 	Title string
@@ -31,7 +32,8 @@ type Check struct {
 	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
 	DependsOn []string
 
-	// Retryable tells that what the check waits for may come by itself, so that check --wait looks again; a wrong flag does not mend itself.
+	// Retryable tells that what the check waits for may come by itself, so that check --wait looks again; a wrong flag
+	// does not mend itself.
 	Retryable bool
 
 	Judge func(facts.Facts) v1.Finding

@@ -14,8 +14,8 @@ import (
 
 const sourceWorkloads = "/apis/apps/v1"
 
-// tolerates tells whether tolerations, as a snapshot has them (key=value:effect, "*" for every key, empty for every value or effect), cover a taint
-// whose value is true.
+// tolerates tells whether tolerations, as a snapshot has them (key=value:effect, "*" for every key, empty for every
+// value or effect), cover a taint whose value is true.
 func tolerates(tolerations []string, key, effect string) bool {
 	for _, t := range tolerations {
 		pair, onEffect := t, ""
@@ -91,7 +91,8 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 	return findings.With(bad.Finding(v1.Warn, "%s not start on a new node before it is initialised", findings.Counting(len(bad.Lines), "workload", "does", "do")), expected, sourceWorkloads, addToleration(first))
 }
 
-// waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which nobody initialises nodes.
+// waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which nobody
+// initialises nodes.
 func waitedFor(f facts.Facts) map[string]bool {
 	out := map[string]bool{v1.RoleNodeManager: true}
 	for _, w := range f.Workloads {

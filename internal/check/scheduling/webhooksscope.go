@@ -16,9 +16,11 @@ import (
 // vital is a kind of object without whose writes the migration, or the cluster during it, stands still.
 type vital struct {
 	group, resource string
-	// namespaced objects are asked about only where the webhook's selector selects kube-system, in which the managers and their leases are.
+	// namespaced objects are asked about only where the webhook's selector selects kube-system, in which the managers and
+	// their leases are.
 	namespaced bool
-	// everywhere tells that such objects are written in every namespace, so that a webhook that passes over kube-system is asked all the same.
+	// everywhere tells that such objects are written in every namespace, so that a webhook that passes over kube-system is
+	// asked all the same.
 	everywhere bool
 }
 
@@ -78,7 +80,8 @@ func concernsResource(r v1.WebhookRule, v vital) bool {
 	})
 }
 
-// selects tells whether a selector selects an object with these labels. One that cannot be read selects it: better asked about in vain.
+// selects tells whether a selector selects an object with these labels. One that cannot be read selects it: better
+// asked about in vain.
 func selects(selector string, set labels.Set) bool {
 	parsed, err := labels.Parse(selector)
 	return err != nil || parsed.Matches(set)
@@ -94,13 +97,14 @@ func webhookOf(ref string) string {
 	return strings.ToLower(kind) + " " + name
 }
 
-// patchWebhook is the command that changes one webhook of a configuration and leaves the others as they are: they are merged by their names.
+// patchWebhook is the command that changes one webhook of a configuration and leaves the others as they are: they are
+// merged by their names.
 func patchWebhook(ref, change string) string {
 	return fmt.Sprintf(`kubectl patch %s -p '{"webhooks":[{"name":"%s",%s}]}'`, webhookOf(ref), ref[strings.LastIndex(ref, "/")+1:], change)
 }
 
-// eachWebhook is the finding of a check of webhooks that are asked about vital objects. The judge returns what is wrong with one, or ""; n is how many
-// webhooks there are that are asked.
+// eachWebhook is the finding of a check of webhooks that are asked about vital objects. The judge returns what is wrong
+// with one, or ""; n is how many webhooks there are that are asked.
 func eachWebhook(f facts.Facts, judge func(w v1.Webhook, about string) string) (bad findings.Problems, n int, finding v1.Finding, ok bool) {
 	if finding, missing := f.Missing("webhooks"); missing {
 		return bad, 0, finding, false

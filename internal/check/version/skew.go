@@ -94,8 +94,9 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 	return findings.Pass("the gates of %s agree with --cloud-provider", findings.Plural(n, "component"))
 }
 
-// disabledComplaints says what a component does because of the gates. kube-apiserver looks at them since they are beta (1.29,
-// pkg/kubeapiserver/options/cloudprovider.go); kube-controller-manager always did, at one of them and beside an in-tree provider alone.
+// disabledComplaints says what a component does because of the gates. kube-apiserver looks at them since they are beta
+// (1.29, pkg/kubeapiserver/options/cloudprovider.go); kube-controller-manager always did, at one of them and beside an
+// in-tree provider alone.
 func disabledComplaints(p facts.Instance, minor int) []string {
 	provider := p.Flag("cloud-provider", "")
 	if provider == "" {

@@ -15,11 +15,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// The minors of the API servers that the tests ran this project's cloud-controller-manager against, and all between them.
+// The minors of the API servers that the tests ran this project's cloud-controller-manager against, and all between
+// them.
 var firstClusterMinor, lastClusterMinor = proven.Minors()
 
-// strictSkew is how many minors a cloud-controller-manager of somebody else may be older than the API server, by the version skew policy.
-// A newer one is outside the policy.
+// strictSkew is how many minors a cloud-controller-manager of somebody else may be older than the API server, by the
+// version skew policy. A newer one is outside the policy.
 const strictSkew = 1
 
 var ccmRange = rule.Check{

@@ -104,8 +104,8 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 		"kubectl describe csinode "+all.Objects[0])
 }
 
-// nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted; all nodes where every one of them keeps pods
-// away.
+// nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted; all nodes
+// where every one of them keeps pods away.
 func nodesForPods(f facts.Facts) []v1.Node {
 	var out []v1.Node
 	for _, n := range f.Nodes {
@@ -119,8 +119,8 @@ func nodesForPods(f facts.Facts) []v1.Node {
 	return out
 }
 
-// repels tells that somebody gave a node a taint that keeps pods away. The taints of Kubernetes' own, for conditions of the node and for a cordon, come
-// and go.
+// repels tells that somebody gave a node a taint that keeps pods away. The taints of Kubernetes' own, for conditions of
+// the node and for a cordon, come and go.
 func repels(n v1.Node) bool {
 	return slices.ContainsFunc(n.Taints, func(t string) bool {
 		own := strings.HasPrefix(t, "node.kubernetes.io/") || strings.HasPrefix(t, "node.cloudprovider.kubernetes.io/")
@@ -268,8 +268,8 @@ func missingSidecars(d facts.Installed, failing *findings.Problems) {
 	}
 }
 
-// hasSidecar tells whether a workload has a sidecar such as csi-provisioner, by the container's name or its image: its project is called
-// external-provisioner, and so are some mirrors.
+// hasSidecar tells whether a workload has a sidecar such as csi-provisioner, by the container's name or its image: its
+// project is called external-provisioner, and so are some mirrors.
 func hasSidecar(w v1.Workload, sidecar string) bool {
 	project := "external-" + strings.TrimPrefix(sidecar, "csi-")
 	return slices.ContainsFunc(w.Containers, func(c v1.Container) bool {

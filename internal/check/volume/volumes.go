@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
-// mainStorage are the storage objects without which VOL-001 is unknown. It reports why they are, so that one cause is one line.
+// mainStorage are the storage objects without which VOL-001 is unknown. It reports why they are, so that one cause is
+// one line.
 var mainStorage = []string{"persistentvolumes", "storageclasses", "csinodes"}
 
 // allStorage returns the storage objects when VOL-001 can be judged by them, else the finding that says why not.
@@ -40,7 +41,8 @@ func missingStorage(f facts.Facts, parts []string) (v1.Finding, bool) {
 	return f.Missing(patterns...)
 }
 
-// storage returns the storage objects when these parts of them were gathered, else the finding that says why they are unknown, or that VOL-001 says so.
+// storage returns the storage objects when these parts of them were gathered, else the finding that says why they are
+// unknown, or that VOL-001 says so.
 func storage(f facts.Facts, parts ...string) (*v1.Volumes, v1.Finding, bool) {
 	main := slices.ContainsFunc(f.Errors, func(e v1.GatherError) bool { return e.Fact == "volumes" })
 	for _, p := range parts {
@@ -81,7 +83,8 @@ func setGates(p facts.Instance) map[string]bool {
 	return out
 }
 
-// leaves tells whether a component leaves a plugin's volumes to its CSI driver; the second result is false when its version is not known.
+// leaves tells whether a component leaves a plugin's volumes to its CSI driver; the second result is false when its
+// version is not known.
 func leaves(f facts.Facts, p facts.Instance, plugin cloudprovider.VolumePlugin) (leaves, known bool) {
 	minor, ok := f.MinorOf(p)
 	if !ok {

@@ -80,7 +80,8 @@ func New(s Streams) *Console {
 	return c
 }
 
-// Command is another command for the same cluster, as a person types it: with the global flags that this one was given, since none of them is kept anywhere.
+// Command is another command for the same cluster, as a person types it: with the global flags that this one was given,
+// since none of them is kept anywhere.
 func (c *Console) Command(args ...string) string {
 	words := append([]string{c.Called}, args...)
 	if c.Given != nil {

@@ -30,7 +30,8 @@ func FlagsGiven(cmd *cobra.Command, names ...string) []string {
 	return out
 }
 
-// RefuseFlags is an error that names the flags which stand on the command line and would do nothing; nil when none does.
+// RefuseFlags is an error that names the flags which stand on the command line and would do nothing; nil when none
+// does.
 func RefuseFlags(cmd *cobra.Command, why string, names ...string) error {
 	return client.GivenFlags(func(names ...string) []string { return FlagsGiven(cmd, names...) }).Refuse(why, names...)
 }

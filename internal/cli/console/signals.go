@@ -13,14 +13,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 )
 
-// Signals turns what an operator or a machine does to a running command into two requests: stop behind the current step, and stop now.
+// Signals turns what an operator or a machine does to a running command into two requests: stop behind the current
+// step, and stop now.
 //
 //	SIGINT, SIGTERM      the first one: finish this step; a second one of either: stop now
 //	SIGHUP               finish this step: the session is gone, and a migration that nobody can see or stop does not go on. It never means more, since a
 //	                     shell and the kernel both send it; under nohup it is ignored, as was asked for
 //	standard error gone  as SIGHUP: whoever was told what happens no longer reads it (a pipe into head, a terminal that was closed)
 //
-// From here on a broken pipe is an error of a write and not the end of the process, which would be in the middle of a step.
+// From here on a broken pipe is an error of a write and not the end of the process, which would be in the middle of a
+// step.
 func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-chan struct{}, done func()) {
 	hard, cancel := context.WithCancelCause(ctx)
 	unsteer := c.Session.Steer()
@@ -60,7 +62,8 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 	return hard, stop, func() { signal.Stop(ch); close(ended); listening.Wait(); cancel(nil); unsteer() }
 }
 
-// listener notices when nobody reads any longer, within the write that finds out: the step whose end could not be told is the last one.
+// listener notices when nobody reads any longer, within the write that finds out: the step whose end could not be told
+// is the last one.
 type listener struct {
 	w    io.Writer
 	gone func()

@@ -55,8 +55,8 @@ func PrintChecks(w io.Writer, f *Format) error {
 	return f.Print(w, doc, map[string]func() error{"table": table(false), "wide": table(true)})
 }
 
-// PrintCheck prints findings by category; what passed is one line each, what did not says what to do. What blocks is said once more at the end,
-// where a terminal shows it.
+// PrintCheck prints findings by category; what passed is one line each, what did not says what to do. What blocks is
+// said once more at the end, where a terminal shows it.
 func PrintCheck(w io.Writer, r v1.CheckReport, l Layout) error {
 	if err := PrintFindings(w, r, l); err != nil {
 		return err
@@ -157,7 +157,8 @@ func details(f v1.Finding, l Layout) []detail {
 // foundLines is how many of many complaints are printed; -o wide prints them all.
 const foundLines = 3
 
-// compared is what was expected and what was found: on one line, or with a line for each complaint where there are several.
+// compared is what was expected and what was found: on one line, or with a line for each complaint where there are
+// several.
 func compared(f v1.Finding, l Layout) string {
 	complaints := strings.Split(f.Found, "; ")
 	var parts []string

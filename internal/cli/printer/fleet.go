@@ -21,7 +21,8 @@ type column struct {
 	of   func(r v1.FleetCluster, at time.Time) string
 }
 
-// fleetColumns are the columns of fleet status, the widest last. A terminal that is too narrow for all leaves those out that are read elsewhere.
+// fleetColumns are the columns of fleet status, the widest last. A terminal that is too narrow for all leaves those out
+// that are read elsewhere.
 var fleetColumns = []column{
 	{"NAME", 0, func(r v1.FleetCluster, _ time.Time) string { return fleet.Key{Group: r.Group, Name: r.Name}.String() }},
 	{"PROVIDER", 110, func(r v1.FleetCluster, _ time.Time) string { return wording.OrDash(r.Provider) }},

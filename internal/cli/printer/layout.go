@@ -112,8 +112,8 @@ func (l Layout) Cut(s string) string {
 
 var toASCII = strings.NewReplacer("…", "...", "·", "-")
 
-// Plain replaces our own punctuation where only ASCII is wanted, and whatever a terminal would obey: a name, an annotation or an error of a cluster may
-// hold sequences that rewrite the screen above them. Our own colours stay.
+// Plain replaces our own punctuation where only ASCII is wanted, and whatever a terminal would obey: a name, an
+// annotation or an error of a cluster may hold sequences that rewrite the screen above them. Our own colours stay.
 func (l Layout) Plain(s string) string {
 	s = Visible(s)
 	if l.Ascii {
@@ -144,7 +144,8 @@ func commanding(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != 
 // ours are the sequences that paint writes.
 var ours = regexp.MustCompile(`^\x1b\[(0|2|3[1235])m`)
 
-// colorNumbers are the colours of the outcomes, the numbers of "select graphic rendition" in ECMA-48: green, yellow, red, faint, magenta.
+// colorNumbers are the colours of the outcomes, the numbers of "select graphic rendition" in ECMA-48: green, yellow,
+// red, faint, magenta.
 var colorNumbers = map[v1.Outcome]int{v1.Pass: 32, v1.Warn: 33, v1.Fail: 31, v1.Skip: 2, v1.Unknown: 35}
 
 // paint colours a mark. The words beside it say the same.

@@ -19,7 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// PlanMarkdown prints a plan for a change-review ticket: what a reviewer decides by comes first, each step with its before and after is there to unfold.
+// PlanMarkdown prints a plan for a change-review ticket: what a reviewer decides by comes first, each step with its
+// before and after is there to unfold.
 func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", Cell(wording.OrDash(p.Cluster.Name)))
@@ -121,7 +122,8 @@ func markdownRisks(b *strings.Builder, p *v1.Plan) {
 	}
 }
 
-// markdownStep prints a step to unfold. Contents that were shown are shown once: shown has the number of the step that did.
+// markdownStep prints a step to unfold. Contents that were shown are shown once: shown has the number of the step that
+// did.
 func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
 	fmt.Fprintf(b, "<details><summary>%d. %s</summary>\n\n", number, html.EscapeString(s.Title))
 	if s.Why != "" {
@@ -151,7 +153,8 @@ func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]in
 	b.WriteString("</details>\n")
 }
 
-// markdownContent prints the object or the file that a step makes, so that a reviewer sees the rights that it gives and the flags that it starts.
+// markdownContent prints the object or the file that a step makes, so that a reviewer sees the rights that it gives and
+// the flags that it starts.
 func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
 	title, text := "The file:", s.Content
 	switch s.Kind {

@@ -93,7 +93,8 @@ func (p *Page) wrapped(label, text string) {
 // flat makes one line of a text.
 func (p *Page) flat(text string) string { return strings.Join(strings.Fields(p.Plain(text)), " ") }
 
-// row writes cells in columns of these widths, the last one as wide as the terminal lets it be. A mark comes before them, coloured.
+// row writes cells in columns of these widths, the last one as wide as the terminal lets it be. A mark comes before
+// them, coloured.
 func (p *Page) row(o v1.Outcome, widths []int, cells ...string) {
 	var text strings.Builder
 	for i, c := range cells {

@@ -9,7 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 )
 
-// PrintVerification prints a line for each check, and below it what failed or is unknown; wide adds the differences that are expected.
+// PrintVerification prints a line for each check, and below it what failed or is unknown; wide adds the differences
+// that are expected.
 func PrintVerification(w io.Writer, v v1.Verification, l Layout) error {
 	var b strings.Builder
 	for _, c := range v.Checks {

@@ -74,7 +74,8 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	}, nil
 }
 
-// userConfig is how the hosted cluster is reached: as --kubeconfig and --context say, where one of them is given, else as the seed says.
+// userConfig is how the hosted cluster is reached: as --kubeconfig and --context say, where one of them is given, else
+// as the seed says.
 func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.Clients) (*rest.Config, error) {
 	if c.Kubeconfig != "" || c.Context != "" {
 		cfg, err := configOf(c.Kubeconfig, c.Context)
@@ -141,7 +142,8 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 	return v1.Options{Strategy: text("strategy"), Image: text("image"), Env: list("ccm-env"), LeaseName: text("lease-name"), ClusterName: text("cluster-name")}, accept
 }
 
-// hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how answers look.
+// hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how
+// answers look.
 var hostedFlags = map[string][]string{
 	"check":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
 	"plan":     {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},

@@ -8,7 +8,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
-// approvalLedger is the Ledger of the command line: what was approved on this machine. It is asked under the lock, when the journal may be another one than before.
+// approvalLedger is the Ledger of the command line: what was approved on this machine. It is asked under the lock, when
+// the journal may be another one than before.
 type approvalLedger struct{ *Command }
 
 // Note implements hosted.Ledger.
@@ -33,7 +34,8 @@ func (a approvalLedger) HasBack(context.Context, *v1.Plan) (bool, error) { retur
 // Forget implements hosted.Ledger: an approval is of one plan, and ends with the next one.
 func (a approvalLedger) Forget(context.Context, hosted.Part) error { return nil }
 
-// SeenPlan is the Ledger of a rollback of the command line: the plan that was in the journal when its rollback was looked at, and no other.
+// SeenPlan is the Ledger of a rollback of the command line: the plan that was in the journal when its rollback was
+// looked at, and no other.
 type SeenPlan struct{ Plan *v1.Plan }
 
 // Note implements hosted.Ledger: a rollback begins no plan.

@@ -35,7 +35,8 @@ func (s *Selection) Labels() (labels.Selector, error) {
 	return out, nil
 }
 
-// Rows are those of the objects that were chosen. All of them are looked at first: one name under both groups is seen whichever of the two has the labels.
+// Rows are those of the objects that were chosen. All of them are looked at first: one name under both groups is seen
+// whichever of the two has the labels.
 func (s *Selection) Rows(all []fleet.Object, by labels.Selector) []v1.FleetCluster {
 	chosen := map[fleet.Key]bool{}
 	for _, o := range all {
@@ -104,7 +105,8 @@ func followFleet(ctx context.Context, c *client.Client) (*roster.Following, func
 	return f, wait, nil
 }
 
-// EachChange calls show when the clusters are read, whenever one may have changed, and once a second, until it returns true or ctx ends.
+// EachChange calls show when the clusters are read, whenever one may have changed, and once a second, until it returns
+// true or ctx ends.
 func EachChange(ctx context.Context, c *client.Client, show func(*roster.Following) (bool, error)) error {
 	following, end := context.WithCancel(ctx)
 	defer end()

@@ -59,7 +59,8 @@ func MakePlan(ctx context.Context, c *client.Client, f *Options) (*v1.FleetPlan,
 	return &v1.FleetPlan{TypeMeta: v1.Type(v1.KindFleetPlan), Created: ServerTime(c), ToolVersion: client.Version, Seed: seed, Options: o, Waves: waves, Left: left, NotRead: notRead}, objects, nil
 }
 
-// BlockedMembers are the clusters that would be started and that the checks refuse, or that could not be looked into: unknown blocks as a failure does.
+// BlockedMembers are the clusters that would be started and that the checks refuse, or that could not be looked into:
+// unknown blocks as a failure does.
 func BlockedMembers(p *v1.FleetPlan) []string {
 	var out []string
 	for _, w := range p.Waves {

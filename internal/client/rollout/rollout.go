@@ -29,8 +29,8 @@ import (
 // fieldManager is the field manager of what fleet apply writes.
 const fieldManager = "transplant-fleet"
 
-// Run follows the clusters and starts those whose turn it is, until all are done, or too many have failed. Whole says that the steps of each were shown
-// before somebody approved: the operator then begins with no others.
+// Run follows the clusters and starts those whose turn it is, until all are done, or too many have failed. Whole says
+// that the steps of each were shown before somebody approved: the operator then begins with no others.
 func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, whole bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -76,7 +76,8 @@ func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, e
 	return false, nil
 }
 
-// start starts one cluster. Whether that is still right is judged anew from the objects where the write was refused because they have changed.
+// start starts one cluster. Whether that is still right is judged anew from the objects where the write was refused
+// because they have changed.
 func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.FleetMember, now time.Time) {
 	key := fleet.Key{Group: m.Group, Name: m.Name}
 	for _, o := range all {
@@ -173,7 +174,8 @@ func (r *rolloutWatch) stoppedCode(n fleet.Next) int {
 	return exitcode.Blocked
 }
 
-// maxTries is how often the start of a cluster is tried when it does not come through, or the object is another one by then.
+// maxTries is how often the start of a cluster is tried when it does not come through, or the object is another one by
+// then.
 const maxTries = 10
 
 // final tells that trying again is of no use: the API server has understood the write and refused it.

@@ -116,8 +116,9 @@ func startApply(ctx context.Context, c *client.Client, args []string, f Options,
 	})
 }
 
-// refuseOtherPlan makes the plan of a file again and refuses it where the file's differs: then somebody has changed the file, or the cluster has changed. Where a fact has
-// changed, that says it better. What is shown of its effects is said by this program, and not by the file.
+// refuseOtherPlan makes the plan of a file again and refuses it where the file's differs: then somebody has changed the
+// file, or the cluster has changed. Where a fact has changed, that says it better. What is shown of its effects is said
+// by this program, and not by the file.
 func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p *v1.Plan, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -146,7 +147,8 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 // FindDifferences is replaced by tests that carry out parts of a plan.
 var FindDifferences = plan.Unlike
 
-// refuseBegunMigration refuses when somebody else has begun a migration, or carried one out, while this command looked at the cluster, asked, and waited for the lock.
+// refuseBegunMigration refuses when somebody else has begun a migration, or carried one out, while this command looked
+// at the cluster, asked, and waited for the lock.
 func refuseBegunMigration(ctx context.Context, c *client.Client) error {
 	j, err := journal.Open(ctx, c.Kube)
 	if errors.Is(err, journal.ErrNoJournal) {

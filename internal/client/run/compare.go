@@ -10,11 +10,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/blame"
 )
 
-// checksNotRepeated are the checks of transplant verify that a run's own verification does not repeat: it is not finished, it asks for the owners itself, and what was
-// probed is judged when the probes have ended.
+// checksNotRepeated are the checks of transplant verify that a run's own verification does not repeat: it is not
+// finished, it asks for the owners itself, and what was probed is judged when the probes have ended.
 var checksNotRepeated = map[string]bool{"finished": true, "owners": true, "hosts": true, "disruption": true, "facts": true}
 
-// compareWithBefore is the comparison of transplant verify for the steps of a run that verify, so that a migration which goes on behind one would also pass the other.
+// compareWithBefore is the comparison of transplant verify for the steps of a run that verify, so that a migration
+// which goes on behind one would also pass the other.
 func compareWithBefore(c *client.Client, j *journal.Journal, before *v1.Snapshot, accepted map[string]string) func(context.Context) (problems, unknown []string) {
 	return func(ctx context.Context) (problems, unknown []string) {
 		doc := j.Doc()

@@ -34,7 +34,8 @@ func remaining(doc v1.Journal, hosts []hostaccess.Host, without []string) []host
 	return slices.DeleteFunc(journal.Staying(doc, hosts), func(h hostaccess.Host) bool { return slices.Contains(without, h.Name()) })
 }
 
-// excludeHosts takes the hosts of --without-host out of the migration, where it is proven that they are gone, and looks at the others alone from then on.
+// excludeHosts takes the hosts of --without-host out of the migration, where it is proven that they are gone, and looks
+// at the others alone from then on.
 func excludeHosts(ctx context.Context, c *client.Client, j *journal.Journal, f Options, before *v1.Snapshot) error {
 	if len(f.Without) > 0 {
 		o := step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts, Scrape: c.Scrape, Before: before, Tell: c.Tell, Clock: fault.Clock()}

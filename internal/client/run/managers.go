@@ -17,13 +17,14 @@ import (
 type managerHosts struct {
 	Hosts []hostaccess.Host
 	known map[string][]manager.Target
-	// deployed finds the managers that no host names, and lastDeployed are those that it found last; nil where there are none.
+	// deployed finds the managers that no host names, and lastDeployed are those that it found last; nil where there are
+	// none.
 	deployed     func(context.Context) ([]manager.Target, error)
 	lastDeployed []manager.Target
 }
 
-// NewManagerHosts leaves out the hosts that were workers before the migration: to ask each of many every second would take longer than that. Without a
-// snapshot any host may run a manager.
+// NewManagerHosts leaves out the hosts that were workers before the migration: to ask each of many every second would
+// take longer than that. Without a snapshot any host may run a manager.
 func NewManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts {
 	m := &managerHosts{known: map[string][]manager.Target{}}
 	for _, h := range hosts {
@@ -38,8 +39,8 @@ func NewManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts
 // targetsTimeout is for how long hosts are asked which managers they run.
 const targetsTimeout = 5 * time.Second
 
-// Targets are the managers that the hosts' manifests name now. Of a host that cannot be read they are those of before: they may run on, and to stop looking at
-// them and at all others would leave a gap in the proof of who owned what.
+// Targets are the managers that the hosts' manifests name now. Of a host that cannot be read they are those of before:
+// they may run on, and to stop looking at them and at all others would leave a gap in the proof of who owned what.
 func (m *managerHosts) Targets(ctx context.Context) []recorder.Target {
 	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
 	defer cancel()

@@ -43,8 +43,9 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args
 	if err := f.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
 	}
-	stored := doc.Plan                                               // what the journal holds, without options of this run
-	approved := len(args) == 1 || c.IsApprovedHere(&stored, doc.Run) // a file of this machine that holds the same plan is an approval
+	stored := doc.Plan // what the journal holds, without options of this run
+	// a file of this machine that holds the same plan is an approval
+	approved := len(args) == 1 || c.IsApprovedHere(&stored, doc.Run)
 	if err := overrideKubeletOptions(&doc.Plan, f.Kubelets); err != nil {
 		return err
 	}
@@ -57,8 +58,8 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args
 	return withLock(ctx, c, f, func(ctx context.Context) error { return resumeLocked(ctx, c, f, n, before, client.ApprovalOf(&stored)) })
 }
 
-// approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that nobody
-// approved of on this machine.
+// approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that
+// nobody approved of on this machine.
 func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, approved bool) error {
 	if !approved {
 		if err := ReviewRest(c, doc); err != nil {
@@ -83,8 +84,8 @@ func resumeQuestion(without []string) string {
 	return "go on with it, without " + strings.Join(without, ", ") + " for good"
 }
 
-// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on with it before the lock was free. Its plan
-// has to be the one that was approved before.
+// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on
+// with it before the lock was free. Its plan has to be the one that was approved before.
 func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, before *v1.Snapshot, approved string) error {
 	j, err := journal.Open(ctx, c.Kube)
 	if err != nil {
@@ -116,14 +117,16 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	return execute(ctx, c, j, &doc.Plan, n, before, live, f.Accepted)
 }
 
-// ReviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where others may have written it.
+// ReviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where
+// others may have written it.
 func ReviewRest(c *client.Client, doc v1.Journal) error {
 	c.Narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", compare.Digest(&doc.Plan))
 	rest := remainingPlan(&doc.Plan, doc)
 	return c.ShowRest(&doc.Plan, &rest)
 }
 
-// stepOfCanary is the step behind which an apply that goes on stops, where the plan wants a pause there and it was not reached yet.
+// stepOfCanary is the step behind which an apply that goes on stops, where the plan wants a pause there and it was not
+// reached yet.
 func stepOfCanary(doc v1.Journal) string {
 	canary := planstep.Canary(&doc.Plan)
 	if !doc.Plan.Options.PauseAfterCanary || canary == "" {
@@ -137,7 +140,8 @@ func stepOfCanary(doc v1.Journal) string {
 	return canary
 }
 
-// overrideKubeletOptions puts what was given for this run in the place of what a migration was begun with: a node that died since must not end it for good.
+// overrideKubeletOptions puts what was given for this run in the place of what a migration was begun with: a node that
+// died since must not end it for good.
 func overrideKubeletOptions(p *v1.Plan, given v1.Options) error {
 	o := &p.Options
 	if given.MaxUnavailable != "" {
@@ -185,8 +189,9 @@ func (f *Options) checkFileEnv(args []string, p *v1.Plan) error {
 // JournalUnseen says why a journal's plan is asked about its variables.
 const JournalUnseen = "the plan in the journal was not approved on this machine"
 
-// samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal keeps the whole.
-// What the two accept may differ: the apply that began it may have accepted more, and no check is run when it is gone on with.
+// samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal
+// keeps the whole. What the two accept may differ: the apply that began it may have accepted more, and no check is run
+// when it is gone on with.
 func samePlan(path string, begun v1.Plan) bool {
 	p, err := client.ReadPlan(path)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-// rollbackDryRun is the command that shows the same rollback: with the same hosts, since the others are looked at for it.
+// rollbackDryRun is the command that shows the same rollback: with the same hosts, since the others are looked at for
+// it.
 func (f Options) rollbackDryRun() string {
 	command := "transplant rollback --dry-run"
 	for _, host := range f.Without {
@@ -86,8 +87,9 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	})
 }
 
-// rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with the digest that was shown. Only then
-// the hosts of --without-host are taken out. Their steps stay in the plan and are skipped.
+// rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with
+// the digest that was shown. Only then the hosts of --without-host are taken out. Their steps stay in the plan and are
+// skipped.
 func rollbackLocked(ctx context.Context, c *client.Client, f Options, snap *v1.Snapshot, shown string) error {
 	before, err := journal.Before(ctx, c.Kube)
 	if err != nil {

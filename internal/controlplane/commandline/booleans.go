@@ -2,8 +2,9 @@ package commandline
 
 import "strings"
 
-// booleans are the flags that take no value from the next argument: "--leader-elect false" is true and a stray word. They are those of
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubelet from v1.20 to v1.30, of cloud-controller-managers and of etcd.
+// booleans are the flags that take no value from the next argument: "--leader-elect false" is true and a stray word.
+// They are those of kube-apiserver, kube-controller-manager, kube-scheduler and kubelet from v1.20 to v1.30, of
+// cloud-controller-managers and of etcd.
 var booleans = names(`
 	add-dir-header aggregator-reject-forwarding-redirect allocate-node-cidrs allow-privileged allow-untagged-cloud alsologtostderr anonymous-auth
 	audit-log-batch-throttle-enable audit-log-compress audit-log-truncate-enabled audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled

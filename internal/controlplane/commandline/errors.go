@@ -2,7 +2,8 @@ package commandline
 
 import "fmt"
 
-// ShellCommandError says that a component is started by a script inside the manifest, so that its flags are not known and cannot be edited.
+// ShellCommandError says that a component is started by a script inside the manifest, so that its flags are not known
+// and cannot be edited.
 type ShellCommandError struct {
 	Shell     string
 	Component string

@@ -32,8 +32,8 @@ func FormatNewFlag(all []Occurrence, name, value string) []string {
 	return []string{"--" + name + "=" + value}
 }
 
-// ProgramIndex is the index of the argument that names the program: the first known component (a wrapper may stand before it), else the first
-// argument; -1 when there are flags only.
+// ProgramIndex is the index of the argument that names the program: the first known component (a wrapper may stand
+// before it), else the first argument; -1 when there are flags only.
 func ProgramIndex(args []string) int {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return -1
@@ -87,15 +87,16 @@ func (f Occurrence) LastIndex() int {
 	return f.Index
 }
 
-// MergedFlags are the flags of the components that take the values of all their occurrences together: lists, and maps of which one is a part. To
-// take only the last one for the flag's value would lose a feature gate.
+// MergedFlags are the flags of the components that take the values of all their occurrences together: lists, and maps
+// of which one is a part. To take only the last one for the flag's value would lose a feature gate.
 var MergedFlags = names(`
 	admission-control api-audiences authorization-mode controllers disable-admission-plugins enable-admission-plugins etcd-servers
 	feature-gates node-labels runtime-config service-account-issuer service-account-key-file tls-cipher-suites tls-sni-cert-key
 `)
 
-// FlagsOf returns the flags of a command line by name: without dashes, underscores as dashes. The last one of a name wins, as in pflag, save for
-// lists and maps, whose values are joined with commas as the components do; a flag without a value is "true".
+// FlagsOf returns the flags of a command line by name: without dashes, underscores as dashes. The last one of a name
+// wins, as in pflag, save for lists and maps, whose values are joined with commas as the components do; a flag without
+// a value is "true".
 func FlagsOf(command []string) map[string]string {
 	out := map[string]string{}
 	for _, f := range FindFlags(command) {
@@ -147,7 +148,8 @@ func readFlag(arg string) Occurrence {
 	case ok:
 		return Occurrence{Name: NormalizeName(name), Value: value, Form: equals}
 	case short && strings.HasPrefix(name, "v") && len(name) > 1 && strings.Trim(name[1:], "0123456789") == "":
-		return Occurrence{Name: "v", Value: name[1:], Form: attached} // klog's verbosity, the only one-letter flag of the components
+		// klog's verbosity, the only one-letter flag of the components
+		return Occurrence{Name: "v", Value: name[1:], Form: attached}
 	default:
 		return Occurrence{Name: NormalizeName(name), Value: "true", Form: bare}
 	}
@@ -158,8 +160,8 @@ func NormalizeName(name string) string {
 	return strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 }
 
-// RefuseShell returns an error for a shell whose script starts a component: what is written behind the script are not the component's flags. A
-// script that only passes its arguments on ("$@") is none of these.
+// RefuseShell returns an error for a shell whose script starts a component: what is written behind the script are not
+// the component's flags. A script that only passes its arguments on ("$@") is none of these.
 func RefuseShell(args []string) error {
 	at := ScriptIndex(args)
 	if at < 0 {

@@ -9,8 +9,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// A program that waits for an API server and then starts the component stands before it in the control planes of a seed. It is told what to start by a
-// flag whose value is a JSON object, {"command": ..., "args": [...]}; Kubermatic's http-prober is one of them.
+// A program that waits for an API server and then starts the component stands before it in the control planes of a
+// seed. It is told what to start by a flag whose value is a JSON object, {"command": ..., "args": [...]}; Kubermatic's
+// http-prober is one of them.
 const wrapFlag = "command"
 
 // wrapped is such a command.
@@ -87,8 +88,8 @@ func (w *wrapped) text(args []string) (string, error) {
 	return w.prefix + out + "}", nil
 }
 
-// Unwrapped is a container's command with its arguments as the component sees them: of a program that starts the component later, as Kubermatic's
-// http-prober does, what it starts; else the command itself.
+// Unwrapped is a container's command with its arguments as the component sees them: of a program that starts the
+// component later, as Kubermatic's http-prober does, what it starts; else the command itself.
 func Unwrapped(command []string) []string {
 	if w := unwrap(command); w != nil {
 		return append([]string{w.command}, w.args...)

@@ -24,8 +24,9 @@ const (
 
 const gatesKey = "featureGates"
 
-// ApplyKubeletFile carries edits out on any file that a kubelet is started with: on its configuration where they are of gates, else on an environment file
-// or a unit file, with the unit's variables of flags (KubeletVariables). One file is never both.
+// ApplyKubeletFile carries edits out on any file that a kubelet is started with: on its configuration where they are of
+// gates, else on an environment file or a unit file, with the unit's variables of flags (KubeletVariables). One file is
+// never both.
 func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, error) {
 	if slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == OpSetGate || e.Op == OpUnsetGate }) {
 		return ApplyKubeletConfig(data, edits)
@@ -33,8 +34,9 @@ func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, err
 	return ApplyKubelet(data, edits, used...)
 }
 
-// ApplyKubeletConfig carries setGate and unsetGate out on a KubeletConfiguration. Everything else keeps its bytes; a text that cannot be edited line by
-// line is refused, and so is one that would say anything else than it did before, and the edits.
+// ApplyKubeletConfig carries setGate and unsetGate out on a KubeletConfiguration. Everything else keeps its bytes; a
+// text that cannot be edited line by line is refused, and so is one that would say anything else than it did before,
+// and the edits.
 func ApplyKubeletConfig(data []byte, edits []v1.Edit) ([]byte, error) {
 	want, err := configTree(data)
 	if err != nil {
@@ -95,8 +97,8 @@ func configTree(data []byte) (map[string]any, error) {
 	return out, nil
 }
 
-// gateLines edits the lines below "featureGates:": those of gates that differ, and new ones behind the last that is there. A section that is not there is
-// put at the end, one that has no gate left is taken out with its line.
+// gateLines edits the lines below "featureGates:": those of gates that differ, and new ones behind the last that is
+// there. A section that is not there is put at the end, one that has no gate left is taken out with its line.
 func gateLines(text string, before, after map[string]any) string {
 	lines := strings.SplitAfter(text, "\n")
 	var out strings.Builder
@@ -135,7 +137,8 @@ func gateLines(text string, before, after map[string]any) string {
 	return withNewGates(out.String(), end, indent, before, after)
 }
 
-// withNewGates puts the gates that were not there before at a place in the text; below a section of their own where there is none.
+// withNewGates puts the gates that were not there before at a place in the text; below a section of their own where
+// there is none.
 func withNewGates(text string, at int, indent string, before, after map[string]any) string {
 	var added strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(after)) {

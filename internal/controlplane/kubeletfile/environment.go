@@ -44,8 +44,9 @@ type variable struct {
 	words []textedit.Word
 }
 
-// ParseKubeletFlags reads the flags of a kubelet from an environment file such as KubeletFlagsFile, or from a unit file or drop-in of its unit. Those
-// of KUBELET_EXTRA_ARGS win, as they do on the command line. A file without such a variable has no flags.
+// ParseKubeletFlags reads the flags of a kubelet from an environment file such as KubeletFlagsFile, or from a unit file
+// or drop-in of its unit. Those of KUBELET_EXTRA_ARGS win, as they do on the command line. A file without such a
+// variable has no flags.
 func ParseKubeletFlags(env []byte) (map[string]string, error) {
 	if u, err := kubeletUnitFile(env); u != nil || err != nil {
 		if err != nil {
@@ -61,9 +62,9 @@ func ParseKubeletFlags(env []byte) (map[string]string, error) {
 	return commandline.FlagsOf(args), nil
 }
 
-// ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with the same bytes. Flags that stand
-// in other files of the unit are not seen: ApplyUnit edits all of them. used are the unit's variables of flags (KubeletVariables); without them those
-// count that have the usual names.
+// ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with
+// the same bytes. Flags that stand in other files of the unit are not seen: ApplyUnit edits all of them. used are the
+// unit's variables of flags (KubeletVariables); without them those count that have the usual names.
 func ApplyKubelet(env []byte, edits []v1.Edit, used ...string) ([]byte, error) {
 	if u, err := kubeletUnitFile(env, used...); u != nil || err != nil {
 		if err != nil {
@@ -212,8 +213,8 @@ func readEnvironment(data []byte, used []string) (*environment, error) {
 	return e, nil
 }
 
-// holdsFlags tells that a variable's value becomes flags. Where the unit is known it decides: installers name their variables as they like, and a flag in one
-// that is overlooked would stay beside the new one.
+// holdsFlags tells that a variable's value becomes flags. Where the unit is known it decides: installers name their
+// variables as they like, and a flag in one that is overlooked would stay beside the new one.
 func holdsFlags(name string, used []string) bool {
 	if len(used) > 0 {
 		return slices.Contains(used, name)

@@ -12,8 +12,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 )
 
-// KubeletVariables are the variables whose values become flags of the kubelet that a host's unit starts, in the order of its command line. None when there is
-// no unit, or it does not read that file. A unit that cannot be read is an error: to go by usual names then would miss a flag in a variable of another one.
+// KubeletVariables are the variables whose values become flags of the kubelet that a host's unit starts, in the order
+// of its command line. None when there is no unit, or it does not read that file. A unit that cannot be read is an
+// error: to go by usual names then would miss a flag in a variable of another one.
 func KubeletVariables(files systemdunit.Files, at string) ([]string, error) {
 	u, err := systemdunit.ReadUnit(files, "kubelet")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !slices.Contains(u.Paths(), at) {
@@ -37,8 +38,8 @@ func KubeletVariables(files systemdunit.Files, at string) ([]string, error) {
 	return out, nil
 }
 
-// KubeletKeeps says what flag a host's unit would still give the kubelet otherwise than edits of its files want it: one that stands where no edit reaches it.
-// Empty when there is none, and when there is no unit.
+// KubeletKeeps says what flag a host's unit would still give the kubelet otherwise than edits of its files want it: one
+// that stands where no edit reaches it. Empty when there is none, and when there is no unit.
 func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
 	u, err := systemdunit.ReadUnit(files, "kubelet")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +61,8 @@ func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
 	return "", nil
 }
 
-// kubeletUnitFile reads one file of a kubelet's unit by itself: a unit, or a drop-in with Environment= settings. nil when it is no such file.
+// kubeletUnitFile reads one file of a kubelet's unit by itself: a unit, or a drop-in with Environment= settings. nil
+// when it is no such file.
 func kubeletUnitFile(data []byte, used ...string) (*systemdunit.Unit, error) {
 	const self, rest = "file", "rest" // names of files that are not looked for
 	if !slices.ContainsFunc(systemdunit.ReadUnitFile(data), func(s systemdunit.Setting) bool { return s.Section == "Service" }) {

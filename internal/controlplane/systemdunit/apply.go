@@ -16,10 +16,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
 )
 
-// ApplyUnit carries setFlag and unsetFlag out on the files of a unit, in order, and returns the files that change with their new bytes; none when
-// there is nothing to do. A flag is changed where it is written; a new one goes into Home, behind the last flag there. Each change is checked: when
-// the command line is not afterwards exactly what it was before, and the edit, then the result is an error. Host paths need no edit in a unit: a
-// service sees the files of its host.
+// ApplyUnit carries setFlag and unsetFlag out on the files of a unit, in order, and returns the files that change with
+// their new bytes; none when there is nothing to do. A flag is changed where it is written; a new one goes into Home,
+// behind the last flag there. Each change is checked: when the command line is not afterwards exactly what it was
+// before, and the edit, then the result is an error. Host paths need no edit in a unit: a service sees the files of its
+// host.
 func ApplyUnit(u *Unit, edits []v1.Edit) (map[string][]byte, error) {
 	return ApplyUnitIn(u, u.Home(), edits)
 }
@@ -96,8 +97,8 @@ func (u *Unit) next(e v1.Edit, home string) (*unitChange, error) {
 	return &unitChange{map[string][]textedit.Splice{a.File: {{Start: a.start, End: a.end, Text: u.escaped(a.File, text)}}}, want}, nil
 }
 
-// escaped is a text as it is written in a file: in a unit file a percent sign stands for itself when it is doubled. A dollar sign is no safe
-// character, and never comes here.
+// escaped is a text as it is written in a file: in a unit file a percent sign stands for itself when it is doubled. A
+// dollar sign is no safe character, and never comes here.
 func (u *Unit) escaped(file, text string) string {
 	if slices.Contains(u.UnitFiles, file) {
 		return strings.ReplaceAll(text, "%", "%%")
@@ -105,7 +106,8 @@ func (u *Unit) escaped(file, text string) string {
 	return text
 }
 
-// insert puts words behind the last flag that is written in a file, or where the file assigns a variable that has no flags.
+// insert puts words behind the last flag that is written in a file, or where the file assigns a variable that has no
+// flags.
 func (u *Unit) insert(all []commandline.Occurrence, add []string, home string) (*unitChange, error) {
 	after := -1
 	for _, f := range all {
@@ -133,8 +135,8 @@ func (u *Unit) insert(all []commandline.Occurrence, add []string, home string) (
 	return &unitChange{map[string][]textedit.Splice{a.File: splices}, slices.Insert(u.Command(), after+1, add...)}, nil
 }
 
-// emptyVariable is the place in a file for the flags of a variable that has none yet and stands alone in ExecStart=, and their index on the
-// command line.
+// emptyVariable is the place in a file for the flags of a variable that has none yet and stands alone in ExecStart=,
+// and their index on the command line.
 func (u *Unit) emptyVariable(file, text string) ([]textedit.Splice, int, bool) {
 	for _, s := range u.Settings("ExecStart") {
 		words, err := SplitValue(s.Value)
@@ -200,10 +202,12 @@ func (u *Unit) removeInto(splices map[string][]textedit.Splice, first, last int)
 	splices[file] = append(splices[file], textedit.Splice{Start: start, End: end, Text: ""})
 }
 
-// between is what may stand between two arguments that are written one after the other: spaces, and the end of a line that goes on.
+// between is what may stand between two arguments that are written one after the other: spaces, and the end of a line
+// that goes on.
 var between = regexp.MustCompile(`^[ \t]+$|^[ \t]*\\\r?\n[ \t]*$`)
 
-// gap is what stands between two arguments; empty unless both are in one variable, or in ExecStart= with no variable in between.
+// gap is what stands between two arguments; empty unless both are in one variable, or in ExecStart= with no variable in
+// between.
 func (u *Unit) gap(i, j int) string {
 	if i < 0 {
 		return ""
@@ -217,7 +221,8 @@ func (u *Unit) gap(i, j int) string {
 
 func (u *Unit) beside(i, j int) bool { return u.gap(i, j) != "" }
 
-// separator is what stands between an argument and a new one behind it: a line break where every argument has a line of its own.
+// separator is what stands between an argument and a new one behind it: a line break where every argument has a line of
+// its own.
 func (u *Unit) separator(i int) string {
 	if text := u.gap(i-1, i); strings.Contains(text, "\n") {
 		return text

@@ -146,7 +146,8 @@ func (u *Unit) addVariable(name string) error {
 	return nil
 }
 
-// passed is an error when a variable that nothing assigns may come from systemd's own environment. One that nothing passes on is empty.
+// passed is an error when a variable that nothing assigns may come from systemd's own environment. One that nothing
+// passes on is empty.
 func (u *Unit) passed(name string) error {
 	for _, s := range u.Settings("PassEnvironment") {
 		if slices.Contains(strings.Fields(TextOf(s.Value)), name) {
@@ -227,8 +228,8 @@ func (u *Unit) Command() []string {
 // Flags are the flags of Command, as FlagsOf reads them.
 func (u *Unit) Flags() map[string]string { return commandline.FlagsOf(u.Command()) }
 
-// Component is the base name of the program, e.g. kube-apiserver, and cloud-controller-manager for a cloud's own; where the program is another one,
-// what the unit's name says.
+// Component is the base name of the program, e.g. kube-apiserver, and cloud-controller-manager for a cloud's own; where
+// the program is another one, what the unit's name says.
 func (u *Unit) Component() string {
 	args := u.Command()
 	if at := commandline.ProgramIndex(args); at >= 0 && commandline.IsComponent(path.Base(args[at])) {
@@ -237,7 +238,8 @@ func (u *Unit) Component() string {
 	return strings.TrimSuffix(u.Name, path.Ext(u.Name))
 }
 
-// Address is host:port where the component serves /metrics, as seen from its host; empty when it serves none or when that is not known.
+// Address is host:port where the component serves /metrics, as seen from its host; empty when it serves none or when
+// that is not known.
 func (u *Unit) Address() string { return commandline.ServingAddress(u.Component(), u.Flags()) }
 
 // Sources tells for each flag the file in which it is written; for one that is given twice, the one that counts.
@@ -276,8 +278,8 @@ func packaged(file string) bool {
 	return strings.HasPrefix(file, "/usr/lib/") || strings.HasPrefix(file, "/lib/")
 }
 
-// Home is the file in which the flags stand, and into which new ones go: the one with --cloud-provider, else kubeadm's variable, else the one with
-// most flags, preferably none that a package would overwrite.
+// Home is the file in which the flags stand, and into which new ones go: the one with --cloud-provider, else kubeadm's
+// variable, else the one with most flags, preferably none that a package would overwrite.
 func (u *Unit) Home() string {
 	sources := u.Sources()
 	if file := sources["cloud-provider"]; file != "" {

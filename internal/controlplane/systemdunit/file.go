@@ -18,8 +18,8 @@ type Setting struct {
 	line         int
 }
 
-// ReadUnitFile reads the assignments of a unit file as systemd does: a backslash at the end of a line joins it with the next one, and lines of
-// comment in between do not count.
+// ReadUnitFile reads the assignments of a unit file as systemd does: a backslash at the end of a line joins it with the
+// next one, and lines of comment in between do not count.
 func ReadUnitFile(data []byte) []Setting {
 	var out []Setting
 	section := ""
@@ -124,7 +124,8 @@ type unitWord struct {
 	plain      bool
 }
 
-// SplitValue splits a setting's value at spaces that are in no quotes, and reads C escapes, as systemd does for ExecStart= and Environment=.
+// SplitValue splits a setting's value at spaces that are in no quotes, and reads C escapes, as systemd does for
+// ExecStart= and Environment=.
 func SplitValue(value []textedit.Letter) ([]unitWord, error) {
 	var out []unitWord
 	for i := 0; i < len(value); {

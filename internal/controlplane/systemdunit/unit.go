@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// UnitDirs are the directories in which systemd looks for units; what stands in an earlier one takes the place of what stands in a later one.
+// UnitDirs are the directories in which systemd looks for units; what stands in an earlier one takes the place of what
+// stands in a later one.
 var UnitDirs = []string{
 	"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
 }
@@ -47,8 +48,8 @@ type unitArgument struct {
 	variable string
 }
 
-// ReadUnit reads a service with its drop-ins and environment files, as systemd would start it. errors.Is(err, fs.ErrNotExist) holds when there is
-// no such unit. Whatever leaves its command line in doubt is an error.
+// ReadUnit reads a service with its drop-ins and environment files, as systemd would start it. errors.Is(err,
+// fs.ErrNotExist) holds when there is no such unit. Whatever leaves its command line in doubt is an error.
 func ReadUnit(files Files, name string) (*Unit, error) {
 	u := &Unit{Name: unitFull(name), Contents: map[string][]byte{}, globs: map[string][]string{}}
 	fragment, err := u.fragment(files)
@@ -111,7 +112,8 @@ func (u *Unit) fragment(files Files) (string, error) {
 	return "", fmt.Errorf("there is no unit %s in %s: %w", u.Name, strings.Join(UnitDirs, ", "), fs.ErrNotExist)
 }
 
-// dropIns are the drop-ins of a unit in the order in which they are read: by their names, whatever directory they are in.
+// dropIns are the drop-ins of a unit in the order in which they are read: by their names, whatever directory they are
+// in.
 func (u *Unit) dropIns(files Files) ([]string, error) {
 	found := map[string]string{}
 	for _, owner := range dropInOwners(u.Name) {
@@ -138,7 +140,8 @@ func (u *Unit) dropIns(files Files) ([]string, error) {
 	return out, nil
 }
 
-// dropInOwners are the names whose drop-ins a unit has: its own, its template's, those of every prefix that ends in a dash, and of its type.
+// dropInOwners are the names whose drop-ins a unit has: its own, its template's, those of every prefix that ends in a
+// dash, and of its type.
 func dropInOwners(name string) []string {
 	ext := path.Ext(name)
 	out := []string{name}

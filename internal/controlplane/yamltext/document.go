@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
 )
 
-// Document is a manifest as text and as nodes that say where in the text they stand. Edits are made in the text: an encoder would rewrite quotes,
-// indentation and comments of everything else.
+// Document is a manifest as text and as nodes that say where in the text they stand. Edits are made in the text: an
+// encoder would rewrite quotes, indentation and comments of everything else.
 type Document struct {
 	data  []byte
 	lines []line

@@ -123,7 +123,8 @@ func (d *Document) bracket(n *yaml.Node, at int) (int, error) {
 	return 0, Unsupported(n.Line, "the end of a list in brackets was not found")
 }
 
-// DashPrefix is where the line of an item of a block list begins that has nothing before its dash and its value. It is an error otherwise.
+// DashPrefix is where the line of an item of a block list begins that has nothing before its dash and its value. It is
+// an error otherwise.
 func (d *Document) DashPrefix(item *yaml.Node) (prefix string, err error) {
 	at, err := d.OffsetOf(item)
 	if err != nil {

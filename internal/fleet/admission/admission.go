@@ -1,8 +1,10 @@
-// Package admission decides how a seed's API server is answered when a Cluster is written: what is added to it, and whether it is refused.
+// Package admission decides how a seed's API server is answered when a Cluster is written: what is added to it, and
+// whether it is refused.
 //
-// It translates: the judgement is package rules'. A Cluster is never written back as our types have it; what is added is a JSON patch of the object as it
-// came. What cannot be looked up in time is not held against anybody: the write passes with a warning, and the operator looks again before it migrates.
-// Nothing of spec.cloud is ever in an answer or a log, for it holds credentials.
+// It translates: the judgement is package rules'. A Cluster is never written back as our types have it; what is added
+// is a JSON patch of the object as it came. What cannot be looked up in time is not held against anybody: the write
+// passes with a warning, and the operator looks again before it migrates. Nothing of spec.cloud is ever in an answer or
+// a log, for it holds credentials.
 package admission
 
 import (
@@ -30,14 +32,16 @@ const (
 	ValidatePath = "/validate-clusters"
 )
 
-// lookupTimeout bounds what is looked up for one answer, inside the 2 s that the API server waits for the first of the webhooks.
+// lookupTimeout bounds what is looked up for one answer, inside the 2 s that the API server waits for the first of the
+// webhooks.
 const lookupTimeout = time.Second
 
 // Options are what answers rest on. Every field may be left out.
 type Options struct {
 	// OtherGroups returns the groups in which a Cluster of this name exists, apart from the given one. Nil: none is known.
 	OtherGroups func(ctx context.Context, group, name string) ([]string, error)
-	// Datacenter returns what is known of a datacenter (spec.cloud.dc); nil when there is none of that name. Nil: none is known.
+	// Datacenter returns what is known of a datacenter (spec.cloud.dc); nil when there is none of that name. Nil: none is
+	// known.
 	Datacenter func(ctx context.Context, name string) (*rules.Datacenter, error)
 	// VSphereCSI is the version of vSphere's CSI driver that clusters get; see rules.Facts.
 	VSphereCSI string

@@ -17,7 +17,8 @@ const maxReview = 8 << 20
 // reviewer answers one request.
 type reviewer func(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
-// review serves AdmissionReview of admission.k8s.io/v1 over HTTP. What is none is answered with 400, which the API server takes for a webhook that failed.
+// review serves AdmissionReview of admission.k8s.io/v1 over HTTP. What is none is answered with 400, which the API
+// server takes for a webhook that failed.
 func review(answer reviewer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// Keys of the Secret. The first certificate of the bundle is the authority that signs, its key beside it; the others are those before it.
+// Keys of the Secret. The first certificate of the bundle is the authority that signs, its key beside it; the others
+// are those before it.
 const (
 	keyBundle    = "ca.crt"
 	keyAuthority = "ca.key"
@@ -25,7 +26,8 @@ const (
 	keyKey       = "tls.key"
 )
 
-// skew is how far the clock of an API server may be behind ours, for something that lasts for a while: an hour, or less where that is much of it.
+// skew is how far the clock of an API server may be behind ours, for something that lasts for a while: an hour, or less
+// where that is much of it.
 func skew(life time.Duration) time.Duration { return min(time.Hour, life/10) }
 
 // policy is how long things last.
@@ -43,11 +45,13 @@ type keyring struct {
 	leaf      tls.Certificate     // with Leaf set
 }
 
-// step is the next state of a keyring, and whether it differs. A keyring that is empty, broken or expired is made anew: with nothing valid to go on from,
-// nobody can be spared the moment until the new authority has been written everywhere.
+// step is the next state of a keyring, and whether it differs. A keyring that is empty, broken or expired is made anew:
+// with nothing valid to go on from, nobody can be spared the moment until the new authority has been written
+// everywhere.
 //
-// An authority that has used up two thirds of its life gets a successor, which is only added to what is trusted. When it has been trusted for the overlap,
-// the certificate that is served is signed by it. The one before stays trusted until it expires, for replicas that have not looked yet.
+// An authority that has used up two thirds of its life gets a successor, which is only added to what is trusted. When
+// it has been trusted for the overlap, the certificate that is served is signed by it. The one before stays trusted
+// until it expires, for replicas that have not looked yet.
 func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 	changed := false
 	if len(k.bundle) == 0 || !now.Before(k.bundle[0].NotAfter) {
@@ -79,8 +83,9 @@ func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 // maxHosts bounds the names that a certificate collects.
 const maxHosts = 50
 
-// together are the names that a new certificate is for: replicas that are called by names of their own share one certificate, and would otherwise take it from
-// each other at every look. Names of replicas that are gone are forgotten when a certificate is renewed for its age.
+// together are the names that a new certificate is for: replicas that are called by names of their own share one
+// certificate, and would otherwise take it from each other at every look. Names of replicas that are gone are forgotten
+// when a certificate is renewed for its age.
 func (k keyring) together(now time.Time, hosts []string) []string {
 	if k.leaf.Leaf == nil || due(k.leaf.Leaf, now) {
 		return hosts

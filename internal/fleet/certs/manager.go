@@ -1,8 +1,10 @@
-// Package certs decides which certificate the operator's webhooks serve and which authority the API server is told to trust.
+// Package certs decides which certificate the operator's webhooks serve and which authority the API server is told to
+// trust.
 //
-// The authority is the operator's own; nothing else has to be installed. It lives in a Secret beside the operator, and every replica looks there: who comes
-// first writes it, who comes second reads it, and a write is bound to what was read. A replica serves only what stands in the Secret, so all of them serve
-// certificates of authorities that the API server trusts, also while an authority is replaced; see keyring.step.
+// The authority is the operator's own; nothing else has to be installed. It lives in a Secret beside the operator, and
+// every replica looks there: who comes first writes it, who comes second reads it, and a write is bound to what was
+// read. A replica serves only what stands in the Secret, so all of them serve certificates of authorities that the API
+// server trusts, also while an authority is replaced; see keyring.step.
 package certs
 
 import (
@@ -38,13 +40,15 @@ type Options struct {
 	Client kubernetes.Interface
 	// Namespace of the operator, and the Secret in it. Default for the Secret: DefaultSecret.
 	Namespace, Secret string
-	// Hosts are the names and addresses that the API server may call the webhooks by: those of the Service, as a rule (see ServiceHosts).
+	// Hosts are the names and addresses that the API server may call the webhooks by: those of the Service, as a rule (see
+	// ServiceHosts).
 	Hosts []string
-	// Configurations are names of MutatingWebhookConfigurations and ValidatingWebhookConfigurations, whose every webhook is told to trust the authority.
-	// One that does not exist is left alone: the webhooks are not installed then.
+	// Configurations are names of MutatingWebhookConfigurations and ValidatingWebhookConfigurations, whose every webhook
+	// is told to trust the authority. One that does not exist is left alone: the webhooks are not installed then.
 	Configurations []string
-	// AuthorityLifetime and Lifetime are how long the authority and the serving certificate are valid; both are replaced after two thirds of that. Overlap is
-	// for how long a new authority is trusted before it is used, and must be longer than Interval, at which everything is looked at.
+	// AuthorityLifetime and Lifetime are how long the authority and the serving certificate are valid; both are replaced
+	// after two thirds of that. Overlap is for how long a new authority is trusted before it is used, and must be longer
+	// than Interval, at which everything is looked at.
 	AuthorityLifetime, Lifetime, Overlap, Interval time.Duration
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
@@ -82,7 +86,8 @@ func New(o Options) *Manager {
 	return &Manager{options: o}
 }
 
-// Run looks at once and then at every interval, until ctx ends. What does not work is logged and tried again; what is held goes on being served.
+// Run looks at once and then at every interval, until ctx ends. What does not work is logged and tried again; what is
+// held goes on being served.
 func (m *Manager) Run(ctx context.Context) {
 	ticker := m.options.Clock.NewTicker(m.options.Interval)
 	defer ticker.Stop()
@@ -98,10 +103,11 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// Ensure looks once: the Secret holds a keyring that is good for now, this replica serves what it holds, and the API server trusts it.
+// Ensure looks once: the Secret holds a keyring that is good for now, this replica serves what it holds, and the API
+// server trusts it.
 //
-// The webhook configurations are read before the Secret, and written only if they are still what was read: a bundle that another replica wrote after it had
-// replaced the authority is never overwritten by an older one.
+// The webhook configurations are read before the Secret, and written only if they are still what was read: a bundle
+// that another replica wrote after it had replaced the authority is never overwritten by an older one.
 func (m *Manager) Ensure(ctx context.Context) error {
 	var last error
 	for range attempts {

@@ -32,8 +32,9 @@ var (
 )
 
 const (
-	// AnnotationExternal is what machine-controller's webhook writes into a machine that it lets in: whether the kubelet is meant to be external. It is
-	// the webhook's flag at that moment, and says nothing of the userdata that the machine gets.
+	// AnnotationExternal is what machine-controller's webhook writes into a machine that it lets in: whether the kubelet
+	// is meant to be external. It is the webhook's flag at that moment, and says nothing of the userdata that the machine
+	// gets.
 	AnnotationExternal = "v1.kubelet-flags.machine-controller.kubermatic.io/ExternalCloudProvider"
 
 	ownedBy         = "machine-controller/owned-by"
@@ -42,8 +43,9 @@ const (
 	pageSize        = 250
 )
 
-// Gather lists machines, nodes and what belongs to them. Everything that is in Facts and not in the user cluster (CCMReady, Volumes, Record) is the
-// caller's to fill in. It fails when ctx ends; whatever else could not be listed is in Unknown.
+// Gather lists machines, nodes and what belongs to them. Everything that is in Facts and not in the user cluster
+// (CCMReady, Volumes, Record) is the caller's to fill in. It fails when ctx ends; whatever else could not be listed is
+// in Unknown.
 func Gather(ctx context.Context, kube kubernetes.Interface, dyn dynamic.Interface, now time.Time) (Facts, error) {
 	f := Facts{Time: now}
 	g := gatherer{kube: kube, dyn: dyn, facts: &f}
@@ -64,7 +66,8 @@ func (g *gatherer) unknown(what string, err error) {
 	}
 }
 
-// machines lists what machine-controller knows. A cluster without its resources has no machines; that is so only when none of the three is there.
+// machines lists what machine-controller knows. A cluster without its resources has no machines; that is so only when
+// none of the three is there.
 func (g *gatherer) machines(ctx context.Context) {
 	absent := 0
 	for _, r := range []struct {
@@ -181,7 +184,8 @@ func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
 // revisionAnnotation is machine-controller's, on MachineSets.
 const revisionAnnotation = "machinedeployment.clusters.k8s.io/revision"
 
-// providerIDBy is the field manager that set spec.providerID, and when it last wrote; the last one when there are several.
+// providerIDBy is the field manager that set spec.providerID, and when it last wrote; the last one when there are
+// several.
 func providerIDBy(fields []metav1.ManagedFieldsEntry) (manager string, at time.Time) {
 	for _, e := range fields {
 		if e.FieldsV1 == nil || e.Subresource != "" {

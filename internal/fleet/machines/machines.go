@@ -1,8 +1,9 @@
-// Package machines decides which machines of a user cluster really run with an external cloud provider, when all of them do, and which
-// MachineDeployment may be restarted next so that they will.
+// Package machines decides which machines of a user cluster really run with an external cloud provider, when all of
+// them do, and which MachineDeployment may be restarted next so that they will.
 //
-// Machines, MachineSets and MachineDeployments are those of machine-controller (cluster.k8s.io/v1alpha1, in the user cluster). Look gathers Facts and
-// Observe judges them; Observe is pure. Restarter carries out what Next, pure as well, allows.
+// Machines, MachineSets and MachineDeployments are those of machine-controller (cluster.k8s.io/v1alpha1, in the user
+// cluster). Look gathers Facts and Observe judges them; Observe is pure. Restarter carries out what Next, pure as well,
+// allows.
 //
 // A machine counts as migrated by its Node, never by what its annotations promise:
 //
@@ -13,8 +14,9 @@
 //	Node up, evidence for       migrated: EvidenceTaint > EvidenceInitialized > EvidenceCircumstance
 //	volumes not taken over      DriverMissing, PluginNotMigrated
 //
-// The cluster is complete when every machine is migrated, every MachineDeployment has what it wants, the machine components make external machines, and a
-// cloud-controller-manager is ready to receive them. What could not be looked at is unknown, and unknown is never complete.
+// The cluster is complete when every machine is migrated, every MachineDeployment has what it wants, the machine
+// components make external machines, and a cloud-controller-manager is ready to receive them. What could not be looked
+// at is unknown, and unknown is never complete.
 package machines
 
 import (
@@ -55,8 +57,8 @@ type Facts struct {
 type Volume struct {
 	// Driver is its name, e.g. ebs.csi.aws.com: a node that runs it lists it in its CSINode.
 	Driver string
-	// Plugin is the in-tree plugin, e.g. kubernetes.io/aws-ebs, which a kubelet that hands its volumes over lists in the annotation
-	// storage.alpha.kubernetes.io/migrated-plugins of its CSINode. Empty where that is not asked for.
+	// Plugin is the in-tree plugin, e.g. kubernetes.io/aws-ebs, which a kubelet that hands its volumes over lists in the
+	// annotation storage.alpha.kubernetes.io/migrated-plugins of its CSINode. Empty where that is not asked for.
 	Plugin string
 }
 
@@ -70,8 +72,8 @@ type Machine struct {
 	Owner string
 	// External is the value of AnnotationExternal; empty when the annotation is missing.
 	External string
-	// ProviderID, NodeName and NodeUID are what machine-controller wrote down of the node: the id of the instance, and status.nodeRef. It finds nodes by
-	// their address, too, so the latter two may be wrong.
+	// ProviderID, NodeName and NodeUID are what machine-controller wrote down of the node: the id of the instance, and
+	// status.nodeRef. It finds nodes by their address, too, so the latter two may be wrong.
 	ProviderID, NodeName, NodeUID string
 	// Error is status.errorReason and errorMessage: what machine-controller gave up on.
 	Error string
@@ -85,7 +87,8 @@ type MachineSet struct {
 	Owner string
 	// Replicas that it wants.
 	Replicas int
-	// Revision of the MachineDeployment that it stands for; the greatest is the one of the newest template. 0 when it does not say.
+	// Revision of the MachineDeployment that it stands for; the greatest is the one of the newest template. 0 when it does
+	// not say.
 	Revision int
 	Deleting bool
 }
@@ -114,24 +117,26 @@ type Node struct {
 	NotReadySince time.Time
 	// Uninitialized tells that it carries the taint node.cloudprovider.kubernetes.io/uninitialized.
 	Uninitialized bool
-	// ProviderIDBy is the field manager that set spec.providerID: kubelet, aws-cloud-controller-manager, ... Empty when the API server does not say.
-	ProviderIDBy string
-	// ProviderIDAt is when that manager last wrote to the node (beside its status): as long as it wrote nothing later, when it set the providerID. Zero when
+	// ProviderIDBy is the field manager that set spec.providerID: kubelet, aws-cloud-controller-manager, ... Empty when
 	// the API server does not say.
+	ProviderIDBy string
+	// ProviderIDAt is when that manager last wrote to the node (beside its status): as long as it wrote nothing later,
+	// when it set the providerID. Zero when the API server does not say.
 	ProviderIDAt time.Time
 	// OwnedBy is the label by which machine-controller marks the node of a machine: the machine's uid.
 	OwnedBy string
 	// Virtual tells that no kubelet of a cloud's instance runs there (label type=virtual-kubelet).
 	Virtual bool
-	// Drivers and Plugins are the CSI drivers that run on it and the in-tree plugins that its kubelet hands over. Both are empty when it has no CSINode.
+	// Drivers and Plugins are the CSI drivers that run on it and the in-tree plugins that its kubelet hands over. Both are
+	// empty when it has no CSINode.
 	Drivers, Plugins []string
 }
 
 // Attachment is a VolumeAttachment.
 type Attachment struct{ Name, Node, Volume string }
 
-// Looker looks at the machines of one cluster and restarts MachineDeployments where it may. One call is one pass that does not wait for anything but the
-// answers of the two API servers, each bounded by its context.
+// Looker looks at the machines of one cluster and restarts MachineDeployments where it may. One call is one pass that
+// does not wait for anything but the answers of the two API servers, each bounded by its context.
 type Looker struct {
 	// Name of the cluster, for sentences.
 	Name string
@@ -140,8 +145,9 @@ type Looker struct {
 	// Kube and Dynamic reach the user cluster.
 	Kube    kubernetes.Interface
 	Dynamic dynamic.Interface
-	// CCMReady: a cloud-controller-manager runs every loop. PartsReady: machine-controller, its webhook and operating-system-manager have rolled out with
-	// their new flags (parts.Result.MachinesReady). The first look at which both hold is since when machines count as made external.
+	// CCMReady: a cloud-controller-manager runs every loop. PartsReady: machine-controller, its webhook and
+	// operating-system-manager have rolled out with their new flags (parts.Result.MachinesReady). The first look at which
+	// both hold is since when machines count as made external.
 	CCMReady, PartsReady bool
 	// Volumes are the CSI drivers that every node has to run (parts.Result.Volumes).
 	Volumes []Volume
@@ -149,8 +155,8 @@ type Looker struct {
 	Clock clock.PassiveClock
 }
 
-// Look gathers, remembers what was seen, and judges. An error means that nothing was found out. Who looks does not restart: a restart that has stopped may
-// begin anew when it is wanted again (Policy.Wanted).
+// Look gathers, remembers what was seen, and judges. An error means that nothing was found out. Who looks does not
+// restart: a restart that has stopped may begin anew when it is wanted again (Policy.Wanted).
 func (l Looker) Look(ctx context.Context) (Observation, error) {
 	f, o, version, err := l.look(ctx)
 	if err != nil {
@@ -207,14 +213,16 @@ const (
 	NoProviderID Reason = "NoProviderID"
 	// Uninitialized: the kubelet is external and waits for a cloud-controller-manager.
 	Uninitialized Reason = "Uninitialized"
-	// InTree: the kubelet itself gave the node its providerID, which an external one leaves to the cloud-controller-manager.
+	// InTree: the kubelet itself gave the node its providerID, which an external one leaves to the
+	// cloud-controller-manager.
 	InTree Reason = "InTree"
-	// AnnotationContradicted: as InTree, although the machine's annotation says external. Its userdata is older than the annotation.
+	// AnnotationContradicted: as InTree, although the machine's annotation says external. Its userdata is older than the
+	// annotation.
 	AnnotationContradicted Reason = "AnnotationContradicted"
 	// OlderThanChange: the node registered before machines were made external, and nothing proves that it is.
 	OlderThanChange Reason = "OlderThanChange"
-	// OldUserdata: the machine is new, but its MachineSet is not: operating-system-manager has not rendered new userdata for it, so that it starts as its
-	// predecessors did. Only a change of the MachineDeployment's template helps.
+	// OldUserdata: the machine is new, but its MachineSet is not: operating-system-manager has not rendered new userdata
+	// for it, so that it starts as its predecessors did. Only a change of the MachineDeployment's template helps.
 	OldUserdata Reason = "OldUserdata"
 	// AnnotationMissing: nothing proves that the node is external, and not even the machine's annotation says so.
 	AnnotationMissing Reason = "AnnotationMissing"
@@ -222,7 +230,8 @@ const (
 	DriverMissing Reason = "DriverMissing"
 	// PluginNotMigrated: the kubelet still mounts the volumes of the in-tree plugin itself.
 	PluginNotMigrated Reason = "PluginNotMigrated"
-	// NodeWithoutMachine: a node that no machine owns, and nothing proves that it is external. No MachineDeployment replaces it.
+	// NodeWithoutMachine: a node that no machine owns, and nothing proves that it is external. No MachineDeployment
+	// replaces it.
 	NodeWithoutMachine Reason = "NodeWithoutMachine"
 )
 
@@ -236,6 +245,7 @@ const (
 	WantsMachines Reason = "WantsMachines"
 	// RolloutUnfinished: not every machine is of the newest template and available, or old ones are left.
 	RolloutUnfinished Reason = "RolloutUnfinished"
-	// OldTemplate: it wants no machine, but those that it will make one day start from userdata of before the change. It does not count as unfinished.
+	// OldTemplate: it wants no machine, but those that it will make one day start from userdata of before the change. It
+	// does not count as unfinished.
 	OldTemplate Reason = "OldTemplate"
 )

@@ -13,8 +13,8 @@ import (
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// Budget is how many of so many machines may be missing: a number, or a percentage, which is rounded down and is never less than one. Empty means one.
-// "0" means none, which MachineDeployments that make the new machine first can keep.
+// Budget is how many of so many machines may be missing: a number, or a percentage, which is rounded down and is never
+// less than one. Empty means one. "0" means none, which MachineDeployments that make the new machine first can keep.
 func Budget(value string, machines int) (int, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -31,8 +31,8 @@ func Budget(value string, machines int) (int, error) {
 	return n, nil
 }
 
-// unavailable is how many machines a rollout may take away before their successors work, as machine-controller computes it: 0 by default, and 1 when
-// neither that nor a surplus is allowed.
+// unavailable is how many machines a rollout may take away before their successors work, as machine-controller computes
+// it: 0 by default, and 1 when neither that nor a surplus is allowed.
 func unavailable(d Deployment) int {
 	out, surge := 0, 1
 	if d.MaxUnavailable != nil {
@@ -57,14 +57,16 @@ func resolve(v intstr.IntOrString, replicas int, up bool) int {
 
 const (
 	usualTimeout = 20 * time.Minute
-	// repause is for how long after a stop a rollout is paused again that is not: the request may have failed. Later somebody wants it to go on.
+	// repause is for how long after a stop a rollout is paused again that is not: the request may have failed. Later
+	// somebody wants it to go on.
 	repause = 2 * time.Minute
 )
 
 // Next decides what may be done now to restart MachineDeployments. It is pure: the same facts allow the same step.
 //
-// One MachineDeployment is restarted at a time, the one with the fewest machines first (the canary), and the next only when every machine of those before
-// it is external. A new machine that turns out wrong stops everything, and its rollout is paused.
+// One MachineDeployment is restarted at a time, the one with the fewest machines first (the canary), and the next only
+// when every machine of those before it is external. A new machine that turns out wrong stops everything, and its
+// rollout is paused.
 func Next(f Facts, o Observation, p Policy) Step {
 	n := &next{world: newWorld(f), o: o, policy: p, record: f.Record.clone().Restart, timeout: cmp.Or(p.Timeout, usualTimeout)}
 	if !p.Wanted {
@@ -171,7 +173,8 @@ func (n *next) progress() {
 	}
 }
 
-// over tells that everything was restarted and came up. What becomes of its machines later is no longer a restart's affair.
+// over tells that everything was restarted and came up. What becomes of its machines later is no longer a restart's
+// affair.
 func (n *next) over() bool {
 	for _, b := range n.record.Began {
 		if !b.Finished {
@@ -194,8 +197,9 @@ func (n *next) finished(d Deployment) bool {
 	return n.state(d).Settled && !n.stale(d)
 }
 
-// stale tells that a MachineDeployment has machines that are not external, or will make some: its template is older than the change, and its machines do
-// not show otherwise. That the change was noticed late must not replace machines that are external already.
+// stale tells that a MachineDeployment has machines that are not external, or will make some: its template is older
+// than the change, and its machines do not show otherwise. That the change was noticed late must not replace machines
+// that are external already.
 func (n *next) stale(d Deployment) bool {
 	s := n.state(d)
 	return s.Done < s.Machines || s.Machines == 0 && n.oldTemplate(d)
@@ -246,8 +250,8 @@ func (n *next) restart(d Deployment) Step {
 	return Step{Record: n.record, Restart: &d, Value: value, Rolling: true}
 }
 
-// candidates are the MachineDeployments that are stale by their template, those with few machines first and those that want none last: they cost
-// nothing and prove nothing.
+// candidates are the MachineDeployments that are stale by their template, those with few machines first and those that
+// want none last: they cost nothing and prove nothing.
 func (n *next) candidates() []Deployment {
 	var out []Deployment
 	for _, d := range n.Deployments {
@@ -264,7 +268,8 @@ func (n *next) candidates() []Deployment {
 	return out
 }
 
-// missing is how many machines of MachineDeployments do not work now. One MachineDeployment's surplus does not make up for another's lack.
+// missing is how many machines of MachineDeployments do not work now. One MachineDeployment's surplus does not make up
+// for another's lack.
 func (n *next) missing() int {
 	works := map[string]int{}
 	for _, m := range n.o.Machines {

@@ -8,20 +8,24 @@ import (
 	"time"
 )
 
-// Evidence is what is known of whether a kubelet is external. The API shows no kubelet's flags, so it is what the kubelet's flags lead to.
+// Evidence is what is known of whether a kubelet is external. The API shows no kubelet's flags, so it is what the
+// kubelet's flags lead to.
 type Evidence string
 
 // Evidence, the strongest first.
 const (
-	// EvidenceTaint: the node had the taint node.cloudprovider.kubernetes.io/uninitialized when it was first seen. Only an external kubelet registers so.
+	// EvidenceTaint: the node had the taint node.cloudprovider.kubernetes.io/uninitialized when it was first seen. Only an
+	// external kubelet registers so.
 	EvidenceTaint Evidence = "Taint"
-	// EvidenceInitialized: a cloud-controller-manager gave the node its providerID, which it does for tainted nodes only. An in-tree node that had no
-	// providerID may have been tainted for that very purpose, later in its life; so a node of before the change has to have got it soon after it registered.
+	// EvidenceInitialized: a cloud-controller-manager gave the node its providerID, which it does for tainted nodes only.
+	// An in-tree node that had no providerID may have been tainted for that very purpose, later in its life; so a node of
+	// before the change has to have got it soon after it registered.
 	EvidenceInitialized Evidence = "Initialized"
-	// EvidenceCircumstance: the node, its machine and the MachineSet are all younger than the moment since which machines are made external, and the
-	// annotation says so. Nothing of the node itself says otherwise.
+	// EvidenceCircumstance: the node, its machine and the MachineSet are all younger than the moment since which machines
+	// are made external, and the annotation says so. Nothing of the node itself says otherwise.
 	EvidenceCircumstance Evidence = "Circumstance"
-	// EvidenceInTree: the kubelet gave the node its providerID, as the in-tree provider does at registration. It speaks against.
+	// EvidenceInTree: the kubelet gave the node its providerID, as the in-tree provider does at registration. It speaks
+	// against.
 	EvidenceInTree Evidence = "InTree"
 	// EvidenceNone: nothing is known.
 	EvidenceNone Evidence = "None"
@@ -52,7 +56,8 @@ func proof(n Node, r Record) Evidence {
 
 // Observation is what Observe makes of Facts.
 type Observation struct {
-	// Total machines: Machines, and Nodes that no Machine owns. Done of them run external, Waiting do not: Total = Done + Waiting.
+	// Total machines: Machines, and Nodes that no Machine owns. Done of them run external, Waiting do not: Total = Done +
+	// Waiting.
 	Total, Done, Waiting int
 	// Deleting of Total are being deleted; Wanted is how many machines MachineDeployments and free MachineSets want.
 	Deleting, Wanted int
@@ -60,7 +65,8 @@ type Observation struct {
 	Machines []MachineState
 	// Deployments by namespace and name.
 	Deployments []DeploymentState
-	// Complete tells that the migration of the machines is over: nothing waits, nothing is unknown, and what makes machines makes external ones.
+	// Complete tells that the migration of the machines is over: nothing waits, nothing is unknown, and what makes
+	// machines makes external ones.
 	Complete bool
 	// Unknown are sentences about what could not be looked at.
 	Unknown []string
@@ -259,9 +265,9 @@ func newer(s, than *MachineSet) bool {
 	return s.Created.After(than.Created)
 }
 
-// match finds the node of each machine: by the label that names the machine's uid, by the id of the instance, by the uid and then the name that
-// machine-controller wrote down, and by the machine's own name. Addresses are not looked at: another instance may have inherited one. A node
-// belongs to one machine, the one with the strongest claim.
+// match finds the node of each machine: by the label that names the machine's uid, by the id of the instance, by the
+// uid and then the name that machine-controller wrote down, and by the machine's own name. Addresses are not looked at:
+// another instance may have inherited one. A node belongs to one machine, the one with the strongest claim.
 func match(machines []Machine, nodes []Node) (nodeOf map[string]*Node, machineOf map[string]string) {
 	nodeOf, machineOf = map[string]*Node{}, map[string]string{}
 	alive := map[string]bool{}
@@ -405,13 +411,15 @@ func (w *world) against(m Machine, n Node, e Evidence) (Reason, string) {
 	}
 }
 
-// circumstance tells whether everything around a node says that it is external. It is asked only when the node itself says nothing.
+// circumstance tells whether everything around a node says that it is external. It is asked only when the node itself
+// says nothing.
 func (w *world) circumstance(m Machine, n Node) bool {
 	since := w.Record.ExternalSince
 	return since != nil && m.External == "true" && !n.Created.Before(*since) && !m.Created.Before(*since) && !w.oldUserdata(m)
 }
 
-// oldUserdata tells that a machine was made by a MachineSet of before the change: userdata is rendered for a revision of the MachineDeployment once.
+// oldUserdata tells that a machine was made by a MachineSet of before the change: userdata is rendered for a revision
+// of the MachineDeployment once.
 func (w *world) oldUserdata(m Machine) bool {
 	s := w.setByUID[m.Owner]
 	return s != nil && w.Record.ExternalSince != nil && s.Created.Before(*w.Record.ExternalSince)

@@ -22,7 +22,8 @@ func (n *next) stopped() (Step, bool) {
 	return out, true
 }
 
-// goOn forgets a regression. The rollout that was paused for it goes on, with all the time that it had in the beginning.
+// goOn forgets a regression. The rollout that was paused for it goes on, with all the time that it had in the
+// beginning.
 func (n *next) goOn(d *Deployment) (Step, bool) {
 	paused := n.record.Stopped.Paused
 	n.record.Stopped = nil

@@ -13,14 +13,17 @@ import (
 
 // Policy is how MachineDeployments are restarted.
 type Policy struct {
-	// Wanted tells that the cluster's owner asks for it (AnnotationRestartMachines). Nothing is restarted otherwise, and a restart that stopped is
-	// forgotten, so that taking the annotation off and putting it on again is how one tries again.
+	// Wanted tells that the cluster's owner asks for it (AnnotationRestartMachines). Nothing is restarted otherwise, and a
+	// restart that stopped is forgotten, so that taking the annotation off and putting it on again is how one tries again.
 	Wanted bool
-	// Hold is why no further MachineDeployment may be begun now, a sentence; empty when one may. What was begun is seen to its end, or stopped.
+	// Hold is why no further MachineDeployment may be begun now, a sentence; empty when one may. What was begun is seen to
+	// its end, or stopped.
 	Hold string
-	// MaxUnavailable is how many machines of the cluster may be missing: a number or a percentage (rounded down, at least 1); empty means 1.
+	// MaxUnavailable is how many machines of the cluster may be missing: a number or a percentage (rounded down, at least
+	// 1); empty means 1.
 	MaxUnavailable string
-	// Timeout is how long a MachineDeployment may be without progress, and a new machine without a node that works; default 20 minutes.
+	// Timeout is how long a MachineDeployment may be without progress, and a new machine without a node that works;
+	// default 20 minutes.
 	Timeout time.Duration
 }
 
@@ -64,8 +67,8 @@ type Pass struct {
 	Restarted bool
 }
 
-// Pass looks, and does at most one of what Next allows. What is begun is remembered before it is done, so that a pass that was cut off is done again
-// with the same value and changes nothing twice.
+// Pass looks, and does at most one of what Next allows. What is begun is remembered before it is done, so that a pass
+// that was cut off is done again with the same value and changes nothing twice.
 func (r Restarter) Pass(ctx context.Context) (Pass, error) {
 	f, o, version, err := r.look(ctx)
 	if err != nil {
@@ -126,8 +129,8 @@ func (w *world) deployment(d Deployment, machines []MachineState) DeploymentStat
 	return s
 }
 
-// unsettled is why a rollout is not finished. What the status says is not enough: it is of the last look of machine-controller, which may be older than
-// the deletion of a machine.
+// unsettled is why a rollout is not finished. What the status says is not enough: it is of the last look of
+// machine-controller, which may be older than the deletion of a machine.
 func (w *world) unsettled(d Deployment, s DeploymentState) (Reason, string) {
 	switch {
 	case d.Deleting:

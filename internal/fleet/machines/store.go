@@ -18,11 +18,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
-// Record is what must not be forgotten between looks. It is kept in the seed, in the namespace of the cluster (Store), where the user cluster's admins
-// cannot edit it.
+// Record is what must not be forgotten between looks. It is kept in the seed, in the namespace of the cluster (Store),
+// where the user cluster's admins cannot edit it.
 type Record struct {
-	// ExternalSince is since when machines are made external: machine-controller, its webhook and operating-system-manager had rolled out with their new
-	// flags, and a cloud-controller-manager ran the loops. Nil before that.
+	// ExternalSince is since when machines are made external: machine-controller, its webhook and operating-system-manager
+	// had rolled out with their new flags, and a cloud-controller-manager ran the loops. Nil before that.
 	ExternalSince *time.Time `json:"externalSince,omitempty"`
 	// Nodes are the nodes that were seen, by uid.
 	Nodes map[string]Sighting `json:"nodes,omitempty"`
@@ -32,14 +32,15 @@ type Record struct {
 
 // Sighting is the first sight of a node.
 type Sighting struct {
-	// Tainted tells that it had the taint node.cloudprovider.kubernetes.io/uninitialized then. A taint that came later may be a human's.
+	// Tainted tells that it had the taint node.cloudprovider.kubernetes.io/uninitialized then. A taint that came later may
+	// be a human's.
 	Tainted bool `json:"tainted,omitempty"`
 }
 
 func (r Record) registeredTainted(uid string) bool { return r.Nodes[uid].Tainted }
 
-// See notes the nodes that are there, forgets those that are not, and tells whether that changed anything. Nodes that could not be listed must not be
-// passed as none.
+// See notes the nodes that are there, forgets those that are not, and tells whether that changed anything. Nodes that
+// could not be listed must not be passed as none.
 func (r *Record) See(nodes []Node) bool {
 	seen := map[string]Sighting{}
 	for _, n := range nodes {
@@ -56,7 +57,8 @@ func (r *Record) See(nodes []Node) bool {
 	return true
 }
 
-// External notes that machines are made external from now on; the first call counts. It tells whether that changed anything.
+// External notes that machines are made external from now on; the first call counts. It tells whether that changed
+// anything.
 func (r *Record) External(now time.Time) bool {
 	if r.ExternalSince != nil {
 		return false
@@ -118,7 +120,8 @@ const (
 	recordKey  = "record"
 	// RecordSchema is the number of the fields that a record may have; see the numbers of v1alpha1.
 	RecordSchema = 2
-	// maxMemory bounds, in bytes, what a record takes of the operator's memory: ten times what fits into a ConfigMap when transplant writes it.
+	// maxMemory bounds, in bytes, what a record takes of the operator's memory: ten times what fits into a ConfigMap when
+	// transplant writes it.
 	maxMemory = 64 << 20
 )
 
@@ -162,8 +165,8 @@ func (s Store) Load(ctx context.Context) (r Record, version string, err error) {
 	return kept.Record, c.ResourceVersion, nil
 }
 
-// Save writes the record when it differs from before, which Load returned with the version, and returns the new version. It fails with a conflict when
-// somebody else has written meanwhile: load again.
+// Save writes the record when it differs from before, which Load returned with the version, and returns the new
+// version. It fails with a conflict when somebody else has written meanwhile: load again.
 func (s Store) Save(ctx context.Context, r, before Record, version string) (string, error) {
 	if reflect.DeepEqual(r, before) {
 		return version, nil

@@ -1,8 +1,9 @@
 // Package objects decides how a Cluster is written: field by field, by JSON merge patch, never as a whole.
 //
-// Our Go types know a few of a Cluster's fields. An update with one of them would take every other field away, credentials among them; a patch leaves
-// alone what it does not name. Each patch is bound to the object that was read: its UID, so that a cluster that was deleted and made again is not taken for
-// the one before; and its resourceVersion, so that what somebody else decided in between is read before anything is written.
+// Our Go types know a few of a Cluster's fields. An update with one of them would take every other field away,
+// credentials among them; a patch leaves alone what it does not name. Each patch is bound to the object that was read:
+// its UID, so that a cluster that was deleted and made again is not taken for the one before; and its resourceVersion,
+// so that what somebody else decided in between is read before anything is written.
 package objects
 
 import (
@@ -43,8 +44,8 @@ func Of(group string, c *kubermatic.Cluster) *Change {
 	return &Change{group: group, name: c.Name, uid: c.UID, version: c.ResourceVersion}
 }
 
-// Unconditional lets the change go through whatever was written since the object was read, as long as it is the same object. It is for conditions that
-// nobody else writes; a decision that rests on other fields must not use it.
+// Unconditional lets the change go through whatever was written since the object was read, as long as it is the same
+// object. It is for conditions that nobody else writes; a decision that rests on other fields must not use it.
 func (c *Change) Unconditional() *Change {
 	c.version = ""
 	return c
@@ -71,8 +72,8 @@ func (c *Change) Spec(value any, path ...string) *Change {
 	return c
 }
 
-// Condition writes a condition; see ClusterConditions.Next for its times. What it leaves empty is taken away, so that no message of before stays beside a new
-// status; fields that our types do not know stay.
+// Condition writes a condition; see ClusterConditions.Next for its times. What it leaves empty is taken away, so that
+// no message of before stays beside a new status; fields that our types do not know stay.
 func (c *Change) Condition(t kubermatic.ClusterConditionType, condition kubermatic.ClusterCondition) *Change {
 	fields := map[string]any{"status": condition.Status}
 	for key, text := range map[string]string{"kubermaticVersion": condition.KubermaticVersion, "reason": condition.Reason, "message": condition.Message} {
@@ -131,8 +132,8 @@ func (c *Change) MainPatch() ([]byte, error) {
 	return encode(patch)
 }
 
-// StatusPatch is the merge patch of the object's status; nil when nothing of it changes. When the object itself is patched as well, that comes first, and the
-// resourceVersion of its answer belongs into this one: Apply does that.
+// StatusPatch is the merge patch of the object's status; nil when nothing of it changes. When the object itself is
+// patched as well, that comes first, and the resourceVersion of its answer belongs into this one: Apply does that.
 func (c *Change) StatusPatch() ([]byte, error) {
 	if c.status == nil {
 		return nil, nil
@@ -159,8 +160,8 @@ func encode(patch map[string]any) ([]byte, error) {
 	return data, nil
 }
 
-// Apply writes the change and returns the object as it is afterwards, or nil when there was nothing to write. IsStale tells of an error whether reading again
-// may help.
+// Apply writes the change and returns the object as it is afterwards, or nil when there was nothing to write. IsStale
+// tells of an error whether reading again may help.
 func (c *Change) Apply(ctx context.Context, client dynamic.Interface, manager string) (*kubermatic.Cluster, error) {
 	var written *unstructured.Unstructured
 	clusters := client.Resource(Resource(c.group))
@@ -202,7 +203,8 @@ func Decode(u *unstructured.Unstructured) (*kubermatic.Cluster, error) {
 	return &out, nil
 }
 
-// IsStale tells whether a write was refused because the object is not the one that was read any longer: it was changed, or deleted and made again.
+// IsStale tells whether a write was refused because the object is not the one that was read any longer: it was changed,
+// or deleted and made again.
 func IsStale(err error) bool {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return true

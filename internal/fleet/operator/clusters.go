@@ -32,8 +32,8 @@ const discoveryTimeout = 10 * time.Second
 // groups are the API groups that Clusters may be under; an object of the first one goes before one of the second.
 var groups = []string{kubermaticv1.GroupName, kubermaticv1.LegacyGroupName}
 
-// clusters caches the Clusters of those groups that the seed serves, with one watch for each. What our types do not know of a Cluster, credentials among it,
-// is not kept.
+// clusters caches the Clusters of those groups that the seed serves, with one watch for each. What our types do not
+// know of a Cluster, credentials among it, is not kept.
 type clusters struct {
 	client    dynamic.Interface
 	discovery discovery.ServerResourcesInterfaceWithContext
@@ -184,8 +184,9 @@ func namespaceOf(o any) ([]string, error) {
 	return nil, nil
 }
 
-// unreadable is an annotation of cached Clusters only: why our types cannot hold one. Nothing is decided about it, and nothing written to it: what it says of
-// itself is not known, and less than that would look like a cluster that nobody wants to be migrated.
+// unreadable is an annotation of cached Clusters only: why our types cannot hold one. Nothing is decided about it, and
+// nothing written to it: what it says of itself is not known, and less than that would look like a cluster that nobody
+// wants to be migrated.
 const unreadable = "transplant.dev/unreadable"
 
 // reduced turns what the API server sends into the few fields that we know.
@@ -325,9 +326,11 @@ func (c *clusters) stopAll() {
 	}
 }
 
-// Watcher is a Machines that can tell when a look would find something else, so that a cluster whose machines are replaced over days is not looked at all the time.
+// Watcher is a Machines that can tell when a look would find something else, so that a cluster whose machines are
+// replaced over days is not looked at all the time.
 type Watcher interface {
-	// Watch calls changed when it has begun to watch and at each change, until ctx ends or the watch does. A nil error means that it may begin again at once.
+	// Watch calls changed when it has begun to watch and at each change, until ctx ends or the watch does. A nil error
+	// means that it may begin again at once.
 	Watch(ctx context.Context, t Target, changed func()) error
 }
 
@@ -415,7 +418,8 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 	})
 }
 
-// machinesChanged notes that a look would find something else. Of many changes before the next look the first one is told.
+// machinesChanged notes that a look would find something else. Of many changes before the next look the first one is
+// told.
 func (op *Operator) machinesChanged(t Target) {
 	news := false
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {

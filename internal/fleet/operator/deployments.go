@@ -31,10 +31,12 @@ const (
 	controllerManager = "controller-manager"
 )
 
-// inTreeProvider is an annotation of cached Deployments only: the provider that kube-controller-manager's flags name, if that is in-tree.
+// inTreeProvider is an annotation of cached Deployments only: the provider that kube-controller-manager's flags name,
+// if that is in-tree.
 const inTreeProvider = "transplant.dev/in-tree-provider"
 
-// foreignManager is an annotation of cached Deployments only: they run a cloud-controller-manager that this program did not make.
+// foreignManager is an annotation of cached Deployments only: they run a cloud-controller-manager that this program did
+// not make.
 const foreignManager = "transplant.dev/foreign-cloud-controller-manager"
 
 // askAgain is how long a namespace is left alone after the seed has refused to show its Deployments.
@@ -43,8 +45,8 @@ const askAgain = 2 * time.Minute
 // sweep is how often namespaces of new clusters are looked for, and those of clusters that are gone are given up.
 const sweep = 30 * time.Second
 
-// deployments caches of the Deployments in each control plane's namespace what decisions depend on: a few hundred bytes each. Each namespace has a watch of
-// its own, so that the operator needs rights in these namespaces only.
+// deployments caches of the Deployments in each control plane's namespace what decisions depend on: a few hundred bytes
+// each. Each namespace has a watch of its own, so that the operator needs rights in these namespaces only.
 type deployments struct {
 	kube    kubernetes.Interface
 	changed func(namespace string)
@@ -97,7 +99,8 @@ func (d *deployments) run(ctx context.Context) {
 	}
 }
 
-// sweep follows the namespaces of clusters that came, and gives up those of clusters that went. It reports whether all clusters are known.
+// sweep follows the namespaces of clusters that came, and gives up those of clusters that went. It reports whether all
+// clusters are known.
 func (d *deployments) sweep() bool {
 	wanted, all := d.wanted()
 	for _, namespace := range wanted {
@@ -202,7 +205,8 @@ func (s *space) hear(err error) bool {
 	return was != (s.refused != nil)
 }
 
-// quiet returns the last refusal while it is too early to ask again: hundreds of namespaces without rights must not use up the requests for the others.
+// quiet returns the last refusal while it is too early to ask again: hundreds of namespaces without rights must not use
+// up the requests for the others.
 func (s *space) quiet(wait time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +253,8 @@ func (d *deployments) plane(namespace string) state.Plane {
 	return out
 }
 
-// foreign is the first Deployment of a namespace, by name, that runs a cloud-controller-manager of another program; empty when there is none.
+// foreign is the first Deployment of a namespace, by name, that runs a cloud-controller-manager of another program;
+// empty when there is none.
 func (s *space) foreign() string {
 	all, err := s.lister.List(labels.Everything())
 	if err != nil { // a lister's List has none
@@ -309,8 +314,8 @@ const (
 	managedByUs = "transplant"
 )
 
-// runsManager reports whether a container of a Deployment is a cloud-controller-manager, however its command is wrapped. One that is scaled to zero counts:
-// it may come back.
+// runsManager reports whether a container of a Deployment is a cloud-controller-manager, however its command is
+// wrapped. One that is scaled to zero counts: it may come back.
 func runsManager(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.CCM })
 }

@@ -74,7 +74,8 @@ func (h HostedParts) renewToken(ctx context.Context, t Target, user userclusters
 	return nil
 }
 
-// of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security groups, too.
+// of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security
+// groups, too.
 func (h HostedParts) of(ctx context.Context, t Target, user userclusters.Clients, minor int) parts.Parts {
 	return parts.Parts{
 		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
@@ -231,8 +232,9 @@ type Hosted struct {
 	// Seed is the fenced client of the seed, Users the pool of the user clusters' clients, fenced as well.
 	Seed  hosted.Clients
 	Users *userclusters.Pool
-	// Holder names this operator as the holder of clusters' locks. Locks of other holders whose name begins with HolderPrefix are taken over at once: they
-	// are those of a process that has lost the election which this one has won, and whose writes are refused since.
+	// Holder names this operator as the holder of clusters' locks. Locks of other holders whose name begins with
+	// HolderPrefix are taken over at once: they are those of a process that has lost the election which this one has won,
+	// and whose writes are refused since.
 	Holder, HolderPrefix string
 	ToolVersion          string
 	// Images are those of cloud-controller-managers by provider, for the ones that are not the official ones.

@@ -31,7 +31,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
-// planLedger is the Ledger of a cluster: the condition ConditionPlan of its Cluster. The cache is never asked: it may be older than the journal.
+// planLedger is the Ledger of a cluster: the condition ConditionPlan of its Cluster. The cache is never asked: it may
+// be older than the journal.
 type planLedger struct {
 	client  dynamic.Interface
 	target  Target
@@ -176,8 +177,8 @@ func begunPlans(c *kubermaticv1.Cluster) map[string]string {
 	return out
 }
 
-// isOwnImage reports whether an image is the operator's own for a provider or of the catalogue. Of the catalogue's own repositories any tag is: an operator that
-// was upgraded has another default than the one before.
+// isOwnImage reports whether an image is the operator's own for a provider or of the catalogue. Of the catalogue's own
+// repositories any tag is: an operator that was upgraded has another default than the one before.
 func (h *Hosted) isOwnImage(provider, image string) bool {
 	if image == h.Images[provider] {
 		return true
@@ -218,7 +219,8 @@ func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string 
 		e.Error(), at, t.Group, t.Name, kubermaticv1.AnnotationPlan, e.SHA256)
 }
 
-// memory is what was found out about clusters since this operator leads. It may be lost at any time: what it held is found out again.
+// memory is what was found out about clusters since this operator leads. It may be lost at any time: what it held is
+// found out again.
 type memory struct {
 	mu      sync.Mutex
 	records map[string]*dossier
@@ -237,9 +239,11 @@ type dossier struct {
 	parts    PartsSeen
 	machines state.Machines
 	token    state.Seen
-	// looking is that a look is under way, annotating that the annotations are being written, unconfirming that one is being taken off.
+	// looking is that a look is under way, annotating that the annotations are being written, unconfirming that one is
+	// being taken off.
 	looking, annotating, unconfirming bool
-	// watched is that changes of its machines are told; changed is when the first was told since looked, when the last look began.
+	// watched is that changes of its machines are told; changed is when the first was told since looked, when the last
+	// look began.
 	watched         bool
 	changed, looked time.Time
 	// restarting is that it has one of the places for restarts of MachineDeployments.
@@ -284,7 +288,8 @@ func (w written) wrote(group, over string, now *kubermaticv1.Cluster) {
 
 func newMemory() *memory { return &memory{records: map[string]*dossier{}} }
 
-// of calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and made again.
+// of calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and made
+// again.
 func (m *memory) of(name string, uid types.UID, f func(*dossier)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -314,7 +319,8 @@ func (m *memory) forget(name string) {
 	delete(m.records, name)
 }
 
-// restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under way there.
+// restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under
+// way there.
 func (m *memory) restart(name string, limit int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -346,8 +352,9 @@ func note(s *state.Seen, now time.Time, err error) {
 // fieldManager names this program in what it writes.
 const fieldManager = "transplant-operator"
 
-// write writes the conditions that changed. It tells whether there were any. What is told of a transition is bound to the version that the decision was made
-// from: another operator may have written and told the same since, which the cache of one that has just begun to lead does not show yet.
+// write writes the conditions that changed. It tells whether there were any. What is told of a transition is bound to
+// the version that the decision was made from: another operator may have written and told the same since, which the
+// cache of one that has just begun to lead does not show yet.
 func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) (bool, error) {
 	change := objects.Of(o.Group, o.Cluster)
 	if len(d.Events) == 0 {

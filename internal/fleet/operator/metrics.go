@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
 
-// Metrics of the operator. Per cluster there are at most five series: one of each family that has the label cluster, whichever phase it is in.
+// Metrics of the operator. Per cluster there are at most five series: one of each family that has the label cluster,
+// whichever phase it is in.
 type Metrics struct {
 	Registry *prometheus.Registry
 

@@ -6,11 +6,13 @@
 //	                                                │            └──> runs of the engine                          (bounded, first come)
 //	                                                └── what they found, kept in memory ──────┘
 //
-// A reconcile asks caches and memory only, and at most writes conditions to the seed: no user cluster can hold it up. Whatever takes long runs beside it,
-// at most one look and one run for each cluster, and puts the cluster into the queue again when it has ended. A cluster whose looks fail uses a lane of its
-// own, so that clusters that hang do not hold up those that answer; a run that has not moved for a while gives its place to another cluster and goes on.
+// A reconcile asks caches and memory only, and at most writes conditions to the seed: no user cluster can hold it up.
+// Whatever takes long runs beside it, at most one look and one run for each cluster, and puts the cluster into the
+// queue again when it has ended. A cluster whose looks fail uses a lane of its own, so that clusters that hang do not
+// hold up those that answer; a run that has not moved for a while gives its place to another cluster and goes on.
 //
-// What has to outlast the process is in the cluster: the conditions, and the journals in the seed namespaces. An operator that starts reads them, and goes on.
+// What has to outlast the process is in the cluster: the conditions, and the journals in the seed namespaces. An
+// operator that starts reads them, and goes on.
 package operator
 
 import (
@@ -66,8 +68,9 @@ func (op *Operator) Warm(ctx context.Context) {
 	caches.Wait()
 }
 
-// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Whoever calls it holds the lease. When ctx ends, nothing new is
-// begun, and steps under way are finished; when the fence that ctx carries closes, everything ends at once.
+// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Whoever calls it holds the
+// lease. When ctx ends, nothing new is begun, and steps under way are finished; when the fence that ctx carries closes,
+// everything ends at once.
 func (op *Operator) Lead(ctx context.Context) {
 	op.leading.Store(true)
 	defer op.leading.Store(false)
@@ -189,7 +192,8 @@ func (op *Operator) List() ([]view.Object, bool) { return op.clusters.List() }
 // Changed implements web.Clusters.
 func (op *Operator) Changed(ctx context.Context) <-chan struct{} { return op.clusters.Changed(ctx) }
 
-// Groups returns the API groups under which there is a Cluster of a name, by the cache; complete is false while that is not full.
+// Groups returns the API groups under which there is a Cluster of a name, by the cache; complete is false while that is
+// not full.
 func (op *Operator) Groups(name string) (found []string, complete bool) {
 	for _, o := range op.clusters.get(name) {
 		found = append(found, o.Group)
@@ -197,7 +201,8 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 	return found, op.clusters.ready() == nil
 }
 
-// Refusals are the sentences of the rules that keep a cluster from being migrated, judged as it would be with the feature on.
+// Refusals are the sentences of the rules that keep a cluster from being migrated, judged as it would be with the
+// feature on.
 func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []string {
 	c = rules.Enabled(c)
 	return op.Rules.Refusals(ctx, c, op.deployments.plane(c.ControlPlaneNamespace()).InTree != "") //nolint:contextcheck // the caches end with the operator and not with a caller

@@ -27,7 +27,8 @@ type Target struct {
 	Cluster *kubermaticv1.Cluster
 }
 
-// Engine carries migrations out and looks at control planes. Each method is about one cluster and may take long; it ends with its context.
+// Engine carries migrations out and looks at control planes. Each method is about one cluster and may take long; it
+// ends with its context.
 type Engine interface {
 	// Run carries a part out or goes on with it, or takes Handover back. Closing stop ends it between two steps.
 	Run(ctx context.Context, t Target, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error
@@ -49,12 +50,13 @@ type PartsSeen struct {
 	Did    []string
 }
 
-// Parts brings about what makes machines and serves volumes: CSI driver, machine-controller, its webhook and operating-system-manager.
+// Parts brings about what makes machines and serves volumes: CSI driver, machine-controller, its webhook and
+// operating-system-manager.
 type Parts interface {
 	// Ensure changes what is not as it should be and says what is not ready yet; it waits for nothing.
 	Ensure(ctx context.Context, t Target) (PartsSeen, error)
-	// RenewToken renews the token of the cloud-controller-manager where it is due, and changes nothing else. It is for completed clusters,
-	// for which Ensure is not called any longer.
+	// RenewToken renews the token of the cloud-controller-manager where it is due, and changes nothing else. It is for
+	// completed clusters, for which Ensure is not called any longer.
 	RenewToken(ctx context.Context, t Target) error
 }
 
@@ -63,7 +65,8 @@ type MachinesAsked struct {
 	// CCMReady: cloud-controller-managers run every loop.
 	CCMReady bool
 	Parts    PartsSeen
-	// Wanted: the cluster's owner asks for MachineDeployments to be restarted. Hold is why no further one may be begun now, a sentence; empty when one may.
+	// Wanted: the cluster's owner asks for MachineDeployments to be restarted. Hold is why no further one may be begun
+	// now, a sentence; empty when one may.
 	Wanted bool
 	Hold   string
 }
@@ -76,7 +79,8 @@ type Machines interface {
 
 // Rules judge Cluster objects.
 type Rules interface {
-	// Refusals are the sentences of the rules that an object breaks as it is; inTree is that its control plane was seen with an in-tree provider.
+	// Refusals are the sentences of the rules that an object breaks as it is; inTree is that its control plane was seen
+	// with an in-tree provider.
 	Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string
 	// Repair writes what the mutating webhook would have: the annotations, and what goes with them.
 	Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) (written bool, err error)
@@ -93,11 +97,13 @@ type Options struct {
 	Machines Machines
 	Rules    Rules
 
-	// Installation names this operator and its other replicas in the Clusters that it migrates (AnnotationOperator). Two installations that acted on one cluster
-	// would overwrite what the other one says of it, and each would put back what the other one changed. Empty: no cluster is claimed.
+	// Installation names this operator and its other replicas in the Clusters that it migrates (AnnotationOperator). Two
+	// installations that acted on one cluster would overwrite what the other one says of it, and each would put back what
+	// the other one changed. Empty: no cluster is claimed.
 	Installation string
 
-	// Definitions judges the CRDs of Clusters that the seed has; a group whose CRD would drop what is written is left alone. Nil for no judgement.
+	// Definitions judges the CRDs of Clusters that the seed has; a group whose CRD would drop what is written is left
+	// alone. Nil for no judgement.
 	Definitions func(ctx context.Context) ([]served.Verdict, error)
 
 	// Limits of decisions; state.DefaultLimits when zero.
@@ -106,11 +112,13 @@ type Options struct {
 	MaxParallel int
 	// MaxParallelMachines is in how many clusters MachineDeployments are restarted at a time; default 5.
 	MaxParallelMachines int
-	// MaxWatches is of how many clusters machines are watched at a time while they are replaced; default 32. Those of further ones are polled.
+	// MaxWatches is of how many clusters machines are watched at a time while they are replaced; default 32. Those of
+	// further ones are polled.
 	MaxWatches int
 	// StallAfter is how long a run may be without a new step before its place goes to another cluster; default 2 minutes.
 	StallAfter time.Duration
-	// Workers reconcile; default 4. Looks is how many user clusters are looked at at a time; default 16. Half as many again are for those that do not answer.
+	// Workers reconcile; default 4. Looks is how many user clusters are looked at at a time; default 16. Half as many
+	// again are for those that do not answer.
 	Workers, Looks int
 	// LookTimeout bounds one look; default 30 seconds. WriteTimeout bounds one write to the seed; default 10 seconds.
 	LookTimeout, WriteTimeout time.Duration

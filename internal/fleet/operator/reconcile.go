@@ -16,10 +16,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
-// behind is when a cluster is looked at again whose object was changed by somebody else meanwhile, unless the cache tells earlier.
+// behind is when a cluster is looked at again whose object was changed by somebody else meanwhile, unless the cache
+// tells earlier.
 const behind = time.Second
 
-// reconcile decides about one cluster: what it says of itself, and what is to be begun. It waits for nothing but a write to the seed.
+// reconcile decides about one cluster: what it says of itself, and what is to be begun. It waits for nothing but a
+// write to the seed.
 func (op *Operator) reconcile(ctx context.Context, name string) error {
 	found := op.clusters.get(name)
 	if len(found) == 0 {
@@ -89,7 +91,8 @@ func (op *Operator) unclaimed(o view.Object, d state.Decision) bool {
 		d.Phase != kubermaticv1.PhaseNotNeeded && d.Phase != kubermaticv1.PhaseCompleted
 }
 
-// claim makes a cluster this installation's. Of two that try it at once, the API server takes one: the write is bound to the version that was read.
+// claim makes a cluster this installation's. Of two that try it at once, the API server takes one: the write is bound
+// to the version that was read.
 func (op *Operator) claim(ctx context.Context, o view.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
 	defer cancel()
@@ -115,7 +118,8 @@ func (op *Operator) latest(found []view.Object) {
 	}
 }
 
-// mainOf is the one of the Clusters of a name whose control plane is acted on: one that wants or wanted to be migrated, or that of today's group.
+// mainOf is the one of the Clusters of a name whose control plane is acted on: one that wants or wanted to be migrated,
+// or that of today's group.
 func mainOf(found []view.Object) view.Object {
 	i := slices.IndexFunc(found, func(o view.Object) bool {
 		_, annotated := o.Cluster.Annotations[kubermaticv1.CCMMigrationNeeded]
@@ -139,7 +143,8 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		return out
 	}
 	op.memory.of(c.Name, c.UID, func(r *dossier) {
-		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) { // what blocked it may have been mended
+		// what blocked it may have been mended
+		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) {
 			r.run.Ended = time.Time{}
 		}
 		out.Journal, out.Run, out.Owners, out.Parts, out.Machines = r.journal, r.run, r.owners, r.parts.Parts, r.followed()

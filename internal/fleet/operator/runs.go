@@ -9,7 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
 
-// lanes bound how many user clusters are looked at at a time. Clusters that answered last time have a lane of their own.
+// lanes bound how many user clusters are looked at at a time. Clusters that answered last time have a lane of their
+// own.
 type lanes struct{ fast, slow chan struct{} }
 
 func newLanes(looks int) lanes {
@@ -30,9 +31,10 @@ func (l lanes) enter(ctx context.Context, failing bool) (leave func()) {
 	}
 }
 
-// runs decides whose control plane is changed now. Places are given in the order in which they were asked for, save that clusters in the middle of their
-// handover go first: nobody may be running their loops. A run that has not moved for a while does not count against the limit, so that clusters that hang
-// keep nobody waiting; there are never more than most.
+// runs decides whose control plane is changed now. Places are given in the order in which they were asked for, save
+// that clusters in the middle of their handover go first: nobody may be running their loops. A run that has not moved
+// for a while does not count against the limit, so that clusters that hang keep nobody waiting; there are never more
+// than most.
 type runs struct {
 	limit, most int
 	stall       time.Duration

@@ -26,15 +26,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// panicError is a panic in what was done for one cluster. What a journal, an object or an answer holds may be anything, and one cluster must not end the operator
-// of all others.
+// panicError is a panic in what was done for one cluster. What a journal, an object or an answer holds may be anything,
+// and one cluster must not end the operator of all others.
 type panicError struct{ value string }
 
 func (e *panicError) Error() string {
 	return "the operator's own code has failed (panic: " + e.value + "); its log has the stack: please report it. Other clusters are not affected, and this one is tried again with growing intervals"
 }
 
-// guard calls f and returns its panic as an error, which is logged with its stack, counted and told as an event of the cluster.
+// guard calls f and returns its panic as an error, which is logged with its stack, counted and told as an event of the
+// cluster.
 func (op *Operator) guard(name, what string, f func() error) (err error) {
 	defer func() {
 		value := recover()
@@ -52,7 +53,8 @@ func (op *Operator) guard(name, what string, f func() error) (err error) {
 	return f()
 }
 
-// start begins a job for a cluster. A panic that nothing else has caught ends the job alone; the cluster is decided about again later.
+// start begins a job for a cluster. A panic that nothing else has caught ends the job alone; the cluster is decided
+// about again later.
 func (op *Operator) start(name, what string, job func()) {
 	op.jobs.Go(func() {
 		if op.guard(name, what, func() error { job(); return nil }) != nil {
@@ -300,8 +302,9 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 	}
 }
 
-// seeMachines looks at the machines, and lets one more MachineDeployment be restarted where the owner wants that, the cluster is ready for it and a place is free.
-// That it is not now must not be taken for the owner's not wanting it, which lets a restart that has stopped begin anew.
+// seeMachines looks at the machines, and lets one more MachineDeployment be restarted where the owner wants that, the
+// cluster is ready for it and a place is free. That it is not now must not be taken for the owner's not wanting it,
+// which lets a restart that has stopped begin anew.
 func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 	asked := MachinesAsked{Wanted: t.Cluster.RestartsMachines()}
 	switch {
@@ -331,7 +334,8 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 			r.machines, r.looked = found, begun
 			op.Metrics.machines(t.Name, found)
 		}
-		r.restarting = good && r.machines.Rolling // a cluster that cannot go on, or cannot be seen, keeps no other one waiting
+		// a cluster that cannot go on, or cannot be seen, keeps no other one waiting
+		r.restarting = good && r.machines.Rolling
 		return &r.machines.Seen
 	})
 	if did != "" {
@@ -339,7 +343,8 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 	}
 }
 
-// ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep takes in what a good look found.
+// ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep
+// takes in what a good look found.
 func (op *Operator) ask(ctx context.Context, t Target, what string, look func(context.Context) error, keep func(r *dossier, good bool) *state.Seen) {
 	err := op.bounded(ctx, t.Name, what, look)
 	op.Metrics.looked(what, err)
@@ -378,7 +383,8 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 	})
 }
 
-// unconfirm takes the annotation off by which a person confirmed a plan that was begun since: a later migration of the cluster is another one.
+// unconfirm takes the annotation off by which a person confirmed a plan that was begun since: a later migration of the
+// cluster is another one.
 func (op *Operator) unconfirm(ctx context.Context, t Target) {
 	begin := false
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { begin, r.unconfirming = !r.unconfirming, true })

@@ -100,7 +100,8 @@ func (p Parts) install(ctx context.Context, d driver, r *Result) error {
 	return p.class(ctx, d, r)
 }
 
-// mark writes the version of the credentials into the pods, so that new ones restart them, and what was applied as a whole into the workloads.
+// mark writes the version of the credentials into the pods, so that new ones restart them, and what was applied as a
+// whole into the workloads.
 func mark(objects []*unstructured.Unstructured, version string) (string, error) {
 	text, err := json.Marshal(objects)
 	if err != nil {
@@ -143,7 +144,8 @@ func resourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
 	return o.GroupVersionKind().GroupVersion().WithResource(resources[o.GetKind()])
 }
 
-// apply is a server-side apply. Our fields are taken from whoever else has set them: the objects carry names of our own.
+// apply is a server-side apply. Our fields are taken from whoever else has set them: the objects carry names of our
+// own.
 func (p Parts) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	_, err := p.User.Dynamic.Resource(resourceOf(o)).Namespace(o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
@@ -152,7 +154,8 @@ func (p Parts) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	return nil
 }
 
-// class makes the StorageClass of the driver, once. It is the default one only when there is none: with two defaults, which one a claim gets is chance.
+// class makes the StorageClass of the driver, once. It is the default one only when there is none: with two defaults,
+// which one a claim gets is chance.
 func (p Parts) class(ctx context.Context, d driver, r *Result) error {
 	if d.class.name == "" {
 		return nil
@@ -180,7 +183,8 @@ func (p Parts) class(ctx context.Context, d driver, r *Result) error {
 	return nil
 }
 
-// running says what of our driver does not run, a clause; empty when all does. Without a node there is nothing to run on, and nothing to mount.
+// running says what of our driver does not run, a clause; empty when all does. Without a node there is nothing to run
+// on, and nothing to mount.
 func (p Parts) running(ctx context.Context, d driver) (string, error) {
 	set, err := p.User.Kube.AppsV1().DaemonSets(namespace).Get(ctx, d.nodeName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -28,16 +28,17 @@ type component struct {
 	gates string
 }
 
-// components in the order in which they are changed: what writes userdata learns it before what stamps machines, so that no machine is stamped external
-// whose userdata is older. Sources: cmd of kubermatic/machine-controller and kubermatic/operating-system-manager.
+// components in the order in which they are changed: what writes userdata learns it before what stamps machines, so
+// that no machine is stamped external whose userdata is older. Sources: cmd of kubermatic/machine-controller and
+// kubermatic/operating-system-manager.
 var components = []component{
 	{"operating-system-manager", "external-cloud-provider", "node-kubelet-feature-gates"},
 	{"machine-controller", "node-external-cloud-provider", ""},
 	{"machine-controller-webhook", "node-external-cloud-provider", "node-kubelet-feature-gates"},
 }
 
-// machineComponents patches them one by one, each when those before it have rolled out, and looks at them. A component that is not there is not needed:
-// a cluster of static nodes has none, and an old one no operating-system-manager.
+// machineComponents patches them one by one, each when those before it have rolled out, and looks at them. A component
+// that is not there is not needed: a cluster of static nodes has none, and an old one no operating-system-manager.
 func (p Parts) machineComponents(ctx context.Context, r *Result, gates []string) error {
 	done := true
 	var errs []error
@@ -84,8 +85,8 @@ func (p Parts) component(ctx context.Context, c component, d *unstructured.Unstr
 	return true, nil
 }
 
-// edit changes the component's container and tells whether there was anything to change. Everything else of the object stays, also what this program does
-// not know.
+// edit changes the component's container and tells whether there was anything to change. Everything else of the object
+// stays, also what this program does not know.
 func (c component) edit(d *unstructured.Unstructured, gates []string) (bool, error) {
 	path := []string{"spec", "template", "spec", "containers"}
 	list, found, err := unstructured.NestedSlice(d.Object, path...)

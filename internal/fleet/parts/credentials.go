@@ -18,14 +18,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 )
 
-// source is a container of the control plane that has the cloud's credentials: where they are read from when the driver is installed, and never kept.
+// source is a container of the control plane that has the cloud's credentials: where they are read from when the driver
+// is installed, and never kept.
 type source struct {
 	parts     Parts
 	pod       corev1.PodSpec
 	container corev1.Container
 }
 
-// sources are the Deployments whose containers may have credentials: the in-tree manager while it has them, the cloud-controller-manager later.
+// sources are the Deployments whose containers may have credentials: the in-tree manager while it has them, the
+// cloud-controller-manager later.
 func (p Parts) sources() []string {
 	name := p.Provider
 	if name == "gce" {
@@ -34,8 +36,8 @@ func (p Parts) sources() []string {
 	return []string{"controller-manager", name + "-cloud-controller-manager", p.Provider + "-cloud-controller-manager", "cloud-controller-manager"}
 }
 
-// keep brings the credentials of the driver into the user cluster and returns the version of the Secret. What cannot be read is an error, unless the
-// Secret is there already.
+// keep brings the credentials of the driver into the user cluster and returns the version of the Secret. What cannot be
+// read is an error, unless the Secret is there already.
 func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	secrets := p.User.Kube.CoreV1().Secrets(namespace)
 	have, err := secrets.Get(ctx, credentials, metav1.GetOptions{})
@@ -76,8 +78,8 @@ func (p Parts) keys() string {
 	return strings.Join(slices.Compact(names), " and ")
 }
 
-// credentialData are the keys of the Secret for the provider, from the first container that has them. None and no error means that there are no keys: the
-// role of the instances counts.
+// credentialData are the keys of the Secret for the provider, from the first container that has them. None and no error
+// means that there are no keys: the role of the instances counts.
 func (p Parts) credentialData(ctx context.Context) (map[string][]byte, error) {
 	var errs []error
 	keyless := false

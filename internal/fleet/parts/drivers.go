@@ -32,7 +32,8 @@ type program struct {
 	env  []corev1.EnvVar
 	// socket is the directory of the driver's socket in the container.
 	socket string
-	// secrets are the keys of the credentials Secret that are mounted as files in directory, and those that become environment variables of the same name.
+	// secrets are the keys of the credentials Secret that are mounted as files in directory, and those that become
+	// environment variables of the same name.
 	directory string
 	files     []string
 	variables []string
@@ -66,8 +67,8 @@ func rule(group string, resources, verbs []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-// driversOf are the CSI drivers of a provider. What they are started with is what their makers' manifests start them with (images.go says where
-// those are), without what belongs to snapshots, Windows and metrics.
+// driversOf are the CSI drivers of a provider. What they are started with is what their makers' manifests start them
+// with (images.go says where those are), without what belongs to snapshots, Windows and metrics.
 var driversOf = map[string][]driver{
 	"aws":       {ebs},
 	"azure":     {azureDisk, azureFile},
@@ -196,8 +197,8 @@ var vsphere = driver{
 		rule("cns.vmware.com", []string{"csinodetopologies"}, []string{"create", "watch", "get", "patch"}), rule("", []string{"nodes"}, []string{"get"}),
 		rule("", []string{"configmaps"}, []string{"get", "list", "watch"}),
 	},
-	// csi-migration without the validating webhook of the makers: the webhook refuses parameters of StorageClasses that the driver does not take, which
-	// check reports before the migration. Half of it would refuse every StorageClass.
+	// csi-migration without the validating webhook of the makers: the webhook refuses parameters of StorageClasses that
+	// the driver does not take, which check reports before the migration. Half of it would refuse every StorageClass.
 	settings: &settings{"internal-feature-states.csi.vsphere.vmware.com", map[string]string{
 		"csi-migration": "true", "csi-auth-check": "true", "online-volume-extend": "true", "trigger-csi-fullsync": "false", "async-query-volume": "true",
 		"improved-csi-idempotency": "true", "improved-volume-topology": "true", "block-volume-snapshot": "false", "csi-windows-support": "false",

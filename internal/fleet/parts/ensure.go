@@ -1,8 +1,9 @@
-// Package parts decides what else of a cluster has to change when its cloud loops have moved: how machine-controller, its webhook and
-// operating-system-manager are started, so that new machines are external, and which CSI driver the user cluster runs, so that their volumes work.
+// Package parts decides what else of a cluster has to change when its cloud loops have moved: how machine-controller,
+// its webhook and operating-system-manager are started, so that new machines are external, and which CSI driver the
+// user cluster runs, so that their volumes work.
 //
-// Both come only when the cloud-controller-manager is ready: a machine that is made external before that waits for somebody who is not there. What was
-// patched is never undone here, since the API forbids switching the feature off.
+// Both come only when the cloud-controller-manager is ready: a machine that is made external before that waits for
+// somebody who is not there. What was patched is never undone here, since the API forbids switching the feature off.
 package parts
 
 import (
@@ -37,12 +38,13 @@ type Parts struct {
 	Provider string
 	// Minor of the user cluster's API server: 26 for v1.26.3.
 	Minor int
-	// CCMReady: a cloud-controller-manager runs every loop. Without it nothing is changed, and what is there is only looked at.
+	// CCMReady: a cloud-controller-manager runs every loop. Without it nothing is changed, and what is there is only
+	// looked at.
 	CCMReady bool
 	// CSI tells that the CSI driver is wanted: not spec.disableCsiDriver.
 	CSI bool
-	// ClusterName by which the driver marks disks as this cluster's: on AWS the id in the tag kubernetes.io/cluster/<id>. Empty leaves disks unmarked, and
-	// on vSphere, which needs a mark, means Name.
+	// ClusterName by which the driver marks disks as this cluster's: on AWS the id in the tag kubernetes.io/cluster/<id>.
+	// Empty leaves disks unmarked, and on vSphere, which needs a mark, means Name.
 	ClusterName string
 }
 
@@ -50,9 +52,11 @@ type Parts struct {
 type Result struct {
 	// Ready: everything below is.
 	Ready bool
-	// MachinesReady: machine-controller, its webhook and operating-system-manager have rolled out with their flags (machines.Looker.PartsReady).
+	// MachinesReady: machine-controller, its webhook and operating-system-manager have rolled out with their flags
+	// (machines.Looker.PartsReady).
 	MachinesReady bool
-	// CSIReady: the driver's controller and its node part run, or no driver is wanted. CSIMessage says which, or what is missing.
+	// CSIReady: the driver's controller and its node part run, or no driver is wanted. CSIMessage says which, or what is
+	// missing.
 	CSIReady   bool
 	CSIMessage string
 	// Waiting are sentences about what is not ready, sorted.
@@ -63,8 +67,9 @@ type Result struct {
 	Volumes []machines.Volume
 }
 
-// Ensure brings the parts to what they have to be, as far as one call can, and looks at them. It may be called again at any time and changes nothing that
-// is right. It waits for nothing but answers. The result holds what was found also when there is an error: one half may fail and the other not.
+// Ensure brings the parts to what they have to be, as far as one call can, and looks at them. It may be called again at
+// any time and changes nothing that is right. It waits for nothing but answers. The result holds what was found also
+// when there is an error: one half may fail and the other not.
 func (p Parts) Ensure(ctx context.Context) (Result, error) {
 	var r Result
 	if !p.CCMReady {
@@ -87,8 +92,9 @@ func (r *Result) wait(format string, args ...any) {
 
 func (r *Result) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
 
-// migration finds which in-tree plugins kubelets hand over to their drivers: which the new machines show, and the feature gates that they need for it
-// beside their defaults. A kubelet must not hand over what kube-controller-manager does not (KEP-625), so its gates decide.
+// migration finds which in-tree plugins kubelets hand over to their drivers: which the new machines show, and the
+// feature gates that they need for it beside their defaults. A kubelet must not hand over what kube-controller-manager
+// does not (KEP-625), so its gates decide.
 func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []string, error) {
 	if !p.CSI {
 		return nil, nil, nil

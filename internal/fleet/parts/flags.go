@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
-// The machine components read their flags by Go's flag package: one dash or two, and a switch takes no value from the next argument ("-x true" is x and
-// then a word at which reading ends). So they are edited here and not as Kubernetes' components are.
+// The machine components read their flags by Go's flag package: one dash or two, and a switch takes no value from the
+// next argument ("-x true" is x and then a word at which reading ends). So they are edited here and not as Kubernetes'
+// components are.
 
-// commandLine is what a container starts: its own command and args, or what a program that waits for the API server is told to start afterwards by a flag
-// "command" whose value is {"command": ..., "args": [...]}, as Kubermatic's http-prober is.
+// commandLine is what a container starts: its own command and args, or what a program that waits for the API server is
+// told to start afterwards by a flag "command" whose value is {"command": ..., "args": [...]}, as Kubermatic's
+// http-prober is.
 type commandLine struct {
 	command, args []string
-	// at is the index in args of the argument with the JSON object, prefix what stands before the object there; -1 when there is none.
+	// at is the index in args of the argument with the JSON object, prefix what stands before the object there; -1 when
+	// there is none.
 	at     int
 	prefix string
 	fields map[string]json.RawMessage
@@ -84,7 +87,8 @@ func (c *commandLine) result() (command, args []string, err error) {
 	return c.command, out, nil
 }
 
-// find returns where a flag stands last, its value, and whether that is in the next argument. Index -1 means that it is not there.
+// find returns where a flag stands last, its value, and whether that is in the next argument. Index -1 means that it is
+// not there.
 func (c *commandLine) find(name string, boolean bool) (index int, value string, next bool) {
 	index = -1
 	for i := 0; i < len(c.inner); i++ {
@@ -130,8 +134,8 @@ func isTrue(v string) bool {
 	return slices.Contains([]string{"1", "t", "T", "TRUE", "true", "True"}, v) // strconv.ParseBool, which flag uses
 }
 
-// setGates adds feature gates to a flag that holds a list of them, and tells whether that changed anything. usual is the flag's default, which a value
-// would replace.
+// setGates adds feature gates to a flag that holds a list of them, and tells whether that changed anything. usual is
+// the flag's default, which a value would replace.
 func (c *commandLine) setGates(name, usual string, gates []string) bool {
 	if len(gates) == 0 {
 		return false

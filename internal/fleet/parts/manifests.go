@@ -28,8 +28,9 @@ const (
 	appliedIs      = "transplant.dev/applied"
 )
 
-// Manifests returns every object of the CSI drivers of a provider for a minor of Kubernetes, as Ensure applies them, in order; no credentials are in
-// them, and the StorageClass is not the default one. It fails for a provider or a minor for which no driver is known here.
+// Manifests returns every object of the CSI drivers of a provider for a minor of Kubernetes, as Ensure applies them, in
+// order; no credentials are in them, and the StorageClass is not the default one. It fails for a provider or a minor
+// for which no driver is known here.
 func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error) {
 	drivers, ok := driversOf[provider]
 	if !ok {
@@ -53,7 +54,8 @@ func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error)
 	return out, nil
 }
 
-// manifests are the objects of a driver but its StorageClass, in the order in which they are applied: the workloads last.
+// manifests are the objects of a driver but its StorageClass, in the order in which they are applied: the workloads
+// last.
 func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructured, error) {
 	i, ok := imagesAt(d.name, minor)
 	if !ok {
@@ -91,7 +93,8 @@ func applied(o runtime.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: m}, nil
 }
 
-// strip takes away what is empty: a field that is applied is owned, and an empty one would be taken from whoever has set it.
+// strip takes away what is empty: a field that is applied is owned, and an empty one would be taken from whoever has
+// set it.
 func strip(m map[string]any) {
 	for k, v := range m {
 		switch v := v.(type) {
@@ -141,8 +144,8 @@ var (
 	events = rule("", []string{"events"}, []string{"get", "list", "watch", "create", "update", "patch"})
 )
 
-// controllerRules are what the sidecars of the controller need (deploy/kubernetes/rbac.yaml of kubernetes-csi/external-provisioner, external-attacher and
-// external-resizer), and what the driver needs beside them.
+// controllerRules are what the sidecars of the controller need (deploy/kubernetes/rbac.yaml of
+// kubernetes-csi/external-provisioner, external-attacher and external-resizer), and what the driver needs beside them.
 func (d driver) controllerRules() []rbacv1.PolicyRule {
 	out := []rbacv1.PolicyRule{
 		rule("", []string{"persistentvolumes"}, []string{"get", "list", "watch", "create", "update", "patch", "delete"}),
@@ -195,8 +198,8 @@ func (d driver) leases() []runtime.Object {
 	}
 }
 
-// arguments are a program's, the cluster's mark filled in. Without a mark, what would hold it is left out: disks that bear a name which several clusters
-// share are worse than disks that bear none.
+// arguments are a program's, the cluster's mark filled in. Without a mark, what would hold it is left out: disks that
+// bear a name which several clusters share are worse than disks that bear none.
 func (p program) arguments(cluster string) []string {
 	out := slices.Clone(p.args)
 	if cluster == "" {

@@ -26,7 +26,8 @@ func (d driver) nodeName() string { return d.short + "-node" }
 
 func (d driver) selector(name string) map[string]string { return map[string]string{"app": name} }
 
-// controllerWorkload provisions, attaches and resizes. Two of it run, of which one acts, so that attaching goes on while its node is replaced.
+// controllerWorkload provisions, attaches and resizes. Two of it run, of which one acts, so that attaching goes on
+// while its node is replaced.
 func (d driver) controllerWorkload(i images, cluster string) *appsv1.Deployment {
 	name := d.controllerName()
 	provisioner := []string{"--csi-address=" + sidecarDir + "/" + socketFile, "--v=2", "--timeout=300s", "--leader-election", "--extra-create-metadata"}
@@ -110,7 +111,8 @@ func hostPath(name, path string, t corev1.HostPathType) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &t}}}
 }
 
-// secretVolumes mount the credentials of a program. Its files have to be there, so that a driver does not start with none.
+// secretVolumes mount the credentials of a program. Its files have to be there, so that a driver does not start with
+// none.
 func (d driver) secretVolumes(p program) []corev1.Volume {
 	if len(p.files) == 0 {
 		return nil
@@ -127,7 +129,8 @@ func (d driver) container(p program, image, cluster string, mounts []corev1.Volu
 	c := corev1.Container{Name: p.name, Image: image, Args: p.arguments(cluster), Env: append([]corev1.EnvVar(nil), p.env...), VolumeMounts: mounts, Resources: small("40Mi")}
 	for _, name := range p.variables {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: credentials}, Key: name, Optional: pointer(true), // without keys the instance's own role counts
+			// without keys the instance's own role counts
+			LocalObjectReference: corev1.LocalObjectReference{Name: credentials}, Key: name, Optional: pointer(true),
 		}}})
 	}
 	if p.socket != "" {

@@ -26,7 +26,8 @@ import (
 type Following struct {
 	mu       sync.Mutex
 	clusters map[view.Key]*kubermaticv1.Cluster
-	// unread are why objects could not be read, by key; failed the last error of a group's watch; refused the groups that may not be read at all.
+	// unread are why objects could not be read, by key; failed the last error of a group's watch; refused the groups that
+	// may not be read at all.
 	unread  map[string]string
 	failed  map[string]failure
 	refused []string
@@ -35,7 +36,8 @@ type Following struct {
 	synced  []func() bool
 }
 
-// failure is an error of a watch, which is forgotten when it does not come again: a watch that goes on says nothing of it.
+// failure is an error of a watch, which is forgotten when it does not come again: a watch that goes on says nothing of
+// it.
 type failure struct {
 	at  time.Time
 	why string
@@ -44,8 +46,8 @@ type failure struct {
 // forgotten is after how long: a watch is tried again at least every 30 s.
 const forgotten = time.Minute
 
-// Follow begins to follow the Clusters until ctx ends; wait waits for what it started, which is over then. The client must have no limit on the time of a
-// request: that would end every watch.
+// Follow begins to follow the Clusters until ctx ends; wait waits for what it started, which is over then. The client
+// must have no limit on the time of a request: that would end every watch.
 func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait func(), err error) {
 	f = &Following{clusters: map[view.Key]*kubermaticv1.Cluster{}, unread: map[string]string{}, failed: map[string]failure{}, waiting: map[chan struct{}]struct{}{}}
 	var running sync.WaitGroup

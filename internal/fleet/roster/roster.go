@@ -1,5 +1,6 @@
-// Package roster decides what is read of a seed to know its clusters: the Cluster objects of both API groups, and nothing else. It reads them once, or follows
-// them. A group that the seed does not serve is no error, as long as it serves the other one; what may not be read is said.
+// Package roster decides what is read of a seed to know its clusters: the Cluster objects of both API groups, and
+// nothing else. It reads them once, or follows them. A group that the seed does not serve is no error, as long as it
+// serves the other one; what may not be read is said.
 package roster
 
 import (
@@ -29,7 +30,8 @@ func Groups() []string { return []string{kubermaticv1.GroupName, kubermaticv1.Le
 // pageSize is how many objects are asked for at a time.
 const pageSize = 250
 
-// Read lists the Clusters of both groups. The sentences name what could not be read; the error is for when nothing could.
+// Read lists the Clusters of both groups. The sentences name what could not be read; the error is for when nothing
+// could.
 func Read(ctx context.Context, client dynamic.Interface) ([]view.Object, []string, error) {
 	var out []view.Object
 	var notRead []string

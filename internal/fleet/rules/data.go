@@ -4,7 +4,8 @@ package rules
 type Provider struct {
 	// Name is the value of spec.cloud.providerName.
 	Name string
-	// InTree is the name of the in-tree provider, as internal/catalogue has it; empty when there never was one, so that there is nothing to migrate.
+	// InTree is the name of the in-tree provider, as internal/catalogue has it; empty when there never was one, so that
+	// there is nothing to migrate.
 	InTree string
 	// ClusterName tells that new clusters get the feature ccmClusterName.
 	ClusterName bool
@@ -12,8 +13,9 @@ type Provider struct {
 	Title string
 }
 
-// Providers are those with an external cloud-controller-manager, sorted by name: pkg/resources/cloudcontroller.go of kubermatic/kubermatic. All others
-// (alibaba, baremetal, bringyourown, edge, nutanix, vmwareclouddirector, ...) have none.
+// Providers are those with an external cloud-controller-manager, sorted by name: pkg/resources/cloudcontroller.go of
+// kubermatic/kubermatic. All others (alibaba, baremetal, bringyourown, edge, nutanix, vmwareclouddirector, ...) have
+// none.
 var Providers = []Provider{
 	{Name: "anexia", Title: "Anexia"},
 	{Name: "aws", InTree: "aws", ClusterName: true, Title: "AWS"},
@@ -36,7 +38,8 @@ type InTreeEnd struct {
 	Why string
 }
 
-// InTreeEnds are ProviderIncompatibilities of kubermatic/kubermatic (pkg/defaulting/configuration.go of releases 2.22 to 2.30), with what Kubernetes changed.
+// InTreeEnds are ProviderIncompatibilities of kubermatic/kubermatic (pkg/defaulting/configuration.go of releases 2.22
+// to 2.30), with what Kubernetes changed.
 var InTreeEnds = []InTreeEnd{
 	{Provider: "vsphere", Minor: 25, Why: "Kubernetes 1.25 hands vSphere's volumes to the CSI driver (CSIMigrationvSphere is on by default)"},
 	{Provider: "openstack", Minor: 26, Why: "Kubernetes 1.26 has no in-tree provider for OpenStack any longer (kubernetes/kubernetes #67782)"},
@@ -44,9 +47,10 @@ var InTreeEnds = []InTreeEnd{
 	{Minor: 29, Why: "Kubernetes 1.29 switches in-tree providers off (DisableCloudProviders is on by default)"},
 }
 
-// telekomHost is the identity service of Open Telekom Cloud, where load balancers of the external OpenStack provider cannot be made
-// (kubernetes/cloud-provider-openstack #960).
+// telekomHost is the identity service of Open Telekom Cloud, where load balancers of the external OpenStack provider
+// cannot be made (kubernetes/cloud-provider-openstack #960).
 const telekomHost = "iam.eu-de.otc.t-systems.com"
 
-// vSphereDriver is the CSI driver whose releases bound the minors of Kubernetes on vSphere; internal/catalogue has them.
+// vSphereDriver is the CSI driver whose releases bound the minors of Kubernetes on vSphere; internal/catalogue has
+// them.
 const vSphereDriver = "csi.vsphere.vmware.com"

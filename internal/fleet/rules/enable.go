@@ -23,8 +23,8 @@ func (a Addition) Empty() bool {
 	return len(a.Features) == 0 && len(a.Annotations) == 0 && !a.UseOctavia && !a.DisableCSIDriver
 }
 
-// OnCreate is what a new Cluster gets: the external provider, unless it says false, where it is supported. A new cluster has nothing to migrate, so it gets
-// no annotations.
+// OnCreate is what a new Cluster gets: the external provider, unless it says false, where it is supported. A new
+// cluster has nothing to migrate, so it gets no annotations.
 func OnCreate(c *kubermatic.Cluster, facts Facts) Addition {
 	var out Addition
 	if facts.Datacenter != nil && facts.Datacenter.DisableCSIDriver && !c.Spec.CSIDriverDisabled() {
@@ -57,11 +57,13 @@ func OnCreate(c *kubermatic.Cluster, facts Facts) Addition {
 	return out
 }
 
-// OnUpdate is what a Cluster gets when the feature is enabled for the first time: both annotations where the provider was in tree, and Octavia on OpenStack.
+// OnUpdate is what a Cluster gets when the feature is enabled for the first time: both annotations where the provider
+// was in tree, and Octavia on OpenStack.
 //
-// It does not get ccmClusterName, which the original sets here: load balancers of a cluster that ran in tree carry the name that kube-controller-manager gave
-// them, and a cloud-controller-manager with another one makes new ones beside them, with new addresses. Both annotations are set even where the CSI driver is
-// left out, because both together are what the original takes for a migration.
+// It does not get ccmClusterName, which the original sets here: load balancers of a cluster that ran in tree carry the
+// name that kube-controller-manager gave them, and a cloud-controller-manager with another one makes new ones beside
+// them, with new addresses. Both annotations are set even where the CSI driver is left out, because both together are
+// what the original takes for a migration.
 func OnUpdate(before, after *kubermatic.Cluster, facts Facts) Addition {
 	if before.External() || !after.External() {
 		return Addition{}
@@ -75,8 +77,9 @@ func OnUpdate(before, after *kubermatic.Cluster, facts Facts) Addition {
 	return migration(after)
 }
 
-// Repair is what the operator adds to a Cluster whose feature was enabled while no webhook was there: the control plane still runs an in-tree provider, and
-// nothing says that it has to be migrated. Without that observation it cannot be told from a new cluster, which has nothing to migrate.
+// Repair is what the operator adds to a Cluster whose feature was enabled while no webhook was there: the control plane
+// still runs an in-tree provider, and nothing says that it has to be migrated. Without that observation it cannot be
+// told from a new cluster, which has nothing to migrate.
 func Repair(c *kubermatic.Cluster, facts Facts) Addition {
 	if !c.External() || !facts.RunsInTree || c.MigrationCompleted() || !External(c, facts).Yes {
 		return Addition{}

@@ -21,8 +21,9 @@ const (
 	driverInUse      = "CSI addon is in use or unknown state "
 )
 
-// Judge tells why a write of a Cluster is refused; before is nil for a new one. It looks only at what the write changes: a rule that came later than an object
-// does not keep anybody from writing it, and nothing keeps a Cluster from being deleted.
+// Judge tells why a write of a Cluster is refused; before is nil for a new one. It looks only at what the write
+// changes: a rule that came later than an object does not keep anybody from writing it, and nothing keeps a Cluster
+// from being deleted.
 func Judge(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if after.DeletionTimestamp != nil {
 		return nil
@@ -47,7 +48,8 @@ func Judge(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	return out
 }
 
-// Refusals is what Judge would refuse of a Cluster that is there, for the operator: sentences, none when it may be migrated.
+// Refusals is what Judge would refuse of a Cluster that is there, for the operator: sentences, none when it may be
+// migrated.
 func Refusals(c *kubermatic.Cluster, facts Facts) []string {
 	list := otherGroups(c, facts)
 	if c.External() {
@@ -109,7 +111,8 @@ func cloudStays(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	return out
 }
 
-// providers refuses a Cluster that names more than one cloud. The settings themselves are never quoted: they hold credentials.
+// providers refuses a Cluster that names more than one cloud. The settings themselves are never quoted: they hold
+// credentials.
 func providers(c *kubermatic.Cluster) field.ErrorList {
 	names, named := given(c.Spec.Cloud), c.Spec.Cloud.ProviderName
 	switch {
@@ -121,7 +124,8 @@ func providers(c *kubermatic.Cluster) field.ErrorList {
 	return nil
 }
 
-// supported: an external provider where there is none, or none for the version. What is not known is not refused; the operator does nothing until it is.
+// supported: an external provider where there is none, or none for the version. What is not known is not refused; the
+// operator does nothing until it is.
 func supported(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if !after.External() {
 		return nil
@@ -187,7 +191,8 @@ func versionsInMigration(before, after *kubermatic.Cluster, _ Facts) field.Error
 	return nil
 }
 
-// annotationsStay: without both of them the original, and everything that looks as it does, takes the migration for one that is not wanted.
+// annotationsStay: without both of them the original, and everything that looks as it does, takes the migration for one
+// that is not wanted.
 func annotationsStay(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	if !before.External() || !before.NeedsMigration() || after.MigrationCompleted() {
 		return nil
@@ -220,7 +225,8 @@ func csiDriver(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	return nil
 }
 
-// oneGroup: the feature is not enabled while there are two Clusters for one control plane. Other writes pass, so that one of them can be put right or deleted.
+// oneGroup: the feature is not enabled while there are two Clusters for one control plane. Other writes pass, so that
+// one of them can be put right or deleted.
 func oneGroup(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if before.External() || !after.External() {
 		return nil

@@ -1,8 +1,9 @@
-// Package rules decides what a Cluster may say and what saying it means: whether its provider and version have an external cloud provider, which changes are
-// refused and why, and what enabling the feature adds.
+// Package rules decides what a Cluster may say and what saying it means: whether its provider and version have an
+// external cloud provider, which changes are refused and why, and what enabling the feature adds.
 //
-// It is pure, and asked three times: by the webhook that completes a Cluster, by the one that refuses it, and by the operator before each migration. The
-// webhooks may be away; what slips past them is refused by the operator then, in the same words. Data is in data.go, each row with its source.
+// It is pure, and asked three times: by the webhook that completes a Cluster, by the one that refuses it, and by the
+// operator before each migration. The webhooks may be away; what slips past them is refused by the operator then, in
+// the same words. Data is in data.go, each row with its source.
 package rules
 
 import (
@@ -19,15 +20,18 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 )
 
-// Facts are what the rules look at beside the Cluster itself. The zero value means that nothing is known; no rule refuses anything for what is not known.
+// Facts are what the rules look at beside the Cluster itself. The zero value means that nothing is known; no rule
+// refuses anything for what is not known.
 type Facts struct {
 	// Datacenter of the cluster; nil when it is not known.
 	Datacenter *Datacenter
 	// OtherGroups in which a Cluster of the same name exists, "kubermatic.k8s.io" for example.
 	OtherGroups []string
-	// VSphereCSI is the version of vSphere's CSI driver that clusters get, v2.3.0 for example. Empty means any release that is known to support the minor.
+	// VSphereCSI is the version of vSphere's CSI driver that clusters get, v2.3.0 for example. Empty means any release
+	// that is known to support the minor.
 	VSphereCSI string
-	// Driver tells whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a minor; nil where nobody says.
+	// Driver tells whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a minor;
+	// nil where nobody says.
 	Driver func(provider string, minor int) bool
 	// RunsInTree tells that the control plane of the cluster was seen with an in-tree cloud provider.
 	RunsInTree bool
@@ -52,7 +56,8 @@ type Supported struct {
 	Why string
 }
 
-// ProviderOf names the cloud of a Cluster: its providerName, or else the one provider that has settings; empty when it names none, or several.
+// ProviderOf names the cloud of a Cluster: its providerName, or else the one provider that has settings; empty when it
+// names none, or several.
 func ProviderOf(cloud kubermatic.CloudSpec) string {
 	if cloud.ProviderName != "" {
 		return cloud.ProviderName
@@ -90,8 +95,8 @@ func Lookup(name string) (Provider, bool) {
 	return Providers[i], true
 }
 
-// Installs reports whether the operator has a cloud-controller-manager for the provider of a Cluster: for those that were in tree once. A cluster of
-// another provider that was made external gets its manager from elsewhere.
+// Installs reports whether the operator has a cloud-controller-manager for the provider of a Cluster: for those that
+// were in tree once. A cluster of another provider that was made external gets its manager from elsewhere.
 func Installs(c *kubermatic.Cluster) bool {
 	p, _ := Lookup(ProviderOf(c.Spec.Cloud))
 	return p.InTree != ""
@@ -149,13 +154,14 @@ func hetznerNetwork(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	return Supported{Why: "neither the cluster nor its datacenter names a network, without which Hetzner's cloud-controller-manager does not start"}
 }
 
-// DriverWanted tells that a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when that is not known, says that it is not.
+// DriverWanted tells that a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when that
+// is not known, says that it is not.
 func DriverWanted(c *kubermatic.Cluster, d *Datacenter) bool {
 	return !c.Spec.CSIDriverDisabled() && (d == nil || !d.DisableCSIDriver)
 }
 
-// driverMissing says why the volumes of a cluster could not be moved to a CSI driver: behind the handover its machines would wait for one for ever. It is no
-// matter of clusters that never were in tree, whose drivers are their owners'.
+// driverMissing says why the volumes of a cluster could not be moved to a CSI driver: behind the handover its machines
+// would wait for one for ever. It is no matter of clusters that never were in tree, whose drivers are their owners'.
 func driverMissing(c *kubermatic.Cluster, facts Facts) string {
 	p, ok := Lookup(ProviderOf(c.Spec.Cloud))
 	if !ok || p.InTree == "" || facts.Driver == nil || !DriverWanted(c, facts.Datacenter) {
@@ -169,7 +175,8 @@ func driverMissing(c *kubermatic.Cluster, facts Facts) string {
 	return ""
 }
 
-// controllerManager: as long as a version has the in-tree provider, a migration needs a cloud-controller-manager of that version.
+// controllerManager: as long as a version has the in-tree provider, a migration needs a cloud-controller-manager of
+// that version.
 func controllerManager(c *kubermatic.Cluster, p Provider, _ Facts) Supported {
 	if p.InTree == "" {
 		return Supported{Yes: true}
@@ -182,8 +189,9 @@ func controllerManager(c *kubermatic.Cluster, p Provider, _ Facts) Supported {
 	return Supported{Yes: true}
 }
 
-// driver: vSphere's is the only CSI driver that says up to which minor of Kubernetes it goes. Without its driver no volume of such a cluster is attached. Where
-// the release is not given, any one counts that is known to support the minor.
+// driver: vSphere's is the only CSI driver that says up to which minor of Kubernetes it goes. Without its driver no
+// volume of such a cluster is attached. Where the release is not given, any one counts that is known to support the
+// minor.
 func driver(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	if p.Name != "vsphere" || !DriverWanted(c, facts.Datacenter) {
 		return Supported{Yes: true}
@@ -235,7 +243,8 @@ func minorOf(v string) int {
 	return int(parsed.Minor())
 }
 
-// inTreeEnd tells from which minor on, and why, a cluster of a provider cannot do without the external cloud provider; false when the minor is before that.
+// inTreeEnd tells from which minor on, and why, a cluster of a provider cannot do without the external cloud provider;
+// false when the minor is before that.
 func inTreeEnd(p Provider, minor int) (InTreeEnd, bool) {
 	if p.InTree == "" || minor == 0 {
 		return InTreeEnd{}, false

@@ -1,8 +1,10 @@
-// Package served decides whether the Cluster API that a seed serves is one that the operator can work with, and installs ours where there is none.
+// Package served decides whether the Cluster API that a seed serves is one that the operator can work with, and
+// installs ours where there is none.
 //
-// A definition that is not ours is Kubermatic's own, with objects in it that other programs depend on. It is never written: with our schema in its place the
-// API server would no longer check what those programs rely on, and with parts of it gone it would drop fields that are stored. It is only looked at: whether
-// it keeps the fields that a migration reads and writes. Where it does not, the group is left alone.
+// A definition that is not ours is Kubermatic's own, with objects in it that other programs depend on. It is never
+// written: with our schema in its place the API server would no longer check what those programs rely on, and with
+// parts of it gone it would drop fields that are stored. It is only looked at: whether it keeps the fields that a
+// migration reads and writes. Where it does not, the group is left alone.
 package served
 
 import (
@@ -148,7 +150,8 @@ func read(ctx context.Context, client dynamic.Interface, group string) (*unstruc
 	return crd, nil
 }
 
-// Install makes the definitions of groups that have none, and brings ours up to date. One that is not ours stays as it is. The verdicts are those afterwards.
+// Install makes the definitions of groups that have none, and brings ours up to date. One that is not ours stays as it
+// is. The verdicts are those afterwards.
 func Install(ctx context.Context, client dynamic.Interface) ([]Verdict, error) {
 	for _, group := range Groups {
 		if err := install(ctx, client, group); err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
@@ -178,7 +181,8 @@ func install(ctx context.Context, client dynamic.Interface, group string) error 
 		}
 		maps.Copy(annotations, want.GetAnnotations())
 		has.SetAnnotations(annotations)
-		_, err = client.Resource(definitions).Update(ctx, has, metav1.UpdateOptions{}) // without a difference the API server writes nothing
+		// without a difference the API server writes nothing
+		_, err = client.Resource(definitions).Update(ctx, has, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("installing the definition clusters.%s: %w", group, err)

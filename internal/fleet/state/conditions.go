@@ -70,8 +70,8 @@ func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s cor
 // wasBefore begins the message of a condition that has become Unknown, and says what it was until then.
 const wasBefore = "was "
 
-// lastKnown is the status of a condition at the last look that saw something; Unknown when there was none. It is kept in the condition, so that an operator
-// that starts meanwhile does not take for news what was told before.
+// lastKnown is the status of a condition at the last look that saw something; Unknown when there was none. It is kept
+// in the condition, so that an operator that starts meanwhile does not take for news what was told before.
 func lastKnown(c kubermaticv1.ClusterCondition) corev1.ConditionStatus {
 	if c.Status != corev1.ConditionUnknown && c.Status != "" {
 		return c.Status
@@ -91,7 +91,8 @@ func (j *judge) retain(out conditionMap, t kubermaticv1.ClusterConditionType) {
 	}
 }
 
-// unseen settles conditions about what the last look did not see: they stay as they are for some looks that fail, and become Unknown then. False where it was seen.
+// unseen settles conditions about what the last look did not see: they stay as they are for some looks that fail, and
+// become Unknown then. False where it was seen.
 func (j *judge) unseen(out conditionMap, s Seen, conditions ...kubermaticv1.ClusterConditionType) bool {
 	keep := !lookedAt(s) || s.Error != "" && s.Failures < debounce
 	if !keep && s.Error == "" {

@@ -52,7 +52,8 @@ func Decide(o Observation, limits Limits) Decision {
 	if c, ok := before[kubermaticv1.ConditionMigration]; ok {
 		j.prior, j.since = c.Reason, c.LastTransitionTime.Time
 	}
-	unconfirm := j.confirmedIsBegun()     // by the journal: a run that has only told of a step may not have written down that it was begun
+	// by the journal: a run that has only told of a step may not have written down that it was begun
+	unconfirm := j.confirmedIsBegun()
 	if o.Run.Active && o.Run.Number > 0 { // the journal that was read before it began says less
 		j.begun(o.Run.Part)
 	}
@@ -66,8 +67,8 @@ func Decide(o Observation, limits Limits) Decision {
 	return d
 }
 
-// confirmedIsBegun reports whether the plan that a person confirmed was begun, so that the annotation has to go. As long as the journal holds another plan, the
-// annotation may be what approves of it.
+// confirmedIsBegun reports whether the plan that a person confirmed was begun, so that the annotation has to go. As
+// long as the journal holds another plan, the annotation may be what approves of it.
 func (j *judge) confirmedIsBegun() bool {
 	confirmation, confirmed := j.Cluster.Annotations[kubermaticv1.AnnotationPlan]
 	if !confirmed || !j.started() {
@@ -94,7 +95,8 @@ func (j *judge) complement(v verdict) {
 	case kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish:
 		j.work.Annotate = !j.annotated() && !j.madeExternal() && j.wanted() && len(j.Refusals) == 0
 	case kubermaticv1.PhaseNotNeeded, kubermaticv1.PhaseHeld:
-		j.work.Close, j.work.Forget = !j.Run.Active, true // a run that was told to stop finishes its step through these connections
+		// a run that was told to stop finishes its step through these connections
+		j.work.Close, j.work.Forget = !j.Run.Active, true
 	case kubermaticv1.PhaseCompleted:
 		j.work.Close = !j.Run.Active
 	}
@@ -127,8 +129,9 @@ func (j *judge) started() bool {
 	return j.Journal.Handover != NotBegun && j.Journal.Handover != RolledBack
 }
 
-// madeExternal reports whether the cluster was external from the start: there is nothing to migrate, and its cloud-controller-manager is installed.
-// Once something was begun, its journal says so; before that, the flags of kube-controller-manager do.
+// madeExternal reports whether the cluster was external from the start: there is nothing to migrate, and its
+// cloud-controller-manager is installed. Once something was begun, its journal says so; before that, the flags of
+// kube-controller-manager do.
 func (j *judge) madeExternal() bool {
 	if j.Journal.Known && j.Journal.Handover != NotBegun {
 		return j.Journal.Install
@@ -152,7 +155,8 @@ func (j *judge) wakeIn(d time.Duration) {
 	}
 }
 
-// due tells whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks that fail become rarer.
+// due tells whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks
+// that fail become rarer.
 func (j *judge) due(s Seen, every time.Duration) bool {
 	if s.At.IsZero() {
 		return true

@@ -78,7 +78,8 @@ type Plane struct {
 	Apiserver, ControllerManager *Workload
 	// InTree is the provider that kube-controller-manager's flags name; empty when that is external or none.
 	InTree string
-	// Foreign is a Deployment that runs a cloud-controller-manager and was made by another program; empty when there is none.
+	// Foreign is a Deployment that runs a cloud-controller-manager and was made by another program; empty when there is
+	// none.
 	Foreign string
 }
 
@@ -106,8 +107,8 @@ type Run struct {
 	Step          string
 	Number, Total int
 	Waiting       string
-	// Outcome, Message and Ended are about the last run that ended. Failures counts those that ended broken or stale, one after the other, Retries all
-	// that did not succeed.
+	// Outcome, Message and Ended are about the last run that ended. Failures counts those that ended broken or stale, one
+	// after the other, Retries all that did not succeed.
 	Outcome           Outcome
 	Message           string
 	Ended             time.Time
@@ -126,12 +127,15 @@ type Seen struct {
 	Known bool
 }
 
-// Owners says who ran the cloud loops at the last look. Every loop that the cluster has is in exactly one of the first four lists.
+// Owners says who ran the cloud loops at the last look. Every loop that the cluster has is in exactly one of the first
+// four lists.
 type Owners struct {
 	Seen
-	// InTree are loops of a kube-controller-manager, External of a cloud-controller-manager, Twice of both, Nobody of none.
+	// InTree are loops of a kube-controller-manager, External of a cloud-controller-manager, Twice of both, Nobody of
+	// none.
 	InTree, External, Twice, Nobody []string
-	// ByLease are those of them whose owner does not say that it runs them: it holds its lease, and its flags leave them on.
+	// ByLease are those of them whose owner does not say that it runs them: it holds its lease, and its flags leave them
+	// on.
 	ByLease []string
 	// Unsure are sentences about what did not answer. While there are any, Nobody is not proven.
 	Unsure []string
@@ -147,7 +151,8 @@ type Parts struct {
 	Seen
 	// Ready is that all of them are patched and rolled out.
 	Ready bool
-	// CSIReady is that the CSI driver's controller and node parts run, or that none is wanted; CSI says which, or what is missing.
+	// CSIReady is that the CSI driver's controller and node parts run, or that none is wanted; CSI says which, or what is
+	// missing.
 	CSIReady bool
 	CSI      string
 	// Waiting are sentences about what is not ready.
@@ -157,7 +162,8 @@ type Parts struct {
 // Machines says how many machines are external.
 type Machines struct {
 	Seen
-	// Total are all machines that are not being deleted, Migrated those of them whose node really is external, Deleting the others.
+	// Total are all machines that are not being deleted, Migrated those of them whose node really is external, Deleting
+	// the others.
 	Total, Migrated, Deleting int
 	// Done is that nothing in the cluster is or will be of the old sort.
 	Done bool
@@ -170,7 +176,8 @@ type Machines struct {
 	Regression string
 	// Rolling is that the operator is restarting a MachineDeployment, which is neither over nor stopped.
 	Rolling bool
-	// Watched is that changes in the user cluster are told. Changed is when the first one was told since Looked, the beginning of the last look.
+	// Watched is that changes in the user cluster are told. Changed is when the first one was told since Looked, the
+	// beginning of the last look.
 	Watched         bool
 	Changed, Looked time.Time
 }
@@ -181,7 +188,8 @@ type Limits struct {
 	StuckQueued, StuckBlocked, StuckHandover, StuckComponents, StuckMachines, StuckFinish time.Duration
 	// MaxFailures is how often a part may end broken or stale, one after the other, before the cluster is Failed.
 	MaxFailures int
-	// Look is how often a cluster in migration is looked at, Audit how often the machines of a completed one are; 0 for never.
+	// Look is how often a cluster in migration is looked at, Audit how often the machines of a completed one are; 0 for
+	// never.
 	Look, Audit time.Duration
 	// Renew is how often the token of a completed cluster's manager is looked at, which lasts for months; 0 for never.
 	Renew time.Duration

@@ -44,8 +44,8 @@ func (j *judge) isAnothers() bool {
 	return j.Journal.Handover == Begun && j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0)
 }
 
-// notUp says why nothing can be installed beside a new control plane yet; empty when it can. By the time that its managers are ready, the program that made
-// it has made its own cloud-controller-manager as well, if it makes one.
+// notUp says why nothing can be installed beside a new control plane yet; empty when it can. By the time that its
+// managers are ready, the program that made it has made its own cloud-controller-manager as well, if it makes one.
 func (j *judge) notUp() string {
 	for _, w := range []struct {
 		name string
@@ -116,8 +116,9 @@ func (j *judge) machines() (verdict, bool) {
 	return verdict{}, false
 }
 
-// Machines that are watched are looked at settle after the first change that is told, at the earliest half an interval of looks after the last look, and as
-// rarely as seldom intervals when nothing is told: what times out, and what nobody tells of, is seen then.
+// Machines that are watched are looked at settle after the first change that is told, at the earliest half an interval
+// of looks after the last look, and as rarely as seldom intervals when nothing is told: what times out, and what nobody
+// tells of, is seen then.
 const (
 	settle = time.Second
 	seldom = 6
@@ -144,7 +145,8 @@ func (j *judge) newsDue() bool {
 	return true
 }
 
-// calm is how often the rest of a cluster is looked at while its machines are waited for, which may take days: rarely, as long as all of it is well.
+// calm is how often the rest of a cluster is looked at while its machines are waited for, which may take days: rarely,
+// as long as all of it is well.
 func (j *judge) calm() time.Duration {
 	if j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched && j.Owners.AllExternal() && j.Parts.Ready && j.Parts.Error == "" {
 		return seldom * j.limits.Look
@@ -153,7 +155,8 @@ func (j *judge) calm() time.Duration {
 }
 
 func (j *judge) finish() (verdict, bool) {
-	if j.Journal.Finish == Done || j.Journal.Finish == NotBegun && j.madeExternal() { // an external control plane has nothing to take out
+	// an external control plane has nothing to take out
+	if j.Journal.Finish == Done || j.Journal.Finish == NotBegun && j.madeExternal() {
 		return verdict{}, false
 	}
 	j.run(Finish, false)

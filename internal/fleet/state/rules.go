@@ -20,7 +20,8 @@ func (j *judge) latched() (verdict, bool) {
 	if j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status != corev1.ConditionTrue {
 		return verdict{}, false
 	}
-	if j.Journal.Known && j.Journal.Handover == Begun { // the original's controllers run beside, and know nothing of it: nobody may own the loops now
+	// the original's controllers run beside, and know nothing of it: nobody may own the loops now
+	if j.Journal.Known && j.Journal.Handover == Begun {
 		return verdict{}, false
 	}
 	if j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
@@ -63,7 +64,8 @@ func (j *judge) off() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseBlocked, offTooLate}, true
 }
 
-// withoutPlane waits while nothing is known of the Deployments of the control plane. Where the operator has no rights, a person has to give them.
+// withoutPlane waits while nothing is known of the Deployments of the control plane. Where the operator has no rights,
+// a person has to give them.
 func (j *judge) withoutPlane() (verdict, bool) {
 	switch {
 	case j.Plane.Refused == "":
@@ -78,8 +80,8 @@ func (j *judge) withoutPlane() (verdict, bool) {
 var touched = []string{kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
 	kubermaticv1.PhaseFailed, kubermaticv1.PhaseHeld, kubermaticv1.PhaseBlocked}
 
-// external leaves clusters alone that were made external and belong to another program. A cluster whose enabling the mutating webhook did not see runs
-// an in-tree provider, and is migrated.
+// external leaves clusters alone that were made external and belong to another program. A cluster whose enabling the
+// mutating webhook did not see runs an in-tree provider, and is migrated.
 func (j *judge) external() (verdict, bool) {
 	changed := slices.Contains(touched, j.prior)
 	switch {
@@ -167,7 +169,8 @@ func (j *judge) takenBackByHand() bool {
 	return j.prior == kubermaticv1.PhaseBlocked && noted.Status == corev1.ConditionTrue && begun
 }
 
-// freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched the feature off since.
+// freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched
+// the feature off since.
 var freshlyReleased = []string{kubermaticv1.PhaseHeld, kubermaticv1.PhaseQueued, kubermaticv1.PhaseBlocked, kubermaticv1.PhaseNotNeeded}
 
 func (j *judge) refused() (verdict, bool) {
@@ -230,7 +233,8 @@ func (j *judge) mayGoBack() bool {
 	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 && !o.At.Before(j.Run.Ended) && j.Run.Outcome != NoWayBack
 }
 
-// held keeps a migration from beginning. One that was begun is held only after it has failed, which is how it is tried again.
+// held keeps a migration from beginning. One that was begun is held only after it has failed, which is how it is tried
+// again.
 func (j *judge) held() (verdict, bool) {
 	who, ok := j.Cluster.Annotations[kubermaticv1.AnnotationHold]
 	intervened := !j.Run.Active && (j.prior == kubermaticv1.PhaseFailed || j.prior == kubermaticv1.PhaseHeld || j.exhausted())

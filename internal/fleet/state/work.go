@@ -12,7 +12,8 @@ import (
 type Decision struct {
 	// Phase is the reason of ConditionMigration, Message its message.
 	Phase, Message string
-	// Conditions are those that this program owns as they should be now. One of these types that is not in it is to be removed.
+	// Conditions are those that this program owns as they should be now. One of these types that is not in it is to be
+	// removed.
 	Conditions map[kubermaticv1.ClusterConditionType]kubermaticv1.ClusterCondition
 	// Events are to be recorded once the conditions are written.
 	Events []Event
@@ -37,7 +38,8 @@ type Event struct {
 type Work struct {
 	// Annotate is that the annotations of the mutating webhook are missing and have to be added.
 	Annotate bool
-	// Unconfirm is that the plan that a person confirmed was begun, so that the annotation that says which it was has to go.
+	// Unconfirm is that the plan that a person confirmed was begun, so that the annotation that says which it was has to
+	// go.
 	Unconfirm bool
 	// Journal is that the journals have to be read.
 	Journal bool
@@ -46,7 +48,8 @@ type Work struct {
 	Back bool
 	// Stop is that a run under way should end between two steps.
 	Stop bool
-	// Owners, Parts, Machines are what should be looked at, and in the case of Parts brought about. Restart is that machines may be restarted.
+	// Owners, Parts, Machines are what should be looked at, and in the case of Parts brought about. Restart is that
+	// machines may be restarted.
 	Owners, Parts, Machines, Restart bool
 	// Token is that the token of the cloud-controller-manager has to be renewed where it is due. Parts does that as well.
 	Token bool

@@ -25,7 +25,8 @@ func BoundAnswers(rt http.RoundTripper) http.RoundTripper {
 	return &bounded{rt: rt, answer: maxAnswer, event: maxEvent}
 }
 
-// BoundConfig makes clients of a configuration bound what they read of answers, and ask for answers that are not compressed.
+// BoundConfig makes clients of a configuration bound what they read of answers, and ask for answers that are not
+// compressed.
 func BoundConfig(c *rest.Config) {
 	c.DisableCompression = true
 	c.Wrap(BoundAnswers)

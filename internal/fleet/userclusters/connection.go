@@ -24,7 +24,8 @@ const (
 	pingAnswer = 15 * time.Second
 )
 
-// connection is a way to one API server with one set of credentials. The transport is its own: client-go's are kept for ever, by credentials.
+// connection is a way to one API server with one set of credentials. The transport is its own: client-go's are kept for
+// ever, by credentials.
 type connection struct {
 	base   *http.Transport
 	dialer *dialer

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// dialer keeps an eye on the connections that it has made. A transport's own closing leaves behind what was being dialed at that moment.
+// dialer keeps an eye on the connections that it has made. A transport's own closing leaves behind what was being
+// dialed at that moment.
 type dialer struct {
 	net.Dialer
 	mu     sync.Mutex

@@ -67,7 +67,8 @@ func (e *entry) ended() error {
 	return nil
 }
 
-// build makes clients whose requests go to the entry. The host in their URLs stands for the cluster and is replaced there.
+// build makes clients whose requests go to the entry. The host in their URLs stands for the cluster and is replaced
+// there.
 func (e *entry) build(o Options) error {
 	c := &rest.Config{
 		Host: "https://" + e.namespace + ".user-cluster", QPS: o.QPS, Burst: o.Burst,
@@ -120,7 +121,8 @@ func (p *Pool) note(e *entry, err error) {
 	if doublings := e.failures - 1; doublings < 30 {
 		wait = min(wait, p.o.BackoffMin<<doublings)
 	}
-	e.until = now.Add(wait - time.Duration(rand.Int64N(int64(wait)/5+1))) // clusters behind one broken link do not all come back in one instant
+	// clusters behind one broken link do not all come back in one instant
+	e.until = now.Add(wait - time.Duration(rand.Int64N(int64(wait)/5+1)))
 }
 
 // recheck reads the Secret when that is due.
@@ -134,7 +136,8 @@ func (p *Pool) recheck(ctx context.Context, e *entry) error {
 	return p.read(ctx, e)
 }
 
-// read reads the Secret and replaces the connections when it has changed. Of several callers one reads, and the others take what it found.
+// read reads the Secret and replaces the connections when it has changed. Of several callers one reads, and the others
+// take what it found.
 func (p *Pool) read(ctx context.Context, e *entry) error {
 	for {
 		p.mu.Lock()
@@ -217,7 +220,8 @@ func (p *Pool) load(ctx context.Context, e *entry) (*connection, string, error) 
 	return conn, version, nil
 }
 
-// surplus takes away the connections that were used least recently and are not in use, as many as there are too many. The caller closes them.
+// surplus takes away the connections that were used least recently and are not in use, as many as there are too many.
+// The caller closes them.
 func (p *Pool) surplus(keep *entry) []*connection {
 	var out []*connection
 	for {
@@ -272,8 +276,8 @@ func (p *Pool) release(c *connection) {
 	}
 }
 
-// RoundTrip sends a request through the connections of now. A refusal (401) makes the Secret be read again, and the request is sent once more when that
-// has changed.
+// RoundTrip sends a request through the connections of now. A refusal (401) makes the Secret be read again, and the
+// request is sent once more when that has changed.
 func (e *entry) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, version, err := e.send(req)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {

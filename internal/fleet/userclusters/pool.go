@@ -28,10 +28,11 @@ type Options struct {
 	Seed kubernetes.Interface
 	// Wrap goes around every request to a user cluster: an election's fence, a counter. Nil for nothing.
 	Wrap transport.WrapperFunc
-	// Open bounds how many clusters are connected to at a time; default 64. One that has requests under way is never closed, so the bound may be exceeded
-	// by those.
+	// Open bounds how many clusters are connected to at a time; default 64. One that has requests under way is never
+	// closed, so the bound may be exceeded by those.
 	Open int
-	// Recheck is how old what was read of a Secret may be when Get is called; default 30 s. A refusal (401) makes it be read at once.
+	// Recheck is how old what was read of a Secret may be when Get is called; default 30 s. A refusal (401) makes it be
+	// read at once.
 	Recheck time.Duration
 	// Dial and Answer bound the connecting and the wait for the first byte of an answer; default 10 s and 30 s.
 	Dial, Answer time.Duration
@@ -98,8 +99,9 @@ func New(o Options) *Pool {
 	return &Pool{o: o, entries: map[string]*entry{}}
 }
 
-// Get returns the clients of the user cluster of a namespace. It reads the Secret when that is due and talks to the seed alone. It fails with
-// *BackoffError while the cluster is left alone; clients that somebody holds already are not held back by that.
+// Get returns the clients of the user cluster of a namespace. It reads the Secret when that is due and talks to the
+// seed alone. It fails with *BackoffError while the cluster is left alone; clients that somebody holds already are not
+// held back by that.
 func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
 	e, err := p.ready(ctx, namespace)
 	if err != nil {
@@ -117,7 +119,8 @@ func (p *Pool) Metadata(ctx context.Context, namespace string) (metadata.Interfa
 	return e.metadata, nil
 }
 
-// ready returns the entry of a namespace once its Secret was read. Where the entry is forgotten meanwhile, it takes the next one.
+// ready returns the entry of a namespace once its Secret was read. Where the entry is forgotten meanwhile, it takes the
+// next one.
 func (p *Pool) ready(ctx context.Context, namespace string) (*entry, error) {
 	for {
 		e, err := p.entry(namespace)
@@ -133,7 +136,8 @@ func (p *Pool) ready(ctx context.Context, namespace string) (*entry, error) {
 	}
 }
 
-// Forget closes the connections to a user cluster. Clients of it fail with ErrForgotten from then on; a Get that is under way, or comes later, makes new ones.
+// Forget closes the connections to a user cluster. Clients of it fail with ErrForgotten from then on; a Get that is
+// under way, or comes later, makes new ones.
 func (p *Pool) Forget(namespace string) {
 	p.mu.Lock()
 	e := p.entries[namespace]
@@ -147,7 +151,8 @@ func (p *Pool) Forget(namespace string) {
 	old.close()
 }
 
-// Close closes all connections. Requests that are under way end by themselves, watches at once; later ones fail with ErrClosed.
+// Close closes all connections. Requests that are under way end by themselves, watches at once; later ones fail with
+// ErrClosed.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true

@@ -17,8 +17,8 @@ import (
 type Rollout struct {
 	Waves   []v1.FleetWave
 	Options v1.FleetOptions
-	// Begun is when this process began. What an object says of a cluster that is stuck may be from before somebody mended it: the operator gets
-	// Options.PatienceSeconds from here on to find that out.
+	// Begun is when this process began. What an object says of a cluster that is stuck may be from before somebody mended
+	// it: the operator gets Options.PatienceSeconds from here on to find that out.
 	Begun time.Time
 }
 
@@ -29,7 +29,8 @@ type Start struct {
 	Error string
 }
 
-// Started are the clusters that this process started, by their keys. Those that were started by another one are known by their objects.
+// Started are the clusters that this process started, by their keys. Those that were started by another one are known
+// by their objects.
 type Started map[Key]Start
 
 // Next is what a rollout does now.
@@ -50,7 +51,8 @@ type Next struct {
 	SoakUntil time.Time
 	// Stopped tells that more clusters failed than may: nothing is started any more.
 	Stopped bool
-	// Finished tells that every member is done, failed or passed over, or that the rollout stopped. What is running then is carried on by the operator.
+	// Finished tells that every member is done, failed or passed over, or that the rollout stopped. What is running then
+	// is carried on by the operator.
 	Finished bool
 }
 
@@ -65,8 +67,8 @@ const (
 	fateSkipped
 )
 
-// Next decides what to do now, given the rows as they are. It starts nothing beyond the wave under way, nothing while a wave is watched, and nothing once too
-// many have failed.
+// Next decides what to do now, given the rows as they are. It starts nothing beyond the wave under way, nothing while a
+// wave is watched, and nothing once too many have failed.
 func (r Rollout) Next(rows []v1.FleetCluster, started Started, now time.Time) Next {
 	byKey := make(map[Key]v1.FleetCluster, len(rows))
 	for _, row := range rows {
@@ -213,8 +215,8 @@ func fresh(patient, ours bool, reason string) (fate, string, time.Time) {
 	return fateToDo, "", time.Time{}
 }
 
-// external is the fate of a cluster that is enabled, and of which nothing says that it has to be migrated: no webhook has seen it, and the operator has not
-// yet, or it has no in-tree provider.
+// external is the fate of a cluster that is enabled, and of which nothing says that it has to be migrated: no webhook
+// has seen it, and the operator has not yet, or it has no in-tree provider.
 func external(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
 	looked := row.Phase != "" && !strings.Contains(row.Message, "is off")
 	switch {

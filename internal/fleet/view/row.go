@@ -191,7 +191,8 @@ func Standings() []string {
 	return slices.SortedFunc(maps.Keys(severity), func(a, b string) int { return severity[a] - severity[b] })
 }
 
-// Worst sorts rows for who has to do something: those that are stuck or went wrong first, then by standing and name. The rows given are left as they are.
+// Worst sorts rows for who has to do something: those that are stuck or went wrong first, then by standing and name.
+// The rows given are left as they are.
 func Worst(rows []v1.FleetCluster) []v1.FleetCluster {
 	out := slices.Clone(rows)
 	slices.SortStableFunc(out, func(a, b v1.FleetCluster) int {

@@ -15,12 +15,13 @@ import (
 const (
 	// UntilCompleted: its machines are external and the in-tree provider is out of its control plane.
 	UntilCompleted = "completed"
-	// UntilHandover: a cloud-controller-manager runs its loops and what makes its machines knows. The machines are left to their owners.
+	// UntilHandover: a cloud-controller-manager runs its loops and what makes its machines knows. The machines are left to
+	// their owners.
 	UntilHandover = "handover"
 )
 
-// FleetHold is how the value of the hold annotation begins that a rollout may take off without being asked: "transplant fleet". Another one is somebody's
-// wish.
+// FleetHold is how the value of the hold annotation begins that a rollout may take off without being asked: "transplant
+// fleet". Another one is somebody's wish.
 const FleetHold = "transplant fleet"
 
 // CheckOptions says what is wrong with the choices of a fleet plan, all of it in one error.
@@ -87,9 +88,9 @@ func RefusedOne(o Object, facts rules.Facts) []string {
 	return rules.Refusals(rules.Enabled(o.Cluster), facts)
 }
 
-// Waves puts the clusters into waves: by the names that come first, then by age, so that one that is added later changes no wave before its own. Whatever is
-// under way or done keeps its place, so that the same choices give the same waves when a rollout is gone on with. Every cluster is in exactly one wave, or
-// left with a reason.
+// Waves puts the clusters into waves: by the names that come first, then by age, so that one that is added later
+// changes no wave before its own. Whatever is under way or done keeps its place, so that the same choices give the same
+// waves when a rollout is gone on with. Every cluster is in exactly one wave, or left with a reason.
 func Waves(rows []v1.FleetCluster, refusals Refusals, o v1.FleetOptions) ([]v1.FleetWave, []v1.FleetLeft, error) {
 	if err := CheckOptions(o); err != nil {
 		return nil, nil, err
@@ -139,7 +140,8 @@ func ordered(rows []v1.FleetCluster, first []string) []v1.FleetCluster {
 	return out
 }
 
-// leftBecause says why a cluster is in no wave; empty when it is in one. What is under way or done is in one whatever is wrong with it: it keeps its place.
+// leftBecause says why a cluster is in no wave; empty when it is in one. What is under way or done is in one whatever
+// is wrong with it: it keeps its place.
 func leftBecause(row v1.FleetCluster, refusals []string, o v1.FleetOptions) string {
 	begun := row.Standing == v1.StandingMigrating || row.Standing == v1.StandingCompleted || row.Standing == v1.StandingFailed
 	switch {
@@ -182,7 +184,8 @@ func todo(row v1.FleetCluster) string {
 	return ""
 }
 
-// cut makes waves of members in order, and returns those behind the last one. A wave to which nothing new belongs is left out.
+// cut makes waves of members in order, and returns those behind the last one. A wave to which nothing new belongs is
+// left out.
 func cut(members []v1.FleetMember, specs []string) ([]v1.FleetWave, []v1.FleetMember, error) {
 	var waves []v1.FleetWave
 	from := 0

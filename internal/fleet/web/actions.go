@@ -82,18 +82,21 @@ func waits(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 }
 
-// Preview is what an action is going to do, exactly: the write to the object first, then the steps that the operator carries out because of it.
+// Preview is what an action is going to do, exactly: the write to the object first, then the steps that the operator
+// carries out because of it.
 type Preview struct {
 	Action ActionName `json:"action"`
 	Title  string     `json:"title"`
 	Steps  []v1.Step  `json:"steps"`
 	// Effects are sentences: what comes of it, and what does not.
 	Effects []string `json:"effects,omitempty"`
-	// Findings of the checks that did not pass; Refusals are sentences of the rules. Blocked tells that the action is refused because of them.
+	// Findings of the checks that did not pass; Refusals are sentences of the rules. Blocked tells that the action is
+	// refused because of them.
 	Findings []v1.Finding `json:"findings,omitempty"`
 	Refusals []string     `json:"refusals,omitempty"`
 	Blocked  bool         `json:"blocked"`
-	// SHA256 is of the action, the object and the steps. It has to be sent back, and the action is refused when it is another one by then.
+	// SHA256 is of the action, the object and the steps. It has to be sent back, and the action is refused when it is
+	// another one by then.
 	SHA256 string `json:"sha256"`
 }
 
@@ -274,8 +277,9 @@ func (s *server) written(shown *Preview, o view.Object, action ActionName, p *pe
 	return change
 }
 
-// plan adds what the operator would do: the steps of the handover, and what refuses it. The write says which steps these are, so that the operator begins with
-// no others. Where the handover was begun, the operator goes on with the plan in its journal, whatever is written.
+// plan adds what the operator would do: the steps of the handover, and what refuses it. The write says which steps
+// these are, so that the operator begins with no others. Where the handover was begun, the operator goes on with the
+// plan in its journal, whatever is written.
 func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change *objects.Change) error {
 	if s.Refusals != nil {
 		shown.Refusals = s.Refusals(o)

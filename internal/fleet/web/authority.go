@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// remembered is for how long an answer of the API server about who somebody is, or what they may, is believed: a token that was revoked, or a right that
-	// was taken away, works for so much longer at most.
+	// remembered is for how long an answer of the API server about who somebody is, or what they may, is believed: a token
+	// that was revoked, or a right that was taken away, works for so much longer at most.
 	remembered = 30 * time.Second
 	// answers bounds how many are remembered.
 	answers = 20000

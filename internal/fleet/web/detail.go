@@ -22,7 +22,8 @@ import (
 // looking bounds what is asked of one control plane for the page.
 const looking = 30 * time.Second
 
-// maxLooks is how many control planes are looked at for the page at a time: a look costs the user cluster, and who may see a cluster may ask for many.
+// maxLooks is how many control planes are looked at for the page at a time: a look costs the user cluster, and who may
+// see a cluster may ask for many.
 const maxLooks = 8
 
 // opened is a control plane to look at, when there is a place among the looks; done gives the place back.
@@ -48,7 +49,8 @@ type Detail struct {
 	Parts []PartStatus `json:"parts,omitempty"`
 	// Timeline is what happened, the last first.
 	Timeline []v1.TimelineEntry `json:"timeline"`
-	// Actions are what may be done now, in order; none where the page is read-only or the person may not update the object.
+	// Actions are what may be done now, in order; none where the page is read-only or the person may not update the
+	// object.
 	Actions []ActionName `json:"actions"`
 	// NotRead are the sentences that name what could not be looked at.
 	NotRead []string `json:"notRead,omitempty"`

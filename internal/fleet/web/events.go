@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// together is for how long changes are collected before they are sent; beating how often something is sent though nothing changed, and who listens is
-	// asked for anew.
+	// together is for how long changes are collected before they are sent; beating how often something is sent though
+	// nothing changed, and who listens is asked for anew.
 	together = 250 * time.Millisecond
 	beating  = 15 * time.Second
 	// maxStreams is how many pages may be live at a time.
@@ -33,7 +33,8 @@ type delta struct {
 	NotRead []string          `json:"notRead,omitempty"`
 }
 
-// events sends the whole fleet once, and what changes from then on: server-sent events, which a browser asks for again by itself.
+// events sends the whole fleet once, and what changes from then on: server-sent events, which a browser asks for again
+// by itself.
 func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 	select {
 	case s.streams <- struct{}{}:

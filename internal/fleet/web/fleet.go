@@ -20,7 +20,8 @@ func (s *server) fleet(w http.ResponseWriter, r *http.Request, p *person) {
 	s.write(w, http.StatusOK, status)
 }
 
-// seen is the fleet as somebody may see it: all Clusters of a group for who may list them, else those that they may get.
+// seen is the fleet as somebody may see it: all Clusters of a group for who may list them, else those that they may
+// get.
 func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 	objects, complete := s.Clusters.List()
 	all, err := s.lists(ctx, p)

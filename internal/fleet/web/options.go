@@ -16,9 +16,11 @@ import (
 
 // Clusters are the Cluster objects of both groups.
 type Clusters interface {
-	// List returns all of them as the operator's cache has them. They are only read. It returns false while the cache is not complete.
+	// List returns all of them as the operator's cache has them. They are only read. It returns false while the cache is
+	// not complete.
 	List() ([]view.Object, bool)
-	// Changed returns a channel that receives whenever List may give something else, until ctx ends. It may hold one signal and drop others.
+	// Changed returns a channel that receives whenever List may give something else, until ctx ends. It may hold one
+	// signal and drop others.
 	Changed(ctx context.Context) <-chan struct{}
 }
 
@@ -36,14 +38,15 @@ var _ Plane = (*hosted.Plane)(nil)
 // Options of the page. Clusters, Kube and Config must be given.
 type Options struct {
 	Clusters Clusters
-	// Plane opens the control plane of a cluster; called for each look at one, so it should keep its connections. Nil leaves owners, progress and plans out,
-	// and with them every action that needs a plan.
+	// Plane opens the control plane of a cluster; called for each look at one, so it should keep its connections. Nil
+	// leaves owners, progress and plans out, and with them every action that needs a plan.
 	Plane func(ctx context.Context, cluster view.Object) (Plane, error)
 	// Refusals are the sentences of the rules that keep a cluster from being migrated as it is; nil for none.
 	Refusals func(cluster view.Object) []string
 	// Kube makes TokenReviews and SubjectAccessReviews and lists Events, with the operator's rights.
 	Kube kubernetes.Interface
-	// Config reaches the seed's API server for what a person changes: its address and its CA are used, its credentials never.
+	// Config reaches the seed's API server for what a person changes: its address and its CA are used, its credentials
+	// never.
 	Config *rest.Config
 	// EnableActions lets those who may update a Cluster act on it. Without it the page is read-only.
 	EnableActions bool
@@ -57,5 +60,6 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-// Handler serves the page, its API and its events at /. Streams end when the request's context does: give the server a BaseContext that ends at shutdown.
+// Handler serves the page, its API and its events at /. Streams end when the request's context does: give the server a
+// BaseContext that ends at shutdown.
 func Handler(o Options) http.Handler { return newServer(o) }

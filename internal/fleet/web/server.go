@@ -124,7 +124,8 @@ func (s *server) known(handle func(http.ResponseWriter, *http.Request, *person))
 	}
 }
 
-// find is the object that a path names, if this person may do that with it. Who may not learns nothing of whether it is there.
+// find is the object that a path names, if this person may do that with it. Who may not learns nothing of whether it is
+// there.
 func (s *server) find(r *http.Request, p *person, verb string) (view.Object, bool, error) {
 	key := view.Key{Group: r.PathValue("group"), Name: r.PathValue("name")}
 	yes, err := s.auth.may(r.Context(), p, verb, key)

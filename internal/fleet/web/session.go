@@ -19,8 +19,8 @@ const (
 	idle    = 2 * time.Hour
 	// maxSessions bounds how many there are; the one that was used least recently goes first.
 	maxSessions = 1000
-	// cookieName is that of the cookie of a page that is served over TLS: a browser then takes it from this host alone. Without TLS (on loopback, for a try)
-	// it has the other name.
+	// cookieName is that of the cookie of a page that is served over TLS: a browser then takes it from this host alone.
+	// Without TLS (on loopback, for a try) it has the other name.
 	cookieName      = "__Host-transplant"
 	plainCookieName = "transplant"
 	// csrfHeader carries the number of the session that scripts of other sites do not know.
@@ -201,7 +201,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return &refusal{http.StatusBadRequest, "the request is no JSON that is understood here"}
 	}
-	if err := control.SetReadDeadline(time.Time{}); err != nil && !isUnsupported(err) { // what is done now may take longer, and the connection is read meanwhile
+	// what is done now may take longer, and the connection is read meanwhile
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !isUnsupported(err) {
 		return fmt.Errorf("lifting the bound of a request: %w", err)
 	}
 	return nil

@@ -35,13 +35,15 @@ type Options struct {
 	Name string
 	// Root is where the host's root directory is mounted.
 	Root string
-	// Parts are the directories that are mounted and may be changed, absolute on the host; with none, everything is mounted and may only be read.
+	// Parts are the directories that are mounted and may be changed, absolute on the host; with none, everything is
+	// mounted and may only be read.
 	Parts []string
 	// Service allows to restart, stop and start units.
 	Service bool
 	// Idle is how long an agent lives that nobody asks; zero means for ever.
 	Idle time.Duration
-	// Steady is how long a restarted kubelet has to live to be up, Patience for how long it may take; zero means 10 s and 90 s.
+	// Steady is how long a restarted kubelet has to live to be up, Patience for how long it may take; zero means 10 s and
+	// 90 s.
 	Steady, Patience time.Duration
 	// Clock is package boottime's when nil.
 	Clock func() time.Duration

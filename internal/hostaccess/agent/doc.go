@@ -1,5 +1,6 @@
-// Package agent decides what a process on a host does for a client that reaches it through a session which may break at any time: every call is done once,
-// however often it is asked for, and what came of it is kept until it has been heard.
+// Package agent decides what a process on a host does for a client that reaches it through a session which may break at
+// any time: every call is done once, however often it is asked for, and what came of it is kept until it has been
+// heard.
 //
 //	client ── exec session ── relay ── unix socket ── agent ── the host's root, mounted
 //	           (may break)                             │

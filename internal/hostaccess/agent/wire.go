@@ -56,7 +56,8 @@ type Request struct {
 	Unit      string              `json:"unit,omitempty"`
 	Verb      string              `json:"verb,omitempty"`
 	Command   *hostaccess.Command `json:"command,omitempty"`
-	// Until is when a change may be begun at the latest, on the agent's clock (see Hello); zero where that depends on no lock.
+	// Until is when a change may be begun at the latest, on the agent's clock (see Hello); zero where that depends on no
+	// lock.
 	Until time.Duration `json:"until,omitempty"`
 	// Before are the files to put back when a restarted kubelet does not stay up.
 	Before []hostaccess.GuardedFile `json:"before,omitempty"`
@@ -80,7 +81,8 @@ type Answer struct {
 type Hello struct {
 	Protocol int       `json:"protocol"`
 	Now      time.Time `json:"now"`
-	// Clock is what package boottime says where the agent runs. It has nothing to do with the time of day, and goes on while that machine is suspended.
+	// Clock is what package boottime says where the agent runs. It has nothing to do with the time of day, and goes on
+	// while that machine is suspended.
 	Clock time.Duration `json:"clock"`
 }
 

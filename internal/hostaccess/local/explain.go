@@ -19,8 +19,8 @@ var (
 	errLeaves   = errors.New("a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to")
 )
 
-// explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed yet, and keeps the
-// system's error underneath.
+// explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed
+// yet, and keeps the system's error underneath.
 func (l *Host) explain(doing, path string, err error) error {
 	at := path + " on host " + l.name
 	switch {

@@ -27,7 +27,8 @@ const (
 	maxLinks = 16
 )
 
-// Host is a machine whose root directory is a directory of this one. Its processes have that directory as their working directory.
+// Host is a machine whose root directory is a directory of this one. Its processes have that directory as their working
+// directory.
 type Host struct {
 	name string
 	Dir  string // absolute, without symbolic links
@@ -62,13 +63,14 @@ func New(name, dir string) (*Host, error) {
 // Name implements hostaccess.Host.
 func (l *Host) Name() string { return l.name }
 
-// open returns the host's root and the path inside it. Whatever is done through the root cannot leave it, not even through symbolic links.
+// open returns the host's root and the path inside it. Whatever is done through the root cannot leave it, not even
+// through symbolic links.
 func (l *Host) open(ctx context.Context, p string) (*os.Root, string, error) {
 	return l.enter(ctx, p, false)
 }
 
-// through is like open, for what lies behind symbolic links. On a whole machine a link to an absolute path means what it says; in another directory it
-// could be of the host or of this machine, and is refused.
+// through is like open, for what lies behind symbolic links. On a whole machine a link to an absolute path means what
+// it says; in another directory it could be of the host or of this machine, and is refused.
 func (l *Host) through(ctx context.Context, p string) (*os.Root, string, error) {
 	return l.enter(ctx, p, true)
 }

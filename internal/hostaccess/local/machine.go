@@ -15,14 +15,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// MountedRoot is a machine whose own root file system is mounted in a directory of this process, as in a pod; or parts of it, at their paths below that directory.
+// MountedRoot is a machine whose own root file system is mounted in a directory of this process, as in a pod; or parts
+// of it, at their paths below that directory.
 type MountedRoot struct {
 	// Name of the machine, for messages.
 	Name string
 	// Dir is where the machine's root is.
 	Dir string
-	// Parts are the directories that are mounted, absolute on the machine and free of symbolic links; nil when everything is. What lies outside of
-	// them is an error and never absent.
+	// Parts are the directories that are mounted, absolute on the machine and free of symbolic links; nil when everything
+	// is. What lies outside of them is an error and never absent.
 	Parts []string
 	// Refused is what to do where this process is not allowed to do something though it is root.
 	Refused string
@@ -42,13 +43,13 @@ type Machine interface {
 type Place struct {
 	// Path is absolute on the machine. The file need not exist.
 	Path string `json:"path"`
-	// Dir is the innermost directory that exists and in which everything happens when the file is replaced: its own, or the one above a directory of
-	// manifests, where temporary files lie.
+	// Dir is the innermost directory that exists and in which everything happens when the file is replaced: its own, or
+	// the one above a directory of manifests, where temporary files lie.
 	Dir string `json:"dir"`
 }
 
-// OpenMounted returns the machine. Its programs are run in its own root, and its processes are those in the network namespace of this process' PID 1: so
-// this process has to see the machine's processes.
+// OpenMounted returns the machine. Its programs are run in its own root, and its processes are those in the network
+// namespace of this process' PID 1: so this process has to see the machine's processes.
 func OpenMounted(w MountedRoot) (Machine, error) {
 	if !isDirectory(w.Dir) {
 		return nil, fmt.Errorf("root of host %q: %s is not a directory", w.Name, w.Dir)
@@ -61,8 +62,9 @@ func OpenMounted(w MountedRoot) (Machine, error) {
 // maxHops bounds how many symbolic links a path on a whole machine goes through, as Linux does.
 const maxHops = 40
 
-// real follows the symbolic links of a path as the machine does whose root this is: an absolute link means that machine's path. With final the last element is
-// followed, too. From the first element that does not exist, the path is what it says.
+// real follows the symbolic links of a path as the machine does whose root this is: an absolute link means that
+// machine's path. With final the last element is followed, too. From the first element that does not exist, the path is
+// what it says.
 func (l *Host) real(root *os.Root, inside string, final bool) (string, error) {
 	at, rest, hops := ".", split(inside), 0
 	for len(rest) > 0 {
@@ -103,7 +105,8 @@ func (l *Host) real(root *os.Root, inside string, final bool) (string, error) {
 	return at, nil
 }
 
-// split returns the elements of a path. A ".." stays: behind a symbolic link it means the directory above the link's target.
+// split returns the elements of a path. A ".." stays: behind a symbolic link it means the directory above the link's
+// target.
 func split(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" || s == "." })
 }
@@ -148,9 +151,10 @@ func (l *Host) Place(ctx context.Context, p string) (Place, error) {
 	return Place{Path: path.Join("/", inside), Dir: path.Join("/", dir)}, nil
 }
 
-// isOwnProcess tells whether a process is one of this machine's own. On a whole machine that is one in the network namespace of its PID 1: components that run in
-// pods of the host's network are, workloads of the same name with a network of their own are not. The kernel gives each namespace's directory of
-// network files its own numbers, which may be read without the rights of a debugger.
+// isOwnProcess tells whether a process is one of this machine's own. On a whole machine that is one in the network
+// namespace of its PID 1: components that run in pods of the host's network are, workloads of the same name with a
+// network of their own are not. The kernel gives each namespace's directory of network files its own numbers, which may
+// be read without the rights of a debugger.
 func (l *Host) isOwnProcess(root *os.Root, thread string) (bool, error) {
 	if !l.whole {
 		cwd, err := root.Readlink(path.Join(thread, "cwd"))

@@ -16,8 +16,8 @@ const usage = "use local:DIR (each subdirectory with etc/kubernetes or var/lib/k
 // rootMarks are what tells a host's root directory from another directory.
 var rootMarks = []string{"etc/kubernetes", "var/lib/kubelet"}
 
-// Open understands "local:DIR" (every subdirectory of DIR that has etc/kubernetes or var/lib/kubelet is a host of that name) and
-// "local:name=dir,name=dir". Hosts are sorted by name.
+// Open understands "local:DIR" (every subdirectory of DIR that has etc/kubernetes or var/lib/kubelet is a host of that
+// name) and "local:name=dir,name=dir". Hosts are sorted by name.
 func Open(spec string) ([]hostaccess.Host, error) {
 	rest, ok := strings.CutPrefix(spec, "local:")
 	if !ok {

@@ -19,8 +19,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// runsOtherProgram tells that a process certainly runs another program now, at the cost of three system calls: an owner's end is looked for fifty times a second, and a
-// machine has hundreds of processes. It is false when in doubt, also about one that has no command line, unless it is a thread of the kernel.
+// runsOtherProgram tells that a process certainly runs another program now, at the cost of three system calls: an
+// owner's end is looked for fifty times a second, and a machine has hundreds of processes. It is false when in doubt,
+// also about one that has no command line, unless it is a thread of the kernel.
 func (l *Host) runsOtherProgram(pid, component string) bool {
 	var buffer [512]byte
 	data, ok := readPrefix(l.proc+"/"+pid+"/cmdline", buffer[:])
@@ -62,11 +63,13 @@ func readPrefix(name string, buffer []byte) ([]byte, bool) {
 	return buffer[:n], true
 }
 
-// ticksPerSecond is USER_HZ, in which the kernel gives times to programs: 100 on every architecture that Kubernetes runs on.
+// ticksPerSecond is USER_HZ, in which the kernel gives times to programs: 100 on every architecture that Kubernetes
+// runs on.
 const ticksPerSecond = 100
 
-// Processes looks for programs whose working directory is the host's directory. Only root sees that of other users' programs: one with the
-// component's name makes the answer unknown, unless its user owns nothing of the host and so cannot be who runs the host's programs.
+// Processes looks for programs whose working directory is the host's directory. Only root sees that of other users'
+// programs: one with the component's name makes the answer unknown, unless its user owns nothing of the host and so
+// cannot be who runs the host's programs.
 func (l *Host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
 	found, err := l.scan(ctx, component)
 	if err != nil {
@@ -122,8 +125,9 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// look tells whether a process runs the component on this host. One that ends while it is looked at does not. The directory is opened once: what
-// is read through it is of this process or of none, also when its PID is given to another one meanwhile.
+// look tells whether a process runs the component on this host. One that ends while it is looked at does not. The
+// directory is opened once: what is read through it is of this process or of none, also when its PID is given to
+// another one meanwhile.
 func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
 	if ended(err) {
@@ -159,12 +163,14 @@ func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 	return v1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
 }
 
-// runs tells whether a program is a component: cloud-controller-manager is also every cloud's own, such as aws-cloud-controller-manager.
+// runs tells whether a program is a component: cloud-controller-manager is also every cloud's own, such as
+// aws-cloud-controller-manager.
 func runs(program, component string) bool {
 	return program == component || component == "cloud-controller-manager" && strings.HasSuffix(program, "-"+component)
 }
 
-// foreign tells that a process runs as a user who owns neither the host's directory nor what makes it a host. It is false when in doubt.
+// foreign tells that a process runs as a user who owns neither the host's directory nor what makes it a host. It is
+// false when in doubt.
 func (l *Host) foreign(root *os.Root) bool {
 	status, err := root.ReadFile("status")
 	if err != nil {
@@ -194,9 +200,9 @@ func (l *Host) foreign(root *os.Root) bool {
 	return false
 }
 
-// commandLine returns the arguments of a process and the thread that they were found with, as a path below the process; none for a kernel thread
-// and for a process that has ended. A process whose first thread has ended while others run looks like a zombie, and still acts: then those are
-// asked.
+// commandLine returns the arguments of a process and the thread that they were found with, as a path below the process;
+// none for a kernel thread and for a process that has ended. A process whose first thread has ended while others run
+// looks like a zombie, and still acts: then those are asked.
 func commandLine(root *os.Root) ([]string, string, error) {
 	args, err := readArgs(root, ".")
 	if err != nil || len(args) > 0 {
@@ -258,7 +264,8 @@ func ended(err error) bool {
 
 func dead(state string) bool { return state == "Z" || state == "X" || state == "x" }
 
-// parseStat reads state and start time of /proc/PID/stat. The program's name stands in parentheses and may hold spaces and parentheses.
+// parseStat reads state and start time of /proc/PID/stat. The program's name stands in parentheses and may hold spaces
+// and parentheses.
 func parseStat(data []byte) (state string, startTicks uint64, err error) {
 	rest, ok := behindLast(data, ')')
 	fields := strings.Fields(rest)
@@ -282,7 +289,8 @@ func behindLast(data []byte, sep byte) (after string, ok bool) {
 	return string(data[i+1:]), true
 }
 
-// bootTime is when the kernel says it was booted, in whole seconds. Programs that export their own start time compute it from the same number.
+// bootTime is when the kernel says it was booted, in whole seconds. Programs that export their own start time compute
+// it from the same number.
 func bootTime(proc string) (time.Time, error) {
 	data, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {

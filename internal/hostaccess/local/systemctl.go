@@ -96,7 +96,8 @@ func (l *Host) Active(ctx context.Context, unit string) (bool, error) {
 // systemctl runs the host's own systemctl and returns what it wrote to its standard output.
 func (l *Host) systemctl(ctx context.Context, doing string, args ...string) ([]byte, error) {
 	c := hostaccess.Command{Path: "/" + systemctl, Args: args, Timeout: l.restart}
-	if l.whole { // reached through a mount, systemctl could take itself to be in an image that is being built, and do nothing
+	// reached through a mount, systemctl could take itself to be in an image that is being built, and do nothing
+	if l.whole {
 		c.Env = []string{"SYSTEMD_IGNORE_CHROOT=1"}
 	}
 	out, output, err := l.run(ctx, c)

@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// Temporary files are named .transplant-<number>.tmp and locked by their writer for as long as it lives. One that nobody locks was left by a
-// process that was killed, and the next write beside it takes it away.
+// Temporary files are named .transplant-<number>.tmp and locked by their writer for as long as it lives. One that
+// nobody locks was left by a process that was killed, and the next write beside it takes it away.
 const (
 	tempPrefix = ".transplant-"
 	tempSuffix = ".tmp"
@@ -56,7 +56,8 @@ func (l *Host) WriteFile(ctx context.Context, p string, data []byte, mode fs.Fil
 	return nil
 }
 
-// destination follows symbolic links: replacing a link instead of the file that it names would leave whoever shares the file behind.
+// destination follows symbolic links: replacing a link instead of the file that it names would leave whoever shares the
+// file behind.
 func destination(root *os.Root, inside string) (string, fs.FileInfo, error) {
 	for range maxLinks {
 		info, err := root.Lstat(inside)
@@ -123,8 +124,9 @@ func makeParents(root *os.Root, dir string, mode fs.FileMode) ([]string, error) 
 	return made, nil
 }
 
-// replace writes the bytes beside the file and renames them over it. A file in a manifests directory is a pod whatever its name is (only
-// dot-files are skipped), so the temporary one lies in the directory above; where that is another file system, a dot-file must do.
+// replace writes the bytes beside the file and renames them over it. A file in a manifests directory is a pod whatever
+// its name is (only dot-files are skipped), so the temporary one lies in the directory above; where that is another
+// file system, a dot-file must do.
 func (l *Host) replace(root *os.Root, target string, data []byte, perm fs.FileMode, old fs.FileInfo) error {
 	dir := path.Dir(target)
 	if path.Base(dir) != manifests {
@@ -182,7 +184,8 @@ func keepOwner(f *os.File, old fs.FileInfo) error {
 	return f.Chown(int(was.Uid), int(was.Gid))
 }
 
-// createTemp returns a new file that is locked. Between its creation and the lock a sweeper may have taken it for a left-over, hence the second look.
+// createTemp returns a new file that is locked. Between its creation and the lock a sweeper may have taken it for a
+// left-over, hence the second look.
 func createTemp(root *os.Root, dir string) (*os.File, string, error) {
 	for {
 		name := path.Join(dir, tempPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(tempNumber.Add(1), 10)+tempSuffix)

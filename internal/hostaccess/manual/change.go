@@ -127,7 +127,8 @@ func (c *change) missingFile(ctx context.Context, m *manual) (string, error) {
 
 func short(sum string) string { return sum[:min(12, len(sum))] }
 
-// await waits until every change shows. That a host cannot be read for a while ends nothing: a kubelet that is restarted takes the way to it along.
+// await waits until every change shows. That a host cannot be read for a while ends nothing: a kubelet that is
+// restarted takes the way to it along.
 func (m *manual) await(ctx context.Context, queue []*change) error {
 	clk := m.console.Clock
 	told, at := "", clk.Now()
@@ -152,7 +153,8 @@ func (m *manual) await(ctx context.Context, queue []*change) error {
 	}
 }
 
-// waitsFor is the first change that does not show yet. What cannot be seen is taken for done with what follows it in the same block.
+// waitsFor is the first change that does not show yet. What cannot be seen is taken for done with what follows it in
+// the same block.
 func (m *manual) waitsFor(ctx context.Context, queue []*change) string {
 	for _, c := range queue {
 		if c.kind == changeReload {

@@ -21,7 +21,8 @@ import (
 // Prefix is how a host access begins whose changes people make.
 const Prefix = "manual"
 
-// ParseSpec tells whether a host access is manual, and what it reads through: "manual:local:DIR" reads through local:DIR, and "manual" alone through pods.
+// ParseSpec tells whether a host access is manual, and what it reads through: "manual:local:DIR" reads through
+// local:DIR, and "manual" alone through pods.
 func ParseSpec(spec string) (inner string, manual bool, err error) {
 	if spec == Prefix {
 		return "pod", true, nil
@@ -44,9 +45,11 @@ func ParseSpec(spec string) (inner string, manual bool, err error) {
 
 // Options say where a manual access prints and stages.
 type Options struct {
-	// Out is where the commands are printed. What is written to it at once is one block, and a script for a shell as it is.
+	// Out is where the commands are printed. What is written to it at once is one block, and a script for a shell as it
+	// is.
 	Out io.Writer
-	// StateDir is a directory of this machine. Files on their way to a host are staged in a directory of it that nobody else may enter.
+	// StateDir is a directory of this machine. Files on their way to a host are staged in a directory of it that nobody
+	// else may enter.
 	StateDir string
 	// Unattended tells that there is no terminal, and so perhaps nobody who reads; the first block says so.
 	Unattended bool
@@ -54,8 +57,8 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// New makes hosts that are read through the inner ones and changed by people. Each change is printed as exact commands, and is made when reading shows
-// it; the wait for that has no end but that of its context, or Stopping's.
+// New makes hosts that are read through the inner ones and changed by people. Each change is printed as exact commands,
+// and is made when reading shows it; the wait for that has no end but that of its context, or Stopping's.
 func New(inner []hostaccess.Host, o Options) []hostaccess.Host {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -175,7 +178,8 @@ func (m *manual) Offset(ctx context.Context) (offset, uncertainty time.Duration,
 	return 0, 0, fmt.Errorf("reading the clock of host %s: the access that it is read through cannot", m.Name())
 }
 
-// DialContext goes through the inner access where it has a way of its own, and else from this machine, as it would without manual.
+// DialContext goes through the inner access where it has a way of its own, and else from this machine, as it would
+// without manual.
 func (m *manual) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if d, ok := m.Host.(hostaccess.Dialer); ok {
 		return d.DialContext(ctx, network, address)

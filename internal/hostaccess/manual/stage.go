@@ -14,7 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// stagePrefix names the directories of files that wait for somebody to copy them. Each is locked by the process that made it for as long as that lives.
+// stagePrefix names the directories of files that wait for somebody to copy them. Each is locked by the process that
+// made it for as long as that lives.
 const stagePrefix = "manual-"
 
 // console is what the manual hosts of one command share.

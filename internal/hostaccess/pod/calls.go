@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// failedFor is how long a pod that could not be started is not tried again: everything that asks about the host meanwhile gets the same answer.
+	// failedFor is how long a pod that could not be started is not tried again: everything that asks about the host
+	// meanwhile gets the same answer.
 	failedFor = 30 * time.Second
 	// impatience is after how long a waiting operator is told.
 	impatience = 3 * time.Second
@@ -252,7 +253,8 @@ func (a *access) discard(name string) error {
 	return a.deletePod(ctx, name)
 }
 
-// call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost while it was under way, is an error.
+// call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost
+// while it was under way, is an error.
 func (c *podSession) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
@@ -286,8 +288,8 @@ func (c *podSession) call(ctx context.Context, method string, req agent.Request)
 	}
 }
 
-// encode makes the body of one attempt. A change that depends on a lock says until when it may be begun, on the agent's clock: what is held up on its way,
-// or sent by a machine that slept in between, comes too late there.
+// encode makes the body of one attempt. A change that depends on a lock says until when it may be begun, on the agent's
+// clock: what is held up on its way, or sent by a machine that slept in between, comes too late there.
 func (c *podSession) encode(ctx context.Context, s *session, method string, req agent.Request) ([]byte, error) {
 	if agent.Changes(method) {
 		until, depends, err := hostaccess.LockedUntil(ctx)
@@ -305,7 +307,8 @@ func (c *podSession) encode(ctx context.Context, s *session, method string, req 
 	return body, nil
 }
 
-// repeatable tells whether a call may be done twice: looking may, and so may writing the same bytes or removing a file that is gone.
+// repeatable tells whether a call may be done twice: looking may, and so may writing the same bytes or removing a file
+// that is gone.
 func repeatable(method string) bool { return method != agent.MethodUnit && method != agent.MethodRun }
 
 // limit is how long a call may take with all its attempts.
@@ -315,7 +318,8 @@ func (c *podSession) limit(method string, req agent.Request) time.Duration {
 		return c.a.Change
 	case agent.MethodUnit:
 		if req.Verb == agent.VerbRestartKubelet {
-			return c.a.Change // a guard needs KubeletPatience and seconds; who waits longer waits for a kubelet that a person has to start
+			// a guard needs KubeletPatience and seconds; who waits longer waits for a kubelet that a person has to start
+			return c.a.Change
 		}
 		return c.a.Change + 2*time.Minute
 	case agent.MethodRun:
@@ -370,8 +374,9 @@ func (c *podSession) drop(s *session) {
 	}
 }
 
-// ping tells the agent that somebody is still there. A session that broke is opened anew beside it, and one that is being opened is left to whoever waits for
-// it: among hundreds of hosts those that do not answer would take the time of those that do, whose agents would end.
+// ping tells the agent that somebody is still there. A session that broke is opened anew beside it, and one that is
+// being opened is left to whoever waits for it: among hundreds of hosts those that do not answer would take the time of
+// those that do, whose agents would end.
 func (c *podSession) ping(ctx context.Context) {
 	c.mu.Lock()
 	wanted, answers := !c.closed && c.failed == nil, c.answers()

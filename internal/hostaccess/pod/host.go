@@ -1,12 +1,13 @@
-// Package pod decides how hosts are reached through the Kubernetes API alone: through pods that are pinned to their nodes and hold no more of a host than
-// what is done there.
+// Package pod decides how hosts are reached through the Kubernetes API alone: through pods that are pinned to their
+// nodes and hold no more of a host than what is done there.
 //
 //	look pod     one for each node, for the life of a command: everything is mounted and only read
 //	change pod   one for each grant: the directories of that grant are mounted and may be changed; privileged only where units are restarted
 //
-// A pod is reached through one exec session. A session that breaks, because an API server or a kubelet was restarted, is opened anew, and what was under way
-// goes on (see package agent); a pod that is lost is made anew. Neither needs this process to clean up: the agents end when nobody asks, and the pods
-// belong to a Job that is complete when it is born and that Kubernetes takes away with them when it is no longer renewed.
+// A pod is reached through one exec session. A session that breaks, because an API server or a kubelet was restarted,
+// is opened anew, and what was under way goes on (see package agent); a pod that is lost is made anew. Neither needs
+// this process to clean up: the agents end when nobody asks, and the pods belong to a Job that is complete when it is
+// born and that Kubernetes takes away with them when it is no longer renewed.
 package pod
 
 import (
@@ -27,8 +28,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
-// remoteClock translates moments of this machine's clock to that of an agent, so that the agent can refuse what arrives late. Both clocks count the time
-// for which their machines are suspended; what they show has nothing in common, and the time of day plays no part.
+// remoteClock translates moments of this machine's clock to that of an agent, so that the agent can refuse what arrives
+// late. Both clocks count the time for which their machines are suspended; what they show has nothing in common, and
+// the time of day plays no part.
 type remoteClock struct {
 	now func() time.Duration
 
@@ -41,8 +43,9 @@ type remoteClock struct {
 // drift is by how much the two clocks may go apart: twice what a kernel lets a clock be slewed.
 const drift = time.Second / 1000 // in each second
 
-// learn takes in what an agent said of its clock. It read it before the answer was heard, so the agent's clock is ahead by as much or more: a moment that
-// is translated with it comes too early on the agent's clock, and never too late. The answer that was quickest on its way knows it best.
+// learn takes in what an agent said of its clock. It read it before the answer was heard, so the agent's clock is ahead
+// by as much or more: a moment that is translated with it comes too early on the agent's clock, and never too late. The
+// answer that was quickest on its way knows it best.
 func (c *remoteClock) learn(hello *agent.Hello) {
 	if hello == nil {
 		return
@@ -155,7 +158,8 @@ func (h *host) RestartKubelet(ctx context.Context) error {
 	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: "kubelet"})
 }
 
-// RestartKubeletGuarded leaves it to the agent to put the files back: while the kubelet does not run, nobody reaches the host through it.
+// RestartKubeletGuarded leaves it to the agent to put the files back: while the kubelet does not run, nobody reaches
+// the host through it.
 func (h *host) RestartKubeletGuarded(ctx context.Context, before []hostaccess.GuardedFile) error {
 	files := slices.Clone(before)
 	for i := range files {
@@ -268,7 +272,8 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	return func(ctx context.Context) { h.release(ctx, g) }, nil
 }
 
-// release ends a grant: nothing can be changed through it any longer. Its pod is taken away, at once or when it has lingered.
+// release ends a grant: nothing can be changed through it any longer. Its pod is taken away, at once or when it has
+// lingered.
 func (h *host) release(ctx context.Context, g *grant) {
 	h.mu.Lock()
 	h.grants = slices.DeleteFunc(h.grants, func(other *grant) bool { return other == g })
@@ -289,8 +294,8 @@ func (h *host) remove(ctx context.Context, c *podSession) {
 	}
 }
 
-// warmPod is a change pod that no grant has. Steps of one host follow each other, and most need the same directories: a pod for each would take longer to
-// start than the steps take.
+// warmPod is a change pod that no grant has. Steps of one host follow each other, and most need the same directories: a
+// pod for each would take longer to start than the steps take.
 type warmPod struct {
 	spec    spec
 	carrier *podSession

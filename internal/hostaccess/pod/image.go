@@ -84,7 +84,8 @@ func (h *host) awaitTried(ctx context.Context, name, image string) error {
 // NeverRan reports whether the reason with which a container ended says that it never ran.
 func NeverRan(reason string) bool { return slices.Contains(notStarted, reason) }
 
-// Verdict says whether a pod's container was started, or else what stands in its way; certain where that does not pass by itself.
+// Verdict says whether a pod's container was started, or else what stands in its way; certain where that does not pass
+// by itself.
 func Verdict(p *corev1.Pod) (started bool, why string, certain bool) {
 	for _, s := range p.Status.ContainerStatuses {
 		switch t, w := s.State.Terminated, s.State.Waiting; {

@@ -21,8 +21,9 @@ const ownerLabel = labelManaged + "=" + managed + "," + LabelAccess + "=owner"
 
 func jobName(run string) string { return "transplant-hosts-" + run }
 
-// job is what all pods of one command belong to. It asks for no pod, and so is complete at once; from then on its time to live runs, and with it everything
-// that belongs to it goes. The command that made it makes that time longer for as long as it lives.
+// job is what all pods of one command belong to. It asks for no pod, and so is complete at once; from then on its time
+// to live runs, and with it everything that belongs to it goes. The command that made it makes that time longer for as
+// long as it lives.
 func job(namespace, run, image, owner string, ttl time.Duration) *batchv1.Job {
 	labels := map[string]string{labelManaged: managed, LabelAccess: "owner", LabelRun: run}
 	return &batchv1.Job{
@@ -62,9 +63,10 @@ func (a *access) owner() types.UID {
 	return a.job
 }
 
-// ownAgain makes the Job live for another TTL from now, and makes it anew when it is gone: somebody took it away, or its time has passed while nobody could
-// renew it. The garbage collector takes every pod whose owner is gone, also those that are made later. was is the Job that the caller's pods belong to; with
-// another one by now there is nothing to do.
+// ownAgain makes the Job live for another TTL from now, and makes it anew when it is gone: somebody took it away, or
+// its time has passed while nobody could renew it. The garbage collector takes every pod whose owner is gone, also
+// those that are made later. was is the Job that the caller's pods belong to; with another one by now there is nothing
+// to do.
 func (a *access) ownAgain(ctx context.Context, was types.UID) error {
 	a.owning.Lock()
 	defer a.owning.Unlock()
@@ -89,8 +91,9 @@ func (a *access) renew(ctx context.Context, ttl time.Duration) (*batchv1.Job, er
 	return a.Kube.BatchV1().Jobs(a.Namespace).Patch(ctx, jobName(a.run), mergePatch, patch, metav1.PatchOptions{})
 }
 
-// sweep takes away what dead commands have left. The pods of one that lives are never touched: it is dead when it was a process of this machine that has
-// ended, or when its Job should have been gone for a minute by the API server's own times, which it then has not renewed.
+// sweep takes away what dead commands have left. The pods of one that lives are never touched: it is dead when it was a
+// process of this machine that has ended, or when its Job should have been gone for a minute by the API server's own
+// times, which it then has not renewed.
 func (a *access) sweep(ctx context.Context) error {
 	jobs, err := a.Kube.BatchV1().Jobs(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ownerLabel})
 	if err != nil {
@@ -121,7 +124,8 @@ func expired(j *batchv1.Job, now time.Time) bool {
 	return ended.Add(time.Duration(*j.Spec.TTLSecondsAfterFinished)*time.Second + time.Minute).Before(now)
 }
 
-// remove takes a run's pods and Job away. The pods are named one by one, so that none stays where no controller runs that would follow the Job.
+// remove takes a run's pods and Job away. The pods are named one by one, so that none stays where no controller runs
+// that would follow the Job.
 func (a *access) remove(ctx context.Context, run string) error {
 	pods, err := a.Kube.CoreV1().Pods(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelRun + "=" + run + "," + labelManaged + "=" + managed})
 	if err != nil {

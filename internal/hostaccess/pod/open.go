@@ -41,13 +41,16 @@ type Options struct {
 	Tell func(string)
 	// TTL is how long pods stay when this process is killed; zero means 10 minutes.
 	TTL time.Duration
-	// Idle is how long an agent lives when nobody asks it; zero means 4 minutes, which is longer than any call waits for the API server.
+	// Idle is how long an agent lives when nobody asks it; zero means 4 minutes, which is longer than any call waits for
+	// the API server.
 	Idle time.Duration
 	// Start bounds the start of a pod; zero means 2 minutes.
 	Start time.Duration
-	// Look and Change bound how long a call waits for a host that cannot be reached, such as one whose API server restarts; zero means 1 and 3 minutes.
+	// Look and Change bound how long a call waits for a host that cannot be reached, such as one whose API server
+	// restarts; zero means 1 and 3 minutes.
 	Look, Change time.Duration
-	// Linger is how long a change pod stays for a next step on its host that needs exactly the same directories; zero means not at all.
+	// Linger is how long a change pod stays for a next step on its host that needs exactly the same directories; zero
+	// means not at all.
 	Linger time.Duration
 	// Parallel bounds how many pods are made or taken away at a time; zero means 16.
 	Parallel int
@@ -75,8 +78,8 @@ type access struct {
 	told           map[string]time.Time // when it was said last that a host cannot be asked
 }
 
-// Open makes a look pod on every host, and waits until each can be asked or cannot be for a reason, which is then what its methods return. Whoever called it
-// calls closing once, with a context that bounds the cleaning up.
+// Open makes a look pod on every host, and waits until each can be asked or cannot be for a reason, which is then what
+// its methods return. Whoever called it calls closing once, with a context that bounds the cleaning up.
 func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func(context.Context) error, err error) {
 	a, err := newAccess(ctx, o)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// quiet is after how much silence a session is asked whether it is still there, and how long that may take. An API server that was frozen, or a
-	// machine that was cut off, closes nothing.
+	// quiet is after how much silence a session is asked whether it is still there, and how long that may take. An API
+	// server that was frozen, or a machine that was cut off, closes nothing.
 	quiet = 4 * time.Second
 	// helloTimeout bounds the opening of a session: an exec, and the relay's start on a busy machine.
 	helloTimeout = 15 * time.Second

@@ -115,7 +115,8 @@ func mountsOf(s spec) ([]corev1.Volume, []corev1.VolumeMount) {
 		// Without a type the kubelet looks at nothing, also where its own view of the host differs.
 		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}})
 		m := corev1.VolumeMount{Name: name, MountPath: path.Join(hostRoot, dir), ReadOnly: readOnly}
-		if !s.Frozen { // what is unmounted on the host is unmounted here: a mount that stayed would keep a volume from being detached
+		// what is unmounted on the host is unmounted here: a mount that stayed would keep a volume from being detached
+		if !s.Frozen {
 			m.MountPropagation = ptr.To(corev1.MountPropagationHostToContainer)
 		}
 		mounts = append(mounts, m)

@@ -195,7 +195,8 @@ func waitingFor(p *corev1.Pod) corev1.ContainerStateWaiting {
 	return corev1.ContainerStateWaiting{}
 }
 
-// refusedByNode is about a pod that ended before it could be asked: evicted, or refused by the kubelet, or its program could not go on.
+// refusedByNode is about a pod that ended before it could be asked: evicted, or refused by the kubelet, or its program
+// could not go on.
 func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 	if p.Status.Reason == "Evicted" || p.Status.Reason == "Preempting" {
 		return &lostError{why}
@@ -203,7 +204,8 @@ func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 	return &startError{c.node, fmt.Errorf("pod %s/%s ended at once: %s", p.Namespace, p.Name, why)}
 }
 
-// hopeless tells that a pod will not start, and why. same is for how long it has been waiting for this reason, all since it was made.
+// hopeless tells that a pod will not start, and why. same is for how long it has been waiting for this reason, all
+// since it was made.
 func (c *podSession) hopeless(ctx context.Context, p *corev1.Pod, w corev1.ContainerStateWaiting, same, all time.Duration) error {
 	fail := func(format string, args ...any) error { return &startError{c.node, fmt.Errorf(format, args...)} }
 	image := p.Spec.Containers[0].Image
@@ -248,7 +250,8 @@ func securityHint(message string) string {
 	return ""
 }
 
-// deadNode says that a node's kubelet does not report; a node that is NotReady for another reason, such as its network, starts pods of the host's network.
+// deadNode says that a node's kubelet does not report; a node that is NotReady for another reason, such as its network,
+// starts pods of the host's network.
 func (c *podSession) deadNode(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

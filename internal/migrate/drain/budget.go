@@ -16,14 +16,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
-// BudgetWait bounds the wait for nodes to come back before another one is changed; budgetInterval is how often they are looked at.
+// BudgetWait bounds the wait for nodes to come back before another one is changed; budgetInterval is how often they are
+// looked at.
 const (
 	BudgetWait     = 15 * time.Minute
 	budgetInterval = 5 * time.Second
 )
 
-// Admit waits until one more node may be changed, and tells for what. A node that is not Ready itself is not touched either, unless it was this migration
-// that changed it: what it was like before could not be told from what the change does to it.
+// Admit waits until one more node may be changed, and tells for what. A node that is not Ready itself is not touched
+// either, unless it was this migration that changed it: what it was like before could not be told from what the change
+// does to it.
 func Admit(ctx context.Context, e *step.Env, s v1.Step, touched bool) (release func(), err error) {
 	node, ok := e.NodeNames[s.Host]
 	if !ok || node == "" {
@@ -37,7 +39,8 @@ func Admit(ctx context.Context, e *step.Env, s v1.Step, touched bool) (release f
 		return ok, err
 	}
 	err = e.Poll(ctx, BudgetWait, budgetInterval, look)
-	for errors.Is(err, step.ErrTimedOut) && beside { // other steps of the batch, each of which ends by itself, and may have done so right after the last look
+	// other steps of the batch, each of which ends by itself, and may have done so right after the last look
+	for errors.Is(err, step.ErrTimedOut) && beside {
 		err = e.Poll(ctx, BudgetWait, budgetInterval, look)
 	}
 	if errors.Is(err, step.ErrTimedOut) {
@@ -71,7 +74,8 @@ func mayChange(ctx context.Context, e *step.Env, s v1.Step, node string, touched
 	} else if err != nil {
 		return false, fmt.Errorf("looking which nodes are Ready: %w", err)
 	}
-	notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.IsNodeExcluded) // one that was taken out of the migration serves nobody
+	// one that was taken out of the migration serves nobody
+	notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.IsNodeExcluded)
 	rec := e.Journal.Record(s.ID)
 	owed := touched && slices.Contains(notReady, node) || rec.Undo != nil && rec.Undo.Ended == nil
 	why, left := e.NodeBudget.Take(node, options.MaxUnavailable(e.Plan.Options, len(nodes.Items)), before, notReady, owed)

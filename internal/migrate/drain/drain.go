@@ -29,8 +29,9 @@ const (
 	WasCordoned    = `{"unschedulable":true}`
 )
 
-// Node makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made schedulable again. A node whose
-// kubelet was changed and is not there any longer is not emptied once more: nobody would end its pods.
+// Node makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made
+// schedulable again. A node whose kubelet was changed and is not there any longer is not emptied once more: nobody
+// would end its pods.
 func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name string) error {
 	touched := rec.AfterSHA256 != ""
 	if touched {
@@ -86,9 +87,9 @@ func Unmanaged(ctx context.Context, e *step.Env, node string) error {
 		node, step.FirstOf(alone), step.ItOrThem(len(alone), "it", "them"))
 }
 
-// evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits until they are gone and no volume of an
-// in-tree plugin is in use there. What the node's kubelet or a DaemonSet puts there is left alone: it would come back. So are the pods through which this
-// tool looks at the host.
+// evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits
+// until they are gone and no volume of an in-tree plugin is in use there. What the node's kubelet or a DaemonSet puts
+// there is left alone: it would come back. So are the pods through which this tool looks at the host.
 func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 	refused := map[string]string{}
 	told, scratch := "", false

@@ -38,11 +38,13 @@ func Staying(doc v1.Journal, hosts []hostaccess.Host) []hostaccess.Host {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h hostaccess.Host) bool { return IsExcluded(doc, h.Name()) })
 }
 
-// HasChanged tells that a step of the way there has changed a component on a host, which no step of the way back reaches once the host was taken out.
+// HasChanged tells that a step of the way there has changed a component on a host, which no step of the way back
+// reaches once the host was taken out.
 func HasChanged(doc v1.Journal, host string) bool {
 	changed := map[string]bool{}
 	for _, rec := range doc.Records {
-		changed[rec.ID] = rec.Result == "started" || rec.Result == "done" || rec.AfterSHA256 != "" // half done, and skipped since
+		// half done, and skipped since
+		changed[rec.ID] = rec.Result == "started" || rec.Result == "done" || rec.AfterSHA256 != ""
 	}
 	return slices.ContainsFunc(doc.Plan.Steps, func(s v1.Step) bool { return s.Host == host && s.Component != "" && changed[s.ID] })
 }

@@ -52,8 +52,9 @@ const (
 	BeforeName = "transplant-before"
 )
 
-// Keys of the journal's ConfigMap. Versions from before there were numbers of schemas read journal.json.gz, and left out what they did not know when they wrote
-// it back. It holds a note now that makes them refuse the journal and say why.
+// Keys of the journal's ConfigMap. Versions from before there were numbers of schemas read journal.json.gz, and left
+// out what they did not know when they wrote it back. It holds a note now that makes them refuse the journal and say
+// why.
 const (
 	journalKey  = "document.json.gz"
 	earlierKey  = "journal.json.gz"
@@ -66,7 +67,8 @@ const chunk = 900_000
 // ErrNoJournal says that no migration was started on this cluster.
 var ErrNoJournal = errors.New("no migration was started on this cluster: run transplant apply")
 
-// Journal keeps what was started in the cluster, compressed, in ConfigMaps: whoever has the kubeconfig can go on where somebody else stopped.
+// Journal keeps what was started in the cluster, compressed, in ConfigMaps: whoever has the kubeconfig can go on where
+// somebody else stopped.
 type Journal struct {
 	Home ObjectLocation
 	mu   sync.Mutex
@@ -78,7 +80,8 @@ type Journal struct {
 	head *corev1.ConfigMap
 	// writer tells this process from others that write the same.
 	writer string
-	// claimed tells that this process has written the head, begins that the run has none yet, and incomplete that it was left while that was written.
+	// claimed tells that this process has written the head, begins that the run has none yet, and incomplete that it was
+	// left while that was written.
 	claimed, begins, incomplete bool
 	// where the pieces are kept, and the places of the records that have changed since they were put into a part.
 	where  layout
@@ -130,15 +133,16 @@ func Create(ctx context.Context, kube kubernetes.Interface, doc v1.Journal, befo
 	return InCluster(kube).Create(ctx, doc, before)
 }
 
-// BegunError says that a journal is of a run that was begun and is not finished. It alone knows the backups that a rollback needs.
+// BegunError says that a journal is of a run that was begun and is not finished. It alone knows the backups that a
+// rollback needs.
 type BegunError struct{ Run, Phase string }
 
 func (e *BegunError) Error() string {
 	return fmt.Sprintf("migration %s is %s: its journal holds the only record of its backups, and is not replaced; go on with it, or take it back", e.Run, e.Phase)
 }
 
-// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced, and so is one of which no step
-// was begun; that of a run under way is a *BegunError.
+// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is
+// replaced, and so is one of which no step was begun; that of a run under way is a *BegunError.
 func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
 	j := &Journal{Home: h, doc: doc, begins: true, recent: map[int]bool{}, versions: map[string]string{}, writer: string(uuid.NewUUID())}
 	for i := range doc.Records {
@@ -158,7 +162,8 @@ func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.S
 	case !errors.Is(err, ErrNoJournal):
 		return nil, err
 	}
-	if err := h.saveBefore(ctx, before); err != nil { // not before it is certain that no rollback needs the one that is there
+	// not before it is certain that no rollback needs the one that is there
+	if err := h.saveBefore(ctx, before); err != nil {
 		return nil, err
 	}
 	return j, j.write(ctx)
@@ -202,8 +207,8 @@ func (j *Journal) placeOf(id string) (int, bool) {
 	return at, ok
 }
 
-// apart is a record that shares nothing with r which a step changes in place: steps of a batch run side by side, and the journal is written with all of
-// their records while each goes on with its own.
+// apart is a record that shares nothing with r which a step changes in place: steps of a batch run side by side, and
+// the journal is written with all of their records while each goes on with its own.
 func apart(r v1.StepRecord) v1.StepRecord {
 	if r.Undo != nil {
 		undo := *r.Undo
@@ -265,8 +270,9 @@ func (j *Journal) WrittenBy(toolVersion string) {
 	}
 }
 
-// noteToEarlier is what a version from before there were numbers of schemas finds where it looks for the journal. It refuses an apiVersion that it does
-// not know, and says "ConfigMap ... holds <apiVersion> Journal, which this version of transplant does not know: use the version that wrote it".
+// noteToEarlier is what a version from before there were numbers of schemas finds where it looks for the journal. It
+// refuses an apiVersion that it does not know, and says "ConfigMap ... holds <apiVersion> Journal, which this version
+// of transplant does not know: use the version that wrote it".
 func noteToEarlier(toolVersion string) ([]byte, error) {
 	by := ""
 	if toolVersion != "" {
@@ -377,8 +383,8 @@ func (h ObjectLocation) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	}
 }
 
-// packers are kept: each holds a megabyte, and a journal is written twice for each step, also while nobody owns the loops. That is why they are
-// quick rather than thorough, too.
+// packers are kept: each holds a megabyte, and a journal is written twice for each step, also while nobody owns the
+// loops. That is why they are quick rather than thorough, too.
 var packers = sync.Pool{New: func() any {
 	z, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -433,14 +439,16 @@ func judgeUnpacked(size int, limit int64) error {
 	return nil
 }
 
-// Bounds of what a journal may come to: a record of a worker's kubelet, with what a rollback adds to it, was measured to take under recordBytes when it is
-// packed, and four of the ConfigMaps are kept free for parts that are about to take the place of others.
+// Bounds of what a journal may come to: a record of a worker's kubelet, with what a rollback adds to it, was measured
+// to take under recordBytes when it is packed, and four of the ConfigMaps are kept free for parts that are about to
+// take the place of others.
 const (
 	recordBytes = 700
 	capacity    = (journalParts - 4) * chunk
 )
 
-// Fits refuses a plan whose journal would outgrow its ConfigMaps: in the middle of a run there would be no way on, and no record of the way back.
+// Fits refuses a plan whose journal would outgrow its ConfigMaps: in the middle of a run there would be no way on, and
+// no record of the way back.
 func Fits(p *v1.Plan) error {
 	data, err := pack(p)
 	if err != nil {

@@ -287,7 +287,8 @@ func largest(s v1.Step, now time.Time, lean bool) v1.StepRecord {
 	return r
 }
 
-// TestAJournalOfFiveThousandWorkers writes what the engine writes, with five hundred workers at a time, there and back, on an API server that bounds ConfigMaps.
+// TestAJournalOfFiveThousandWorkers writes what the engine writes, with five hundred workers at a time, there and back, on an API server that bounds
+// ConfigMaps.
 func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	t.Parallel()
 	const workers, atOnce = 5000, 500

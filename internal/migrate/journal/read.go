@@ -19,10 +19,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
-// journalParts is how many ConfigMaps a journal may have beside its first one: transplant-journal-1 and so on. The roles in deploy/rbac name them.
+// journalParts is how many ConfigMaps a journal may have beside its first one: transplant-journal-1 and so on. The
+// roles in deploy/rbac name them.
 const journalParts = 24
 
-// Names are the names of the ConfigMaps in which a journal may be kept. The first one is the head, which names those of the others that count.
+// Names are the names of the ConfigMaps in which a journal may be kept. The first one is the head, which names those of
+// the others that count.
 func Names() []string {
 	out := []string{Name}
 	for i := range journalParts {
@@ -55,7 +57,8 @@ type placed struct {
 	Record v1.StepRecord `json:"record"`
 }
 
-// part is a ConfigMap that holds a piece of a journal. One whose content has another sum is of another moment, or somebody changed it.
+// part is a ConfigMap that holds a piece of a journal. One whose content has another sum is of another moment, or
+// somebody changed it.
 type part struct {
 	Name   string `json:"name"`
 	Holds  string `json:"holds"`
@@ -72,7 +75,8 @@ const (
 
 const partKey = "part.json.gz"
 
-// Reader reads a journal wherever it is kept. It remembers the parts that it has read, which never change under their sum.
+// Reader reads a journal wherever it is kept. It remembers the parts that it has read, which never change under their
+// sum.
 type Reader struct {
 	home    ObjectLocation
 	plans   map[string]*v1.Plan
@@ -111,8 +115,8 @@ type stored struct {
 	left int64
 }
 
-// maxMemory bounds what a journal takes of its reader's memory, all parts together, and so what the snapshot from before takes. The journal of 5,000
-// workers was measured to take 43 MiB at the end of its rollback.
+// maxMemory bounds what a journal takes of its reader's memory, all parts together, and so what the snapshot from
+// before takes. The journal of 5,000 workers was measured to take 43 MiB at the end of its rollback.
 const maxMemory = 256 << 20
 
 // weigh takes what a piece of the journal will take from what is left of the memory for it.
@@ -136,7 +140,8 @@ func (s *stored) take(weight int64) error {
 // readTries is how often a journal is read that goes on while it is read.
 const readTries = 10
 
-// follow reads the journal of a head. When a part is not what the head says, the run has gone on, and there is a new head.
+// follow reads the journal of a head. When a part is not what the head says, the run has gone on, and there is a new
+// head.
 func (r *Reader) follow(ctx context.Context, cm *corev1.ConfigMap) (*stored, error) {
 	var gone *partError
 	for range readTries {

@@ -17,12 +17,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 )
 
-// How a journal is written. A small one is in its head alone, and each step writes that. A large one would be megabytes a step: its plan is written once, in
-// parts; records that have changed stay in the head until they are too many, and then go into a part together. Parts of about the same size are made one, so
-// that there are few of them, and each record is written some five times in all.
+// How a journal is written. A small one is in its head alone, and each step writes that. A large one would be megabytes
+// a step: its plan is written once, in parts; records that have changed stay in the head until they are too many, and
+// then go into a part together. Parts of about the same size are made one, so that there are few of them, and each
+// record is written some five times in all.
 //
-// A part is never changed while a head names it: what is new goes into ConfigMaps that no head names, then the head is written, which names all parts with
-// their sums, then those that it names no longer are deleted. A crash in between leaves the journal of before, and some ConfigMaps that are written over later.
+// A part is never changed while a head names it: what is new goes into ConfigMaps that no head names, then the head is
+// written, which names all parts with their sums, then those that it names no longer are deleted. A crash in between
+// leaves the journal of before, and some ConfigMaps that are written over later.
 
 // layout is where the pieces of a journal are kept.
 type layout struct {
@@ -104,7 +106,8 @@ func (d *drafted) placePlan(holds string, p *v1.Plan, where *placement) error {
 
 // write writes what has changed.
 func (j *Journal) write(ctx context.Context) error {
-	j.doc.TypeMeta = v1.Type(v1.KindJournal) // also of one that was begun by an earlier version: what is written now, that one does not know
+	// also of one that was begun by an earlier version: what is written now, that one does not know
+	j.doc.TypeMeta = v1.Type(v1.KindJournal)
 	d := &drafted{layout: j.where, fresh: map[string][]byte{}, taken: map[string]bool{}, head: j.Home.Name(Name), Sizes: j.Home.limits()}
 	d.records = slices.Clone(d.records)
 	for _, p := range j.where.parts() {
@@ -239,8 +242,8 @@ func (j *Journal) packRecords(at []int) ([]byte, error) {
 	return data, nil
 }
 
-// claim writes the head before this process writes its first part. A process that has lost the lock and does not know it yet sees so before it writes a
-// part, and one that took the lock knows that no other writes parts any longer.
+// claim writes the head before this process writes its first part. A process that has lost the lock and does not know
+// it yet sees so before it writes a part, and one that took the lock knows that no other writes parts any longer.
 func (j *Journal) claim(ctx context.Context) error {
 	if j.claimed {
 		return nil
@@ -307,7 +310,8 @@ func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved 
 	return fmt.Errorf("somebody else wrote it: %w", conflict)
 }
 
-// writePart writes a part that no head names. One of that name may be left from a crash, or from a process that is behind.
+// writePart writes a part that no head names. One of that name may be left from a crash, or from a process that is
+// behind.
 func (j *Journal) writePart(ctx context.Context, name string, data []byte) error {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: j.Home.NamespaceOrDefault(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
@@ -329,7 +333,8 @@ func (j *Journal) writePart(ctx context.Context, name string, data []byte) error
 	return nil
 }
 
-// replacePart writes over a part that is left. It is read before the head is: whoever has taken the journal over since wrote the head before any part.
+// replacePart writes over a part that is left. It is read before the head is: whoever has taken the journal over since
+// wrote the head before any part.
 func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	left, err := j.Home.Maps().Get(ctx, cm.Name, metav1.GetOptions{})
 	if err != nil {
@@ -350,7 +355,8 @@ func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev
 	return j.Home.Maps().Update(ctx, next, metav1.UpdateOptions{})
 }
 
-// sweep deletes the parts that the head names no longer. One that stays, since the API server is away or somebody has written it, is written over later.
+// sweep deletes the parts that the head names no longer. One that stays, since the API server is away or somebody has
+// written it, is written over later.
 func (j *Journal) sweep(ctx context.Context, before []part) {
 	named := map[string]bool{}
 	for _, p := range j.where.parts() {

@@ -43,8 +43,9 @@ func describeLease(h journal.ObjectLocation) string { return h.NamespaceOrDefaul
 const LeaseName = "transplant-lock"
 
 const (
-	// lockDuration is longer than the only kube-apiserver of a cluster needs to restart, which was measured to take over a minute on a busy host: nobody can
-	// renew the lock meanwhile, and nobody take it. A step that may take the API server away for longer asks for more before, see Extend.
+	// lockDuration is longer than the only kube-apiserver of a cluster needs to restart, which was measured to take over a
+	// minute on a busy host: nobody can renew the lock meanwhile, and nobody take it. A step that may take the API server
+	// away for longer asks for more before, see Extend.
 	lockDuration = 3 * time.Minute
 	lockRenewal  = 5 * time.Second
 	// lockMargin is what the lock lasts longer than the API server may be away.
@@ -53,7 +54,8 @@ const (
 	publishInterval = time.Second
 )
 
-// ErrLockLost is the cause of the context's end when somebody took the lock, or it could not be renewed for its whole duration.
+// ErrLockLost is the cause of the context's end when somebody took the lock, or it could not be renewed for its whole
+// duration.
 var ErrLockLost = hostaccess.ErrLockLost
 
 // Lock is held while a cluster is changed.
@@ -79,8 +81,8 @@ type Lock struct {
 	again chan struct{}
 }
 
-// Holder describes this process as the holder of a lock: who, where, which process, since when. It is another one each time, so that a process which has lost
-// its lock to another run of its own does not take that one's for its own.
+// Holder describes this process as the holder of a lock: who, where, which process, since when. It is another one each
+// time, so that a process which has lost its lock to another run of its own does not take that one's for its own.
 func Holder(user string) string {
 	return holder.This(user).String() + " since=" + time.Now().UTC().Format(time.RFC3339Nano)
 }
@@ -98,8 +100,9 @@ type Taking struct {
 	Tell func(string)
 }
 
-// Acquire takes the lock and renews it until Release; the returned context ends with ErrLockLost when it is lost. A lock whose holder was a process of this
-// machine that has certainly ended is taken over at once; another one only when nobody renews it while it is looked at.
+// Acquire takes the lock and renews it until Release; the returned context ends with ErrLockLost when it is lost. A
+// lock whose holder was a process of this machine that has certainly ended is taken over at once; another one only when
+// nobody renews it while it is looked at.
 func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, t Taking) (context.Context, *Lock, error) {
 	return AcquireAt(ctx, journal.InCluster(kube), c, t)
 }
@@ -159,9 +162,10 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 	return nil
 }
 
-// observe looks whether anybody writes the lock, which no comparison of clocks can tell for certain: a *LockedError when somebody does, true when its holder
-// gave it up. A holder that cannot reach the API server goes on for almost as long as its lock lasts without renewing it, so that is how long it takes; only a
-// lock that is old already, as far as the two clocks agree, is believed to be nobody's after two renewals' time.
+// observe looks whether anybody writes the lock, which no comparison of clocks can tell for certain: a *LockedError
+// when somebody does, true when its holder gave it up. A holder that cannot reach the API server goes on for almost as
+// long as its lock lasts without renewing it, so that is how long it takes; only a lock that is old already, as far as
+// the two clocks agree, is believed to be nobody's after two renewals' time.
 func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell func(string)) (ended bool, err error) {
 	look := durationOf(seen)
 	if seen.Spec.RenewTime != nil {
@@ -224,8 +228,9 @@ func (l *Lock) published() string {
 	return l.progress
 }
 
-// Extend has the lock last longer than usual, and returns when the API server says so: before its only API server is taken away for as long, so that neither
-// its holder gives it up nor anybody else takes it meanwhile. It lasts as usual again from a renewal behind the returned function on.
+// Extend has the lock last longer than usual, and returns when the API server says so: before its only API server is
+// taken away for as long, so that neither its holder gives it up nor anybody else takes it meanwhile. It lasts as usual
+// again from a renewal behind the returned function on.
 func (l *Lock) Extend(ctx context.Context, away time.Duration) (restore func(), err error) {
 	lasts := max(lockDuration, away+lockMargin)
 	l.last(lasts)
@@ -275,7 +280,8 @@ func (l *Lock) over() bool {
 	return l.boot() > until
 }
 
-// heldUntil is a hostaccess.HeldUntil. A process that wakes up late waits here for the next renewal, which shows whether somebody took the lock meanwhile.
+// heldUntil is a hostaccess.HeldUntil. A process that wakes up late waits here for the next renewal, which shows
+// whether somebody took the lock meanwhile.
 func (l *Lock) heldUntil(ctx context.Context) (time.Duration, error) {
 	for {
 		until, again := l.until()
@@ -367,7 +373,8 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 func (l *Lock) Release(ctx context.Context) error {
 	l.cancel(context.Canceled)
 	<-l.done
-	// A renewal that was under way may still arrive: a lock that is left behind for it would be looked at by the next command for minutes.
+	// A renewal that was under way may still arrive: a lock that is left behind for it would be looked at by the next
+	// command for minutes.
 	for range releaseTries {
 		if ended, err := l.giveUp(ctx); err != nil || ended {
 			return err
@@ -376,7 +383,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	return fmt.Errorf("releasing the lock Lease %s: somebody writes it all the time; transplant unlock looks at it", describeLease(l.home))
 }
 
-// releaseTries is how often a lock that is written meanwhile is given up; nobody but one late renewal of this process has a reason to write it.
+// releaseTries is how often a lock that is written meanwhile is given up; nobody but one late renewal of this process
+// has a reason to write it.
 const releaseTries = 5
 
 // giveUp deletes the lock while it is this process's; false when it was written meanwhile.

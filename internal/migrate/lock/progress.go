@@ -10,13 +10,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that telling costs no further request.
+// ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that
+// telling costs no further request.
 const ProgressAnnotation = "transplant.dev/progress"
 
 // progressLimit bounds what is said of one step, in bytes: an error may hold a whole answer of an API server.
 const progressLimit = 400
 
-// Progress follows the events of a run, and publishes what an onlooker elsewhere wants to know of it. It is safe for several goroutines.
+// Progress follows the events of a run, and publishes what an onlooker elsewhere wants to know of it. It is safe for
+// several goroutines.
 type Progress struct {
 	mu      sync.Mutex
 	doc     v1.Progress
@@ -93,8 +95,8 @@ func shortened(s string, limit int) string {
 	return s[:end] + "…"
 }
 
-// ReadProgress reads what a lock says of its run; nil where it says nothing that is understood. It is masked: an earlier version, or somebody else, may have
-// written it.
+// ReadProgress reads what a lock says of its run; nil where it says nothing that is understood. It is masked: an
+// earlier version, or somebody else, may have written it.
 func ReadProgress(annotation string) *v1.Progress {
 	if annotation == "" {
 		return nil

@@ -32,7 +32,8 @@ type State struct {
 	PID        int
 	// Renewed is when its holder renewed it, by the holder's own clock.
 	Renewed time.Time
-	// Touched is when the API server wrote it last, by the API server's clock, to the second; zero where the server does not say.
+	// Touched is when the API server wrote it last, by the API server's clock, to the second; zero where the server does
+	// not say.
 	Touched time.Time
 	// Lasts is for how long it counts as held without being renewed.
 	Lasts time.Duration
@@ -85,8 +86,8 @@ func (s *State) Who() string { return holder.Words(s.Holder) }
 // EndedHere tells that the holder was a process of this machine which has certainly ended.
 func (s *State) EndedHere() bool { return endedHere(s.Holder) }
 
-// Observe looks for two renewals' time whether the holder still renews its lock, which no comparison of clocks can tell for certain: a
-// *LockedError when it does.
+// Observe looks for two renewals' time whether the holder still renews its lock, which no comparison of clocks can tell
+// for certain: a *LockedError when it does.
 func Observe(ctx context.Context, kube kubernetes.Interface, c clock.Clock, s *State) error {
 	select {
 	case <-ctx.Done():
@@ -103,7 +104,8 @@ func Observe(ctx context.Context, kube kubernetes.Interface, c clock.Clock, s *S
 	return nil
 }
 
-// Unlock deletes the lock as it was seen. One that was renewed or taken over since is left alone, which is a *LockedError.
+// Unlock deletes the lock as it was seen. One that was renewed or taken over since is left alone, which is a
+// *LockedError.
 func Unlock(ctx context.Context, kube kubernetes.Interface, s *State) error {
 	err := kube.CoordinationV1().Leases(component.Namespace).Delete(ctx, LeaseName, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &s.Version},
@@ -119,7 +121,8 @@ func Unlock(ctx context.Context, kube kubernetes.Interface, s *State) error {
 	return nil
 }
 
-// ForceUnlock takes the lock away, however it is renewed. Its holder notices at its next renewal and stops in the middle of its step.
+// ForceUnlock takes the lock away, however it is renewed. Its holder notices at its next renewal and stops in the
+// middle of its step.
 func ForceUnlock(ctx context.Context, kube kubernetes.Interface, s *State) error {
 	for range 5 { // a renewal in between moves the version on
 		now, err := Read(ctx, kube)

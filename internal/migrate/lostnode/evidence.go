@@ -28,7 +28,8 @@ type Host struct {
 	Why string
 	// Evidence are sentences about its node.
 	Evidence []string
-	// Alive is why the host may live, so that it cannot be taken out of the migration; empty when its node has been silent for long enough or is gone.
+	// Alive is why the host may live, so that it cannot be taken out of the migration; empty when its node has been silent
+	// for long enough or is gone.
 	Alive string
 }
 
@@ -156,14 +157,16 @@ func (s nodeState) sentences(now time.Time) []string {
 	return append(out, last+" by its own clock, which is ahead of this machine's")
 }
 
-// quiet is for how long a kubelet has to have been silent: the time after which a node counts as not Ready, in which every lease that a manager beside it
-// held has run out, and with it the time in which that manager may go on writing to the cloud.
+// quiet is for how long a kubelet has to have been silent: the time after which a node counts as not Ready, in which
+// every lease that a manager beside it held has run out, and with it the time in which that manager may go on writing
+// to the cloud.
 const quiet = 40 * time.Second
 
 // listenInterval is how often a lease is looked at meanwhile; kubelets renew theirs every ten seconds.
 const listenInterval = 5 * time.Second
 
-// alive says why a node seems to be alive; empty when it does not. By the clocks of two machines, so that it decides what is offered and nothing else.
+// alive says why a node seems to be alive; empty when it does not. By the clocks of two machines, so that it decides
+// what is offered and nothing else.
 func (s nodeState) alive(now time.Time) string {
 	if why := s.isReady(); why != "" {
 		return why
@@ -181,8 +184,9 @@ func (s nodeState) isReady() string {
 	return fmt.Sprintf("its node %s is Ready, so that its managers may run and own the loops: repair the way to it", s.name)
 }
 
-// listen says why a node may be alive, after looking for as long as its kubelet has to be silent: whether it renews its lease can be seen, where what the lease
-// says of its time is by the clock of a machine that nobody can reach. Empty when it was silent.
+// listen says why a node may be alive, after looking for as long as its kubelet has to be silent: whether it renews its
+// lease can be seen, where what the lease says of its time is by the clock of a machine that nobody can reach. Empty
+// when it was silent.
 func listen(ctx context.Context, e *step.Env, node string) (string, error) {
 	first, err := readNodeState(ctx, e, node)
 	if err != nil || first.isReady() != "" {

@@ -35,8 +35,9 @@ func (e *StayError) Error() string {
 	return fmt.Sprintf("host %s stays in the migration: %s; nothing was changed", e.Host, strings.Join(e.Reasons, "; "))
 }
 
-// Exclude takes hosts out of a migration that was begun: their steps are skipped from then on, and nobody looks at them. A host may go that is certainly
-// gone: out of reach, its kubelet silent, its leases with others, and a majority of the control plane left. The options are those of an engine.
+// Exclude takes hosts out of a migration that was begun: their steps are skipped from then on, and nobody looks at
+// them. A host may go that is certainly gone: out of reach, its kubelet silent, its leases with others, and a majority
+// of the control plane left. The options are those of an engine.
 func Exclude(ctx context.Context, o step.Options, j *journal.Journal, names []string, by string) error {
 	e := step.NewEnv(o, j)
 	doc := j.Doc()
@@ -92,7 +93,8 @@ func canExclude(ctx context.Context, e *step.Env, doc v1.Journal, name string, w
 	return lost, reasons, nil
 }
 
-// mayHold says why a lease may be held by one of the hosts that are to be taken out; empty when somebody else has it for certain, or nobody.
+// mayHold says why a lease may be held by one of the hosts that are to be taken out; empty when somebody else has it
+// for certain, or nobody.
 func mayHold(ctx context.Context, e *step.Env, lease string, out []string) (string, error) {
 	if lease == "" {
 		return "", nil
@@ -136,8 +138,9 @@ func majority(e *step.Env, doc v1.Journal, out []string) string {
 	return fmt.Sprintf("%d of %d control-plane hosts would be left, which is no majority: an etcd on them has no quorum, and an owner nobody to hand over to; bring one back, or restore etcd first", left, all)
 }
 
-// RejectReturnedHosts refuses to go on beside a host that was taken out and is back: its manager is the old one, and may run
-// the loops beside the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases are asked.
+// RejectReturnedHosts refuses to go on beside a host that was taken out and is back: its manager is the old one, and
+// may run the loops beside the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases are
+// asked.
 func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	doc := e.Journal.Doc()
 	for _, h := range doc.Without {
@@ -152,8 +155,8 @@ func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	return nil
 }
 
-// returned says why a host that was taken out may run a manager; empty when nothing shows that it does. asBefore says that
-// what it ran before is what everybody goes back to: then only a new manager is one too many.
+// returned says why a host that was taken out may run a manager; empty when nothing shows that it does. asBefore says
+// that what it ran before is what everybody goes back to: then only a new manager is one too many.
 func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (string, error) {
 	managers, leases := []string{component.KCM, component.CCM}, []string{component.KCM, component.CCM, e.Plan.Options.LeaseName}
 	if asBefore {
@@ -183,7 +186,8 @@ func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (st
 	return fmt.Sprintf("lease %s is held by %s, which is named after it and has not let it run out", lease, holder), nil
 }
 
-// HeldLease returns a lease whose holder is named after a host, and that was renewed while it was looked at; empty for none.
+// HeldLease returns a lease whose holder is named after a host, and that was renewed while it was looked at; empty for
+// none.
 func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease, holder string, err error) {
 	for _, lease := range leases {
 		if lease == "" {
@@ -210,8 +214,8 @@ func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease,
 	return "", "", nil
 }
 
-// runsManager returns one of the managers that runs on a host that was taken out; empty for none, and where the host does not
-// answer.
+// runsManager returns one of the managers that runs on a host that was taken out; empty for none, and where the host
+// does not answer.
 func runsManager(ctx context.Context, e *step.Env, host string, managers []string) string {
 	at := slices.IndexFunc(e.ExcludedHosts, func(h hostaccess.Host) bool { return h.Name() == host })
 	if at < 0 {
@@ -231,7 +235,8 @@ func removal(h v1.HostOut) string {
 	return fmt.Sprintf("Take it down for good: kubeadm reset on it, or delete its machine, and kubectl delete node %s; a new host joins with the new flags", h.Node)
 }
 
-// Remaining are sentences about the hosts that were taken out of a migration and could still come back with what they ran before. Each fails a verification.
+// Remaining are sentences about the hosts that were taken out of a migration and could still come back with what they
+// ran before. Each fails a verification.
 func Remaining(ctx context.Context, kube kubernetes.Interface, doc v1.Journal) ([]string, error) {
 	back := doc.Phase == v1.RunRollingBack || doc.Phase == v1.RunRolledBack
 	e := &step.Env{Options: step.Options{Kube: kube, Clock: clock.RealClock{}}}

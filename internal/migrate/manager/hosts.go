@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// ExpectedTargets are the managers that should run, and an unknown one for each control-plane host that is out of reach: what it runs is not known, and whoever
-// asks for all has to know that.
+// ExpectedTargets are the managers that should run, and an unknown one for each control-plane host that is out of
+// reach: what it runs is not known, and whoever asks for all has to know that.
 func ExpectedTargets(ctx context.Context, e *step.Env, components ...string) ([]Target, []v1.Manager, error) {
 	if e.Seed != nil {
 		return seedTargets(ctx, e, components...)
@@ -60,8 +60,8 @@ func ExpectedTargets(ctx context.Context, e *step.Env, components ...string) ([]
 // Target is a manager that a manifest or a unit says should run.
 type Target struct{ Component, Host, Address, Path string }
 
-// Targets reads the manifests and units of the hosts for the managers of the components that should run now, sorted. What cannot be read as either
-// is left out: check names it.
+// Targets reads the manifests and units of the hosts for the managers of the components that should run now, sorted.
+// What cannot be read as either is left out: check names it.
 func Targets(ctx context.Context, hosts []hostaccess.Host, components ...string) ([]Target, error) {
 	var out []Target
 	for _, h := range hosts {
@@ -161,7 +161,8 @@ func LeadsOn(ctx context.Context, e *step.Env, host, component string) (path str
 	return t.Path, len(m.Leads) > 0 && t.Path != "", nil // a DaemonSet's pod is not the host's to stop
 }
 
-// unitTarget finds a manager that a systemd unit runs. A unit whose process is not there is stopped, and no manager that should answer.
+// unitTarget finds a manager that a systemd unit runs. A unit whose process is not there is stopped, and no manager
+// that should answer.
 func unitTarget(ctx context.Context, h hostaccess.Host, program string) (Target, bool, error) {
 	u, err := systemdunit.ReadUnit(hostaccess.Reading(ctx, h), program+".service")
 	if errors.Is(err, fs.ErrNotExist) && program == component.CCM {
@@ -176,7 +177,8 @@ func unitTarget(ctx context.Context, h hostaccess.Host, program string) (Target,
 	return Target{program, h.Name(), u.Address(), u.Home()}, true, nil
 }
 
-// processTarget finds a cloud-controller-manager that a DaemonSet put on a host: its process is all that the host knows of it.
+// processTarget finds a cloud-controller-manager that a DaemonSet put on a host: its process is all that the host knows
+// of it.
 func processTarget(ctx context.Context, h hostaccess.Host) (Target, bool, error) {
 	procs, err := h.Processes(ctx, component.CCM)
 	if err != nil || len(procs) == 0 {

@@ -45,8 +45,8 @@ func Ask(ctx context.Context, e *step.Env, components ...string) ([]v1.Manager, 
 	return append(out, unknown...), nil
 }
 
-// CheckOwners says in a sentence why the loops do not have the expected owners; empty when they do. A manager that does not answer is unknown, and so
-// is the ownership.
+// CheckOwners says in a sentence why the loops do not have the expected owners; empty when they do. A manager that does
+// not answer is unknown, and so is the ownership.
 func CheckOwners(ctx context.Context, e *step.Env, expect map[string]string) (string, error) {
 	managers, err := Ask(ctx, e, component.KCM, component.CCM)
 	if err != nil {
@@ -55,7 +55,8 @@ func CheckOwners(ctx context.Context, e *step.Env, expect map[string]string) (st
 	return CompareOwners(managers, expect), nil
 }
 
-// CompareOwners compares the managers' gauges with the expected owners, loop -> component; "" expects one owner of either kind, and NotIn none of a kind.
+// CompareOwners compares the managers' gauges with the expected owners, loop -> component; "" expects one owner of
+// either kind, and NotIn none of a kind.
 func CompareOwners(managers []v1.Manager, expect map[string]string) string {
 	for _, m := range managers {
 		if m.Error != "" {

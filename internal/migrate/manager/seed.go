@@ -25,7 +25,8 @@ func SeedPods(ctx context.Context, e *step.Env, components ...string) ([]collect
 	return workloads.SeedPods(pods.Items, components...), nil
 }
 
-// seedTargets are the managers' pods that may run. One whose container was never started does not; one that has no address is unknown.
+// seedTargets are the managers' pods that may run. One whose container was never started does not; one that has no
+// address is unknown.
 func seedTargets(ctx context.Context, e *step.Env, components ...string) ([]Target, []v1.Manager, error) {
 	pods, err := SeedPods(ctx, e, components...)
 	if err != nil {
@@ -57,8 +58,9 @@ func ProcessesOf(e *step.Env, component, host string) (func(context.Context) ([]
 	return func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, component) }, nil
 }
 
-// podProcesses is the container of a component in a pod, as a process: its id names one life of it. None when the kubelet says that it has ended for good.
-// A pod that is gone is an error: whether its process ended first can no longer be read, see podEnd.
+// podProcesses is the container of a component in a pod, as a process: its id names one life of it. None when the
+// kubelet says that it has ended for good. A pod that is gone is an error: whether its process ended first can no
+// longer be read, see podEnd.
 func podProcesses(ctx context.Context, e *step.Env, component, name string) ([]v1.Process, error) {
 	pod, err := e.Seed.Kube.CoreV1().Pods(e.Seed.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -84,7 +86,8 @@ func ContainerSum(uid, container string) uint64 {
 	return h.Sum64()
 }
 
-// LeaderProblem says why none of the present pods of a workload in the seed leads by a lease, as they say themselves; empty when exactly one does.
+// LeaderProblem says why none of the present pods of a workload in the seed leads by a lease, as they say themselves;
+// empty when exactly one does.
 func LeaderProblem(ctx context.Context, e *step.Env, component, lease string, among []corev1.Pod) (string, error) {
 	managers, err := Ask(ctx, e, component)
 	if err != nil {

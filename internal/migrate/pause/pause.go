@@ -19,11 +19,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who carries the run out makes it, so that to
-// pause and to resume takes no other right than to update this one object.
+// ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who carries the
+// run out makes it, so that to pause and to resume takes no other right than to update this one object.
 const ControlName = "transplant-control"
 
-// Keys of the control ConfigMap. They are words and not a document, so that somebody with kubectl alone can read and write them.
+// Keys of the control ConfigMap. They are words and not a document, so that somebody with kubectl alone can read and
+// write them.
 const (
 	controlRun    = "run"
 	controlBy     = "paused-by"
@@ -40,13 +41,15 @@ func Requested(cm *corev1.ConfigMap, run string) *v1.Pause {
 		return nil
 	}
 	p := &v1.Pause{Run: run, By: cm.Data[controlBy], Reason: cm.Data[controlReason]}
-	if at, err := time.Parse(time.RFC3339, cm.Data[controlAt]); err == nil { // somebody wrote it by hand; who and why count
+	// somebody wrote it by hand; who and why count
+	if at, err := time.Parse(time.RFC3339, cm.Data[controlAt]); err == nil {
 		p.At = at
 	}
 	return p
 }
 
-// Request asks the run to wait before its next step. A run that is asked already goes on being paused by who asked first, who is returned.
+// Request asks the run to wait before its next step. A run that is asked already goes on being paused by who asked
+// first, who is returned.
 func Request(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (*v1.Pause, error) {
 	return control(ctx, journal.InCluster(kube), want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		if now != nil {
@@ -70,8 +73,8 @@ func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pau
 	})
 }
 
-// control changes the control ConfigMap, once more where somebody else wrote it in between. One that is not there is made: a run that was begun by an
-// earlier version has none.
+// control changes the control ConfigMap, once more where somebody else wrote it in between. One that is not there is
+// made: a run that was begun by an earlier version has none.
 func control(ctx context.Context, h journal.ObjectLocation, run string, change func(data map[string]string, now *v1.Pause) (*v1.Pause, bool)) (*v1.Pause, error) {
 	maps := h.Maps()
 	var out *v1.Pause
@@ -124,8 +127,8 @@ type Pauser struct {
 	deferredReported bool
 }
 
-// ensureControl makes the control ConfigMap for this run, so that a pause needs to update it and no more. What was asked of this run stays; what was asked
-// of an older one goes.
+// ensureControl makes the control ConfigMap for this run, so that a pause needs to update it and no more. What was
+// asked of this run stays; what was asked of an older one goes.
 func (e *Pauser) ensureControl(ctx context.Context) error {
 	run := e.Env.Journal.Doc().Run
 	h := e.Env.Location()
@@ -146,8 +149,9 @@ func (e *Pauser) ensureControl(ctx context.Context) error {
 	})
 }
 
-// WaitWhilePaused looks, before a step, whether somebody asked the run to wait, and waits until it may go on. The lock stays held meanwhile. It ends with
-// ErrInterrupted when the operator stops the run. A run that may not read the ConfigMap cannot be paused, which is said once.
+// WaitWhilePaused looks, before a step, whether somebody asked the run to wait, and waits until it may go on. The lock
+// stays held meanwhile. It ends with ErrInterrupted when the operator stops the run. A run that may not read the
+// ConfigMap cannot be paused, which is said once.
 func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-chan struct{}) error {
 	if e.forbidden {
 		return nil

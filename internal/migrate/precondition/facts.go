@@ -49,8 +49,8 @@ func Check(ctx context.Context, e *step.Env, s v1.Step) error {
 	return imagesThere(ctx, e, s)
 }
 
-// Preflight looks at every fact of a plan that nothing was done of yet, and names all that have changed, so that a stale plan is refused before its
-// first step and not in the middle. The options need both clients and the hosts.
+// Preflight looks at every fact of a plan that nothing was done of yet, and names all that have changed, so that a
+// stale plan is refused before its first step and not in the middle. The options need both clients and the hosts.
 func Preflight(ctx context.Context, o step.Options, p *v1.Plan) error {
 	e := step.NewEnv(o, journal.Of(v1.Journal{}))
 	e.Plan = p
@@ -61,7 +61,8 @@ func Preflight(ctx context.Context, o step.Options, p *v1.Plan) error {
 	return Check(ctx, e, all)
 }
 
-// holds says in a sentence how a fact has changed; empty when it has not. What this run wrote itself counts as the fact from then on.
+// holds says in a sentence how a fact has changed; empty when it has not. What this run wrote itself counts as the fact
+// from then on.
 func holds(ctx context.Context, e *step.Env, id string) (string, error) {
 	if id == "cluster:uid" {
 		ns, err := e.Kube.CoreV1().Namespaces().Get(ctx, component.Namespace, metav1.GetOptions{})
@@ -113,8 +114,9 @@ func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string
 	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
 }
 
-// localHolds says how a file of this machine has changed since the plan was made with it. A plan or a journal may be somebody else's: the one file that it
-// may ask for is that of --credential-provider, and of what is in it nothing is said, since that is kept in the journal.
+// localHolds says how a file of this machine has changed since the plan was made with it. A plan or a journal may be
+// somebody else's: the one file that it may ask for is that of --credential-provider, and of what is in it nothing is
+// said, since that is kept in the journal.
 func localHolds(e *step.Env, id, name, want string) (string, error) {
 	if o := e.Plan.Options; name == "" || name != o.CredentialProvider || want != o.CredentialProviderSHA256 {
 		return "", &trust.UntrustedError{What: "fact " + id, Err: fmt.Errorf(
@@ -143,7 +145,8 @@ func workloadHolds(ctx context.Context, e *step.Env, ref, want, detail string) (
 	return "", nil
 }
 
-// commandHolds compares the command of a component in the seed, of whose name the rest of the fact's ID is the last part.
+// commandHolds compares the command of a component in the seed, of whose name the rest of the fact's ID is the last
+// part.
 func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (string, error) {
 	at := strings.LastIndex(name, "/")
 	ref, component := name[:max(at, 0)], name[at+1:]
@@ -164,7 +167,8 @@ func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (
 	return "", nil
 }
 
-// wantedOf is what the command of a component in the seed should be: what this run made of it last, else what the plan saw.
+// wantedOf is what the command of a component in the seed should be: what this run made of it last, else what the plan
+// saw.
 func wantedOf(e *step.Env, ref, component, value, detail string) (string, string) {
 	doc := e.Journal.Doc()
 	for _, rec := range doc.Records {
@@ -191,7 +195,8 @@ func seedHolds(ctx context.Context, e *step.Env, want string) (string, error) {
 	return "", nil
 }
 
-// textHolds compares a text in a ConfigMap with its hash; what this run has begun to change is in the record, and each step says what it wants.
+// textHolds compares a text in a ConfigMap with its hash; what this run has begun to change is in the record, and each
+// step says what it wants.
 func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string, error) {
 	if begun(e, ref) {
 		return "", nil

@@ -29,11 +29,13 @@ type wantedImage struct {
 	command     []string
 }
 
-// imagesThere proves, before the first manager is stopped under the strategy downtime, that every host which is to run the new one can pull its image and start
-// it: from then on until it runs nobody runs the loops, and an image that cannot be pulled would make that hours. Under leader migration nothing has to be
-// proven: the old manager goes on until the new one is ready.
+// imagesThere proves, before the first manager is stopped under the strategy downtime, that every host which is to run
+// the new one can pull its image and start it: from then on until it runs nobody runs the loops, and an image that
+// cannot be pulled would make that hours. Under leader migration nothing has to be proven: the old manager goes on
+// until the new one is ready.
 //
-// Where the access to a host can start nothing, the node's own list of images is looked at, and what is not in it is told and stops nothing.
+// Where the access to a host can start nothing, the node's own list of images is looked at, and what is not in it is
+// told and stops nothing.
 func imagesThere(ctx context.Context, e *step.Env, s v1.Step) error {
 	if !beginsDowntime(e, s) {
 		return nil
@@ -97,7 +99,8 @@ func beginsDowntime(e *step.Env, s v1.Step) bool {
 	return false
 }
 
-// imagesToCome are the images of the new manager on each host that is to run it. A DaemonSet's pods are looked for where the control plane is.
+// imagesToCome are the images of the new manager on each host that is to run it. A DaemonSet's pods are looked for
+// where the control plane is.
 func imagesToCome(e *step.Env) []wantedImage {
 	var out []wantedImage
 	doc := e.Journal.Doc()
@@ -134,8 +137,8 @@ func daemonsToCome(e *step.Env, doc v1.Journal) (out []wantedImage) {
 	return out
 }
 
-// managerOf is the image of a DaemonSet's first container, and its program told to say its version. An image that names its program itself is started as it
-// is: the manager in it ends at once without its flags.
+// managerOf is the image of a DaemonSet's first container, and its program told to say its version. An image that names
+// its program itself is started as it is: the manager in it ends at once without its flags.
 func managerOf(object string) (image string, command []string) {
 	var d appsv1.DaemonSet
 	if err := yaml.Unmarshal([]byte(object), &d); err != nil || len(d.Spec.Template.Spec.Containers) == 0 {
@@ -148,7 +151,8 @@ func managerOf(object string) (image string, command []string) {
 	return c.Image, command
 }
 
-// listedImage tells whether a node says that it has an image. A kubelet names the 50 largest, so that one which is not named may be there.
+// listedImage tells whether a node says that it has an image. A kubelet names the 50 largest, so that one which is not
+// named may be there.
 func listedImage(ctx context.Context, e *step.Env, s v1.Step, w wantedImage) {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -15,7 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// kubeletFilesHold says in a sentence which files of a kubelet's unit came and went; empty when they are those that the plan saw.
+// kubeletFilesHold says in a sentence which files of a kubelet's unit came and went; empty when they are those that the
+// plan saw.
 func kubeletFilesHold(ctx context.Context, e *step.Env, host, want string) (string, error) {
 	if journal.IsExcluded(e.Journal.Doc(), host) {
 		return "", nil

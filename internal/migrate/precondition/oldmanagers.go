@@ -128,7 +128,8 @@ func oldManagers(ctx context.Context, e *step.Env) ([]oldManager, error) {
 }
 
 // deployedOldManagers are the kube-controller-managers in pods of kube-system, whatever made them and whichever of them
-// the plan changes. Static pods are asked as processes: what the API says of one lags behind, and is its kubelet's word.
+// the plan changes. Static pods are asked as processes: what the API says of one lags behind, and is its kubelet's
+// word.
 func deployedOldManagers(ctx context.Context, e *step.Env) ([]oldManager, error) {
 	pods, err := e.Kube.CoreV1().Pods(component.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -58,7 +58,8 @@ func (e *WaitError) Error() string { return fmt.Sprintf("waited for %s: %s", e.W
 // Is tells that the time was up, without being an error of the network.
 func (e *WaitError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // this is what errors.Is asks
 
-// RegressionError says that a node did not come back as it was before its kubelet was changed, and what became of its host.
+// RegressionError says that a node did not come back as it was before its kubelet was changed, and what became of its
+// host.
 type RegressionError struct {
 	Host, Node string
 	// Reason is what was not as before, with the kubelet's last words where they could be had.

@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// CheckAllowed asks before a step is carried out whether it does what a migration does; the plan was judged as a whole before, and here each step is on its own.
+// CheckAllowed asks before a step is carried out whether it does what a migration does; the plan was judged as a whole
+// before, and here each step is on its own.
 func (e *Env) CheckAllowed(s v1.Step) error {
 	if e.Unjudged {
 		return nil
@@ -23,7 +24,8 @@ func (e *Env) CheckAllowed(s v1.Step) error {
 	return nil
 }
 
-// CheckAllowedOn asks right before a step edits a component whether it changes only what a migration changes of the flags with which the component is started now.
+// CheckAllowedOn asks right before a step edits a component whether it changes only what a migration changes of the
+// flags with which the component is started now.
 func (e *Env) CheckAllowedOn(s v1.Step, command []string) error {
 	if e.Unjudged || len(s.Edits) == 0 {
 		return nil
@@ -47,15 +49,16 @@ func IsInterrupted(err error) bool {
 	return errors.Is(err, ErrInterrupted) || errors.Is(err, hostaccess.ErrStopped)
 }
 
-// ErrNotBegun is what a step of a batch returns that was not begun, because another one of its batch went wrong. It passes through as an interruption does:
-// nothing is written about the step.
+// ErrNotBegun is what a step of a batch returns that was not begun, because another one of its batch went wrong. It
+// passes through as an interruption does: nothing is written about the step.
 var ErrNotBegun = fmt.Errorf("another step of the batch went wrong: %w", ErrInterrupted)
 
 // Executor carries out one kind of step.
 type Executor interface {
 	// Done looks at the live cluster, whether the step's change is there and shows. It changes nothing.
 	Done(ctx context.Context, s v1.Step) (bool, error)
-	// Do makes the change. It is repeated after a crash, with the record that was saved; it saves the record before it changes anything.
+	// Do makes the change. It is repeated after a crash, with the record that was saved; it saves the record before it
+	// changes anything.
 	Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
-// ProvesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of the API right before: what the host itself
-// says, and a snapshot of some time ago, may be a worker's.
+// ProvesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of
+// the API right before: what the host itself says, and a snapshot of some time ago, may be a worker's.
 func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
 		return nil
@@ -57,7 +57,8 @@ func (e *Env) ReadFile(ctx context.Context, host, path string) (hostaccess.File,
 // Absent is the hash of a file that is not there.
 const Absent = "absent"
 
-// IsRestored tells whether a file is as it was before the step that is undone; one that was begun and changed nothing left it so.
+// IsRestored tells whether a file is as it was before the step that is undone; one that was begun and changed nothing
+// left it so.
 func (e *Env) IsRestored(ctx context.Context, s v1.Step) (hostaccess.File, bool, error) {
 	before := e.Journal.Record(s.Restore).BackupSHA256
 	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
@@ -73,8 +74,8 @@ func FileMode(s v1.Step) (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-// IsWider reports whether a file gives a right that a mode does not give: a credential that all may read is written again. One
-// that somebody has closed further is left as it is.
+// IsWider reports whether a file gives a right that a mode does not give: a credential that all may read is written
+// again. One that somebody has closed further is left as it is.
 func IsWider(f hostaccess.File, mode fs.FileMode) bool { return f.Mode.Perm()&^mode.Perm() != 0 }
 
 // WriteFile puts bytes on a host, after the record that says so was saved.
@@ -133,7 +134,8 @@ func (e *Env) UnitHost(name string) (UnitManager, error) {
 	return u, nil
 }
 
-// CommitChanges has the changes of a host made that were asked for. It comes before each wait for their effect: people may make them, and take their time.
+// CommitChanges has the changes of a host made that were asked for. It comes before each wait for their effect: people
+// may make them, and take their time.
 func (e *Env) CommitChanges(ctx context.Context, host string) error {
 	if host == "" {
 		return nil

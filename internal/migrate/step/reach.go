@@ -23,7 +23,8 @@ type lastAttempt struct {
 	err error
 }
 
-// awayFor is for how long a host that could not be reached is not tried again by those who look at all hosts: a look may take a minute to end in vain.
+// awayFor is for how long a host that could not be reached is not tried again by those who look at all hosts: a look
+// may take a minute to end in vain.
 const awayFor = 20 * time.Second
 
 // NoteUnreachable remembers a host that was out of reach.

@@ -8,16 +8,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Seed is the cluster in which the control plane runs of the one that is migrated. References to objects of Namespace are the seed's; all others are the
-// migrated cluster's.
+// Seed is the cluster in which the control plane runs of the one that is migrated. References to objects of Namespace
+// are the seed's; all others are the migrated cluster's.
 type Seed struct {
 	Kube      kubernetes.Interface
 	Dynamic   dynamic.Interface
 	Namespace string
 }
 
-// RolloutTimeout is for how long the old pods of a Deployment in the seed may take to end: new ones are scheduled, pull their image, wait for the API server
-// and get ready before, and the old ones have their grace period.
+// RolloutTimeout is for how long the old pods of a Deployment in the seed may take to end: new ones are scheduled, pull
+// their image, wait for the API server and get ready before, and the old ones have their grace period.
 const RolloutTimeout = 6 * time.Minute
 
 // inSeed tells that an object is the seed's.

@@ -13,7 +13,8 @@ import (
 // SettleInterval is the time between two looks at a step's effect.
 const SettleInterval = 200 * time.Millisecond
 
-// TimeoutOf bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a kube-apiserver.
+// TimeoutOf bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a
+// kube-apiserver.
 func TimeoutOf(s v1.Step) time.Duration {
 	if newImage(s) {
 		return 180*time.Second + pullBudget
@@ -49,7 +50,8 @@ func (e *Env) Poll(ctx context.Context, limit, interval time.Duration, f func(co
 	}
 }
 
-// ReportWaiting tells what a step that was begun waits for. It is told at every look; who listens says it when it changes.
+// ReportWaiting tells what a step that was begun waits for. It is told at every look; who listens says it when it
+// changes.
 func (e *Env) ReportWaiting(s v1.Step, reason string, since time.Time) {
 	if e.Clock.Since(since) >= SettleInterval { // the first look of a step that is done at once is not worth a word
 		e.Report(s, "waiting", reason)
@@ -67,7 +69,8 @@ func (e *Env) Note(s v1.Step, rec *v1.StepRecord, sentence string) {
 
 const opImage = "setImage"
 
-// pullBudget is what a step with a new image may take longer than any other: a kubelet that has not got it pulls 30 to 130 MB first.
+// pullBudget is what a step with a new image may take longer than any other: a kubelet that has not got it pulls 30 to
+// 130 MB first.
 const pullBudget = 3 * time.Minute
 
 // newImage tells that a step gives its component another image.
@@ -75,7 +78,8 @@ func newImage(s v1.Step) bool {
 	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == opImage })
 }
 
-// WaitFor is poll for a wait that may take longer than somebody sits still: each look that is in vain tells what it waits for.
+// WaitFor is poll for a wait that may take longer than somebody sits still: each look that is in vain tells what it
+// waits for.
 func (e *Env) WaitFor(ctx context.Context, s v1.Step, limit, interval time.Duration, reason func() string, f func(context.Context) (bool, error)) error {
 	begun := e.Clock.Now()
 	return e.Poll(ctx, limit, interval, func(ctx context.Context) (bool, error) {

@@ -22,11 +22,12 @@ import (
 // deletionBudget bounds the wait for the watch event of a deletion that a read has shown already.
 const deletionBudget = 10 * time.Second
 
-// podEnd decides whether the process that a lease was bound to has ended. The proof is a terminated status of that very container, and nothing else.
+// podEnd decides whether the process that a lease was bound to has ended. The proof is a terminated status of that very
+// container, and nothing else.
 //
-// A kubelet writes that status when the containers of a deleted pod have ended, and takes the object away right after it. Reads would miss it, so the
-// pod is watched. An object that goes without it proves nothing: it was deleted by force, or by the garbage collector of a control plane that has lost
-// the node. The process may run then.
+// A kubelet writes that status when the containers of a deleted pod have ended, and takes the object away right after
+// it. Reads would miss it, so the pod is watched. An object that goes without it proves nothing: it was deleted by
+// force, or by the garbage collector of a control plane that has lost the node. The process may run then.
 type podEnd struct {
 	engine *step.Env
 	ctx    context.Context //nolint:containedctx // of the watch, which lasts longer than one look
@@ -150,7 +151,8 @@ func (p *podEnd) take(e watch.Event, open bool) {
 	}
 }
 
-// isTerminated reports whether the status of a pod says that the bound container has terminated. A kubelet that has lost a container names no ID.
+// isTerminated reports whether the status of a pod says that the bound container has terminated. A kubelet that has
+// lost a container names no ID.
 func isTerminated(pod *corev1.Pod, r *v1.HandoverRecord) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return slices.ContainsFunc([]corev1.ContainerState{s.State, s.LastTerminationState}, func(state corev1.ContainerState) bool {

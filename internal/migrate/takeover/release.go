@@ -21,7 +21,8 @@ const endBudget = 75 * time.Second
 // endInterval is how often the process table is looked at while an owner ends; each look is a part of the gap.
 const endInterval = 20 * time.Millisecond
 
-// ReleaseLeases waits until each bound process has ended and gives its leases up. It runs after every write and again after a crash.
+// ReleaseLeases waits until each bound process has ended and gives its leases up. It runs after every write and again
+// after a crash.
 func ReleaseLeases(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) error {
 	if !IsReleased(*rec) {
 		if err := e.CommitChanges(ctx, s.Host); err != nil { // the process ends when somebody has made the change
@@ -108,8 +109,9 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	return nil
 }
 
-// AwaitTakeover waits until the leases that were given up have new holders, so that the process that gave them up comes back as a standby. Nobody
-// taking one over within the time that its holder's lease would have lasted is no reason to leave the host without its manager.
+// AwaitTakeover waits until the leases that were given up have new holders, so that the process that gave them up comes
+// back as a standby. Nobody taking one over within the time that its holder's lease would have lasted is no reason to
+// leave the host without its manager.
 func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord) {
 	for _, r := range rec.Handovers {
 		if r.Lease != s.Component {
@@ -138,7 +140,8 @@ func IsReleased(rec v1.StepRecord) bool {
 	return true
 }
 
-// BindPods binds the leases of a step that edits a Deployment in the seed to the pods of it that hold them, before these end.
+// BindPods binds the leases of a step that edits a Deployment in the seed to the pods of it that hold them, before
+// these end.
 func BindPods(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) error {
 	if !e.IsInSeed(s.Ref) || len(s.Leases) == 0 {
 		return nil
@@ -157,7 +160,8 @@ func BindPods(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) e
 	return nil
 }
 
-// releasePod waits until a bound pod has ended and gives its lease up. Where the end is not proven it waits until the lease has run out by itself.
+// releasePod waits until a bound pod has ended and gives its lease up. Where the end is not proven it waits until the
+// lease has run out by itself.
 func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecord) error {
 	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
 	isOwn := e.Proofs.IsBound(*r)
@@ -194,7 +198,8 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	var out handover.Outcome
 	err = retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
 		var err error
-		out, err = e.LeaseClient.Release(ctx, b, func(context.Context) ([]v1.Process, error) { return nil, nil }) // that it ended is proven, for good
+		// that it ended is proven, for good
+		out, err = e.LeaseClient.Release(ctx, b, func(context.Context) ([]v1.Process, error) { return nil, nil })
 		return err
 	})
 	if err != nil {

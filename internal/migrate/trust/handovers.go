@@ -26,8 +26,8 @@ type handoverScope struct {
 	seed bool
 }
 
-// JudgeHandovers returns why the handovers of a record are none that its step makes, and why the part of a step in which a
-// manager hands over is none. live is how the cluster is now, and nil where that is not known.
+// JudgeHandovers returns why the handovers of a record are none that its step makes, and why the part of a step in
+// which a manager hands over is none. live is how the cluster is now, and nil where that is not known.
 func JudgeHandovers(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
 	isMoving := strings.Contains(r.ID, MovingInfix)
 	if len(r.Handovers) == 0 && !isMoving {
@@ -129,8 +129,8 @@ func (scope handoverScope) judge(h v1.HandoverRecord, others map[string][]string
 	return nil
 }
 
-// judgeHost returns why the holder is not on the host of the scope. Its identity may not be known by any name that there is,
-// but must not be another host's.
+// judgeHost returns why the holder is not on the host of the scope. Its identity may not be known by any name that
+// there is, but must not be another host's.
 func (scope handoverScope) judgeHost(h v1.HandoverRecord, others map[string][]string) error {
 	if h.Host != scope.host || h.Node != "" {
 		return fmt.Errorf("the holder is on host %q (pod on %q), and the step is on %s", h.Host, h.Node, scope.host)
@@ -149,8 +149,8 @@ func (scope handoverScope) judgeHost(h v1.HandoverRecord, others map[string][]st
 	return nil
 }
 
-// CheckSeed returns why a plan is not for a control plane in a namespace of a seed, or for a cluster that runs its own where
-// the namespace is empty.
+// CheckSeed returns why a plan is not for a control plane in a namespace of a seed, or for a cluster that runs its own
+// where the namespace is empty.
 func CheckSeed(p *v1.Plan, namespace string) error {
 	switch {
 	case p.Cluster.Seed == namespace:
@@ -176,7 +176,8 @@ func hostNames(doc v1.Journal, live *v1.Snapshot) map[string][]string {
 	return out
 }
 
-// judgeMoving holds the record of a manager that hands over to the file that the manager is started from, and to its own backup.
+// judgeMoving holds the record of a manager that hands over to the file that the manager is started from, and to its
+// own backup.
 func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.Snapshot) error {
 	if r.Backup != "" && r.Backup != BackupDir(doc.Run)+"/"+BackupName(r.ID) {
 		return fmt.Errorf("backup %s is another step's", r.Backup)

@@ -13,8 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// judgeRecords holds the records of a journal to its plans: what a record names on a host is written, restored or removed there, and the record is in a
-// ConfigMap like the plan.
+// judgeRecords holds the records of a journal to its plans: what a record names on a host is written, restored or
+// removed there, and the record is in a ConfigMap like the plan.
 func judgeRecords(doc v1.Journal, live *v1.Snapshot) error {
 	steps, err := JournaledSteps(doc)
 	if err != nil {
@@ -40,7 +40,8 @@ func judgeRecords(doc v1.Journal, live *v1.Snapshot) error {
 	return nil
 }
 
-// JournaledSteps are the steps of both plans of a journal. One that both have could be another one for each who looks it up.
+// JournaledSteps are the steps of both plans of a journal. One that both have could be another one for each who looks
+// it up.
 func JournaledSteps(doc v1.Journal) (map[string]v1.Step, error) {
 	out := map[string]v1.Step{}
 	for _, s := range doc.Plan.Steps {
@@ -55,7 +56,8 @@ func JournaledSteps(doc v1.Journal) (map[string]v1.Step, error) {
 	return out, nil
 }
 
-// JudgeRecord holds the backups of a record to the directory of its run, where only root has put something, and their modes to plain ones.
+// JudgeRecord holds the backups of a record to the directory of its run, where only root has put something, and their
+// modes to plain ones.
 func JudgeRecord(run string, r v1.StepRecord) error {
 	for _, f := range append([]v1.FileRecord{{Backup: r.Backup, BackupMode: r.BackupMode}}, r.Files...) {
 		if f.Backup != "" && !isBackup(run, f.Backup) {
@@ -68,8 +70,8 @@ func JudgeRecord(run string, r v1.StepRecord) error {
 	return nil
 }
 
-// BackupMode reads the mode that a file had: permissions alone, never those that let a program act as its owner. A file that all may write is put back as one
-// that they may not.
+// BackupMode reads the mode that a file had: permissions alone, never those that let a program act as its owner. A file
+// that all may write is put back as one that they may not.
 func BackupMode(text string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > uint64(fs.ModePerm) {
@@ -110,7 +112,8 @@ func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord) er
 	return nil
 }
 
-// judgeRestore ties a step that takes another one back to what that one changed: with the backup of one host or file, another one would be overwritten.
+// judgeRestore ties a step that takes another one back to what that one changed: with the backup of one host or file,
+// another one would be overwritten.
 func judgeRestore(steps map[string]v1.Step, s v1.Step) error {
 	if s.Restore == "" {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// UntrustedError says that a plan or a record would do what no migration does. Whoever may write the ConfigMap of a journal is not thereby root on the control
-// plane: nothing of such a journal is carried out.
+// UntrustedError says that a plan or a record would do what no migration does. Whoever may write the ConfigMap of a
+// journal is not thereby root on the control plane: nothing of such a journal is carried out.
 type UntrustedError struct {
 	// What is the step or the record.
 	What string
@@ -33,8 +33,8 @@ func (e *UntrustedError) Unwrap() error { return e.Err }
 // plainRun is a name of a run that is one element of a path.
 var plainRun = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// CheckJournal says why a journal must not be gone on with, or back from: its plans break the rules, or its records name what no migration writes. live is how the cluster
-// is now; nil where no host is touched.
+// CheckJournal says why a journal must not be gone on with, or back from: its plans break the rules, or its records
+// name what no migration writes. live is how the cluster is now; nil where no host is touched.
 func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 	if !plainRun.MatchString(doc.Run) {
 		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its run is called %q, and directories on hosts are named by that", doc.Run)}
@@ -67,8 +67,8 @@ func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 	return judgeRecords(doc, live)
 }
 
-// judgeOptions holds a rollback to what its plan was made with. The rules allow images, variables and files of hosts because the options of a plan name them,
-// and those of a rollback are its plan's.
+// judgeOptions holds a rollback to what its plan was made with. The rules allow images, variables and files of hosts
+// because the options of a plan name them, and those of a rollback are its plan's.
 func judgeOptions(doc *v1.Journal) error {
 	if doc.Rollback.Strategy != doc.Plan.Strategy {
 		return fmt.Errorf("its strategy is %q, and that of the plan is %q", doc.Rollback.Strategy, doc.Plan.Strategy)

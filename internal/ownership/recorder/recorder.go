@@ -43,9 +43,9 @@ type RecorderOptions struct {
 	Scrape  func(context.Context, Target) (v1.Manager, error)
 	// Processes lists a component's processes on a host; nil when hosts cannot be reached, so that no end is ever proven.
 	Processes func(ctx context.Context, host, component string) ([]v1.Process, error)
-	// Interval is the time between two looks at the process of an owner, and between two scrapes of a manager that may be about to become
-	// one; zero means 100 ms. Everything else is looked at every SlowInterval, zero means 1 s (and processes twice as often): a scrape costs a
-	// kube-controller-manager some ten milliseconds of processor time.
+	// Interval is the time between two looks at the process of an owner, and between two scrapes of a manager that may be
+	// about to become one; zero means 100 ms. Everything else is looked at every SlowInterval, zero means 1 s (and
+	// processes twice as often): a scrape costs a kube-controller-manager some ten milliseconds of processor time.
 	Interval     time.Duration
 	SlowInterval time.Duration
 	// Timeout of one look; zero means 2 s.
@@ -89,7 +89,8 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// Run looks until ctx ends, and returns when every look has ended and the last state of each source has been written. A recorder runs once.
+// Run looks until ctx ends, and returns when every look has ended and the last state of each source has been written. A
+// recorder runs once.
 func (r *Recorder) Run(ctx context.Context) {
 	for _, lease := range r.opts.Leases {
 		r.wg.Go(func() { r.followLease(ctx, lease) })
@@ -101,8 +102,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.wg.Wait()
 }
 
-// refresh starts looking at new targets and stops looking at those that are gone. A process is looked at until it has ended, though its manifest is
-// gone already: its end is what proves that it no longer acts.
+// refresh starts looking at new targets and stops looking at those that are gone. A process is looked at until it has
+// ended, though its manifest is gone already: its end is what proves that it no longer acts.
 func (r *Recorder) refresh(ctx context.Context) {
 	wanted := map[Target]bool{}
 	owners := map[ownership.Owner]bool{}
@@ -179,7 +180,8 @@ func (s *source) ok(e v1.OwnershipEvent, state string) {
 	s.state, s.failing = state, false
 }
 
-// flush writes the last successful look, if it is not written yet: at the end of a recording it is what the last state rests on.
+// flush writes the last successful look, if it is not written yet: at the end of a recording it is what the last state
+// rests on.
 func (s *source) flush() {
 	if s.pending != nil {
 		s.r.sink(*s.pending)

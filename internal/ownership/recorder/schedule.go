@@ -9,7 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
-// scrapeScheduler decides how often each manager is scraped: fast while it may be about to become an owner, slowly otherwise.
+// scrapeScheduler decides how often each manager is scraped: fast while it may be about to become an owner, slowly
+// otherwise.
 //
 //	lease changed hands, or an owner ended --> candidates for that lease are hot
 //	one of them leads it and runs loops    --> they cool down, as they do after a while anyway
@@ -100,8 +101,8 @@ func (h *scrapeScheduler) warm(lease string, now time.Time) {
 	}
 }
 
-// candidates for a component's own lease are its instances. Another lease, the migration lease, is contended by those who lead their own one, and
-// perhaps by those that did not answer.
+// candidates for a component's own lease are its instances. Another lease, the migration lease, is contended by those
+// who lead their own one, and perhaps by those that did not answer.
 func (h *scrapeScheduler) candidates(lease string) []Target {
 	var own, others []Target
 	for t, w := range h.targets {
@@ -196,7 +197,8 @@ func (h *scrapeScheduler) isHot(t Target, now time.Time) bool {
 	return is
 }
 
-// mayEnd tells whether the end of the manager's process may be the end of an owner: it leads a lease, or does not answer.
+// mayEnd tells whether the end of the manager's process may be the end of an owner: it leads a lease, or does not
+// answer.
 func (h *scrapeScheduler) mayEnd(o ownership.Owner) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -68,7 +68,8 @@ func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
 // now is the time as it is written down.
 func (r *Recorder) now() time.Time { return r.opts.Clock.Now().UTC().Round(0) }
 
-// maxMetrics bounds what is read of a manager's /metrics: a kube-controller-manager of a large cluster serves a few megabytes.
+// maxMetrics bounds what is read of a manager's /metrics: a kube-controller-manager of a large cluster serves a few
+// megabytes.
 const maxMetrics = 64 << 20
 
 // The metrics that are looked at; every other line is skipped before it is parsed.
@@ -79,7 +80,8 @@ const (
 	metricBuild   = "kubernetes_build_info"
 )
 
-// cloudCallMetrics are the histograms in which the providers count their calls, one observation for each that succeeded.
+// cloudCallMetrics are the histograms in which the providers count their calls, one observation for each that
+// succeeded.
 var cloudCallMetrics = []string{
 	"cloudprovider_aws_api_request_duration_seconds",
 	"cloudprovider_azure_api_request_duration_seconds",
@@ -88,9 +90,10 @@ var cloudCallMetrics = []string{
 	"openstack_api_request_duration_seconds",
 }
 
-// NewClient returns an HTTP client for Scrape. With roots, a manager's certificate must be signed by one of them. Without, any certificate is
-// accepted: managers sign their own one at every start (--cert-dir unset), so there is nothing to verify against. Whoever sits between can then
-// read the token and forge gauges; so the token must be good for nothing but GET /metrics, and what gauges say is never the proof of an end.
+// NewClient returns an HTTP client for Scrape. With roots, a manager's certificate must be signed by one of them.
+// Without, any certificate is accepted: managers sign their own one at every start (--cert-dir unset), so there is
+// nothing to verify against. Whoever sits between can then read the token and forge gauges; so the token must be good
+// for nothing but GET /metrics, and what gauges say is never the proof of an end.
 func NewClient(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		// No proxy: a manager listens on its own host, often on an address that only hosts of the cluster reach.
@@ -107,11 +110,13 @@ func NewClient(roots *x509.CertPool) *http.Client {
 
 func neverRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Scrape asks the manager at address (host:port) what it runs and which leases it leads. Component and Host of the answer are left to the caller.
-// It never follows a redirect, which would hand the token to somebody else, and never puts the token into an error.
+// Scrape asks the manager at address (host:port) what it runs and which leases it leads. Component and Host of the
+// answer are left to the caller. It never follows a redirect, which would hand the token to somebody else, and never
+// puts the token into an error.
 func Scrape(ctx context.Context, client *http.Client, address, token string) (v1.Manager, error) {
 	m := v1.Manager{Address: address}
-	// Servers since client_golang 1.23 answer only the named metrics, which spares them most of the work; older ones ignore the query.
+	// Servers since client_golang 1.23 answer only the named metrics, which spares them most of the work; older ones
+	// ignore the query.
 	query := url.Values{"name[]": askedMetrics}
 	target := url.URL{Scheme: "https", Host: address, Path: "/metrics", RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -160,8 +165,8 @@ func statusError(address string, status int) error {
 	return &statusErr{status, fmt.Sprintf("asking for the metrics of %s: status %d%s", address, status, hint)}
 }
 
-// wanted copies the lines of the metrics that are looked at: a manager serves tens of thousands of others, and parsing them all ten times a
-// second would take a core.
+// wanted copies the lines of the metrics that are looked at: a manager serves tens of thousands of others, and parsing
+// them all ten times a second would take a core.
 func wanted(body io.Reader) ([]byte, error) {
 	limited := &io.LimitedReader{R: body, N: maxMetrics}
 	lines := bufio.NewScanner(limited)
@@ -291,8 +296,9 @@ func sortedUnique(in []string) []string {
 	return out
 }
 
-// kepSeries are the five series by which KEP-2395 tells operators to judge an extracted provider, without their subsystem: node_controller_ for the
-// first two (in the cloud's node controller since 1.28), service_controller_ for the others (the latencies since 1.21, the errors since 1.27).
+// kepSeries are the five series by which KEP-2395 tells operators to judge an extracted provider, without their
+// subsystem: node_controller_ for the first two (in the cloud's node controller since 1.28), service_controller_ for
+// the others (the latencies since 1.21, the errors since 1.27).
 var kepSeries = []string{
 	"cloud_provider_taint_removal_delay_seconds",
 	"initial_node_sync_delay_seconds",
@@ -331,7 +337,8 @@ func seriesOf(metric string) string {
 	return ""
 }
 
-// objective is the KEP's: 99% within 60 seconds. The histograms' nearest bound above it is 64, so a few of those within may have taken up to 64.
+// objective is the KEP's: 99% within 60 seconds. The histograms' nearest bound above it is 64, so a few of those within
+// may have taken up to 64.
 const objective = 60
 
 func series(name string, metric *dto.Metric) v1.Series {

@@ -59,7 +59,8 @@ func (r *Recorder) followLease(ctx context.Context, name string) {
 	}
 }
 
-// watchLease lists and watches a lease until the watch ends; seen tells whether any look succeeded. No error means that the watch ended as asked.
+// watchLease lists and watches a lease until the watch ends; seen tells whether any look succeeded. No error means that
+// the watch ended as asked.
 func (r *Recorder) watchLease(ctx context.Context, l *leaseFollower) (seen bool, err error) {
 	version, err := r.readLease(ctx, l)
 	if err != nil {
@@ -103,7 +104,8 @@ func (r *Recorder) watchLease(ctx context.Context, l *leaseFollower) (seen bool,
 
 func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
 
-// readLease reads the lease through a list, whose resource version a watch can go on from whether the lease exists or not.
+// readLease reads the lease through a list, whose resource version a watch can go on from whether the lease exists or
+// not.
 func (r *Recorder) readLease(ctx context.Context, l *leaseFollower) (version string, err error) {
 	asking, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
@@ -149,7 +151,8 @@ func (r *Recorder) watched(l *leaseFollower, e watch.Event) error {
 	return nil
 }
 
-// overtakes tells whether a resource version is not older than what was read before. One that is no number is taken as new.
+// overtakes tells whether a resource version is not older than what was read before. One that is no number is taken as
+// new.
 func (l *leaseFollower) overtakes(version string) bool {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
@@ -162,7 +165,8 @@ func (l *leaseFollower) overtakes(version string) bool {
 	return true
 }
 
-// sawLease records a look at the lease. A renewal is no change: a lease is renewed several times a second during a migration.
+// sawLease records a look at the lease. A renewal is no change: a lease is renewed several times a second during a
+// migration.
 func (r *Recorder) sawLease(l *leaseFollower, spec coordinationv1.LeaseSpec, began *time.Time) {
 	e := v1.OwnershipEvent{
 		Time: r.now(), Began: began, Source: v1.SourceLease, Lease: l.name, Holder: ptr.Deref(spec.HolderIdentity, ""), Transitions: ptr.Deref(spec.LeaseTransitions, 0),

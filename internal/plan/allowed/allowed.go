@@ -26,20 +26,24 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// Judge says what a step of a plan may do. A plan is root on the control plane, and the one that is carried out may come from a file or from the journal: so
-// what a step names is held to what this program would write there itself, whatever the rest of the plan says.
+// Judge says what a step of a plan may do. A plan is root on the control plane, and the one that is carried out may
+// come from a file or from the journal: so what a step names is held to what this program would write there itself,
+// whatever the rest of the plan says.
 //
-// Where a cluster has its files is asked of the cluster: live is a snapshot of how it is now. A host that is not in it is judged by the usual places.
+// Where a cluster has its files is asked of the cluster: live is a snapshot of how it is now. A host that is not in it
+// is judged by the usual places.
 type Judge struct {
 	Options v1.Options
 	cluster v1.Cluster
 	Live    *v1.Snapshot
-	// strict refuses a place on a host that is not known to the snapshot; a plan that is merely read is not refused for it.
+	// strict refuses a place on a host that is not known to the snapshot; a plan that is merely read is not refused for
+	// it.
 	strict bool
 }
 
-// CheckStep says why a step must not be carried out; nil when it does what a step of a migration does, in a place where a migration may do it. The engine asks
-// before each step. live is how the cluster is now, and nil where no host is touched.
+// CheckStep says why a step must not be carried out; nil when it does what a step of a migration does, in a place where
+// a migration may do it. The engine asks before each step. live is how the cluster is now, and nil where no host is
+// touched.
 func CheckStep(p *v1.Plan, s v1.Step, live *v1.Snapshot) error {
 	j := Judge{Options: p.Options, cluster: p.Cluster, Live: live, strict: true}
 	var errs []error
@@ -63,7 +67,8 @@ func CheckEach(p *v1.Plan, live *v1.Snapshot, holds func(Judge, v1.Step) error) 
 	return nil
 }
 
-// written are the files that a migration writes on hosts, with the mode that each gets; the directory of the credential provider's binary is another one.
+// written are the files that a migration writes on hosts, with the mode that each gets; the directory of the credential
+// provider's binary is another one.
 var written = map[string]string{layout.KCMMigration: "0644", layout.CCMMigration: "0644", layout.CredentialConfig: "0644", layout.CCMCloudConf: "0600", layout.CCMKubeconfig: "0600", layout.CCMToken: "0600"}
 
 // managed are the components whose manifests, units and workloads a migration changes.
@@ -138,7 +143,8 @@ func (j Judge) host(name string) *v1.Host {
 	return nil
 }
 
-// manifest holds static pods to the directory from which the host's kubelet starts them, and to the components of a control plane.
+// manifest holds static pods to the directory from which the host's kubelet starts them, and to the components of a
+// control plane.
 func (j Judge) manifest(s v1.Step) error {
 	if !slices.Contains(managed, s.Component) {
 		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
@@ -311,7 +317,8 @@ func (j Judge) migrationConfig(of controllernames.Component, text string) bool {
 	return false
 }
 
-// credentialConfig tells that a text is the config of the image credential provider as it is rendered for some version of a kubelet; Azure's names a file of the host.
+// credentialConfig tells that a text is the config of the image credential provider as it is rendered for some version
+// of a kubelet; Azure's names a file of the host.
 func (j Judge) credentialConfig(text string) bool {
 	p, ok := cloudprovider.Lookup(j.provider())
 	if !ok || p.Credentials == nil {
@@ -388,7 +395,8 @@ func ofKernel(at string) bool {
 	return slices.ContainsFunc([]string{"/proc/", "/sys/", "/dev/"}, func(dir string) bool { return strings.HasPrefix(at+"/", dir) })
 }
 
-// deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a pod template that somebody else wrote could name any Secret.
+// deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a pod template that
+// somebody else wrote could name any Secret.
 func (j Judge) deployedSource(s v1.Step) error {
 	if j.cluster.Seed != "" || !clusterview.IsOwnDeployment(j.cluster, s.Source) {
 		return fmt.Errorf("source %s is no Deployment of the cluster's control plane, which is in %s", s.Source, layout.Namespace)

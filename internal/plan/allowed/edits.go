@@ -45,14 +45,15 @@ var (
 	tag       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 )
 
-// An election whose periods are outside of these is none that works: a manager would not start, or its place stay empty.
+// An election whose periods are outside of these is none that works: a manager would not start, or its place stay
+// empty.
 const (
 	shortestElection = 50 * time.Millisecond
 	longestElection  = 10 * time.Minute
 )
 
-// editable are the flags that a migration sets or takes out, by component, beside those that the target version does not know. None of the flags by which a
-// component knows who may do what is among them.
+// editable are the flags that a migration sets or takes out, by component, beside those that the target version does
+// not know. None of the flags by which a component knows who may do what is among them.
 var editable = map[string]map[string]flagRule{
 	component.KCM: {
 		"cloud-provider": exactly("external"), flagvalue.FlagCloudConfig: gone, flagvalue.FlagFeatureGates: gateList, flagvalue.FlagControllers: loopList, "cidr-allocator-type": gone,
@@ -73,14 +74,15 @@ var editable = map[string]map[string]flagRule{
 	},
 }
 
-// IsEditable are the flags of a component that steps of a migration change, and a rollback puts back; a target version adds those that it does not know.
+// IsEditable are the flags of a component that steps of a migration change, and a rollback puts back; a target version
+// adds those that it does not know.
 func IsEditable(component, flag string, o v1.Options) bool {
 	j := Judge{Options: o}
 	return editable[component][flag] != nil || j.dropped(component, flag)
 }
 
-// CheckUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take those of the step back: they name what the step has
-// changed. What value a list gets is for PutBack to say.
+// CheckUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take those of the
+// step back: they name what the step has changed. What value a list gets is for PutBack to say.
 func CheckUndo(s v1.Step, original []v1.Edit, o v1.Options) error {
 	for _, e := range s.Edits {
 		if !slices.ContainsFunc(original, func(of v1.Edit) bool { return undoes(e, of) }) {
@@ -210,8 +212,8 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 	return nil
 }
 
-// cloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes out. A file that another flag names
-// is none, nor one that is guarded.
+// cloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes
+// out. A file that another flag names is none, nor one that is guarded.
 func (j Judge) cloudConfigMount(s v1.Step, at string) bool {
 	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || guarded(at) || strings.Contains(at+"/", "/pki/") || slices.Contains(clusterview.TrustDirs, at) {
 		return false
@@ -254,7 +256,8 @@ func (j Judge) gate(name string) bool {
 	})
 }
 
-// version holds images and kubeadm's version to the target of the options: a step gives another tag, never another registry or repository.
+// version holds images and kubeadm's version to the target of the options: a step gives another tag, never another
+// registry or repository.
 func (j Judge) version(s v1.Step, e v1.Edit) error {
 	want := strings.TrimPrefix(j.Options.TargetVersion, "v")
 	have := strings.TrimPrefix(e.Value, "v")
@@ -271,8 +274,9 @@ func (j Judge) version(s v1.Step, e v1.Edit) error {
 	return nil
 }
 
-// CheckOnlyEditable says what a command line that a record holds has beside what runs that no step of a migration changes of the component; nil for nothing. A rollback
-// puts command lines back from records, and asks this of them first.
+// CheckOnlyEditable says what a command line that a record holds has beside what runs that no step of a migration
+// changes of the component; nil for nothing. A rollback puts command lines back from records, and asks this of them
+// first.
 func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backArgs []string, o v1.Options) error {
 	flags := flagvalue.MergeFlags(commandline.FlagsOf(commandline.Unwrapped(slices.Concat(nowCommand, nowArgs))), commandline.FlagsOf(commandline.Unwrapped(slices.Concat(backCommand, backArgs))))
 	var edits []v1.Edit

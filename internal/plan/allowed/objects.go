@@ -44,7 +44,8 @@ func (j Judge) made() []layout.Object {
 	return out
 }
 
-// deletable are the objects that a migration or its rollback deletes: those that it makes, and the leases and the state of the managers that go.
+// deletable are the objects that a migration or its rollback deletes: those that it makes, and the leases and the state
+// of the managers that go.
 func (j Judge) deletable() map[string]bool {
 	out := map[string]bool{
 		layout.CCMDaemonSet: true, layout.NodeManagerDaemonSet: true, "Deployment/" + layout.Namespace + "/" + component.CCM: true, "Lease/" + layout.Namespace + "/" + component.CCM: true,
@@ -124,7 +125,8 @@ func (j Judge) ensured(s v1.Step) error {
 	return j.madeHere(s)
 }
 
-// rulesOf are what holds for the pods of a manager, whose image is empty for another object, and by what the object is derived; "" for one that is not.
+// rulesOf are what holds for the pods of a manager, whose image is empty for another object, and by what the object is
+// derived; "" for one that is not.
 func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 	switch {
 	case j.cluster.Seed == "" && ref == layout.Ref(layout.CloudConfigSecret()):
@@ -188,7 +190,8 @@ func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
 	return nil
 }
 
-// kubeletConfigRef is kubeadm's ConfigMap with the configuration of kubelets to come; its name had the version in it up to 1.23.
+// kubeletConfigRef is kubeadm's ConfigMap with the configuration of kubelets to come; its name had the version in it up
+// to 1.23.
 var kubeletConfigRef = regexp.MustCompile(`^ConfigMap/` + kubeadmconfig.Namespace + `/kubelet-config(-1\.[0-9]+)?$`)
 
 func (j Judge) patched(s v1.Step) error {
@@ -224,7 +227,8 @@ func (j Judge) defaults(ref string) *v1.KubeletDefaults {
 	return d
 }
 
-// CheckOnlyGates says what two kubelet configurations differ in beside feature gates that have to do with in-tree providers; nil for nothing.
+// CheckOnlyGates says what two kubelet configurations differ in beside feature gates that have to do with in-tree
+// providers; nil for nothing.
 func CheckOnlyGates(p *v1.Plan, before, after string) error {
 	return onlyGates(Judge{Options: p.Options, cluster: p.Cluster}, before, after)
 }
@@ -276,7 +280,8 @@ func (j Judge) workload(s v1.Step) error {
 	return nil
 }
 
-// isUsualWorkload reports whether a workload has the name that this program, or an installer, gives to one of its component.
+// isUsualWorkload reports whether a workload has the name that this program, or an installer, gives to one of its
+// component.
 func isUsualWorkload(s v1.Step) bool {
 	return s.Component == component.CCM && s.Ref == layout.CCMDaemonSet || s.Ref == "Deployment/"+layout.Namespace+"/"+s.Component
 }
@@ -286,8 +291,8 @@ type PodRules struct {
 	account, image string
 	// Host is the one of a static pod; empty for a workload.
 	Host string
-	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace, config that it may mount the Secret
-	// with its cloud config.
+	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace,
+	// config that it may mount the Secret with its cloud config.
 	files, seed, config bool
 }
 
@@ -336,7 +341,8 @@ func (j Judge) managerPod(s v1.Step) error {
 	)
 }
 
-// managerSpec holds a pod to what a manager needs: one container without more rights than any other, and read-only mounts of its own files.
+// managerSpec holds a pod to what a manager needs: one container without more rights than any other, and read-only
+// mounts of its own files.
 func managerSpec(j Judge, pod layout.Object, rules PodRules) error {
 	security, _ := pod["securityContext"].(layout.Object)
 	if len(security) > 0 && !reflect.DeepEqual(security, layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}}) {
@@ -391,7 +397,8 @@ func managerCommand(j Judge, c layout.Object) error {
 	if len(command) > 0 && !programName.MatchString(command[0]) {
 		return errors.New("the container's command is not a manager's program")
 	}
-	for _, w := range slices.Concat(command[min(1, len(command)):], listOf(c["args"])) { // an image without a command starts its own program
+	// an image without a command starts its own program
+	for _, w := range slices.Concat(command[min(1, len(command)):], listOf(c["args"])) {
 		name, value, ok := strings.Cut(strings.TrimPrefix(w, "--"), "=")
 		files, ofFile := managerFiles[name]
 		isCarried := slices.ContainsFunc(ccm.InheritedFlags, func(f ccm.InheritedFlag) bool { return f.Name == name })
@@ -416,7 +423,8 @@ func listOf(v any) []string {
 	return out
 }
 
-// guarded are files of a host that no pod of a migration sees, whatever names them: keys of the control plane, and credentials of others.
+// guarded are files of a host that no pod of a migration sees, whatever names them: keys of the control plane, and
+// credentials of others.
 func guarded(at string) bool { return isGuardedPlace(at) || isCredential(at) }
 
 // isGuardedPlace tells files by where they are, which no cloud config can name for a manager.
@@ -436,7 +444,8 @@ func isGuardedPlace(at string) bool {
 	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at || !path.IsAbs(at) || at == "/" || at == "/etc" || at == "/etc/kubernetes" || at == "/etc/kubernetes/pki"
 }
 
-// isCredential tells files by their names that hold keys, tokens or passwords of a control plane, wherever its installer puts them.
+// isCredential tells files by their names that hold keys, tokens or passwords of a control plane, wherever its
+// installer puts them.
 func isCredential(at string) bool {
 	base := strings.ToLower(path.Base(at))
 	for _, dir := range []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/kubernetes/ssl", "/etc/kubernetes/tokens", "/etc/kubernetes/users", "/etc/ssl/etcd"} {

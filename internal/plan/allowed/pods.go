@@ -86,8 +86,8 @@ func endpoint(j Judge, name string) string {
 	return ""
 }
 
-// HostFile returns why a pod must not see a file of its host; nil for those that this program mounts: the manager's own, those that the variables of the
-// options name, and those that the cloud config names.
+// HostFile returns why a pod must not see a file of its host; nil for those that this program mounts: the manager's
+// own, those that the variables of the options name, and those that the cloud config names.
 func HostFile(j Judge, at string, rules PodRules) error {
 	switch {
 	case slices.Contains([]string{layout.CCMCloudConf, layout.CCMKubeconfig, layout.CCMMigration}, at):
@@ -100,7 +100,8 @@ func HostFile(j Judge, at string, rules PodRules) error {
 	return fmt.Errorf("%s is neither the manager's own nor named by the options or by the cloud config", at)
 }
 
-// named reports whether the options or a cloud config name a file. Without the cluster in view no cloud config is known.
+// named reports whether the options or a cloud config name a file. Without the cluster in view no cloud config is
+// known.
 func named(j Judge, at, host string) bool {
 	for _, e := range j.Options.Env {
 		if _, value, _ := strings.Cut(e, "="); strings.HasPrefix(value, "/etc/") && strings.ReplaceAll(value, "{host}", host) == at {
@@ -113,7 +114,8 @@ func named(j Judge, at, host string) bool {
 	return configured(j, at)
 }
 
-// configured reports whether a cloud config of a control-plane host in view names a file. A worker's is the word of its root.
+// configured reports whether a cloud config of a control-plane host in view names a file. A worker's is the word of its
+// root.
 func configured(j Judge, at string) bool {
 	for _, h := range j.Live.Hosts {
 		if len(h.Components) == 0 {
@@ -132,8 +134,9 @@ func configured(j Judge, at string) bool {
 	return false
 }
 
-// isOwnKey reports whether a file with the name of a key is one for the cloud: a cloud config names it, or a cloud-controller-manager sees it by now. Without
-// the cluster in view this is not known, and asked again before a host is touched.
+// isOwnKey reports whether a file with the name of a key is one for the cloud: a cloud config names it, or a
+// cloud-controller-manager sees it by now. Without the cluster in view this is not known, and asked again before a host
+// is touched.
 func isOwnKey(j Judge, at string) bool {
 	if isGuardedPlace(at) {
 		return false
@@ -149,7 +152,8 @@ func isOwnKey(j Judge, at string) bool {
 	return false
 }
 
-// mountedNow reports whether a manager of the cluster in view sees a file. Once the in-tree provider is out, nothing names its cloud config any longer.
+// mountedNow reports whether a manager of the cluster in view sees a file. Once the in-tree provider is out, nothing
+// names its cloud config any longer.
 func mountedNow(j Judge, at string) bool {
 	if j.Live == nil {
 		return false
@@ -253,7 +257,8 @@ func hostVolume(j Judge, h layout.Object, rules PodRules) error {
 	return HostFile(j, at, rules)
 }
 
-// derivedFrom returns why a file of a host must not be what another one is derived from: it is the one that the kube-controller-manager reads there.
+// derivedFrom returns why a file of a host must not be what another one is derived from: it is the one that the
+// kube-controller-manager reads there.
 func derivedFrom(j Judge, s v1.Step) error {
 	if !plainPath.MatchString(s.Source) || path.Clean(s.Source) != s.Source || ofKernel(s.Source) {
 		return fmt.Errorf("source %q is no plain path of a file on the host", s.Source)

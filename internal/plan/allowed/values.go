@@ -26,8 +26,8 @@ import (
 // of a journal is written by whoever may write the journal. So a new value is compared with the one that the component
 // has, and only those items may differ.
 
-// CheckCommand returns why a step must not edit a component that is started with a command; nil when it changes only what
-// a migration changes. The engine asks right before it writes.
+// CheckCommand returns why a step must not edit a component that is started with a command; nil when it changes only
+// what a migration changes. The engine asks right before it writes.
 func CheckCommand(p *v1.Plan, s v1.Step, command []string) error {
 	flags := commandline.FlagsOf(command)
 	flags[flagvalue.FlagFeatureGates] = flagvalue.MergeGates(command, flags[flagvalue.FlagFeatureGates])
@@ -212,8 +212,8 @@ func isChanging(item string) bool {
 	return ok && slices.Contains(changing, loop)
 }
 
-// RestoreValue returns the value that a flag gets when a step is taken back: the one from before the step, or, where its
-// owner has changed the list since, the live list with the items of the migration as they were.
+// RestoreValue returns the value that a flag gets when a step is taken back: the one from before the step, or, where
+// its owner has changed the list since, the live list with the items of the migration as they were.
 func RestoreValue(p *v1.Plan, s v1.Step, flag, now, was string) string {
 	j := Judge{Options: p.Options, cluster: p.Cluster}
 	if change(j, s, flag, map[string]string{flag: now}, was, false) == nil {
@@ -309,7 +309,8 @@ func onLive(j Judge, s v1.Step) error {
 	return nil
 }
 
-// onHost compares what a step changes on a host with what the host has: the name of its node, and the version of an image.
+// onHost compares what a step changes on a host with what the host has: the name of its node, and the version of an
+// image.
 func onHost(j Judge, s v1.Step) error {
 	h := j.host(s.Host)
 	if h == nil {
@@ -333,8 +334,8 @@ func onHost(j Judge, s v1.Step) error {
 	return nil
 }
 
-// FlagBases are the flags with which the component of a step is started now, wherever the cluster in view says that. None
-// means that it does not say it, as of a host that was not looked at.
+// FlagBases are the flags with which the component of a step is started now, wherever the cluster in view says that.
+// None means that it does not say it, as of a host that was not looked at.
 func FlagBases(s v1.Step, live *v1.Snapshot) []map[string]string {
 	if live == nil {
 		return nil

@@ -20,13 +20,14 @@ func IdentityObjects(d *draft.Draft) []layout.Object {
 	return objects
 }
 
-// renewsToken reports whether the manager renews its token by itself: ours, where it has one in a file of its host. The kubelet renews that of a pod of a
-// DaemonSet or a Deployment.
+// renewsToken reports whether the manager renews its token by itself: ours, where it has one in a file of its host. The
+// kubelet renews that of a pod of a DaemonSet or a Deployment.
 func renewsToken(d *draft.Draft) bool {
 	return d.Program.Ours && d.Shape == v1.ShapeStaticPod && d.Snapshot.Cluster.Seed == ""
 }
 
-// WriteToken puts a token of the cloud-controller-manager's account on a host: a static pod is given none by its kubelet.
+// WriteToken puts a token of the cloud-controller-manager's account on a host: a static pod is given none by its
+// kubelet.
 func WriteToken(d *draft.Draft, h v1.Host) {
 	derivation, note := TokenDerivation(d)
 	d.Add(v1.Step{

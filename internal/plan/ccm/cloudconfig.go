@@ -11,7 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 )
 
-// IsUnconfigured reports whether a kube-controller-manager has no cloud config and its provider needs none. An empty --cloud-config is none.
+// IsUnconfigured reports whether a kube-controller-manager has no cloud config and its provider needs none. An empty
+// --cloud-config is none.
 func IsUnconfigured(d *draft.Draft, m *v1.Component) bool {
 	return d.Provider.ConfigOptional && m.Flags[flagvalue.FlagCloudConfig] == ""
 }
@@ -19,7 +20,8 @@ func IsUnconfigured(d *draft.Draft, m *v1.Component) bool {
 // envMetadataDisabled is the variable that keeps the AWS SDKs from the metadata service of the instance.
 const envMetadataDisabled = "AWS_EC2_METADATA_DISABLED"
 
-// CheckCloudConfig returns why a manager that has no cloud config, on the host or in the workload that is named, cannot be followed; nil where it can.
+// CheckCloudConfig returns why a manager that has no cloud config, on the host or in the workload that is named, cannot
+// be followed; nil where it can.
 func CheckCloudConfig(d *draft.Draft, m *v1.Component, where string) error {
 	if m.Flags[flagvalue.FlagCloudConfig] != "" {
 		return nil

@@ -20,7 +20,8 @@ import (
 // FirstWithoutMaster is the first minor whose control-plane nodes lack the label of a master.
 const FirstWithoutMaster = 24
 
-// nodeSelector is the label by which a DaemonSet finds the control-plane nodes: the one that all of them have, the newer one first.
+// nodeSelector is the label by which a DaemonSet finds the control-plane nodes: the one that all of them have, the
+// newer one first.
 func nodeSelector(d *draft.Draft) layout.Object {
 	for _, label := range []string{layout.LabelControlPlane, layout.LabelMaster} {
 		all := true
@@ -44,8 +45,9 @@ func nodeSelector(d *draft.Draft) layout.Object {
 	return layout.Object{layout.LabelControlPlane: ""}
 }
 
-// Tolerations let the manager run where nothing else may: it is what takes the first of these taints away. A node that is not ready for want of a
-// network keeps it, and so does one that is under pressure or unreachable: the other replica may be on it.
+// Tolerations let the manager run where nothing else may: it is what takes the first of these taints away. A node that
+// is not ready for want of a network keeps it, and so does one that is under pressure or unreachable: the other replica
+// may be on it.
 func Tolerations() []any {
 	return []any{
 		layout.Object{"key": layout.TaintUninitialized, "value": "true", "effect": "NoSchedule"},
@@ -61,8 +63,9 @@ func labelsOf(name string) layout.Object {
 	return layout.Object{"component": name, "tier": "control-plane"}
 }
 
-// daemonSet is the manager as a DaemonSet: on the host's network and resolver, with its own host's API server, so that it needs neither a CNI nor
-// kube-proxy nor a cluster DNS, all of which may wait for it. It requests what it needs and has no limits: a manager that is throttled loses its lease.
+// daemonSet is the manager as a DaemonSet: on the host's network and resolver, with its own host's API server, so that
+// it needs neither a CNI nor kube-proxy nor a cluster DNS, all of which may wait for it. It requests what it needs and
+// has no limits: a manager that is throttled loses its lease.
 func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 	h := d.Hosts[0]
 	m := clusterview.FindComponent(h, component.KCM)
@@ -94,7 +97,8 @@ func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 	return daemonSetObject(component.CCM, "OnDelete", pod), flags
 }
 
-// RenderPod is the pod of a manager that a controller of the cluster makes, on the network and the resolver of its host.
+// RenderPod is the pod of a manager that a controller of the cluster makes, on the network and the resolver of its
+// host.
 func RenderPod(d *draft.Draft, flags []controlplane.Flag, env []any, paths []controlplane.HostPath, priority string) layout.Object {
 	var volumes, mounts []any
 	for i, p := range paths {
@@ -128,7 +132,8 @@ func RenderPod(d *draft.Draft, flags []controlplane.Flag, env []any, paths []con
 	return pod
 }
 
-// checkSameConfig refuses hosts of which some have a cloud config and some have none: the pods of a DaemonSet have the same flags and mounts on all of them.
+// checkSameConfig refuses hosts of which some have a cloud config and some have none: the pods of a DaemonSet have the
+// same flags and mounts on all of them.
 func checkSameConfig(d *draft.Draft) {
 	with, without := "", ""
 	for _, h := range d.Hosts {

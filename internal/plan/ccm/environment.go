@@ -15,7 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// MissingProxies are the variables of the kube-controller-managers that the options do not give the cloud-controller-manager. A snapshot has no values.
+// MissingProxies are the variables of the kube-controller-managers that the options do not give the
+// cloud-controller-manager. A snapshot has no values.
 func MissingProxies(d *draft.Draft) []string {
 	given := map[string]bool{}
 	for _, e := range d.Options.Env {
@@ -62,8 +63,8 @@ const (
 	NodeNameField = "spec.nodeName"
 )
 
-// namesNode reports whether the manager's pod is told its node: ours deletes no node while the cloud does not know its own. Other programs may take
-// the variable for something else, and a variable of the options stays as it is.
+// namesNode reports whether the manager's pod is told its node: ours deletes no node while the cloud does not know its
+// own. Other programs may take the variable for something else, and a variable of the options stays as it is.
 func namesNode(d *draft.Draft) bool {
 	given := func(e string) bool { return strings.HasPrefix(e, EnvNodeName+"=") }
 	return d.Program.Ours && !slices.ContainsFunc(d.Options.Env, given)
@@ -74,7 +75,8 @@ func nodeNameEnv() layout.Object {
 	return layout.Object{"name": EnvNodeName, "valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": NodeNameField}}}
 }
 
-// localAPIEnv points the client of a pod at its own host's API server: kubeadm's serving certificate names the host's address.
+// localAPIEnv points the client of a pod at its own host's API server: kubeadm's serving certificate names the host's
+// address.
 func localAPIEnv(h v1.Host) []any {
 	return []any{
 		layout.Object{"name": "KUBERNETES_SERVICE_HOST", "valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": "status.hostIP"}}},
@@ -82,7 +84,8 @@ func localAPIEnv(h v1.Host) []any {
 	}
 }
 
-// EndpointEnv points the client of a pod on any node at the control plane's common address, where the cluster has one; else kube-proxy has to be there.
+// EndpointEnv points the client of a pod on any node at the control plane's common address, where the cluster has one;
+// else kube-proxy has to be there.
 func EndpointEnv(d *draft.Draft) []any {
 	if d.Snapshot.Kubeadm == nil || d.Snapshot.Kubeadm.ControlPlaneEndpoint == "" {
 		return nil

@@ -24,7 +24,8 @@ func chooseOfficial(d *draft.Draft) error {
 	return nil
 }
 
-// DescribeManager says what it means which manager comes: ours is newer than the API server and asks a fence, an official one is of its minor and asks none.
+// DescribeManager says what it means which manager comes: ours is newer than the API server and asks a fence, an
+// official one is of its minor and asks none.
 func DescribeManager(d *draft.Draft) []string {
 	if d.Program.Image == "" || d.Options.Part == v1.PartFinish {
 		return nil
@@ -52,7 +53,8 @@ func ChooseImage(d *draft.Draft) error {
 		}
 	}
 	if d.Options.Image == "" {
-		image, ok := cloudprovider.ImageFor(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor)) // it starts when every API server is upgraded
+		// it starts when every API server is upgraded
+		image, ok := cloudprovider.ImageFor(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor))
 		if !ok {
 			if d.Options.Part != v1.PartInstall && (d.APIMinor < component.Oldest || d.APIMinor > d.Provider.LastInTree) {
 				return fmt.Errorf("the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", d.APIMinor, component.Oldest, d.Provider.LastInTree, d.Provider.Name)

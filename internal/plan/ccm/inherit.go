@@ -64,8 +64,9 @@ func nodeController(minor int) string {
 	return "cloud-node-controller"
 }
 
-// ControllersFlag is the --controllers list of the cloud-controller-manager: what the owner of the cluster switched off in the
-// kube-controller-manager stays off, Azure's node loop is the cloud-node-manager's, and node IPAM runs in one place. Empty means its default.
+// ControllersFlag is the --controllers list of the cloud-controller-manager: what the owner of the cluster switched off
+// in the kube-controller-manager stays off, Azure's node loop is the cloud-node-manager's, and node IPAM runs in one
+// place. Empty means its default.
 func ControllersFlag(d *draft.Draft, kcmList string) string {
 	var more []string
 	for _, loop := range controllernames.CloudLoops {

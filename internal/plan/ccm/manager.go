@@ -17,11 +17,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// RetryPeriod stays on the cloud-controller-manager for good: with upstream's 2 s (up to 4.4 s with its jitter) every planned restart
-// leaves the loops without an owner for seconds; one read of a lease a second by each standby costs nothing beside that.
+// RetryPeriod stays on the cloud-controller-manager for good: with upstream's 2 s (up to 4.4 s with its jitter) every
+// planned restart leaves the loops without an owner for seconds; one read of a lease a second by each standby costs
+// nothing beside that.
 const RetryPeriod = "1s"
 
-// graceSeconds is more than the manager needs to end its work (--drain-timeout, 20 s), to cut off what is left and to release its leases.
+// graceSeconds is more than the manager needs to end its work (--drain-timeout, 20 s), to cut off what is left and to
+// release its leases.
 const graceSeconds = "30"
 
 // Ports of a cloud-controller-manager: the library's, and the one of Azure's own manifests.
@@ -30,7 +32,8 @@ const (
 	AzurePort   = "10267"
 )
 
-// ManagerFlags are the flags of the cloud-controller-manager that follows the kube-controller-manager m, without those that say where it finds the API.
+// ManagerFlags are the flags of the cloud-controller-manager that follows the kube-controller-manager m, without those
+// that say where it finds the API.
 func ManagerFlags(d *draft.Draft, m *v1.Component) []controlplane.Flag {
 	flags := []controlplane.Flag{
 		{Name: "leader-elect", Value: "true"},
@@ -65,7 +68,8 @@ func ManagerGates(d *draft.Draft) string {
 	return flagvalue.GateLeaderMigration + "=true"
 }
 
-// ServingPort is where the manager serves, if that is not its default: Azure's own, else the first from the default on that nothing on a host has.
+// ServingPort is where the manager serves, if that is not its default: Azure's own, else the first from the default on
+// that nothing on a host has.
 func ServingPort(d *draft.Draft) string {
 	taken := takenPorts(d)
 	port := DefaultPort
@@ -121,7 +125,8 @@ func takenPorts(d *draft.Draft) map[string]bool {
 // FlagRenewToken lets our manager renew the token that its kubeconfig names.
 const FlagRenewToken = "renew-token"
 
-// RenderStaticPod returns the manifest of the cloud-controller-manager on a host that follows the kube-controller-manager m, and what to print about it.
+// RenderStaticPod returns the manifest of the cloud-controller-manager on a host that follows the
+// kube-controller-manager m, and what to print about it.
 func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.Change) {
 	flags := append([]controlplane.Flag{
 		{Name: "cloud-provider", Value: d.Provider.Name},

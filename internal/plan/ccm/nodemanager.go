@@ -11,8 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// StartNodeManagers puts Azure's cloud-node-manager on every node: the manager itself asks the cloud for no node, and a node that nobody initialises keeps
-// its taint. It comes before the first kubelet stops asking the cloud by itself.
+// StartNodeManagers puts Azure's cloud-node-manager on every node: the manager itself asks the cloud for no node, and a
+// node that nobody initialises keeps its taint. It comes before the first kubelet stops asking the cloud by itself.
 func StartNodeManagers(d *draft.Draft) {
 	if d.Provider.Name != cloudprovider.Azure {
 		return
@@ -36,7 +36,8 @@ func StartNodeManagers(d *draft.Draft) {
 	}
 }
 
-// NodeManagerImage is the image that is released together with the manager's: beside it where it was mirrored, else the catalogue's.
+// NodeManagerImage is the image that is released together with the manager's: beside it where it was mirrored, else the
+// catalogue's.
 func NodeManagerImage(d *draft.Draft) string {
 	if known, ok := program.NearestImage(d.Provider.Name, d.Program.Minor); ok && known.Ref == d.Options.Image {
 		return known.NodeManager
@@ -47,8 +48,8 @@ func NodeManagerImage(d *draft.Draft) string {
 	return d.Program.NodeManager
 }
 
-// renderNodeManager tolerates everything, since it has to run on a node before anything else can; where routes come from the cloud it waits for a node's
-// route before the node counts as having a network.
+// renderNodeManager tolerates everything, since it has to run on a node before anything else can; where routes come
+// from the cloud it waits for a node's route before the node counts as having a network.
 func renderNodeManager(d *draft.Draft) layout.Object {
 	wait := "false"
 	if d.RunsLoop("route") {

@@ -10,7 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// StartDaemonSet puts the manager on every control-plane node at once; only under the migration lease, or when no in-tree manager is left, may it.
+// StartDaemonSet puts the manager on every control-plane node at once; only under the migration lease, or when no
+// in-tree manager is left, may it.
 func StartDaemonSet(d *draft.Draft, phase string) {
 	set, flags := daemonSet(d)
 	raw := layout.EncodeObject(set)
@@ -47,8 +48,9 @@ func StartStaticPod(d *draft.Draft, h v1.Host, phase, group, why string) {
 
 // addStaticPod completes a step that puts the cloud-controller-manager, rendered as a static pod, on a host.
 //
-// A control plane of systemd units gets it as a static pod, too, wherever its kubelet has a directory for them: what is published of a
-// cloud-controller-manager is an image, and there is no binary that a unit could start. ccmShape says where that does not hold.
+// A control plane of systemd units gets it as a static pod, too, wherever its kubelet has a directory for them: what is
+// published of a cloud-controller-manager is an image, and there is no binary that a unit could start. ccmShape says
+// where that does not hold.
 func addStaticPod(d *draft.Draft, h v1.Host, rendered string, s v1.Step) v1.Step {
 	s.Kind, s.Host, s.Component, s.Path = v1.StepAddManifest, h.Name, component.CCM, clusterview.ManagerManifest(h)
 	s.Content, s.Mode = rendered, "0600"
@@ -57,8 +59,8 @@ func addStaticPod(d *draft.Draft, h v1.Host, rendered string, s v1.Step) v1.Step
 	return s
 }
 
-// ShapeFor is the shape in which a host's cloud-controller-manager can run: a static pod where the kubelet reads manifests from a directory, else a
-// DaemonSet. A choice in the options goes first.
+// ShapeFor is the shape in which a host's cloud-controller-manager can run: a static pod where the kubelet reads
+// manifests from a directory, else a DaemonSet. A choice in the options goes first.
 func ShapeFor(d *draft.Draft, h v1.Host) string {
 	if d.Options.Shape != "" {
 		return d.Options.Shape
@@ -69,7 +71,8 @@ func ShapeFor(d *draft.Draft, h v1.Host) string {
 	return v1.ShapeStaticPod
 }
 
-// fillContainer puts the program and its flags into a container. Where the image starts its program by itself, the flags are its arguments.
+// fillContainer puts the program and its flags into a container. Where the image starts its program by itself, the
+// flags are its arguments.
 func fillContainer(p program.Program, container layout.Object, flags []controlplane.Flag) {
 	args := make([]any, 0, len(flags))
 	for _, f := range flags {

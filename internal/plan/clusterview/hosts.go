@@ -37,8 +37,8 @@ func AllHosted(snap *v1.Snapshot, name string) []*v1.Component {
 	return out
 }
 
-// IsOwnDeployment reports whether a Deployment is in the namespace of the cluster's control plane. Who may create one in another namespace is no
-// administrator for that, and there may be the control plane of another cluster.
+// IsOwnDeployment reports whether a Deployment is in the namespace of the cluster's control plane. Who may create one
+// in another namespace is no administrator for that, and there may be the control plane of another cluster.
 func IsOwnDeployment(of v1.Cluster, ref string) bool {
 	parts := strings.Split(ref, "/")
 	return len(parts) == 3 && parts[0] == "Deployment" && parts[1] == cmp.Or(of.Seed, layout.Namespace) && parts[2] != ""
@@ -59,7 +59,8 @@ func APIPort(h v1.Host) string {
 // DefaultAPIPort is the port of an API server that names none.
 const DefaultAPIPort = 6443
 
-// ControlPlaneHosts returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what keeps a plan from being made.
+// ControlPlaneHosts returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what
+// keeps a plan from being made.
 func ControlPlaneHosts(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 	var out []v1.Host
 	var errs []error
@@ -151,7 +152,8 @@ func unknownHosts(snap *v1.Snapshot) []error {
 	return errs
 }
 
-// OwnerHost is the host whose process of the component says that it leads the component's main lease; empty when none or several do.
+// OwnerHost is the host whose process of the component says that it leads the component's main lease; empty when none
+// or several do.
 func OwnerHost(snap *v1.Snapshot, comp string) string {
 	owner := ""
 	for _, m := range snap.Managers {

@@ -13,10 +13,12 @@ import (
 // NodeIPAM is the loop that gives pod CIDRs to nodes.
 const NodeIPAM = controllernames.NodeIPAM
 
-// CloudLoops are the loops that change their manager; nodeipam stays with the KCM, unless it is moved, but changes its process at every restart of an owner.
+// CloudLoops are the loops that change their manager; nodeipam stays with the KCM, unless it is moved, but changes its
+// process at every restart of an owner.
 var CloudLoops = []controllernames.Loop{controllernames.Service, controllernames.Route, controllernames.NodeLifecycle}
 
-// HasRouteLoop tells that a provider's route controller starts: OpenStack's does when the config names a router. A config that was not read decides nothing.
+// HasRouteLoop tells that a provider's route controller starts: OpenStack's does when the config names a router. A
+// config that was not read decides nothing.
 func HasRouteLoop(p cloudprovider.Provider, config *v1.CloudConfig) bool {
 	if p.Name != cloudprovider.OpenStack || config == nil || config.Format == "" {
 		return p.Routes
@@ -24,9 +26,10 @@ func HasRouteLoop(p cloudprovider.Provider, config *v1.CloudConfig) bool {
 	return slices.ContainsFunc(config.Keys, func(k string) bool { return strings.EqualFold(k, "Route.router-id") })
 }
 
-// ExpectedLoops are the cloud loops that somebody has to run in a cluster of a provider, given the flags of one of its managers and its cloud config, nil if that
-// is not known: the route loop only where routes are the cloud's, the service loop only where the provider has load balancers. --controllers is not asked: what it
-// takes out of one manager may be taken out for the other one. A provider that is not known has everything.
+// ExpectedLoops are the cloud loops that somebody has to run in a cluster of a provider, given the flags of one of its
+// managers and its cloud config, nil if that is not known: the route loop only where routes are the cloud's, the
+// service loop only where the provider has load balancers. --controllers is not asked: what it takes out of one manager
+// may be taken out for the other one. A provider that is not known has everything.
 func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudConfig) []string {
 	known, ok := cloudprovider.Lookup(provider)
 	var out []string

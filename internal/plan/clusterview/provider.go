@@ -13,7 +13,8 @@ import (
 // DefaultClusterName is what a kube-controller-manager without --cluster-name calls the cluster.
 const DefaultClusterName = "kubernetes"
 
-// InTreeProvider is the provider that the kube-controller-managers run with. Those that are external already do not count: controlPlane names them.
+// InTreeProvider is the provider that the kube-controller-managers run with. Those that are external already do not
+// count: controlPlane names them.
 func InTreeProvider(snap *v1.Snapshot) (string, error) {
 	seen := map[string]bool{}
 	for _, h := range snap.Hosts {
@@ -40,7 +41,8 @@ func InTreeProvider(snap *v1.Snapshot) (string, error) {
 	return "", fmt.Errorf("the hosts run %s with different in-tree providers (%s): no cluster has two clouds; correct the manifests first", component.KCM, strings.Join(names, ", "))
 }
 
-// LookupSupported looks a provider up and refuses, by its name, one that there is no external manager for. The empty name is left to controlPlane.
+// LookupSupported looks a provider up and refuses, by its name, one that there is no external manager for. The empty
+// name is left to controlPlane.
 func LookupSupported(name string) (cloudprovider.Provider, error) {
 	if name == "" {
 		return cloudprovider.Provider{}, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
-// TrustDirs are the directories with certificates of authorities on the distributions that kubeadm knows. They are links into each other, so that all
-// that the kube-controller-manager has are mounted.
+// TrustDirs are the directories with certificates of authorities on the distributions that kubeadm knows. They are
+// links into each other, so that all that the kube-controller-manager has are mounted.
 var TrustDirs = []string{"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}
 
 // TrustMounts are the mounts by which the kube-controller-manager trusts a private authority of the cloud's endpoints.
@@ -28,8 +28,9 @@ func TrustMounts(m *v1.Component) []controlplane.HostPath {
 	return out
 }
 
-// ConfigFileMounts are the files that a host's cloud config names, e.g. the authority of the cloud's endpoints or a client certificate: without one of them the
-// manager does not start. What lies in a directory that is mounted anyway is left out.
+// ConfigFileMounts are the files that a host's cloud config names, e.g. the authority of the cloud's endpoints or a
+// client certificate: without one of them the manager does not start. What lies in a directory that is mounted anyway
+// is left out.
 func ConfigFileMounts(h v1.Host, m *v1.Component) []controlplane.HostPath {
 	if h.CloudConfig == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// ManifestDir is the directory from which the host's kubelet starts static pods; empty when there is none. A host with a static pod has one,
-// whatever is known of its kubelet.
+// ManifestDir is the directory from which the host's kubelet starts static pods; empty when there is none. A host with
+// a static pod has one, whatever is known of its kubelet.
 func ManifestDir(h v1.Host) string {
 	for _, c := range h.Components {
 		if IsStaticPod(c) && path.IsAbs(c.Manifest) {
@@ -47,7 +47,8 @@ func ReplicasOf(c *v1.Component) int32 {
 	return *c.Replicas
 }
 
-// EstimateRestart is how long a component takes until it is ready again; measured with a real kubelet, a unit and a Deployment are quicker.
+// EstimateRestart is how long a component takes until it is ready again; measured with a real kubelet, a unit and a
+// Deployment are quicker.
 func EstimateRestart(c *v1.Component) float64 {
 	seconds := 25.0
 	if c.Name == component.KAS {

@@ -54,7 +54,8 @@ func DescribeDifferences(have, made *v1.Plan) []string {
 // ChangedOptions are the options in which two plans are not the same, with both values.
 func ChangedOptions(have, of *v1.Plan) []string { return fieldsThatDiffer(have.Options, of.Options) }
 
-// fieldsThatDiffer are the fields of two documents that are not the same, with both values as far as a line has room for them.
+// fieldsThatDiffer are the fields of two documents that are not the same, with both values as far as a line has room
+// for them.
 func fieldsThatDiffer(have, made any) []string {
 	a, b := fieldsOf(have), fieldsOf(made)
 	var out []string

@@ -28,17 +28,19 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Difference is what a plan changes in one file or object. Equal texts are no difference; an empty one is a file or object that is not there.
+// Difference is what a plan changes in one file or object. Equal texts are no difference; an empty one is a file or
+// object that is not there.
 type Difference struct {
 	// Name is HOST/path of a file, or Kind/namespace/name of an object.
 	Name          string
 	Before, After string
 }
 
-// Differences are what a plan would change in all, in the order in which it begins to: what it makes and takes away again is left out. Edits go through
-// the editors that apply uses.
+// Differences are what a plan would change in all, in the order in which it begins to: what it makes and takes away
+// again is left out. Edits go through the editors that apply uses.
 //
-// files reads a host's files; nil shows what a snapshot knows: flags, one argument a line. Values of secrets are masked.
+// files reads a host's files; nil shows what a snapshot knows: flags, one argument a line. Values of secrets are
+// masked.
 func Differences(p *v1.Plan, snap *v1.Snapshot, files func(host string) systemdunit.Files) ([]Difference, error) {
 	d := differ{plan: p, snap: snap, files: files, at: map[string]*Difference{}}
 	for _, s := range p.Steps {
@@ -312,7 +314,8 @@ func (d *differ) changedObject(s v1.Step, text string) (string, error) {
 	}
 }
 
-// editedWorkload shows the arguments of a workload; one that this plan makes is a whole object, and its arguments are in there.
+// editedWorkload shows the arguments of a workload; one that this plan makes is a whole object, and its arguments are
+// in there.
 func (d *differ) editedWorkload(s v1.Step, text string) (string, error) {
 	if !strings.HasPrefix(text, "apiVersion:") {
 		command, _, err := commandline.ApplyArguments(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil, flagsOnly(s.Edits))
@@ -356,7 +359,8 @@ func patchedText(s v1.Step, text string) (string, error) {
 
 const masked = mask.Masked
 
-// mask hides values of secrets: those of keys of a cloud config that hold one, and of environment variables by their names.
+// mask hides values of secrets: those of keys of a cloud config that hold one, and of environment variables by their
+// names.
 func (d *differ) mask(name, text string) string {
 	secret := map[string]bool{}
 	if strings.HasSuffix(name, layout.CCMCloudConf) && d.files != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// imageLine is what a difference shows of an image where only flags are known; empty for a plan that changes no image there.
+// imageLine is what a difference shows of an image where only flags are known; empty for a plan that changes no image
+// there.
 func imageLine(steps []v1.Step, c *v1.Component, host string) string {
 	for _, s := range steps {
 		if s.Host == host && s.Component == c.Name && planstep.ChangesImage(s) {

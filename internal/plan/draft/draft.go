@@ -109,7 +109,8 @@ func (d *Draft) flagsAt(host, name string) map[string]string {
 // FlagsAfter returns the flags of a component on a host after the steps so far.
 func (d *Draft) FlagsAfter(h v1.Host, name string) map[string]string { return d.flagsAt(h.Name, name) }
 
-// ComponentAfter is a component with the flags that it has after the steps so far; nil when the host has none of that name.
+// ComponentAfter is a component with the flags that it has after the steps so far; nil when the host has none of that
+// name.
 func (d *Draft) ComponentAfter(h v1.Host, name string) *v1.Component {
 	c := clusterview.FindComponent(h, name)
 	if c == nil {

@@ -30,7 +30,8 @@ func (d *Draft) MovedLoops() []controllernames.Loop {
 	return clusterview.CloudLoops
 }
 
-// OtherManagers are who has to be ready before the manager of a host is restarted, and what it then gives up; on a single host there is nobody.
+// OtherManagers are who has to be ready before the manager of a host is restarted, and what it then gives up; on a
+// single host there is nobody.
 func (d *Draft) OtherManagers(leases ...string) (give, successors []string) {
 	if len(d.Hosts) < 2 {
 		return nil, nil
@@ -38,8 +39,9 @@ func (d *Draft) OtherManagers(leases ...string) (give, successors []string) {
 	return leases, []string{component.KCM}
 }
 
-// OwnedBy is the expectation that the moved loops run in one component. Node IPAM, where it stays in the kube-controller-manager, is looked at when
-// a phase is verified: v1.26 sleeps for 10 s before it runs it, and no step has to wait for that.
+// OwnedBy is the expectation that the moved loops run in one component. Node IPAM, where it stays in the
+// kube-controller-manager, is looked at when a phase is verified: v1.26 sleeps for 10 s before it runs it, and no step
+// has to wait for that.
 func OwnedBy(moved string) map[string]string {
 	out := map[string]string{}
 	for _, l := range clusterview.CloudLoops {
@@ -48,8 +50,8 @@ func OwnedBy(moved string) map[string]string {
 	return out
 }
 
-// ExpectRunning leaves out a loop that nobody ran before: a cluster without --allocate-node-cidrs has no node IPAM, one without
-// --configure-cloud-routes no route loop, a cloud without load balancers no service loop.
+// ExpectRunning leaves out a loop that nobody ran before: a cluster without --allocate-node-cidrs has no node IPAM, one
+// without --configure-cloud-routes no route loop, a cloud without load balancers no service loop.
 func (d *Draft) ExpectRunning(in map[string]string) map[string]string {
 	out := map[string]string{}
 	if !d.ReportsLoops() {
@@ -63,7 +65,8 @@ func (d *Draft) ExpectRunning(in map[string]string) map[string]string {
 	return out
 }
 
-// ReportsLoops tells that both managers say which loops they run; of older ones nobody can ask for that. In a rollback it is as the migration had it.
+// ReportsLoops tells that both managers say which loops they run; of older ones nobody can ask for that. In a rollback
+// it is as the migration had it.
 func (d *Draft) ReportsLoops() bool {
 	return d.Provider.Name == "" || catalogue.ShowsLoops(component.KCM, d.KCMMinor) && d.Program.ShowsLoops
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// EditComponent completes a step that changes a component's flags, in the place where the component has them: its static pod manifest, its systemd unit,
-// or its Deployment. It fills in the kind, where the change is made, the facts, and the printed difference of flags.
+// EditComponent completes a step that changes a component's flags, in the place where the component has them: its
+// static pod manifest, its systemd unit, or its Deployment. It fills in the kind, where the change is made, the facts,
+// and the printed difference of flags.
 func (d *Draft) EditComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	s = d.placeStep(h, c, s)
 	switch c.Runs {
@@ -30,11 +31,12 @@ func (d *Draft) EditComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	return s
 }
 
-// StopComponent completes a step that stops a component: its manifest is moved out of the kubelet's directory, its unit stopped, its Deployment scaled to
-// none. The step's record keeps what start needs.
+// StopComponent completes a step that stops a component: its manifest is moved out of the kubelet's directory, its unit
+// stopped, its Deployment scaled to none. The step's record keeps what start needs.
 //
-// A unit that was stopped starts again with its host. So the edits of the step, those that start repeats, are written before it is stopped: whatever
-// starts it again, it runs no longer with its old flags beside the next owner. A manifest that was moved away starts nothing, and needs no edits.
+// A unit that was stopped starts again with its host. So the edits of the step, those that start repeats, are written
+// before it is stopped: whatever starts it again, it runs no longer with its old flags beside the next owner. A
+// manifest that was moved away starts nothing, and needs no edits.
 func (d *Draft) StopComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	if c.Runs != v1.RunsSystemd {
 		s.Edits = nil
@@ -54,8 +56,8 @@ func (d *Draft) StopComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	return s
 }
 
-// StartComponent completes a step that starts what the step s.Restore stopped. The edits of the step are made before the component runs, so that it never
-// runs with its old flags again.
+// StartComponent completes a step that starts what the step s.Restore stopped. The edits of the step are made before
+// the component runs, so that it never runs with its old flags again.
 func (d *Draft) StartComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	s = d.placeStep(h, c, s)
 	s.EstimateSeconds, s.Undo = clusterview.EstimateRestart(c), "stop it, and start it as it was"
@@ -93,8 +95,8 @@ func (d *Draft) placeStep(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	return s
 }
 
-// unitFile is the one file in which all flags of the edits are written. A step has one file, one backup and one undo; flags that are spread over a
-// unit and its drop-ins are refused with their names.
+// unitFile is the one file in which all flags of the edits are written. A step has one file, one backup and one undo;
+// flags that are spread over a unit and its drop-ins are refused with their names.
 func (d *Draft) unitFile(h v1.Host, c *v1.Component, edits []v1.Edit) string {
 	files := map[string][]string{}
 	for _, e := range edits {

@@ -90,8 +90,9 @@ func describeNodes(snap *v1.Snapshot, steps []v1.Step) string {
 	return out
 }
 
-// WhyRecreated says in a clause why the new manager makes every load balancer anew; empty when it adopts them. Which one belongs to a Service it finds on
-// AWS and GCE by the Service's uid, on OpenStack and Azure by the cluster's name; and on OpenStack it knows Octavia's only.
+// WhyRecreated says in a clause why the new manager makes every load balancer anew; empty when it adopts them. Which
+// one belongs to a Service it finds on AWS and GCE by the Service's uid, on OpenStack and Azure by the cluster's name;
+// and on OpenStack it knows Octavia's only.
 func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 	if len(snap.Services) == 0 {
 		return ""
@@ -116,7 +117,8 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 	return ""
 }
 
-// DescribeLoadBalancers says what a provider does to load balancers when another manager takes them over, and what is left to do about the records of volumes.
+// DescribeLoadBalancers says what a provider does to load balancers when another manager takes them over, and what is
+// left to do about the records of volumes.
 func DescribeLoadBalancers(d *draft.Draft) []string {
 	var out []string
 	if why := WhyRecreated(d.Snapshot, d.Options); why != "" {

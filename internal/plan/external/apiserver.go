@@ -55,12 +55,13 @@ func APIServerEdits(d *draft.Draft, api *v1.Component) []v1.Edit {
 			edits = append(edits, v1.Edit{Op: "setFlag", Name: "enable-admission-plugins", Value: strings.Join(rest, ",")})
 		}
 	}
-	// From 1.29 on it compares both gates with --cloud-provider and does not start when they disagree, though it has no kubelet in it.
+	// From 1.29 on it compares both gates with --cloud-provider and does not start when they disagree, though it has no
+	// kubelet in it.
 	return append(edits, flagvalue.EditGates(api.Flags[flagvalue.FlagFeatureGates], component.KAS, n, flagvalue.DropInTreeGates(api.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials))...)
 }
 
-// UpgradeAPIServers gives the API servers their new version before the first manager is stopped, the owner's last. The engine moves the owner away from an
-// API server before it restarts it.
+// UpgradeAPIServers gives the API servers their new version before the first manager is stopped, the owner's last. The
+// engine moves the owner away from an API server before it restarts it.
 func UpgradeAPIServers(d *draft.Draft) {
 	if !d.Upgrade.IsWanted() {
 		return

@@ -15,8 +15,9 @@ import (
 
 // ChooseNodeIPAM decides where node IPAM runs afterwards, and says why in the plan.
 //
-// The leader migration document and KEP-2395 move it wherever the provider has a controller of its own. A plan moves it where pod CIDRs come from the cloud,
-// because a manager without a cloud cannot allocate those. The allocator of --cluster-cidr asks no cloud: it stays where it is unless a move is asked for.
+// The leader migration document and KEP-2395 move it wherever the provider has a controller of its own. A plan moves it
+// where pod CIDRs come from the cloud, because a manager without a cloud cannot allocate those. The allocator of
+// --cluster-cidr asks no cloud: it stays where it is unless a move is asked for.
 func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 	allocator := cmp.Or(m.Flags["cidr-allocator-type"], flagvalue.RangeAllocator)
 	cloud := slices.Contains(d.Provider.Allocators, allocator)

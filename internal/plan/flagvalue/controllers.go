@@ -26,8 +26,9 @@ func SplitList(list string) []string {
 	return out
 }
 
-// IsLoopDisabled tells that a --controllers list of a kube-controller-manager keeps a loop from running, whatever the dialect it is written in. An absent
-// list is "*". A loop that is named either way is decided by that, the first one wins as in the manager itself; else the star decides.
+// IsLoopDisabled tells that a --controllers list of a kube-controller-manager keeps a loop from running, whatever the
+// dialect it is written in. An absent list is "*". A loop that is named either way is decided by that, the first one
+// wins as in the manager itself; else the star decides.
 func IsLoopDisabled(list string, loop controllernames.Loop) bool {
 	all := SplitList(list)
 	if len(all) == 0 {
@@ -41,7 +42,8 @@ func IsLoopDisabled(list string, loop controllernames.Loop) bool {
 	return !slices.Contains(all, "*")
 }
 
-// DisableLoop returns a --controllers list that says what it said and keeps a loop, under the name that the manager has for it, from running.
+// DisableLoop returns a --controllers list that says what it said and keeps a loop, under the name that the manager has
+// for it, from running.
 func DisableLoop(list, name string, loop controllernames.Loop) string {
 	all := SplitList(list)
 	if len(all) == 0 {

@@ -36,7 +36,8 @@ const (
 	FlagCredentialDir    = "image-credential-provider-bin-dir"
 )
 
-// PluginPVLabels is the admission plugin that asks an in-tree provider for the labels of volumes; without one it refuses volumes or leaves them unlabelled.
+// PluginPVLabels is the admission plugin that asks an in-tree provider for the labels of volumes; without one it
+// refuses volumes or leaves them unlabelled.
 const PluginPVLabels = "PersistentVolumeLabel"
 
 // FlagFeatureGates is the flag of feature gates.

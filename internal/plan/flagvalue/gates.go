@@ -10,13 +10,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// GateDisableProviders takes the in-tree providers out of a component: alpha from 1.22, on unless said otherwise from 1.29 (KEP-2395).
+// GateDisableProviders takes the in-tree providers out of a component: alpha from 1.22, on unless said otherwise from
+// 1.29 (KEP-2395).
 const GateDisableProviders = "DisableCloudProviders"
 
 // GateDisableCredentials takes the in-tree image credentials out of the kubelet (KEP-2133).
 const GateDisableCredentials = "DisableKubeletCloudCredentialProviders"
 
-// GateCredentialProviders lets a kubelet ask image credential providers; it has to be switched on up to 1.23 (KEP-2133).
+// GateCredentialProviders lets a kubelet ask image credential providers; it has to be switched on up to 1.23
+// (KEP-2133).
 const GateCredentialProviders = "KubeletCredentialProviders"
 
 // GateLeaderMigration is alpha in 1.21 and on after it (KEP-2436).
@@ -53,7 +55,8 @@ func (g Gates) String() string {
 	return strings.Join(names, ",")
 }
 
-// MergeGates merges every occurrence of --feature-gates in a command, as the components do; of other flags the last one wins.
+// MergeGates merges every occurrence of --feature-gates in a command, as the components do; of other flags the last one
+// wins.
 func MergeGates(command []string, flag string) string {
 	out := Gates{}
 	n := 0
@@ -88,8 +91,9 @@ const (
 	GateRemoved = ""
 )
 
-// EditGates changes gates in a value of --feature-gates and keeps every other gate that its owner has set, and the order they are written in. A gate
-// that the component's minor does not know is never set: the component would not start.
+// EditGates changes gates in a value of --feature-gates and keeps every other gate that its owner has set, and the
+// order they are written in. A gate that the component's minor does not know is never set: the component would not
+// start.
 func EditGates(current, comp string, minor int, changes []GateChange) []v1.Edit {
 	value := current
 	for _, c := range changes {
@@ -133,7 +137,8 @@ func changeGate(value string, c GateChange, is catalogue.Gate) string {
 	return strings.Join(pairs, ",")
 }
 
-// IsGateOn is what a gate is in a component: what its flag says, else its default. A gate that the minor does not know any longer is on for good.
+// IsGateOn is what a gate is in a component: what its flag says, else its default. A gate that the minor does not know
+// any longer is on for good.
 func IsGateOn(flag, comp, gate string, minor int) bool {
 	if on, said := ParseGates(flag)[gate]; said {
 		return on
@@ -142,8 +147,8 @@ func IsGateOn(flag, comp, gate string, minor int) bool {
 	return g.Default || !g.Known
 }
 
-// DropInTreeGates are the gates that an owner has to set so that an in-tree provider runs in 1.29 and 1.30. They go with the provider: from 1.31 on a
-// component that is told so does not start.
+// DropInTreeGates are the gates that an owner has to set so that an in-tree provider runs in 1.29 and 1.30. They go
+// with the provider: from 1.31 on a component that is told so does not start.
 func DropInTreeGates(flag string, gates ...string) []GateChange {
 	var out []GateChange
 	set := ParseGates(flag)

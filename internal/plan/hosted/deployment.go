@@ -28,7 +28,8 @@ func Unproven(host string) string {
 	return fmt.Sprintf("no Node %[1]s is labelled as control plane: if it is, run \"kubectl label node %[1]s %[2]s=\", else find out who wrote there", host, layout.LabelControlPlane)
 }
 
-// CheckCandidates refuses a cluster in which it is not clear which hosts, and which kube-controller-manager or kube-apiserver, are its own.
+// CheckCandidates refuses a cluster in which it is not clear which hosts, and which kube-controller-manager or
+// kube-apiserver, are its own.
 func CheckCandidates(snap *v1.Snapshot) error {
 	var errs []error
 	for _, h := range snap.Hosts {
@@ -57,9 +58,10 @@ func CheckCandidates(snap *v1.Snapshot) error {
 
 // PlanDeployment plans for a kube-controller-manager that is a Deployment of the cluster that it manages.
 //
-// The documents scale it down, and that is right where it runs in another cluster. In its own cluster it is the controller of its own Deployment: scaled
-// to none, nobody is left to scale it up again. So it is not scaled but changed in place: its lease lets one of the old and new pods run loops at a
-// time, and once the last old pod has ended nobody runs the cloud loops until the cloud-controller-manager, a Deployment beside it, does.
+// The documents scale it down, and that is right where it runs in another cluster. In its own cluster it is the
+// controller of its own Deployment: scaled to none, nobody is left to scale it up again. So it is not scaled but
+// changed in place: its lease lets one of the old and new pods run loops at a time, and once the last old pod has ended
+// nobody runs the cloud loops until the cloud-controller-manager, a Deployment beside it, does.
 func PlanDeployment(d *draft.Draft, m *v1.Component) error {
 	if d.Options.Strategy == "" {
 		d.Options.Strategy = planstep.Downtime
@@ -123,8 +125,8 @@ func externalEdits(m *v1.Component) []v1.Edit {
 	return edits
 }
 
-// createCloudConfig makes the Secret with the manager's cloud config, where the kube-controller-manager has one. What could fail for what stands in it fails here,
-// while the loops still run.
+// createCloudConfig makes the Secret with the manager's cloud config, where the kube-controller-manager has one. What
+// could fail for what stands in it fails here, while the loops still run.
 func createCloudConfig(d *draft.Draft, m *v1.Component) {
 	at := m.Flags[flagvalue.FlagCloudConfig]
 	if at == "" {
@@ -141,8 +143,8 @@ func createCloudConfig(d *draft.Draft, m *v1.Component) {
 	d.Notes = append(d.Notes, "cloud config: what it says is read when the migration begins. A file that it names has to be among the authorities that "+m.Manifest+" takes from its hosts; others are not mounted")
 }
 
-// makeAPIServersExternal makes the API servers external, wherever they run. They come when somebody runs the cloud loops again: their
-// rollout takes as long as everything before it, and no manager needs it.
+// makeAPIServersExternal makes the API servers external, wherever they run. They come when somebody runs the cloud
+// loops again: their rollout takes as long as everything before it, and no manager needs it.
 func makeAPIServersExternal(d *draft.Draft) {
 	change := func(h v1.Host, c *v1.Component, where string) {
 		if c == nil || c.Flags["cloud-provider"] == "" || c.Flags["cloud-provider"] == "external" {
@@ -163,8 +165,9 @@ func makeAPIServersExternal(d *draft.Draft) {
 	}
 }
 
-// renderDeployment puts the cloud-controller-manager next to a kube-controller-manager's Deployment: on its nodes and with as many replicas. Its pods are
-// those of a DaemonSet: the program of the image, probes, and flags that follow the kube-controller-manager's.
+// renderDeployment puts the cloud-controller-manager next to a kube-controller-manager's Deployment: on its nodes and
+// with as many replicas. Its pods are those of a DaemonSet: the program of the image, probes, and flags that follow the
+// kube-controller-manager's.
 func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []controlplane.Flag) {
 	flags := append([]controlplane.Flag{{Name: "cloud-provider", Value: d.Provider.Name}, {Name: "bind-address", Value: "127.0.0.1"}}, ccm.ManagerFlags(d, m)...)
 	hasConfig := m.Flags[flagvalue.FlagCloudConfig] != ""
@@ -180,7 +183,8 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
 	}
 	pod := ccm.RenderPod(d, flags, env, append(files, clusterview.TrustMounts(m)...), "system-cluster-critical")
-	// A node that is not initialised must take it, or nobody initialises it. From a node that is dead it is taken away, unlike the pod of a DaemonSet.
+	// A node that is not initialised must take it, or nobody initialises it. From a node that is dead it is taken away,
+	// unlike the pod of a DaemonSet.
 	pod["tolerations"] = slices.DeleteFunc(ccm.Tolerations(), func(t any) bool { return t.(layout.Object)["effect"] == "NoExecute" })
 	container := pod["containers"].([]any)[0].(layout.Object)
 	if hasConfig {

@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// finishLeaderMigration switches leader migration off in the cloud-controller-manager, when no in-tree manager is left that wants the lease.
+// finishLeaderMigration switches leader migration off in the cloud-controller-manager, when no in-tree manager is left
+// that wants the lease.
 func finishLeaderMigration(d *draft.Draft) {
 	ref := seedRef(d, "Deployment", layout.SeedDeploymentName(d.Provider.Name))
 	d.Add(v1.Step{

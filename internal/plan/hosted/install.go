@@ -7,8 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// installManager plans the cloud-controller-manager of a control plane that was external from the start. It is what a handover ends with, without the steps by
-// which an in-tree manager gives the loops up.
+// installManager plans the cloud-controller-manager of a control plane that was external from the start. It is what a
+// handover ends with, without the steps by which an in-tree manager gives the loops up.
 func installManager(d *draft.Draft, m *v1.Component) {
 	prepare(d, m)
 	startManager(d, m)

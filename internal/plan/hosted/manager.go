@@ -49,7 +49,8 @@ func startManager(d *draft.Draft, m *v1.Component) {
 	d.Add(s)
 }
 
-// managerRef is the Deployment of the cloud-controller-manager: the one that is there, else the one that the plan makes.
+// managerRef is the Deployment of the cloud-controller-manager: the one that is there, else the one that the plan
+// makes.
 func managerRef(d *draft.Draft) string {
 	if c := clusterview.FindHosted(d.Snapshot, component.CCM); c != nil && d.Options.Part == v1.PartFinish {
 		return c.Manifest
@@ -131,7 +132,8 @@ func httpsProbe(path, port string, period, failures int) layout.Object {
 	return layout.Object{"httpGet": layout.Object{"path": path, "port": n, "scheme": "HTTPS"}, "periodSeconds": period, "timeoutSeconds": 15, "failureThreshold": failures}
 }
 
-// configPath is where the kube-controller-manager mounts the cloud config that the external provider's is derived from; empty when it mounts none.
+// configPath is where the kube-controller-manager mounts the cloud config that the external provider's is derived from;
+// empty when it mounts none.
 func configPath(d *draft.Draft, m *v1.Component) string {
 	if at := m.Flags[flagvalue.FlagCloudConfig]; at != "" {
 		return at

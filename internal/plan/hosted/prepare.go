@@ -13,8 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// prepare makes what changes nothing yet: rights in the migrated cluster, credentials and configuration in the seed. All that could fail for what stands
-// in them fails here, while the loops still run.
+// prepare makes what changes nothing yet: rights in the migrated cluster, credentials and configuration in the seed.
+// All that could fail for what stands in them fails here, while the loops still run.
 func prepare(d *draft.Draft, m *v1.Component) {
 	d.EnsureObjects(planstep.PhasePrepare, "reads the managers' /metrics with a token that may do nothing else", layout.ObserverObjects())
 	if d.Options.Strategy == planstep.LeaderMigration {

@@ -17,7 +17,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// firstLeaderMigration is the first minor of which a hosted kube-controller-manager gets leader migration: before it a gate is needed as well.
+// firstLeaderMigration is the first minor of which a hosted kube-controller-manager gets leader migration: before it a
+// gate is needed as well.
 const firstLeaderMigration = 22
 
 // checkReady says what keeps a hosted control plane from being planned for.
@@ -98,8 +99,9 @@ func chooseStrategy(d *draft.Draft, m *v1.Component) error {
 	return nil
 }
 
-// runningLoops are the loops that run in a pod of kube-controller-manager now, as the pods say; by its flags as long as no pod could be asked, which is so until
-// the account is made by which they are asked. A plan that is shown before that is the one that is carried out behind it.
+// runningLoops are the loops that run in a pod of kube-controller-manager now, as the pods say; by its flags as long as
+// no pod could be asked, which is so until the account is made by which they are asked. A plan that is shown before
+// that is the one that is carried out behind it.
 func runningLoops(d *draft.Draft) []string {
 	asked := slices.ContainsFunc(d.Snapshot.Managers, func(m v1.Manager) bool { return m.Component == component.KCM && m.Error == "" })
 	byFlags := !asked && catalogue.ShowsLoops(component.KCM, d.KCMMinor)

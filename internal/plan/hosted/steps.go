@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// expectOwners gives the loops that this cluster has the owners that are wanted; nil where the managers do not say what they run.
+// expectOwners gives the loops that this cluster has the owners that are wanted; nil where the managers do not say what
+// they run.
 func expectOwners(d *draft.Draft, in map[string]string) map[string]string {
 	if !d.ReportsLoops() {
 		return nil

@@ -24,7 +24,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// providerName is the provider of a plan: what the managers that it starts are told, else what the in-tree ones run with.
+// providerName is the provider of a plan: what the managers that it starts are told, else what the in-tree ones run
+// with.
 func (r *planView) providerName() string {
 	for _, s := range r.starts {
 		return s.Flags["cloud-provider"]

@@ -15,7 +15,8 @@ import (
 // seeded tells that the plan is for a control plane that another cluster hosts.
 func (r *planView) seeded() bool { return r.Cluster.Seed != "" }
 
-// seedOneOwner holds a hosted control plane's manager back until the in-tree loops are proven off, or respect the migration lease.
+// seedOneOwner holds a hosted control plane's manager back until the in-tree loops are proven off, or respect the
+// migration lease.
 func seedOneOwner(r *planView) error {
 	first, ok := r.first()
 	if !r.seeded() || !ok {
@@ -50,7 +51,8 @@ func learnsMigrationLease(s v1.Step) bool {
 	return s.Component == component.KCM && s.Kind == v1.StepEditWorkload && planstep.SetsFlag(s, "enable-leader-migration", "true") && slices.Contains(s.Leases, component.KCM)
 }
 
-// nothingInTree holds a manager back that is installed as the first one where the snapshot has another owner of the loops.
+// nothingInTree holds a manager back that is installed as the first one where the snapshot has another owner of the
+// loops.
 func (r *planView) nothingInTree() error {
 	for _, s := range r.Steps {
 		if s.Kind == v1.StepEditWorkload {
@@ -82,7 +84,8 @@ func loopsOff(s v1.Step) bool {
 	return true
 }
 
-// seedKeepsProvider holds the provider in the control plane until the part of the migration that comes when the machines are done.
+// seedKeepsProvider holds the provider in the control plane until the part of the migration that comes when the
+// machines are done.
 func seedKeepsProvider(r *planView) error {
 	if !r.seeded() {
 		return nil

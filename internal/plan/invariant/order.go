@@ -265,7 +265,8 @@ func csiOrder(r *planView) error {
 	return nil
 }
 
-// learnsLater is a step after i that switches a gate on in the control plane. The one that takes the plugin out repeats what came before it.
+// learnsLater is a step after i that switches a gate on in the control plane. The one that takes the plugin out repeats
+// what came before it.
 func (r *planView) learnsLater(gate string, i int) string {
 	for _, s := range r.Steps[i:] {
 		e, ok := planstep.LastEdit(s, flagvalue.FlagFeatureGates)

@@ -137,8 +137,8 @@ var Rules = []Rule{
 		"a plan could bind whomever it likes to cluster-admin", eachAllowed(allowed.Judge.CheckObject), true},
 }
 
-// Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only what the plan itself says is
-// looked at. A rollback has an order of its own and is not judged here.
+// Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only
+// what the plan itself says is looked at. A rollback has an order of its own and is not judged here.
 func Verify(p *v1.Plan, snap *v1.Snapshot) error {
 	if p.Direction != "" && p.Direction != planstep.Forward {
 		return nil

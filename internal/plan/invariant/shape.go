@@ -84,7 +84,8 @@ func unboundFile(s v1.Step) string {
 	return ""
 }
 
-// secretText is what credentials look like: AWS access keys, PEM private keys, JSON web tokens, and settings whose name says it.
+// secretText is what credentials look like: AWS access keys, PEM private keys, JSON web tokens, and settings whose name
+// says it.
 var secretText = regexp.MustCompile(`\bA[KS]IA[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[A-Za-z0-9_-]{10,}\.|(?i)(secret_access_key|aadclientsecret|password|session_token|application-credential-secret)["']?\s*[:=]\s*["']?[^\s"'*,}]`)
 
 func noSecret(r *planView) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// component is the component of a step as it is after the step, with the image that it then has; nil when the host has none. Of a step that is not in the
-// plan it is the component before the plan.
+// component is the component of a step as it is after the step, with the image that it then has; nil when the host has
+// none. Of a step that is not in the plan it is the component before the plan.
 func (r *planView) component(h v1.Host, s v1.Step) *v1.Component {
 	c := clusterview.FindComponent(h, s.Component)
 	if c == nil || !slices.ContainsFunc(r.Steps, func(o v1.Step) bool { return o.ID == s.ID && s.ID != "" }) {
@@ -44,8 +44,8 @@ func (r *planView) refusedLater(s v1.Step, gate string, on bool) bool {
 	return ok && planstep.ChangesImage(s) && (!g.Known || g.Locked && g.Default != on)
 }
 
-// movesOwner tells that an API server gets another version before the managers change. No lease of a migration keeps it from being an owner's; the engine
-// moves the owner away before it restarts one.
+// movesOwner tells that an API server gets another version before the managers change. No lease of a migration keeps it
+// from being an owner's; the engine moves the owner away before it restarts one.
 func (r *planView) movesOwner(s v1.Step) bool {
 	return r.Strategy == planstep.Downtime && s.Phase == planstep.PhaseServers && planstep.ChangesImage(s)
 }
@@ -89,7 +89,8 @@ func (v versions) span(component string) (oldest, newest int, ok bool) {
 	return slices.Min(all), slices.Max(all), true
 }
 
-// skewed says what does not fit; empty when everything does. A kubelet that is newer was put there by somebody else, and no step changes it.
+// skewed says what does not fit; empty when everything does. A kubelet that is newer was put there by somebody else,
+// and no step changes it.
 func (v versions) skewed() string {
 	oldest, newest, ok := v.span(component.KAS)
 	if !ok {
@@ -224,7 +225,8 @@ func targetReached(r *planView) error {
 	return r.leftBehind(u, reached)
 }
 
-// leftBehind names what a plan leaves in another version; reached are the host/component and /kubernetesVersion that it takes to the target.
+// leftBehind names what a plan leaves in another version; reached are the host/component and /kubernetesVersion that it
+// takes to the target.
 func (r *planView) leftBehind(u draft.Upgrade, reached map[string]bool) error {
 	if k := r.snap.Kubeadm; k != nil && k.Error == "" && k.KubernetesVersion != u.Version && !reached["/"+layout.FieldKubernetesVersion] {
 		return fmt.Errorf("kubeadm goes on with %s", k.KubernetesVersion)
@@ -247,7 +249,8 @@ func is(u draft.Upgrade, tag string) bool {
 	return u.IsWanted() && strings.TrimPrefix(tag, "v") == strings.TrimPrefix(u.Version, "v")
 }
 
-// VerifyRollback says where a rollback would leave versions that do not fit each other: the one rule that holds of the way back, too.
+// VerifyRollback says where a rollback would leave versions that do not fit each other: the one rule that holds of the
+// way back, too.
 func VerifyRollback(p *v1.Plan, snap *v1.Snapshot) error {
 	if err := skewKept(&planView{Plan: p, snap: snap}); err != nil {
 		return fmt.Errorf("rule %s: %w", skewRule, err)

@@ -38,8 +38,9 @@ var needed = map[v1.StepKind][]string{
 	v1.StepAwait:           {"await"},
 }
 
-// CheckWellFormed says everything that keeps a plan which was read from a file from being carried out: a plan may be reviewed and kept anywhere, and
-// what was lost or mistyped there is found before the first step and not after the tenth.
+// CheckWellFormed says everything that keeps a plan which was read from a file from being carried out: a plan may be
+// reviewed and kept anywhere, and what was lost or mistyped there is found before the first step and not after the
+// tenth.
 func CheckWellFormed(p *v1.Plan) error {
 	if err := printable(p); err != nil {
 		return err // alone: what else is wrong may be said with these texts
@@ -77,8 +78,8 @@ func CheckWellFormed(p *v1.Plan) error {
 	return errors.Join(errs...)
 }
 
-// CheckJournaled says everything that keeps a plan which was read from a journal from being carried out. The journal is a ConfigMap: its plan is held to what holds of
-// every plan, as one from a file is. live is how the cluster is now.
+// CheckJournaled says everything that keeps a plan which was read from a journal from being carried out. The journal is
+// a ConfigMap: its plan is held to what holds of every plan, as one from a file is. live is how the cluster is now.
 func CheckJournaled(p *v1.Plan, live *v1.Snapshot) error {
 	if live != nil && p.Cluster.UID != live.Cluster.UID {
 		return fmt.Errorf("it was made for the cluster with uid %s, this one has %s", p.Cluster.UID, live.Cluster.UID)
@@ -98,8 +99,9 @@ func CheckJournaled(p *v1.Plan, live *v1.Snapshot) error {
 	return errors.Join(append(errs, CheckAllowed(p, live))...)
 }
 
-// carriedFromLive asks the rules about what a manager takes over from the kube-controller-managers. No step changes that of these, so that the rules hold
-// wherever the plan has come to; those about order are asked without a snapshot, which is of the middle.
+// carriedFromLive asks the rules about what a manager takes over from the kube-controller-managers. No step changes
+// that of these, so that the rules hold wherever the plan has come to; those about order are asked without a snapshot,
+// which is of the middle.
 func carriedFromLive(p *v1.Plan, live *v1.Snapshot) error {
 	if live == nil {
 		return nil
@@ -148,8 +150,8 @@ func given(yes bool) string {
 	return ""
 }
 
-// consistent says what is wrong with the values of a step whose fields are all there. A plan that was edited by hand is refused here and not when its
-// tenth step is carried out.
+// consistent says what is wrong with the values of a step whose fields are all there. A plan that was edited by hand is
+// refused here and not when its tenth step is carried out.
 func consistent(s v1.Step) error {
 	if s.Mode != "" {
 		if m, err := strconv.ParseUint(s.Mode, 8, 32); err != nil || m > 0o777 {

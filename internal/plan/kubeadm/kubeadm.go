@@ -24,8 +24,8 @@ import (
 // Components are the components whose flags kubeadm writes, in the order of its configuration.
 var Components = []string{component.KAS, component.KCM, component.Scheduler}
 
-// UpdateConfig changes what "kubeadm upgrade" will write into the manifests, so that the upgrade does not bring the in-tree provider back: each flag gets
-// there the value that the plan leaves behind in the manifests.
+// UpdateConfig changes what "kubeadm upgrade" will write into the manifests, so that the upgrade does not bring the
+// in-tree provider back: each flag gets there the value that the plan leaves behind in the manifests.
 func UpdateConfig(d *draft.Draft) {
 	if k := d.Snapshot.Kubeadm; k != nil && k.Error == "" {
 		for _, name := range Components {
@@ -55,8 +55,9 @@ func updateComponent(d *draft.Draft, name string, k *v1.KubeadmConfig) {
 // Sections are what the ClusterConfiguration calls the components.
 var Sections = map[string]string{component.KAS: "apiServer", component.KCM: "controllerManager", component.Scheduler: "scheduler"}
 
-// componentEdits are the flags of a component that the plan changes for good and that kubeadm would write otherwise, and the mount of the in-tree cloud
-// config where nothing reads it any longer: a host that joins has no such file, and its static pod would not start.
+// componentEdits are the flags of a component that the plan changes for good and that kubeadm would write otherwise,
+// and the mount of the in-tree cloud config where nothing reads it any longer: a host that joins has no such file, and
+// its static pod would not start.
 func componentEdits(d *draft.Draft, name string, k *v1.KubeadmConfig) []v1.Edit {
 	h := d.Hosts[0]
 	was := clusterview.FindComponent(h, name)
@@ -127,7 +128,8 @@ func volumeEdits(name, file string, k *v1.KubeadmConfig) []v1.Edit {
 	return edits
 }
 
-// updateKubeletDefaults takes the gates that keep in-tree code in the kubelets out of what joining kubelets get, and switches volumes over to CSI there.
+// updateKubeletDefaults takes the gates that keep in-tree code in the kubelets out of what joining kubelets get, and
+// switches volumes over to CSI there.
 func updateKubeletDefaults(b *draft.Draft) {
 	d := b.Snapshot.KubeletDefaults
 	if d == nil {

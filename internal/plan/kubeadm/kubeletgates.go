@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// WholeText is a text of a snapshot if it is the cluster's own, by its hash. A snapshot masks what may be secret, and what is masked must never be written
-// back.
+// WholeText is a text of a snapshot if it is the cluster's own, by its hash. A snapshot masks what may be secret, and
+// what is masked must never be written back.
 func WholeText(text, sum string) (string, error) {
 	if text != "" && hex.EncodeToString(HashOf(text)) != sum {
 		return "", errors.New("the snapshot holds it with secrets masked")
@@ -26,8 +26,8 @@ func HashOf(text string) []byte {
 	return sum[:]
 }
 
-// EditGates changes lines of the featureGates of a KubeletConfiguration: a nil value takes a gate away. Everything else keeps its bytes. A text that is
-// not plain block style is refused.
+// EditGates changes lines of the featureGates of a KubeletConfiguration: a nil value takes a gate away. Everything else
+// keeps its bytes. A text that is not plain block style is refused.
 func EditGates(text string, gates map[string]any) (string, error) {
 	if text == "" {
 		return "", errors.New("its text is not known")

@@ -2,7 +2,8 @@ package kubelet
 
 import "fmt"
 
-// batcher names the batches of steps that come one after the other; steps of batches of one are done alone, and have no name.
+// batcher names the batches of steps that come one after the other; steps of batches of one are done alone, and have no
+// name.
 type batcher struct{ size, steps int }
 
 func (b *batcher) next() string {

@@ -15,7 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// wantsCredentials tells that a plan puts an image credential provider on a host: the options give a binary, and the kubelet names none.
+// wantsCredentials tells that a plan puts an image credential provider on a host: the options give a binary, and the
+// kubelet names none.
 func wantsCredentials(d *draft.Draft, h v1.Host) bool {
 	return d.Options.CredentialProvider != "" && d.Provider.Credentials != nil && !hasCredentials(d, h)
 }
@@ -28,8 +29,9 @@ func hasCredentials(d *draft.Draft, h v1.Host) bool {
 	return slices.ContainsFunc(h.Kubelet.Credentials.Providers, func(p v1.CredentialProvider) bool { return p.Name == d.Provider.Credentials.Binary })
 }
 
-// InstallCredentialProviders puts the binary and its config on every host whose kubelet will change, before the first one does: a kubelet without the
-// in-tree credentials pulls no private image, and nothing says so until a pod is rescheduled.
+// InstallCredentialProviders puts the binary and its config on every host whose kubelet will change, before the first
+// one does: a kubelet without the in-tree credentials pulls no private image, and nothing says so until a pod is
+// rescheduled.
 func InstallCredentialProviders(d *draft.Draft) {
 	if d.Options.CredentialProvider == "" {
 		return
@@ -73,7 +75,8 @@ func credentialFlags(d *draft.Draft, h v1.Host) []v1.Edit {
 	return []v1.Edit{{Op: "setFlag", Name: flagvalue.FlagCredentialConfig, Value: layout.CredentialConfig}, {Op: "setFlag", Name: flagvalue.FlagCredentialDir, Value: layout.CredentialDir}}
 }
 
-// withCloudConfig names the cloud config of this kubelet where a provider's binary reads one (Azure): the file that the in-tree credentials were read from.
+// withCloudConfig names the cloud config of this kubelet where a provider's binary reads one (Azure): the file that the
+// in-tree credentials were read from.
 func withCloudConfig(d *draft.Draft, h v1.Host, config string) string {
 	own := cmp.Or(h.Kubelet.Flags["azure-container-registry-config"], h.Kubelet.Flags[flagvalue.FlagCloudConfig])
 	if d.Provider.Name != cloudprovider.Azure || own == "" {

@@ -17,8 +17,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/volume"
 )
 
-// MakeExternal makes every kubelet external that can be reached: those of the control plane first and one at a time, then one worker alone, the canary, and
-// then as many at a time as the budget allows. A kubelet that does not come back keeps the others from being touched.
+// MakeExternal makes every kubelet external that can be reached: those of the control plane first and one at a time,
+// then one worker alone, the canary, and then as many at a time as the budget allows. A kubelet that does not come back
+// keeps the others from being touched.
 func MakeExternal(d *draft.Draft) {
 	batches := batcher{size: options.CountUnavailable(d.Options.MaxUnavailable, len(d.Snapshot.Nodes))}
 	canary := true
@@ -54,7 +55,8 @@ func MakeExternal(d *draft.Draft) {
 	noteHostnames(d)
 }
 
-// inTreeHosts are the hosts whose kubelets run with the in-tree provider: the control plane's first, in the snapshot's order.
+// inTreeHosts are the hosts whose kubelets run with the in-tree provider: the control plane's first, in the snapshot's
+// order.
 func inTreeHosts(d *draft.Draft) []v1.Host {
 	var out []v1.Host
 	for _, h := range d.Snapshot.Hosts {
@@ -66,8 +68,8 @@ func inTreeHosts(d *draft.Draft) []v1.Host {
 	return out
 }
 
-// editsFor change the flags of the provider and no other, save that a kubelet that would come back under another name is told its own: its name,
-// addresses, providerID and taints stay what they are.
+// editsFor change the flags of the provider and no other, save that a kubelet that would come back under another name
+// is told its own: its name, addresses, providerID and taints stay what they are.
 func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	flags, n := h.Kubelet.Flags, d.KubeletMinor(h)
 	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
@@ -93,8 +95,9 @@ func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 // LabelHostname is the label by which a kubelet shows the host's own name, or the name that its flag gives.
 const LabelHostname = "kubernetes.io/hostname"
 
-// RegisteredName is the name under which an external kubelet registers. An in-tree one asks its cloud, an external one takes --hostname-override or the
-// host's own name, which is known by the label that it set; empty when it is not known. Kubelets write both in lower case.
+// RegisteredName is the name under which an external kubelet registers. An in-tree one asks its cloud, an external one
+// takes --hostname-override or the host's own name, which is known by the label that it set; empty when it is not
+// known. Kubelets write both in lower case.
 func RegisteredName(h v1.Host, n *v1.Node, override string) string {
 	switch {
 	case override != "":
@@ -105,7 +108,8 @@ func RegisteredName(h v1.Host, n *v1.Node, override string) string {
 	return n.Labels[LabelHostname]
 }
 
-// noteHostnames names the nodes whose label of the host's name changes with --hostname-override, and what may depend on it.
+// noteHostnames names the nodes whose label of the host's name changes with --hostname-override, and what may depend on
+// it.
 func noteHostnames(d *draft.Draft) {
 	var changed []string
 	for _, s := range d.Steps {
@@ -124,7 +128,8 @@ func noteHostnames(d *draft.Draft) {
 		"local volumes among it, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it", LabelHostname, draft.CountNoun(len(changed), "node"), draft.ListFew(changed), flagvalue.FlagHostname, LabelHostname))
 }
 
-// needsDrain tells that a node has volumes that only the in-tree plugin can unmount and that its kubelet is about to leave to CSI.
+// needsDrain tells that a node has volumes that only the in-tree plugin can unmount and that its kubelet is about to
+// leave to CSI.
 func needsDrain(d *draft.Draft, h v1.Host) bool {
 	n := d.FindNode(h.NodeName)
 	if n == nil || !d.Volumes.CSI {

@@ -9,9 +9,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// FillProviderIDs gives nodes without a providerID theirs. A cloud-controller-manager looks such a node up by its name and, from 1.30 on, does not do it at all
-// for a node without the taint; so each gets the taint for the moment that the manager needs. One at a time: no pod is evicted by it, and none can be
-// scheduled there meanwhile.
+// FillProviderIDs gives nodes without a providerID theirs. A cloud-controller-manager looks such a node up by its name
+// and, from 1.30 on, does not do it at all for a node without the taint; so each gets the taint for the moment that the
+// manager needs. One at a time: no pod is evicted by it, and none can be scheduled there meanwhile.
 func FillProviderIDs(d *draft.Draft) {
 	var names []string
 	for _, n := range d.Snapshot.Nodes {
@@ -32,7 +32,8 @@ func FillProviderIDs(d *draft.Draft) {
 	}
 }
 
-// canFill tells that a node's kubelet does not ask the cloud by itself when its turn comes: in-tree kubelets that no step reaches are left alone.
+// canFill tells that a node's kubelet does not ask the cloud by itself when its turn comes: in-tree kubelets that no
+// step reaches are left alone.
 func canFill(d *draft.Draft, node string) bool {
 	for _, h := range d.Snapshot.Hosts {
 		if h.NodeName == node && h.Kubelet != nil && h.Kubelet.Error != "" {

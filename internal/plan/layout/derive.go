@@ -22,21 +22,26 @@ const (
 	DeriveCloudConfig = "cloud-config"
 	// DeriveKubeconfig makes the CCM's kubeconfig from the KCM's (server, CA); it names CCMToken.
 	DeriveKubeconfig = "ccm-token-kubeconfig"
-	// DeriveToken asks for a token of the CCM's account that lasts a year, DeriveRenewingToken for a shorter one that the manager renews by itself.
+	// DeriveToken asks for a token of the CCM's account that lasts a year, DeriveRenewingToken for a shorter one that the
+	// manager renews by itself.
 	DeriveToken         = "ccm-token"
 	DeriveRenewingToken = "ccm-renewing-token"
-	// DeriveSeedKubeconfig and DeriveSeedCloudConfig do the same in the namespace of a seed, in Secrets, from what the kube-controller-manager's Deployment
-	// mounts there; DeriveSeedManager gives the cloud-controller-manager's Deployment the environment, volumes and nodes of the kube-controller-manager's.
+	// DeriveSeedKubeconfig and DeriveSeedCloudConfig do the same in the namespace of a seed, in Secrets, from what the
+	// kube-controller-manager's Deployment mounts there; DeriveSeedManager gives the cloud-controller-manager's Deployment
+	// the environment, volumes and nodes of the kube-controller-manager's.
 	DeriveSeedKubeconfig  = "seed-token-kubeconfig"
 	DeriveSeedCloudConfig = "seed-cloud-config"
 	DeriveSeedManager     = "seed-manager"
-	// OlderKubeconfig and OlderSeedKubeconfig hold the token of TokenSecret, which never expires: journals of earlier versions have them.
+	// OlderKubeconfig and OlderSeedKubeconfig hold the token of TokenSecret, which never expires: journals of earlier
+	// versions have them.
 	OlderKubeconfig     = "ccm-kubeconfig"
 	OlderSeedKubeconfig = "seed-kubeconfig"
-	// DeriveDeployedCloudConfig makes the external provider's cloud config in a Secret beside the cloud-controller-manager's Deployment, from what the
-	// kube-controller-manager's mounts: a ConfigMap, a Secret, or a file of its hosts.
+	// DeriveDeployedCloudConfig makes the external provider's cloud config in a Secret beside the
+	// cloud-controller-manager's Deployment, from what the kube-controller-manager's mounts: a ConfigMap, a Secret, or a
+	// file of its hosts.
 	DeriveDeployedCloudConfig = "deployed-cloud-config"
 )
 
-// DeriveKubeadm is the derivation of StepPatchObject that carries the step's edits out in kubeadm's ClusterConfiguration, for the step's component.
+// DeriveKubeadm is the derivation of StepPatchObject that carries the step's edits out in kubeadm's
+// ClusterConfiguration, for the step's component.
 const DeriveKubeadm = "kubeadm-config"

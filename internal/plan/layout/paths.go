@@ -7,7 +7,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Paths on a host that a migration writes. They lie beside what kubeadm writes, never in the manifests directory, save the CCM's manifest.
+// Paths on a host that a migration writes. They lie beside what kubeadm writes, never in the manifests directory, save
+// the CCM's manifest.
 const (
 	Dir           = "/etc/kubernetes/transplant"
 	KCMMigration  = Dir + "/leader-migration-kcm.yaml"
@@ -16,7 +17,8 @@ const (
 	CCMKubeconfig = "/etc/kubernetes/cloud-controller-manager.conf"
 	KCMKubeconfig = "/etc/kubernetes/controller-manager.conf"
 	CCMManifest   = "/etc/kubernetes/manifests/cloud-controller-manager.yaml"
-	// CCMTokenDir is a directory of its own: a container that mounts it sees a token that takes the place of another one, which a mounted file would not show.
+	// CCMTokenDir is a directory of its own: a container that mounts it sees a token that takes the place of another one,
+	// which a mounted file would not show.
 	CCMTokenDir = "/etc/kubernetes/cloud-controller-manager"
 	CCMToken    = CCMTokenDir + "/token"
 )
@@ -32,7 +34,8 @@ func Files() []string {
 	return []string{KCMMigration, CCMMigration, CCMCloudConf, CCMKubeconfig, CCMToken, KCMKubeconfig, CCMManifest}
 }
 
-// EnvFiles are the files that the environment of the cloud-controller-manager names, {host} for the host's name among them.
+// EnvFiles are the files that the environment of the cloud-controller-manager names, {host} for the host's name among
+// them.
 func EnvFiles(o v1.Options) []string {
 	var out []string
 	for _, e := range o.Env {

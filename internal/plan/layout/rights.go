@@ -62,8 +62,9 @@ func ObserverObjects() []Object {
 	}
 }
 
-// MigrationObjects grant both managers the migration lease. Without them the KCM logs "forbidden" and runs no cloud loop while every health
-// check is green; the documented merge patch would replace the rules of the built-in role, and RBAC's reconciliation would take it back.
+// MigrationObjects grant both managers the migration lease. Without them the KCM logs "forbidden" and runs no cloud
+// loop while every health check is green; the documented merge patch would replace the rules of the built-in role, and
+// RBAC's reconciliation would take it back.
 func MigrationObjects(lease string) []Object {
 	leases := []string{"leases"}
 	group := []string{"coordination.k8s.io"}
@@ -77,8 +78,9 @@ func MigrationObjects(lease string) []Object {
 	}
 }
 
-// StateObjects are the ConfigMaps that a manager writes. They are made with its rights, so that it needs no right to create any: that right cannot be limited to names, and
-// who may create a ConfigMap in kube-system may say there what others believe.
+// StateObjects are the ConfigMaps that a manager writes. They are made with its rights, so that it needs no right to
+// create any: that right cannot be limited to names, and who may create a ConfigMap in kube-system may say there what
+// others believe.
 func StateObjects(provider, uid string) []Object {
 	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), Namespace)}}
 	if provider == cloudprovider.GCE {
@@ -89,11 +91,13 @@ func StateObjects(provider, uid string) []Object {
 	return out
 }
 
-// providerRules are what a provider's own code asks the API for beside its loops, in the whole cluster and in kube-system.
+// providerRules are what a provider's own code asks the API for beside its loops, in the whole cluster and in
+// kube-system.
 //
-// azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure pkg/provider/azure_local_services.go).
-// gce: the identity of the cluster is ConfigMap ingress-uid, which it looks at by its name (gce_clusterid.go) and would create with any name. vsphere: its config may name a Secret with the credentials of vCenter
-// (cloud-provider-vsphere pkg/common/credentialmanager).
+// azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure
+// pkg/provider/azure_local_services.go). gce: the identity of the cluster is ConfigMap ingress-uid, which it looks at
+// by its name (gce_clusterid.go) and would create with any name. vsphere: its config may name a Secret with the
+// credentials of vCenter (cloud-provider-vsphere pkg/common/credentialmanager).
 func providerRules(provider string) (cluster, namespaced []Object) {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	switch provider {
@@ -147,7 +151,8 @@ func OlderTokenSecret() Object {
 	return Object{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": m}
 }
 
-// OlderRole is the Role of the manager as earlier versions of this program made it: a migration that one of them has begun is gone on with by this one.
+// OlderRole is the Role of the manager as earlier versions of this program made it: a migration that one of them has
+// begun is gone on with by this one.
 func OlderRole(provider string) Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	_, namespaced := providerRules(provider)
@@ -163,8 +168,8 @@ func OlderRole(provider string) Object {
 	}, namespaced...)})
 }
 
-// ObjectRefs lists every object that a plan may make, for the snapshot, but Secrets: to ask whether one is there is to be given what it holds, and who plans
-// needs no credential.
+// ObjectRefs lists every object that a plan may make, for the snapshot, but Secrets: to ask whether one is there is to
+// be given what it holds, and who plans needs no credential.
 func ObjectRefs() []string {
 	var out []string
 	for _, o := range append(append(ObserverObjects(), MigrationObjects(DefaultLease)...), ccmObjects()...) {

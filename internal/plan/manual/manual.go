@@ -13,8 +13,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so that nothing is typed; a manifest is
-// changed in a file beside the directory and moved in, since every file in there is a pod, a half-written one among them.
+// Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so
+// that nothing is typed; a manifest is changed in a file beside the directory and moved in, since every file in there
+// is a pod, a half-written one among them.
 func Commands(s v1.Step, flags map[string]string) []string {
 	switch s.Kind {
 	case v1.StepEnsureObject:
@@ -105,8 +106,8 @@ func writeCommands(s v1.Step) []string {
 	return []string{printFromPlan(s, "content") + " | " + RunOnHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
 }
 
-// manifestScript are the expressions of sed for a manifest as kubeadm writes it: its flags, one on each line behind the program's name, and the mounts of
-// this migration's own files.
+// manifestScript are the expressions of sed for a manifest as kubeadm writes it: its flags, one on each line behind the
+// program's name, and the mounts of this migration's own files.
 func manifestScript(s v1.Step, flags map[string]string) string {
 	var b strings.Builder
 	added := ""
@@ -134,7 +135,8 @@ func manifestScript(s v1.Step, flags map[string]string) string {
 	return b.String()
 }
 
-// FlagScript are the expressions of sed for flags that stand as words on a line, in an environment file or a unit. New ones go behind one that is there.
+// FlagScript are the expressions of sed for flags that stand as words on a line, in an environment file or a unit. New
+// ones go behind one that is there.
 func FlagScript(s v1.Step, flags map[string]string) string {
 	added := ""
 	for _, e := range s.Edits {

@@ -35,7 +35,8 @@ func validateKubelets(o v1.Options) []error {
 	return errs
 }
 
-// MaxUnavailable is how many of a cluster's nodes may be not Ready or under change at a time. At least one: else nothing could be changed.
+// MaxUnavailable is how many of a cluster's nodes may be not Ready or under change at a time. At least one: else
+// nothing could be changed.
 func MaxUnavailable(o v1.Options, nodes int) int { return CountUnavailable(o.MaxUnavailable, nodes) }
 
 // CountUnavailable returns how many of the nodes a value of --max-unavailable allows to be unavailable at a time.

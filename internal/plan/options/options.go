@@ -21,7 +21,8 @@ const DefaultRetryPeriod = "250ms"
 // DefaultRenewDeadline is how long a leader tries to renew its lease during a migration.
 const DefaultRenewDeadline = "5s"
 
-// Defaults fills in what was not chosen and does not depend on the cluster; Make chooses strategy, image and shape by the snapshot.
+// Defaults fills in what was not chosen and does not depend on the cluster; Make chooses strategy, image and shape by
+// the snapshot.
 func Defaults(o v1.Options) v1.Options {
 	if o.LeaseName == "" {
 		o.LeaseName = layout.DefaultLease

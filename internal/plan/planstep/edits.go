@@ -34,7 +34,8 @@ const (
 	OpUnsetGate = "unsetGate"
 )
 
-// EditsByFile are the edits of a step by the file that they change, and those files in the order in which the step names them.
+// EditsByFile are the edits of a step by the file that they change, and those files in the order in which the step
+// names them.
 func EditsByFile(s v1.Step) (files []string, edits map[string][]v1.Edit) {
 	edits = map[string][]v1.Edit{}
 	for _, e := range s.Edits {
@@ -103,7 +104,8 @@ func EditsFlags(s v1.Step) bool {
 	}
 }
 
-// ImageAfter is the image that a step leaves its component with. A step that puts a manifest back has no edits; what it changes says what it has.
+// ImageAfter is the image that a step leaves its component with. A step that puts a manifest back has no edits; what it
+// changes says what it has.
 func ImageAfter(s v1.Step, before string) string {
 	for _, e := range s.Edits {
 		if e.Op != OpSetImage {

@@ -14,7 +14,8 @@ func NodeFact(node string) string { return "node:" + node + ":providerID" }
 // FileFact is the ID of the fact that a file on a host has the content it had.
 func FileFact(host, path string) string { return "file:" + host + ":" + path }
 
-// KubeadmFact is the ID of the fact that kubeadm's ClusterConfiguration is as it was; its value is KubeadmConfig.SHA256.
+// KubeadmFact is the ID of the fact that kubeadm's ClusterConfiguration is as it was; its value is
+// KubeadmConfig.SHA256.
 const KubeadmFact = "kubeadm:config"
 
 // LocalFact is the ID of the fact that a file of the machine that runs apply has the content it had.

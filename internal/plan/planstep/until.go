@@ -8,7 +8,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// Canary is the step of a plan behind which apply pauses where it was asked to: that of the first worker; empty where there is none.
+// Canary is the step of a plan behind which apply pauses where it was asked to: that of the first worker; empty where
+// there is none.
 func Canary(p *v1.Plan) string {
 	for _, s := range p.Steps {
 		if s.Canary {
@@ -18,8 +19,8 @@ func Canary(p *v1.Plan) string {
 	return ""
 }
 
-// Until returns how many steps of a plan come until a point, that point's included: a step by its ID or by a part of it that no other step has, or a
-// phase by its name. A point at which nobody would run the loops is refused.
+// Until returns how many steps of a plan come until a point, that point's included: a step by its ID or by a part of it
+// that no other step has, or a phase by its name. A point at which nobody would run the loops is refused.
 func Until(p *v1.Plan, point string) (int, error) {
 	n := 0
 	var matching []string
@@ -60,8 +61,8 @@ func phaseNames(p *v1.Plan) []string {
 	return out
 }
 
-// safeToStop refuses to stop where the strategy downtime has the loops without an owner. Under leader migration any step is as good as the next: each
-// leaves one owner behind.
+// safeToStop refuses to stop where the strategy downtime has the loops without an owner. Under leader migration any
+// step is as good as the next: each leaves one owner behind.
 func safeToStop(p *v1.Plan, n int) error {
 	first, last, in := downtimeSteps(p, n)
 	if !in {
@@ -74,7 +75,8 @@ func safeToStop(p *v1.Plan, n int) error {
 	return fmt.Errorf("step %s is in the downtime: nobody would run the loops until the rest is done; stop %s, or at %s or later", p.Steps[n-1].ID, before, p.Steps[last].ID)
 }
 
-// IdleUntil is the step behind which somebody runs the loops again, where nobody does after the first n steps of a plan; empty where somebody does.
+// IdleUntil is the step behind which somebody runs the loops again, where nobody does after the first n steps of a
+// plan; empty where somebody does.
 func IdleUntil(p *v1.Plan, n int) string {
 	_, last, in := downtimeSteps(p, n)
 	if !in {
@@ -83,7 +85,8 @@ func IdleUntil(p *v1.Plan, n int) string {
 	return p.Steps[last].ID
 }
 
-// downtimeSteps are the first and the last step of the time in which nobody runs the loops, and whether it is then after n steps.
+// downtimeSteps are the first and the last step of the time in which nobody runs the loops, and whether it is then
+// after n steps.
 func downtimeSteps(p *v1.Plan, n int) (first, last int, in bool) {
 	if p.Strategy != Downtime {
 		return 0, 0, false
@@ -108,8 +111,8 @@ func endsLoops(p *v1.Plan, s v1.Step) bool {
 	return s.Component == component.KCM && (StopsComponent(s) || strings.HasPrefix(s.ID, "external/"))
 }
 
-// beginsLoops tells a step that starts a manager, or gives it back what makes it run the loops. Gates that a kube-controller-manager loses later, behind the
-// kubelets, are no part of the downtime.
+// beginsLoops tells a step that starts a manager, or gives it back what makes it run the loops. Gates that a
+// kube-controller-manager loses later, behind the kubelets, are no part of the downtime.
 func beginsLoops(p *v1.Plan, s v1.Step) bool {
 	switch s.Component {
 	case component.KCM:

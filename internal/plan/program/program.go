@@ -15,10 +15,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// OwnMinor is the minor of k8s.io/cloud-provider that our cloud-controller-manager is built from: it decides the dialect of controller names.
+// OwnMinor is the minor of k8s.io/cloud-provider that our cloud-controller-manager is built from: it decides the
+// dialect of controller names.
 const OwnMinor = 37
 
-// FirstLeaderMigration is the first minor of kube-controller-manager, and of the cloud-controller-managers' library, that has leader migration.
+// FirstLeaderMigration is the first minor of kube-controller-manager, and of the cloud-controller-managers' library,
+// that has leader migration.
 const FirstLeaderMigration = 21
 
 // Program is the cloud-controller-manager in an image.
@@ -29,9 +31,11 @@ type Program struct {
 	Minor int
 	// Command is the program in the image; empty where the image starts it by itself, from a path that is not known.
 	Command string
-	// LeaderMigration tells that it looks at --enable-leader-migration; one that takes the flag and does not look at it makes two owners.
+	// LeaderMigration tells that it looks at --enable-leader-migration; one that takes the flag and does not look at it
+	// makes two owners.
 	LeaderMigration bool
-	// IPAMName is what it calls its node IPAM controller; empty when it has none. ipamOn tells that it runs unless --controllers takes it out.
+	// IPAMName is what it calls its node IPAM controller; empty when it has none. ipamOn tells that it runs unless
+	// --controllers takes it out.
 	IPAMName string
 	IPAMOn   bool
 	// ReadyPath is what a readiness probe asks for; empty for none.
@@ -44,8 +48,9 @@ type Program struct {
 
 // providerPrograms are what the providers' own programs do beside what the catalogue has of their images.
 //
-// azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own: it takes the flags of leader
-// migration and campaigns for its main lease only, and its node IPAM controller is on. gce: cloud-provider-gcp cmd/cloud-controller-manager/main.go.
+// azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own: it
+// takes the flags of leader migration and campaigns for its main lease only, and its node IPAM controller is on. gce:
+// cloud-provider-gcp cmd/cloud-controller-manager/main.go.
 var providerPrograms = map[string]struct {
 	// oneLease tells that it has no leader migration, silent that it does not say which loops it runs.
 	oneLease, silent bool
@@ -60,7 +65,8 @@ var providerPrograms = map[string]struct {
 func Identify(provider, image string) (Program, error) {
 	p := Program{Image: image, Ours: proven.Ours(image)}
 	if p.Ours {
-		p.Minor, p.Command, p.LeaderMigration, p.ShowsLoops, p.ReadyPath = OwnMinor, "/"+provider+"-"+component.CCM, true, true, "/readyz" // see Dockerfile
+		// see Dockerfile
+		p.Minor, p.Command, p.LeaderMigration, p.ShowsLoops, p.ReadyPath = OwnMinor, "/"+provider+"-"+component.CCM, true, true, "/readyz"
 		p.IPAMName = controllernames.Name(controllernames.CloudControllerManager, OwnMinor, controllernames.NodeIPAM)
 		return p, nil
 	}
@@ -89,13 +95,15 @@ func Identify(provider, image string) (Program, error) {
 	return p, nil
 }
 
-// KnowsFlag tells that the program takes a flag. Of a flag that is not the library's only the program itself could say so; ours has those of node IPAM.
+// KnowsFlag tells that the program takes a flag. Of a flag that is not the library's only the program itself could say
+// so; ours has those of node IPAM.
 func (p Program) KnowsFlag(flag string) bool {
 	f, held := catalogue.FlagAt(component.CCM, flag, min(p.Minor, component.Newest))
 	return !held || f.Known
 }
 
-// NearestImage is the provider's own image for a minor, or for the nearest one before it that has any: a mirrored image is built like it.
+// NearestImage is the provider's own image for a minor, or for the nearest one before it that has any: a mirrored image
+// is built like it.
 func NearestImage(provider string, minor int) (cloudprovider.Image, bool) {
 	for m := minor; m >= component.Oldest; m-- {
 		if known, ok := cloudprovider.OfficialImage(provider, m); ok {
@@ -105,8 +113,8 @@ func NearestImage(provider string, minor int) (cloudprovider.Image, bool) {
 	return cloudprovider.Image{}, false
 }
 
-// libraryMinor reads 27 from the tags v1.27.3 and v27.1.6; 0 when the tag tells nothing. The providers number their releases after the minor of
-// Kubernetes whose library they are built from.
+// libraryMinor reads 27 from the tags v1.27.3 and v27.1.6; 0 when the tag tells nothing. The providers number their
+// releases after the minor of Kubernetes whose library they are built from.
 func libraryMinor(image string) int {
 	name, _, _ := strings.Cut(path.Base(image), "@")
 	_, tag, _ := strings.Cut(name, ":")
@@ -134,8 +142,8 @@ func WithoutTag(image string) string {
 	return image
 }
 
-// ShowsLoops tells whether the manager in an image says on /metrics which loops it runs. One whose version the image does not tell is taken for one that does:
-// what it runs is not known then, and never concluded.
+// ShowsLoops tells whether the manager in an image says on /metrics which loops it runs. One whose version the image
+// does not tell is taken for one that does: what it runs is not known then, and never concluded.
 func ShowsLoops(manager, provider, image string) bool {
 	if manager != component.CCM {
 		minor := libraryMinor(image)

@@ -21,8 +21,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// replacement is a migration of control-plane nodes that are replaced and never edited. Every step on a host is a wait that tells the operator what to
-// make, with the flags and files in full; Transplant itself writes API objects only.
+// replacement is a migration of control-plane nodes that are replaced and never edited. Every step on a host is a wait
+// that tells the operator what to make, with the flags and files in full; Transplant itself writes API objects only.
 //
 //	prepare          RBAC                                                     made
 //	leader-migration nodes of version N have leader migration on              awaited
@@ -106,7 +106,8 @@ func (r *replacement) findNodes() error {
 	return nil
 }
 
-// checkManagers returns why the managers cannot be followed, by their cloud config or by where node IPAM is to run; nil where they can.
+// checkManagers returns why the managers cannot be followed, by their cloud config or by where node IPAM is to run; nil
+// where they can.
 func (r *replacement) checkManagers() error {
 	var errs []error
 	for _, h := range r.old {
@@ -182,7 +183,8 @@ func (r *replacement) awaitNewNode(i int) {
 	}, "the next owner runs before the old one is taken down")
 }
 
-// awaitedFlags are those by which a kube-controller-manager of version N+1 is known. Where node IPAM moves it must have none, or two managers give out pod CIDRs.
+// awaitedFlags are those by which a kube-controller-manager of version N+1 is known. Where node IPAM moves it must have
+// none, or two managers give out pod CIDRs.
 func (r *replacement) awaitedFlags() map[string]string {
 	out := map[string]string{"cloud-provider": "external", "enable-leader-migration": ""}
 	if r.draft.MoveIPAM {

@@ -6,9 +6,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// planDowntime is the way back for a strategy under which nobody ran the loops for a while: every cloud-controller-manager is stopped before the first
-// in-tree manager comes back, since no lease keeps the two apart. A kube-apiserver is restored while its host's manager is stopped;
-// one that is a Deployment before that, while the cloud-controller-manager runs, because no manager depends on a single one of its pods.
+// planDowntime is the way back for a strategy under which nobody ran the loops for a while: every
+// cloud-controller-manager is stopped before the first in-tree manager comes back, since no lease keeps the two apart.
+// A kube-apiserver is restored while its host's manager is stopped; one that is a Deployment before that, while the
+// cloud-controller-manager runs, because no manager depends on a single one of its pods.
 func (r *rollback) planDowntime() {
 	r.removeTaints()
 	r.restoreKubelets()
@@ -46,7 +47,8 @@ func (r *rollback) planDowntime() {
 	r.cleanUp()
 }
 
-// stopAgain stops a kube-controller-manager that the migration started without its provider; one that was never started again is stopped already.
+// stopAgain stops a kube-controller-manager that the migration started without its provider; one that was never started
+// again is stopped already.
 func (r *rollback) stopAgain(s v1.Step) v1.Step {
 	out := v1.Step{
 		ID: "undo/stop/" + s.ID, Phase: planstep.PhaseStopped, Title: "stop " + s.Component + onHostText(s), Host: s.Host, Component: s.Component, Path: s.Path, Unit: s.Unit,
@@ -67,8 +69,8 @@ func onHostText(s v1.Step) string {
 	return " on " + s.Host
 }
 
-// startAsItWas starts a kube-controller-manager with what it had before the migration: the oldest backup of its file, or the oldest record of its pod
-// template.
+// startAsItWas starts a kube-controller-manager with what it had before the migration: the oldest backup of its file,
+// or the oldest record of its pod template.
 func (r *rollback) startAsItWas(s v1.Step) v1.Step {
 	out := v1.Step{
 		ID: "undo/start/" + s.ID, Phase: planstep.PhaseOriginal, Title: "start " + s.Component + onHostText(s) + " as it was before the migration", Host: s.Host, Component: s.Component,

@@ -14,8 +14,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// planReplaced is the way back of replaced hosts: nodes of version N with leader migration come, one for each of version N+1 that goes. Where leader
-// migration was dropped already it is awaited in the cloud-controller-managers first, with its lease's rights made again.
+// planReplaced is the way back of replaced hosts: nodes of version N with leader migration come, one for each of
+// version N+1 that goes. Where leader migration was dropped already it is awaited in the cloud-controller-managers
+// first, with its lease's rights made again.
 func (r *rollback) planReplaced() error {
 	from, err := clusterview.ParseMinor("", r.journal.Plan.Cluster.Version)
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Make plans the way back from wherever a migration stands. It takes what the journal says was started, because only that can have
-// changed; each step looks at the live cluster before it acts, so that what was started and never done costs nothing.
+// Make plans the way back from wherever a migration stands. It takes what the journal says was started, because only
+// that can have changed; each step looks at the live cluster before it acts, so that what was started and never done
+// costs nothing.
 //
 // The order is not the mirror image of the way there: the kube-controller-managers become in-tree again before the last
 // cloud-controller-manager goes, and a kube-apiserver is restored only after its host's managers own nothing.
@@ -62,8 +63,9 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 	return p, invariant.VerifyRollback(p, snap)
 }
 
-// restoreMoved puts managers back that had been stopped to hand over before the API server of their host was restarted, and were never started again: that is a
-// part of the API server's step, and no step of the plan of its own would put them back.
+// restoreMoved puts managers back that had been stopped to hand over before the API server of their host was restarted,
+// and were never started again: that is a part of the API server's step, and no step of the plan of its own would put
+// them back.
 func (r *rollback) restoreMoved() {
 	for _, rec := range r.journal.Records {
 		id, component, moving := strings.Cut(rec.ID, planstep.MovingInfix)
@@ -87,7 +89,8 @@ func (r *rollback) restoreMoved() {
 	}
 }
 
-// planLeaderMigration is the way back under the lease that both managers respect, without a moment in which nobody may run the loops.
+// planLeaderMigration is the way back under the lease that both managers respect, without a moment in which nobody may
+// run the loops.
 func (r *rollback) planLeaderMigration() {
 	r.reenableMigration()
 	r.restoreKubelets()
@@ -108,8 +111,9 @@ func (r *rollback) verifyOwners() {
 	})
 }
 
-// expectedOwners gives every loop that the migration looked at to the kube-controller-manager. Which loops there are is asked of the plan: the flags that
-// say so may be among those that it changed. Node IPAM is looked at in the end only: v1.26 sleeps for 10 s before it runs it.
+// expectedOwners gives every loop that the migration looked at to the kube-controller-manager. Which loops there are is
+// asked of the plan: the flags that say so may be among those that it changed. Node IPAM is looked at in the end only:
+// v1.26 sleeps for 10 s before it runs it.
 func (r *rollback) expectedOwners(ipam bool) map[string]string {
 	out := map[string]string{}
 	if r.journal.Plan.Options.Part == v1.PartInstall {
@@ -164,8 +168,9 @@ func (r *rollback) ownerLast(comp string, steps []v1.Step) []v1.Step {
 	return steps
 }
 
-// reenableMigration switches leader migration on again in the cloud-controller-managers, days later if need be, and takes back what was changed in a
-// kube-controller-manager after it had become external: a kubelet that goes back to the in-tree plugins needs a manager that still has them.
+// reenableMigration switches leader migration on again in the cloud-controller-managers, days later if need be, and
+// takes back what was changed in a kube-controller-manager after it had become external: a kubelet that goes back to
+// the in-tree plugins needs a manager that still has them.
 func (r *rollback) reenableMigration() {
 	r.removeTaints()
 	r.restoreEach(planstep.PhaseReenable, r.ownerLast(component.KCM, r.laterManagerSteps()))
@@ -184,7 +189,8 @@ func (r *rollback) reenableMigration() {
 	r.restoreEach(planstep.PhaseReenable, finished)
 }
 
-// laterManagerSteps are the changes of kube-controller-managers that were external already, each place once: the first of them goes back furthest.
+// laterManagerSteps are the changes of kube-controller-managers that were external already, each place once: the first
+// of them goes back furthest.
 func (r *rollback) laterManagerSteps() []v1.Step {
 	external := map[string]bool{}
 	return planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool {
@@ -213,8 +219,8 @@ func (r *rollback) removeTaints() {
 	}
 }
 
-// restoreKubelets puts the kubelets back, each file once and as it was before the first change of it. A node that was drained on the way there is drained
-// on the way back: its pods' volumes change hands again.
+// restoreKubelets puts the kubelets back, each file once and as it was before the first change of it. A node that was
+// drained on the way there is drained on the way back: its pods' volumes change hands again.
 func (r *rollback) restoreKubelets() {
 	all := r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepKubelet })
 	drain := map[string]bool{}
@@ -275,7 +281,8 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 	return out
 }
 
-// removeCCM takes the cloud-controller-managers off the hosts; with the last one the loops go back to the in-tree manager.
+// removeCCM takes the cloud-controller-managers off the hosts; with the last one the loops go back to the in-tree
+// manager.
 func (r *rollback) removeCCM() {
 	for _, s := range r.ownerLast(component.CCM, r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepAddManifest && s.Component == component.CCM })) {
 		r.draft.Add(v1.Step{
@@ -295,8 +302,8 @@ func (r *rollback) removeCCM() {
 	}
 }
 
-// restoreOriginals puts back every component as it was before the migration, host by host, the owner's host last. Of a component that was changed several
-// times the oldest backup counts.
+// restoreOriginals puts back every component as it was before the migration, host by host, the owner's host last. Of a
+// component that was changed several times the oldest backup counts.
 func (r *rollback) restoreOriginals() {
 	changed := r.withoutRestored(planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool {
 		return planstep.ChangesComponent(s) && s.Component != component.CCM && !strings.HasPrefix(s.ID, "external/"+component.KCM+"@")
@@ -359,7 +366,8 @@ func (r *rollback) cleanUp() {
 		r.draft.DeleteObject(planstep.PhaseCleanup, "undo/lease/", "Lease/"+layout.Namespace+"/"+lease, "it was not there before")
 	}
 	state := "ConfigMap/" + layout.Namespace + "/" + layout.StateName(r.provider())
-	if len(made) > 0 && !slices.ContainsFunc(made, func(s v1.Step) bool { return s.Ref == state }) { // one that the manager made by itself
+	// one that the manager made by itself
+	if len(made) > 0 && !slices.ContainsFunc(made, func(s v1.Step) bool { return s.Ref == state }) {
 		r.draft.DeleteObject(planstep.PhaseCleanup, "undo/state/", state, "it was not there before; nobody else reads it")
 	}
 	for _, s := range made {

@@ -17,7 +17,8 @@ func imageStep(component string) func(v1.Step) bool {
 	return func(s v1.Step) bool { return s.Component == component && planstep.ChangesImage(s) }
 }
 
-// restoreSchedulers takes the schedulers back to their version before the first API server: no scheduler may be newer than an API server.
+// restoreSchedulers takes the schedulers back to their version before the first API server: no scheduler may be newer
+// than an API server.
 func (r *rollback) restoreSchedulers() {
 	for _, s := range planstep.FirstPerPlace(r.startedSteps(imageStep(component.Scheduler))) {
 		r.draft.Add(r.restoreLeaderless(s, planstep.PhaseDowngrade))
@@ -67,7 +68,8 @@ func (r *rollback) describeDowngrade() []string {
 	return out
 }
 
-// oldestMinorBefore is the oldest minor that API servers had before the migration; that of the upgrade when the plan does not say.
+// oldestMinorBefore is the oldest minor that API servers had before the migration; that of the upgrade when the plan
+// does not say.
 func (r *rollback) oldestMinorBefore() int {
 	out := draft.UpgradeOf(r.draft.Options).Minor
 	for _, s := range r.journal.Plan.Steps {

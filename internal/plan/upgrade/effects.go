@@ -13,7 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Describe says what an upgrade on the way changes beside the migration, what it leaves to the operator, and what nobody has looked at.
+// Describe says what an upgrade on the way changes beside the migration, what it leaves to the operator, and what
+// nobody has looked at.
 func Describe(d *draft.Draft) []string {
 	if !d.Upgrade.IsWanted() {
 		return nil

@@ -67,7 +67,8 @@ func parseDigits(digits string) int {
 	return n
 }
 
-// Check says everything that keeps the control plane from its new version. It comes after what happens to volumes is known.
+// Check says everything that keeps the control plane from its new version. It comes after what happens to volumes is
+// known.
 func Check(d *draft.Draft) []error {
 	u := d.Upgrade
 	if !u.IsWanted() {
@@ -128,8 +129,8 @@ func checkKubelets(d *draft.Draft) []error {
 	return []error{fmt.Errorf("kubelets of %s are older than API servers of %s allow (1.%d at least): upgrade them first", draft.ListFew(old), d.Upgrade.Version, d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor))}
 }
 
-// AddEdits adds to a component's edits what its new version asks for in the same restart: the image, and what becomes of the flags and gates that this
-// version no longer takes.
+// AddEdits adds to a component's edits what its new version asks for in the same restart: the image, and what becomes
+// of the flags and gates that this version no longer takes.
 func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 	if !d.Upgrade.IsWanted() || c == nil {
 		return edits
@@ -196,7 +197,8 @@ func (v *versionChange) changed(format string, args ...any) {
 	v.draft.Note("changed by the new version: " + fmt.Sprintf(format, args...))
 }
 
-// dropFlags takes out the flags that the new version does not know. One that nothing is known of is refused: the component would not start.
+// dropFlags takes out the flags that the new version does not know. One that nothing is known of is refused: the
+// component would not start.
 func (v *versionChange) dropFlags() {
 	for _, flag := range slices.Sorted(maps.Keys(v.flags)) {
 		f, held := catalogue.FlagAt(v.c.Name, flag, v.draft.Upgrade.Minor)
@@ -282,7 +284,8 @@ func (v *versionChange) dropPlugins() {
 	}
 }
 
-// checkLock refuses a kind of election that the new version no longer has: two managers that take different locks would both lead.
+// checkLock refuses a kind of election that the new version no longer has: two managers that take different locks would
+// both lead.
 func (v *versionChange) checkLock() {
 	const flag = "leader-elect-resource-lock"
 	if kind, ok := v.flags[flag]; ok && v.c.Name != component.KAS && !catalogue.LockKnown(kind, v.draft.Upgrade.Minor) {

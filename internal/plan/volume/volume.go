@@ -172,7 +172,8 @@ func CSIGates(d *draft.Draft) []flagvalue.GateChange {
 	return out
 }
 
-// unregisterGates takes the in-tree plugins out, once nobody mounts a volume with them. In 1.20 the gates were called otherwise.
+// unregisterGates takes the in-tree plugins out, once nobody mounts a volume with them. In 1.20 the gates were called
+// otherwise.
 func unregisterGates(d *draft.Draft) []flagvalue.GateChange {
 	var out []flagvalue.GateChange
 	for _, p := range d.Volumes.Plugins {
@@ -185,7 +186,8 @@ func unregisterGates(d *draft.Draft) []flagvalue.GateChange {
 	return out
 }
 
-// SwitchSchedulers learn to count volumes of the plugin against the limits of the CSI driver before a kubelet leaves the first one to it.
+// SwitchSchedulers learn to count volumes of the plugin against the limits of the CSI driver before a kubelet leaves
+// the first one to it.
 func SwitchSchedulers(d *draft.Draft) {
 	if !d.Volumes.CSI {
 		return
@@ -211,7 +213,8 @@ func SwitchSchedulers(d *draft.Draft) {
 	}
 }
 
-// DropPlugins takes the provider out of the kube-controller-managers when no kubelet needs its volumes attached in-tree any longer.
+// DropPlugins takes the provider out of the kube-controller-managers when no kubelet needs its volumes attached in-tree
+// any longer.
 func DropPlugins(d *draft.Draft) {
 	if !d.Volumes.CSI || len(unmigratedNodes(d)) > 0 {
 		return
@@ -239,7 +242,8 @@ func DropPlugins(d *draft.Draft) {
 	}
 }
 
-// unmigratedNodes are the nodes whose kubelets no step makes leave volumes to CSI: their hosts are not in --host-access.
+// unmigratedNodes are the nodes whose kubelets no step makes leave volumes to CSI: their hosts are not in
+// --host-access.
 func unmigratedNodes(d *draft.Draft) []string {
 	reached := map[string]bool{}
 	for _, h := range d.Snapshot.Hosts {

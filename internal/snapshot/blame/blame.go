@@ -23,8 +23,8 @@ import (
 // maxBlamed bounds the objects about which the API is asked who changed them.
 const maxBlamed = 50
 
-// Blame says of each difference that nothing explains who made it, as far as the API server's managed fields and the cluster's events of the last hour tell. An
-// answer that cannot be had is no answer.
+// Blame says of each difference that nothing explains who made it, as far as the API server's managed fields and the
+// cluster's events of the last hour tell. An answer that cannot be had is no answer.
 func Blame(ctx context.Context, kube kubernetes.Interface, since time.Time, differences []v1.Difference) {
 	asked := map[string]*blamed{}
 	for i := range differences {
@@ -145,7 +145,8 @@ func (b *blamed) by(field string, since time.Time) string {
 	return fmt.Sprintf("written by %s, last at %s", last.Manager, last.Time.UTC().Format(time.DateTime))
 }
 
-// fieldPath is where a field of a difference stands in managed fields; nil when it cannot be found there, as one that was taken away.
+// fieldPath is where a field of a difference stands in managed fields; nil when it cannot be found there, as one that
+// was taken away.
 func fieldPath(field string) []string {
 	if key, ok := strings.CutPrefix(field, "label "); ok {
 		return []string{"f:metadata", "f:labels", "f:" + key}

@@ -26,9 +26,11 @@ type Sources struct {
 	Kube kubernetes.Interface
 	// Dynamic is the same API, for kinds that client-go does not know: the objects of machine controllers.
 	Dynamic dynamic.Interface
-	// Seed hosts the control plane; nil for a cluster that runs its own. With a seed, Deployments of the cluster itself are no part of its control plane.
+	// Seed hosts the control plane; nil for a cluster that runs its own. With a seed, Deployments of the cluster itself
+	// are no part of its control plane.
 	Seed *Seed
-	// Traffic watches the requests of both clients; nil when nobody wants to know how many there were and how the API server's clock goes.
+	// Traffic watches the requests of both clients; nil when nobody wants to know how many there were and how the API
+	// server's clock goes.
 	Traffic *Traffic
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
@@ -61,7 +63,8 @@ type Options struct {
 	TokenFile string
 	// Needs are what the caller has to be allowed to do; nil means DefaultNeeds.
 	Needs []Need
-	// AskCredentialProviders runs each host's image credential providers and asks them about one image; what they answer is not kept.
+	// AskCredentialProviders runs each host's image credential providers and asks them about one image; what they answer
+	// is not kept.
 	AskCredentialProviders bool
 	// Timeout bounds each call to the API and to a manager; zero means 20 seconds.
 	Timeout time.Duration
@@ -74,7 +77,8 @@ type Collector struct {
 	Snap *v1.Snapshot
 	// Mirrors are the mirror pods in kube-system.
 	Mirrors []corev1.Pod
-	// RunsOn are the nodes on which the pods of a workload in kube-system run, by its Ref; nil when pods could not be listed.
+	// RunsOn are the nodes on which the pods of a workload in kube-system run, by its Ref; nil when pods could not be
+	// listed.
 	RunsOn map[string][]string
 	// ManagerPods are the pods in kube-system in which a manager runs, whatever made them.
 	ManagerPods []SeedPod
@@ -96,7 +100,8 @@ type Collector struct {
 func (g *Collector) Unknown(fact, why string) {
 	g.Mu.Lock()
 	defer g.Mu.Unlock()
-	g.Errors = append(g.Errors, v1.GatherError{Fact: fact, Error: mask.Text(why)}) // a program or an API server repeats what it was given
+	// a program or an API server repeats what it was given
+	g.Errors = append(g.Errors, v1.GatherError{Fact: fact, Error: mask.Text(why)})
 }
 
 // Call bounds one call.

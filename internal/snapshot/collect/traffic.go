@@ -12,11 +12,12 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// offsetFrom is how many of the newest answers say what time it is at the API server: a clock that is set while a command runs counts from then on.
+// offsetFrom is how many of the newest answers say what time it is at the API server: a clock that is set while a
+// command runs counts from then on.
 const offsetFrom = 20
 
-// Offset is the API server's clock minus this machine's, as the newest answers show it; zero where they agree with both clocks being right, and where no
-// answer had a date.
+// Offset is the API server's clock minus this machine's, as the newest answers show it; zero where they agree with both
+// clocks being right, and where no answer had a date.
 func (t *Traffic) Offset() time.Duration {
 	t.mu.Lock()
 	from := max(0, len(t.bounds)-offsetFrom)
@@ -32,13 +33,13 @@ func (t *Traffic) Offset() time.Duration {
 	return offset
 }
 
-// Traffic watches the requests of clients: how many there were, and what the API server's clock said in its answers. The zero value is ready, and
-// safe for several goroutines.
+// Traffic watches the requests of clients: how many there were, and what the API server's clock said in its answers.
+// The zero value is ready, and safe for several goroutines.
 type Traffic struct {
 	mu    sync.Mutex
 	calls map[string]int
-	// bounds are of the server's clock minus ours: each answer's Date is the server's second in which it was written, some time between our
-	// sending and our receiving.
+	// bounds are of the server's clock minus ours: each answer's Date is the server's second in which it was written, some
+	// time between our sending and our receiving.
 	bounds []bound
 	Now    func() time.Time
 }
@@ -138,11 +139,12 @@ func (t *Traffic) Mark() Mark {
 	return Mark{calls: maps.Clone(t.calls), bounds: len(t.bounds)}
 }
 
-// Since returns the calls after a mark, and how far the API server's clock is from ours as the answers after it show; nil when none had a date.
+// Since returns the calls after a mark, and how far the API server's clock is from ours as the answers after it show;
+// nil when none had a date.
 //
-// A Date has a resolution of one second, so one answer tells the offset to within a second and the time it took; several that fall into their
-// seconds differently narrow it down. Where they exclude each other (API servers behind one address whose clocks differ) the clock is anything
-// that one of them says.
+// A Date has a resolution of one second, so one answer tells the offset to within a second and the time it took;
+// several that fall into their seconds differently narrow it down. Where they exclude each other (API servers behind
+// one address whose clocks differ) the clock is anything that one of them says.
 func (t *Traffic) Since(m Mark) (map[string]int, *v1.Clock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,8 +26,8 @@ type Seed struct {
 	Kube kubernetes.Interface
 	// Namespace of the cluster in the seed.
 	Namespace string
-	// Provider is what the owner of the cluster says the cloud is; empty where that is not said. ConfigSecret and ConfigKey are where a cloud config for
-	// the cloud-controller-manager may be; empty when it is not looked for.
+	// Provider is what the owner of the cluster says the cloud is; empty where that is not said. ConfigSecret and
+	// ConfigKey are where a cloud config for the cloud-controller-manager may be; empty when it is not looked for.
 	Provider, ConfigSecret, ConfigKey string
 	// TokenSecret and TokenKey are where the token of the cluster's manager is; empty when it is not looked for.
 	TokenSecret, TokenKey string
@@ -50,14 +50,15 @@ type SeedPod struct {
 	Restarts int32
 	// Running tells that the kubelet says that the container runs; Ended that it has terminated and is not started again.
 	Running, Ended bool
-	// Workload is the Ref of what the pod is of, as far as its owner says; HostNetwork says that it has no network of its own.
+	// Workload is the Ref of what the pod is of, as far as its owner says; HostNetwork says that it has no network of its
+	// own.
 	Workload    string
 	HostNetwork bool
 }
 
-// Place is where the manager of a Deployment is, and at which address it is asked there. On the network of a host that is
-// known it is a manager of that host. Elsewhere only the API server leads to its port, and the place names the pod; see
-// PodOfPlace. The hosts are by the names of their nodes.
+// Place is where the manager of a Deployment is, and at which address it is asked there. On the network of a host that
+// is known it is a manager of that host. Elsewhere only the API server leads to its port, and the place names the pod;
+// see PodOfPlace. The hosts are by the names of their nodes.
 func (p SeedPod) Place(hosts map[string]string) (host, address string) {
 	_, port, err := net.SplitHostPort(p.Address)
 	if err != nil {
@@ -79,11 +80,12 @@ func (p SeedPod) Place(hosts map[string]string) (host, address string) {
 	return host, p.Address // a variable such as $(HOST_IP), which the address of the pod stands for
 }
 
-// RunsNow reports whether the container of the pod may run: one that was never started does not, nor one that has ended.
+// RunsNow reports whether the container of the pod may run: one that was never started does not, nor one that has
+// ended.
 func (p SeedPod) RunsNow() bool { return !p.Ended && (p.Container != "" || p.Running) }
 
-// RunningAs is the pod with the flags of its process on its host, where that can be seen: in these a variable of the template
-// has its value.
+// RunningAs is the pod with the flags of its process on its host, where that can be seen: in these a variable of the
+// template has its value.
 func (p SeedPod) RunningAs(ctx context.Context, h hostaccess.Host) SeedPod {
 	if !p.HostNetwork {
 		return p
@@ -109,8 +111,8 @@ type Workload struct {
 	Backs bool
 }
 
-// ProviderConfig is an image credential provider as its configuration has it. Its environment may hold a secret: it is handed to the program and kept
-// nowhere else.
+// ProviderConfig is an image credential provider as its configuration has it. Its environment may hold a secret: it is
+// handed to the program and kept nowhere else.
 type ProviderConfig struct {
 	Name        string   `json:"name"`
 	APIVersion  string   `json:"apiVersion"`

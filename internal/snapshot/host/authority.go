@@ -33,8 +33,8 @@ func GatherAuthorities(ctx context.Context, g *collect.Collector) {
 	}
 }
 
-// authority reads whom the host trusts to be its API server: what kubeadm put there, or else what a kubeconfig on it says. A host where neither is found tells
-// nothing.
+// authority reads whom the host trusts to be its API server: what kubeadm put there, or else what a kubeconfig on it
+// says. A host where neither is found tells nothing.
 func (l *hostReader) authority(ctx context.Context) {
 	if f, err := l.access.ReadFile(ctx, "/etc/kubernetes/pki/ca.crt"); err == nil {
 		l.host.Authorities = Certificates(f.Data)

@@ -14,8 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
-// cloudConfigs describes every cloud config that a component of the host names. The manager's is Host.CloudConfig: the external provider's is derived
-// from it.
+// cloudConfigs describes every cloud config that a component of the host names. The manager's is Host.CloudConfig: the
+// external provider's is derived from it.
 func (l *hostReader) cloudConfigs(ctx context.Context) {
 	var all []v1.CloudConfig
 	add := func(component, at string) {
@@ -65,7 +65,8 @@ func (l *hostReader) describeCloudConfig(ctx context.Context, out *v1.CloudConfi
 	}
 }
 
-// providerOf is the in-tree provider that the components of a config name; the external provider's manager does not name it.
+// providerOf is the in-tree provider that the components of a config name; the external provider's manager does not
+// name it.
 func (l *hostReader) providerOf(users []string) string {
 	for _, c := range l.host.Components {
 		if p := c.Flags["cloud-provider"]; slices.Contains(users, c.Name) && p != "" && p != External {

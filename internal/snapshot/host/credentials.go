@@ -17,8 +17,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// credentialProviders reads the configuration that the kubelet names, and looks whether the programs are there. A kubelet does not start without
-// its configuration, and starts without a program: then pulls fail.
+// credentialProviders reads the configuration that the kubelet names, and looks whether the programs are there. A
+// kubelet does not start without its configuration, and starts without a program: then pulls fail.
 func (l *hostReader) credentialProviders(ctx context.Context, k *v1.Kubelet) {
 	config, dir := flagOf(k, "image-credential-provider-config"), flagOf(k, "image-credential-provider-bin-dir")
 	if config == "" && dir == "" {

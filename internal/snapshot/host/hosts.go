@@ -57,7 +57,8 @@ type hostReader struct {
 	*collect.Collector
 	access hostaccess.Host
 	host   v1.Host
-	// manifests are the files of the manifests directory that the kubelet reads, whatever they hold; units are those of the components' units.
+	// manifests are the files of the manifests directory that the kubelet reads, whatever they hold; units are those of
+	// the components' units.
 	manifests, units []string
 }
 
@@ -131,7 +132,8 @@ func (l *hostReader) components(ctx context.Context) bool {
 	return true
 }
 
-// readComponent returns what a file in the manifests directory says; false for another pod, and for what is no pod and speaks of none of the components.
+// readComponent returns what a file in the manifests directory says; false for another pod, and for what is no pod and
+// speaks of none of the components.
 func readComponent(at string, data []byte) (v1.Component, bool) {
 	out := v1.Component{Manifest: at, SHA256: hostaccess.SHA256(data)}
 	m, err := controlplane.Parse(data)
@@ -237,7 +239,8 @@ func hostPath(c v1.Component, in string) string {
 	return out
 }
 
-// files tells of every file that a migration reads or writes, present or not; on a worker of those that hold credentials.
+// files tells of every file that a migration reads or writes, present or not; on a worker of those that hold
+// credentials.
 func (l *hostReader) files(ctx context.Context) {
 	var wanted []string
 	if l.host.ControlPlane {

@@ -165,7 +165,8 @@ type kubeletConfiguration struct {
 	ShutdownGracePeriod any `json:"shutdownGracePeriod"`
 }
 
-// kubeletConfig reads the configuration that --config names, with its drop-ins; kubeadm's where no flag is known to name one.
+// kubeletConfig reads the configuration that --config names, with its drop-ins; kubeadm's where no flag is known to
+// name one.
 func (l *hostReader) kubeletConfig(ctx context.Context, k *v1.Kubelet) {
 	at := flagOf(k, "config")
 	named := at != ""
@@ -213,7 +214,8 @@ func (l *hostReader) readKubeletConfig(ctx context.Context, k *v1.Kubelet, data 
 	return nil
 }
 
-// mergeKubeletConfigs puts the drop-ins of --config-dir on top, in the order of their names: a later value wins, and maps are merged.
+// mergeKubeletConfigs puts the drop-ins of --config-dir on top, in the order of their names: a later value wins, and
+// maps are merged.
 func (l *hostReader) mergeKubeletConfigs(ctx context.Context, k *v1.Kubelet, dir string, c *kubeletConfiguration) error {
 	names, err := l.access.List(ctx, dir)
 	if err != nil {

@@ -47,9 +47,9 @@ func askProviders(ctx context.Context, g *collect.Collector, h *v1.Host, access 
 	}
 }
 
-// AskCredentialProviders asks the image credential providers of one host that a configuration names, whether a kubelet is told of it yet or not. nodes are
-// those of the cluster, whose images are asked about. It is an error when the configuration cannot be read; where the host's programs cannot be run, nobody
-// is asked, and the answers say so.
+// AskCredentialProviders asks the image credential providers of one host that a configuration names, whether a kubelet
+// is told of it yet or not. nodes are those of the cluster, whose images are asked about. It is an error when the
+// configuration cannot be read; where the host's programs cannot be run, nobody is asked, and the answers say so.
 func AskCredentialProviders(ctx context.Context, access hostaccess.Host, config, dir, node string, nodes []v1.Node) ([]v1.CredentialProvider, error) {
 	g := &collect.Collector{Snap: &v1.Snapshot{Nodes: nodes}}
 	out := &v1.CredentialProviders{ConfigPath: config, BinDir: dir}
@@ -66,8 +66,8 @@ func AskCredentialProviders(ctx context.Context, access hostaccess.Host, config,
 	return out.Providers, nil
 }
 
-// askProvider returns nil when the program gave credentials of the API version that it is configured with. What it gave ends here: an error
-// says nothing of it, neither does one of the program's.
+// askProvider returns nil when the program gave credentials of the API version that it is configured with. What it gave
+// ends here: an error says nothing of it, neither does one of the program's.
 func askProvider(ctx context.Context, runner hostaccess.Executor, program string, p collect.ProviderConfig, image string) error {
 	request, err := json.Marshal(map[string]string{"apiVersion": p.APIVersion, "kind": "CredentialProviderRequest", "image": image})
 	if err != nil {
@@ -95,7 +95,8 @@ func askProvider(ctx context.Context, runner hostaccess.Executor, program string
 	return nil
 }
 
-// ImageFor is an image of a registry that one of the patterns matches: one that the host's own node uses, else any node's, else an example.
+// ImageFor is an image of a registry that one of the patterns matches: one that the host's own node uses, else any
+// node's, else an example.
 func ImageFor(g *collect.Collector, node string, patterns []string) string {
 	var own, others []string
 	region := ""
@@ -136,8 +137,8 @@ func splitPattern(pattern string) (host, where string) {
 	return host, "/" + strings.Trim(where, "/")
 }
 
-// exampleHost is a registry that a pattern matches and that its cloud answers for whether it exists or not; empty when there is none. Amazon gives
-// credentials by account and region, and not by repository.
+// exampleHost is a registry that a pattern matches and that its cloud answers for whether it exists or not; empty when
+// there is none. Amazon gives credentials by account and region, and not by repository.
 func exampleHost(pattern, region string) string {
 	if !strings.Contains(pattern, "*") {
 		return pattern

@@ -20,8 +20,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// componentUnit is what units of control planes are called: kube-controller-manager.service, kubernetes-apiserver.service,
-// aws-cloud-controller-manager.service. What they start decides, not their name.
+// componentUnit is what units of control planes are called: kube-controller-manager.service,
+// kubernetes-apiserver.service, aws-cloud-controller-manager.service. What they start decides, not their name.
 var componentUnit = regexp.MustCompile(`(kube|cloud).*(apiserver|api-server|controller-manager|scheduler).*\.service$`)
 
 // services finds the components that systemd starts.
@@ -91,8 +91,9 @@ const versionTimeout = 30 * time.Second
 // versionPattern is what the components of Kubernetes answer to --version.
 var versionPattern = regexp.MustCompile(`^Kubernetes (v1\.[0-9]+\.[0-9]+\S*)\s*$`)
 
-// programVersion asks the program that a unit starts which version it is: no image says so. It is the one on the host's disk, which is what runs after the next
-// restart. A cloud-controller-manager is not asked: what counts of it is its library.
+// programVersion asks the program that a unit starts which version it is: no image says so. It is the one on the host's
+// disk, which is what runs after the next restart. A cloud-controller-manager is not asked: what counts of it is its
+// library.
 func (l *hostReader) programVersion(ctx context.Context, program string, command []string) (string, error) {
 	if program == component.CCM {
 		return "", nil
@@ -116,7 +117,8 @@ func (l *hostReader) programVersion(ctx context.Context, program string, command
 	return string(said[1]), nil
 }
 
-// namedUnit is what a unit of a component is called whose command cannot be read; kube-scheduler-exporter.service is none.
+// namedUnit is what a unit of a component is called whose command cannot be read; kube-scheduler-exporter.service is
+// none.
 var namedUnit = regexp.MustCompile(`^(?:kube|kubernetes)-?(apiserver|api-server|controller-manager|scheduler)\.service$|cloud-controller-manager\.service$`)
 
 // meantByUnit is the component that a unit which cannot be read is of, by its name; empty when it is of none.
@@ -148,8 +150,8 @@ func programsElsewhere(sources map[string]string, home string) map[string]string
 	return out
 }
 
-// acceptsUnit decides whether a unit is a component of this control plane. Packages leave units that nobody starts: one that is not known to run, beside a
-// static pod of the same component, is a remark of that.
+// acceptsUnit decides whether a unit is a component of this control plane. Packages leave units that nobody starts: one
+// that is not known to run, beside a static pod of the same component, is a remark of that.
 func (l *hostReader) acceptsUnit(ctx context.Context, c *v1.Component) bool {
 	i := slices.IndexFunc(l.host.Components, func(o v1.Component) bool { return o.Name == c.Name && o.Runs != v1.RunsSystemd })
 	if i < 0 {

@@ -17,11 +17,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// UsualCloudConfig is where Kubermatic mounts the cloud config of a cluster into its kube-controller-manager, whether a flag names it or not.
+// UsualCloudConfig is where Kubermatic mounts the cloud config of a cluster into its kube-controller-manager, whether a
+// flag names it or not.
 const UsualCloudConfig = "/etc/kubernetes/cloud/config"
 
-// seedUnnamedConfig finds the cloud config of an external cluster, which no flag of its kube-controller-manager names: in the Secret that a person made
-// for the cloud-controller-manager, else where Kubermatic mounts it. It is nil when there is neither.
+// seedUnnamedConfig finds the cloud config of an external cluster, which no flag of its kube-controller-manager names:
+// in the Secret that a person made for the cloud-controller-manager, else where Kubermatic mounts it. It is nil when
+// there is neither.
 func seedUnnamedConfig(ctx context.Context, g *collect.Collector, spec *corev1.PodSpec, c *corev1.Container) *v1.CloudConfig {
 	if g.Seed.ConfigSecret == "" {
 		return nil
@@ -46,8 +48,8 @@ func seedUnnamedConfig(ctx context.Context, g *collect.Collector, spec *corev1.P
 	return seedCloudConfig(ctx, g, spec, c, UsualCloudConfig, g.Seed.Provider)
 }
 
-// PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the ConfigMap or Secret that is mounted there; nil
-// when it has none.
+// PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the
+// ConfigMap or Secret that is mounted there; nil when it has none.
 func PodCloudConfig(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, component, provider string) (*v1.CloudConfig, error) {
 	for at := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[at]

@@ -34,8 +34,9 @@ func FindHosted(g *collect.Collector) {
 	})
 }
 
-// TemplateSHA256 is the hash by which a snapshot names a pod template, as the API has it in spec.template. It is of the template as this version of
-// client-go knows it, so that it is the same whether the object was read typed or not, and whichever way it was encoded.
+// TemplateSHA256 is the hash by which a snapshot names a pod template, as the API has it in spec.template. It is of the
+// template as this version of client-go knows it, so that it is the same whether the object was read typed or not, and
+// whichever way it was encoded.
 func TemplateSHA256(template map[string]any) string {
 	var typed corev1.PodTemplateSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed); err != nil {

@@ -14,14 +14,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// CommandSHA256 is the hash by which the command of a component in a seed is named, as the component sees it. It is no more than that of the pod
-// template: what else is in it (a restart's annotation, the revision of a Secret) changes without anybody having changed how the component runs.
+// CommandSHA256 is the hash by which the command of a component in a seed is named, as the component sees it. It is no
+// more than that of the pod template: what else is in it (a restart's annotation, the revision of a Secret) changes
+// without anybody having changed how the component runs.
 func CommandSHA256(command []string) string {
 	return hostaccess.SHA256([]byte(strings.Join(commandline.Unwrapped(command), "\x00")))
 }
 
-// Mounted reads the file that a container of a pod finds at a path, from the ConfigMap or Secret that is mounted there. The content goes to the caller and
-// nowhere else.
+// Mounted reads the file that a container of a pod finds at a path, from the ConfigMap or Secret that is mounted there.
+// The content goes to the caller and nowhere else.
 func Mounted(ctx context.Context, kube kubernetes.Interface, namespace string, spec *corev1.PodSpec, c *corev1.Container, at string) ([]byte, error) {
 	mount, ok := mountOf(c, at)
 	if !ok {
@@ -39,7 +40,8 @@ func Mounted(ctx context.Context, kube kubernetes.Interface, namespace string, s
 	return nil, fmt.Errorf("%s of container %s is on volume %s, which the pod has not", at, c.Name, mount.Name)
 }
 
-// HostFile is the path on its host of the file that a container of a pod finds at a path; false when it comes from no directory or file of the host.
+// HostFile is the path on its host of the file that a container of a pod finds at a path; false when it comes from no
+// directory or file of the host.
 func HostFile(spec *corev1.PodSpec, c *corev1.Container, at string) (string, bool) {
 	mount, ok := mountOf(c, at)
 	if !ok {

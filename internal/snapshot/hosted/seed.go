@@ -22,8 +22,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// GatherSeed reads the control plane in the seed: the Deployments, their pods, and the cloud config that they mount. What a container runs decides, whatever
-// its Deployment is called.
+// GatherSeed reads the control plane in the seed: the Deployments, their pods, and the cloud config that they mount.
+// What a container runs decides, whatever its Deployment is called.
 func GatherSeed(ctx context.Context, g *collect.Collector) {
 	if g.Seed == nil {
 		return
@@ -144,8 +144,8 @@ func seedCloudConfig(ctx context.Context, g *collect.Collector, spec *corev1.Pod
 	return out
 }
 
-// seedToken notes when the token of the cluster's manager expires. Without a manager nothing is read: who checks a cluster before
-// its migration needs no right to a Secret that is not there yet.
+// seedToken notes when the token of the cluster's manager expires. Without a manager nothing is read: who checks a
+// cluster before its migration needs no right to a Secret that is not there yet.
 func seedToken(ctx context.Context, g *collect.Collector) {
 	if !slices.ContainsFunc(g.Snap.Hosted, func(c v1.Component) bool { return c.Name == component.CCM }) {
 		return

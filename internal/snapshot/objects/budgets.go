@@ -13,7 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherBudgets lists PodDisruptionBudgets in the version that is served: v1 since 1.21, v1beta1 until 1.24. Those that would stop a drain are kept.
+// GatherBudgets lists PodDisruptionBudgets in the version that is served: v1 since 1.21, v1beta1 until 1.24. Those that
+// would stop a drain are kept.
 func GatherBudgets(ctx context.Context, g *collect.Collector) {
 	const fact, what = "budgets", "poddisruptionbudgets"
 	var items []policyv1.PodDisruptionBudget

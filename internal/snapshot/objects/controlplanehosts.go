@@ -16,7 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// HasControlPlaneRole reports whether a Node is labelled as control plane. NodeRestriction keeps a kubelet from setting these labels.
+// HasControlPlaneRole reports whether a Node is labelled as control plane. NodeRestriction keeps a kubelet from setting
+// these labels.
 func HasControlPlaneRole(labels map[string]string) bool {
 	for _, role := range []string{"control-plane", "master"} {
 		if _, is := labels["node-role.kubernetes.io/"+role]; is {
@@ -26,9 +27,9 @@ func HasControlPlaneRole(labels map[string]string) bool {
 	return false
 }
 
-// isProven is the rule for which hosts may get what only the control plane has: those whose Node is labelled as control plane. Of a host that has no Node,
-// the word of whoever named it counts, and hosts that are reached as Nodes were named by nobody. What a host's own files say is the word of its root, also
-// which Node it is.
+// isProven is the rule for which hosts may get what only the control plane has: those whose Node is labelled as control
+// plane. Of a host that has no Node, the word of whoever named it counts, and hosts that are reached as Nodes were
+// named by nobody. What a host's own files say is the word of its root, also which Node it is.
 func isProven(isNode, isLabelled, hostsAreNodes bool) bool {
 	return isLabelled || !isNode && !hostsAreNodes
 }
@@ -45,8 +46,8 @@ func IsControlPlaneHost(ctx context.Context, kube kubernetes.Interface, host str
 	return isProven(true, HasControlPlaneRole(node.Labels), hostsAreNodes), nil
 }
 
-// CheckClaims takes the control plane out of hosts that nobody but they themselves put there. Root on a worker may write any manifest, and would get the
-// manager's token for it.
+// CheckClaims takes the control plane out of hosts that nobody but they themselves put there. Root on a worker may
+// write any manifest, and would get the manager's token for it.
 func CheckClaims(g *collect.Collector) {
 	for i := range g.Snap.Hosts {
 		h := &g.Snap.Hosts[i]

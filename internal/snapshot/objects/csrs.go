@@ -11,7 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherCertificateRequests keeps the kubelets' that have no certificate: such a kubelet cannot be asked for logs, or has not joined.
+// GatherCertificateRequests keeps the kubelets' that have no certificate: such a kubelet cannot be asked for logs, or
+// has not joined.
 func GatherCertificateRequests(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("csrs", collect.NoAPI)

@@ -16,7 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherEndpoints counts the endpoints of every Service. EndpointSlices are asked for in the version that is served: v1 since 1.21, v1beta1 before.
+// GatherEndpoints counts the endpoints of every Service. EndpointSlices are asked for in the version that is served: v1
+// since 1.21, v1beta1 before.
 func GatherEndpoints(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("endpoints", collect.NoAPI)
@@ -42,7 +43,8 @@ func GatherEndpoints(ctx context.Context, g *collect.Collector) {
 	}
 }
 
-// MarkServicesWithoutEndpoints adds the Services without any endpoint: that a Service has none is something else than that it was deleted.
+// MarkServicesWithoutEndpoints adds the Services without any endpoint: that a Service has none is something else than
+// that it was deleted.
 func MarkServicesWithoutEndpoints(g *collect.Collector) {
 	if _, gathered := g.Snap.Counts["endpointslices"]; !gathered {
 		return

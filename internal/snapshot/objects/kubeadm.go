@@ -18,7 +18,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherKubeadm reads what the next kubeadm upgrade would write into the manifests. A cluster without that ConfigMap was not made by kubeadm.
+// GatherKubeadm reads what the next kubeadm upgrade would write into the manifests. A cluster without that ConfigMap
+// was not made by kubeadm.
 func GatherKubeadm(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("kubeadm", collect.NoAPI)

@@ -14,7 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// machineKinds are the kinds by which machines come and go while a migration runs. Which version of a group to ask in, discovery tells.
+// machineKinds are the kinds by which machines come and go while a migration runs. Which version of a group to ask in,
+// discovery tells.
 var machineKinds = []struct{ group, kind, resource string }{
 	{"cluster.k8s.io", "Machine", "machines"},
 	{"cluster.k8s.io", "MachineSet", "machinesets"},
@@ -58,8 +59,8 @@ func GatherMachines(ctx context.Context, g *collect.Collector) {
 	slices.SortFunc(g.Snap.Machines, func(a, b v1.MachineObject) int { return strings.Compare(a.Ref, b.Ref) })
 }
 
-// findVersion is the version of a group to ask in: the most stable and newest that is served, as the API servers themselves rank them; empty when the
-// group is not served, or not known to be.
+// findVersion is the version of a group to ask in: the most stable and newest that is served, as the API servers
+// themselves rank them; empty when the group is not served, or not known to be.
 func findVersion(g *collect.Collector, group string) string {
 	best := ""
 	for _, gv := range g.Snap.APIGroups {

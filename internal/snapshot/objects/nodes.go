@@ -32,8 +32,9 @@ func GatherNodes(ctx context.Context, g *collect.Collector) {
 	g.Count("nodes", len(out))
 }
 
-// steering are the annotations of a Node, or the beginnings of their names, that cloud controllers, kubelets, CSI drivers and machine controllers go
-// by. Others (a CNI's, an operator's notes) are left out: there may be dozens on each of many nodes.
+// steering are the annotations of a Node, or the beginnings of their names, that cloud controllers, kubelets, CSI
+// drivers and machine controllers go by. Others (a CNI's, an operator's notes) are left out: there may be dozens on
+// each of many nodes.
 var steering = []string{
 	"alpha.kubernetes.io/provided-node-ip",
 	"cluster-autoscaler.kubernetes.io/",
@@ -157,7 +158,8 @@ func credentialsFor(host string) []string {
 	return out
 }
 
-// MatchesHost matches as the kubelet does: part by part between the dots, and a star stands for one part or the rest of one, never for a dot.
+// MatchesHost matches as the kubelet does: part by part between the dots, and a star stands for one part or the rest of
+// one, never for a dot.
 func MatchesHost(pattern, host string) bool {
 	pattern, _, _ = strings.Cut(pattern, "/")
 	want, have := strings.Split(pattern, "."), strings.Split(host, ".")
@@ -176,7 +178,8 @@ func MatchesHost(pattern, host string) bool {
 	return true
 }
 
-// SummarizeRegistries drops those that the cluster's own provider has no credentials for: an in-tree kubelet on one cloud never had those of another.
+// SummarizeRegistries drops those that the cluster's own provider has no credentials for: an in-tree kubelet on one
+// cloud never had those of another.
 func SummarizeRegistries(g *collect.Collector) {
 	if g.Snap.Cluster.Provider == "" {
 		return

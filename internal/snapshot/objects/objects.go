@@ -52,7 +52,8 @@ func readObject(ctx context.Context, g *collect.Collector, ref string) (v1.Objec
 	return out, err
 }
 
-// getObject reads an object and returns it with the part that a migration cares for. Of a Secret that is its type and whose token it is, never its data.
+// getObject reads an object and returns it with the part that a migration cares for. Of a Secret that is its type and
+// whose token it is, never its data.
 func getObject(ctx context.Context, g *collect.Collector, ref string) (metav1.Object, any, error) {
 	parts := strings.Split(ref, "/")
 	kind, name, ns := parts[0], parts[len(parts)-1], ""

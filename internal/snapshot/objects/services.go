@@ -39,8 +39,8 @@ func GatherServices(ctx context.Context, g *collect.Collector) {
 	g.Count("services", len(items))
 }
 
-// Service returns the facts of a Service object. Annotations whose name speaks of a secret are masked, and the copy of the whole object that
-// kubectl keeps in one is left out.
+// Service returns the facts of a Service object. Annotations whose name speaks of a secret are masked, and the copy of
+// the whole object that kubectl keeps in one is left out.
 func Service(s *corev1.Service) v1.Service {
 	out := v1.Service{
 		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers, Annotations: mask.Annotations(s.Annotations),

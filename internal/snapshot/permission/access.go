@@ -30,8 +30,8 @@ var identities = []struct {
 	},
 }
 
-// loopNeeds are what the new manager's loops do to the API beside their elections: the node loops, the service loop, their events. Every verb is a
-// question of its own, so what no loop uses is not asked.
+// loopNeeds are what the new manager's loops do to the API beside their elections: the node loops, the service loop,
+// their events. Every verb is a question of its own, so what no loop uses is not asked.
 var loopNeeds = []collect.Need{
 	{Verbs: []string{"get", "list", "watch", "update", "patch", "delete"}, Resource: "nodes"},
 	{Verbs: []string{"patch"}, Resource: "nodes/status"},
@@ -40,7 +40,8 @@ var loopNeeds = []collect.Need{
 	{Verbs: []string{"create", "patch"}, Resource: "events"},
 }
 
-// accountNeeds are for --use-service-account-credentials: each loop is then an account of its own, for which the manager asks a token.
+// accountNeeds are for --use-service-account-credentials: each loop is then an account of its own, for which the
+// manager asks a token.
 var accountNeeds = []collect.Need{
 	{Verbs: []string{"get", "create"}, Resource: "serviceaccounts", Namespace: component.Namespace},
 	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace},
@@ -81,8 +82,8 @@ func Answer(ctx context.Context, g *collect.Collector, questions []v1.AccessAnsw
 	wg.Wait()
 }
 
-// listQuestions are in a fixed order: the caller's in the order of the needs, then the managers' about their leases, then the new manager's about what
-// its loops do.
+// listQuestions are in a fixed order: the caller's in the order of the needs, then the managers' about their leases,
+// then the new manager's about what its loops do.
 func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 	needs := g.Needs
 	if needs == nil {

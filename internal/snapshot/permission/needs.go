@@ -28,7 +28,8 @@ var alwaysNeeded = []collect.Need{
 	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: "transplant-observer"},
 	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: component.CCM},
 	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: component.Namespace},
-	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"}, // a kubelet is back
+	// a kubelet is back
+	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},
 }
 
 // DefaultNeeds are what an apply and its rollback do to the API where the plan is not known yet, resource by resource.
@@ -72,7 +73,8 @@ func needsOf(s v1.Step) []collect.Need {
 	case v1.StepWriteFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest, v1.StepKubelet,
 		v1.StepVerify, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepCopyFile, v1.StepAwait:
 		if s.Derive == "ccm-kubeconfig" {
-			out = []collect.Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: component.Namespace, Name: "cloud-controller-manager-token"}} // of an earlier version's plan
+			// of an earlier version's plan
+			out = []collect.Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: component.Namespace, Name: "cloud-controller-manager-token"}}
 		}
 	}
 	if s.Kind == v1.StepKubelet { // what its node was like before and is afterwards
@@ -83,13 +85,14 @@ func needsOf(s v1.Step) []collect.Need {
 			collect.Need{Verbs: []string{"update"}, Resource: "nodes"}, // cordon
 			collect.Need{Verbs: []string{"list"}, Resource: "pods"},
 			collect.Need{Verbs: []string{"create"}, Resource: "pods/eviction"},
-			collect.Need{Verbs: []string{"list"}, Group: groupPolicy, Resource: "poddisruptionbudgets"}) // which budget keeps a pod
+			// which budget keeps a pod
+			collect.Need{Verbs: []string{"list"}, Group: groupPolicy, Resource: "poddisruptionbudgets"})
 	}
 	return out
 }
 
-// created are the needs of an object that a step creates and its undoing deletes. To create a role, the caller must have its rights, or escalate; to
-// create a binding, the rights of the role, or bind.
+// created are the needs of an object that a step creates and its undoing deletes. To create a role, the caller must
+// have its rights, or escalate; to create a binding, the rights of the role, or bind.
 func created(s v1.Step) []collect.Need {
 	n := about(s.Ref, "create")
 	n.Name = "" // a right to create cannot be limited to a name
@@ -154,8 +157,8 @@ var kinds = map[string]struct{ group, resource string }{
 // About is a need about the object of a Ref, Kind/namespace/name or Kind/name.
 func About(ref string, verbs ...string) collect.Need { return about(ref, verbs...) }
 
-// about is a need about the object of a Ref, Kind/namespace/name or Kind/name. For a kind that is not known, the resource is the kind in lower case
-// with an s: a question that is answered with no rather than one that is not asked.
+// about is a need about the object of a Ref, Kind/namespace/name or Kind/name. For a kind that is not known, the
+// resource is the kind in lower case with an s: a question that is answered with no rather than one that is not asked.
 func about(ref string, verbs ...string) collect.Need {
 	parts := strings.Split(ref, "/")
 	n := collect.Need{Verbs: verbs, Name: parts[len(parts)-1]}
@@ -173,8 +176,8 @@ func about(ref string, verbs ...string) collect.Need {
 	return n
 }
 
-// merge puts the verbs about the same thing together, and drops what a wider need has already: the right to all objects of a kind is one to each. Needs
-// and verbs come out in a fixed order.
+// merge puts the verbs about the same thing together, and drops what a wider need has already: the right to all objects
+// of a kind is one to each. Needs and verbs come out in a fixed order.
 func merge(needs []collect.Need) []collect.Need {
 	type thing struct{ group, resource, namespace, name string }
 	verbs := map[thing]map[string]bool{}
@@ -206,8 +209,8 @@ func merge(needs []collect.Need) []collect.Need {
 	return out
 }
 
-// PodAccessNeeds are what reaching hosts through pods does to the API; deploy/rbac/host-access.yaml grants exactly this. Pods that are labelled as ours are
-// made, asked and taken away in kube-system, and one Job that they belong to.
+// PodAccessNeeds are what reaching hosts through pods does to the API; deploy/rbac/host-access.yaml grants exactly
+// this. Pods that are labelled as ours are made, asked and taken away in kube-system, and one Job that they belong to.
 var PodAccessNeeds = []collect.Need{
 	{Verbs: []string{"get", "list"}, Resource: "nodes"}, // which hosts there are, and whether their kubelets report
 	{Verbs: []string{"create", "delete", "get", "list"}, Resource: "pods", Namespace: component.Namespace},

@@ -16,7 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherVolumes lists everything of storage that a migration of the cloud provider touches. What could not be listed is empty and among the errors.
+// GatherVolumes lists everything of storage that a migration of the cloud provider touches. What could not be listed is
+// empty and among the errors.
 func GatherVolumes(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("volumes", collect.NoAPI)
@@ -86,7 +87,8 @@ func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 	return out, true
 }
 
-// listClaims keeps the claims that have, or had, a volume: that of a volume which is gone says whether somebody gave it up.
+// listClaims keeps the claims that have, or had, a volume: that of a volume which is gone says whether somebody gave it
+// up.
 func listClaims(ctx context.Context, g *collect.Collector) []v1.VolumeClaim {
 	items, ok := collect.List(ctx, g, "volumes/claims", "persistentvolumeclaims", g.Kube.CoreV1().PersistentVolumeClaims(corev1.NamespaceAll).List,
 		func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })

@@ -17,10 +17,12 @@ import (
 // defaultPorts are where the components serve unless --secure-port says otherwise.
 var defaultPorts = map[string]string{component.KAS: "6443", component.KCM: "10257", component.CCM: "10258"}
 
-// TrialPod is the pod that tries a manager before the one that it follows is stopped. It runs no loop: its program ends when it has said its version.
+// TrialPod is the pod that tries a manager before the one that it follows is stopped. It runs no loop: its program ends
+// when it has said its version.
 const TrialPod = "transplant-trial-" + component.CCM
 
-// SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded and the one that tries a manager.
+// SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded and
+// the one that tries a manager.
 func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 	var out []collect.SeedPod
 	for i := range pods {
@@ -40,15 +42,15 @@ func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 	return out
 }
 
-// HasEnded reports whether a pod has succeeded or failed, and no container of it runs as far as its kubelet has said. A control plane that has lost a
-// node calls the pods there failed while they may run.
+// HasEnded reports whether a pod has succeeded or failed, and no container of it runs as far as its kubelet has said. A
+// control plane that has lost a node calls the pods there failed while they may run.
 func HasEnded(p *corev1.Pod) bool {
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	return over && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
-// SeedComponent is the component of the control plane that a container runs, whatever starts it; empty for another program. A provider's own manager is a
-// cloud-controller-manager.
+// SeedComponent is the component of the control plane that a container runs, whatever starts it; empty for another
+// program. A provider's own manager is a cloud-controller-manager.
 func SeedComponent(c *corev1.Container) string {
 	command := commandline.Unwrapped(slices.Concat(c.Command, c.Args))
 	for _, word := range command {
@@ -106,7 +108,8 @@ func seedPod(p *corev1.Pod, c *corev1.Container, component string) collect.SeedP
 	return out
 }
 
-// workloadOf is the Ref of the workload that a pod is of. A Deployment's pod belongs to a ReplicaSet, which has the Deployment's name and a hash.
+// workloadOf is the Ref of the workload that a pod is of. A Deployment's pod belongs to a ReplicaSet, which has the
+// Deployment's name and a hash.
 func workloadOf(p *corev1.Pod) string {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil {

@@ -16,8 +16,8 @@ import (
 // addressFlags differ from host to host, if they are given with an address of the host.
 var addressFlags = []string{"advertise-address", "bind-address"}
 
-// MatchPods finds the Node of each host and the mirror pod of each component. A host is a place with files, a Node a name in the API; nothing
-// says that the names are equal.
+// MatchPods finds the Node of each host and the mirror pod of each component. A host is a place with files, a Node a
+// name in the API; nothing says that the names are equal.
 func MatchPods(g *collect.Collector) {
 	objects.CheckClaims(g)
 	for i := range g.Mirrors {
@@ -47,9 +47,10 @@ func MatchPods(g *collect.Collector) {
 	addUnreached(g)
 }
 
-// addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known of it is its mirror pods. They
-// lag behind the manifests, so nothing is planned from them, but they tell whether a manager is there that nobody would stop. While the Node of some
-// named host is not known, none is added: it could be the same machine.
+// addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known
+// of it is its mirror pods. They lag behind the manifests, so nothing is planned from them, but they tell whether a
+// manager is there that nobody would stop. While the Node of some named host is not known, none is added: it could be
+// the same machine.
 func addUnreached(g *collect.Collector) {
 	reached := map[string]bool{}
 	for _, h := range g.Snap.Hosts {
@@ -104,8 +105,8 @@ func nodeByName(g *collect.Collector, h *v1.Host) string {
 	return ""
 }
 
-// nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have: a host's addresses are its own, while
-// names and most flags are the same everywhere.
+// nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have: a host's
+// addresses are its own, while names and most flags are the same everywhere.
 func nodeByPods(g *collect.Collector, h *v1.Host, taken map[string]bool) string {
 	for _, c := range h.Components {
 		for _, flag := range addressFlags {
@@ -151,8 +152,8 @@ func hasFlag(command []string, name, value string) bool {
 	return false
 }
 
-// IsPodOf tells whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a cloud's name before that of a
-// cloud-controller-manager; or by the program that it runs, whatever somebody called it.
+// IsPodOf tells whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a
+// cloud's name before that of a cloud-controller-manager; or by the program that it runs, whatever somebody called it.
 func IsPodOf(p *corev1.Pod, component string) bool {
 	name, ok := strings.CutSuffix(p.Name, "-"+p.Spec.NodeName)
 	if ok && isComponent(name, component) {

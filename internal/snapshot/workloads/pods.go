@@ -11,8 +11,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherPods lists those of kube-system: the mirror pods, whose hosts are found when the manifests have been read, and on which nodes each workload runs.
-// Pods elsewhere are not listed; there may be tens of thousands, and nothing here needs them.
+// GatherPods lists those of kube-system: the mirror pods, whose hosts are found when the manifests have been read, and
+// on which nodes each workload runs. Pods elsewhere are not listed; there may be tens of thousands, and nothing here
+// needs them.
 func GatherPods(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("pods", collect.NoAPI)

@@ -10,19 +10,19 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// role is how a workload is recognised: by what an image is called in its registry, or by the program that a container runs. A workload's own name
-// is never looked at: it is its owner's to choose.
+// role is how a workload is recognised: by what an image is called in its registry, or by the program that a container
+// runs. A workload's own name is never looked at: it is its owner's to choose.
 type role struct {
 	name string
-	// images are repositories without registry, as whole path elements counted from the end: node matches no image of calico/node. A star stands
-	// for the rest of an element.
+	// images are repositories without registry, as whole path elements counted from the end: node matches no image of
+	// calico/node. A star stands for the rest of an element.
 	images []string
 	// programs are base names.
 	programs []string
 }
 
-// roles in the order in which they are tried; the first that one of the containers has is the workload's. CSI comes after the control plane and
-// before the CNI: a CSI driver's pods hold sidecars of several kinds.
+// roles in the order in which they are tried; the first that one of the containers has is the workload's. CSI comes
+// after the control plane and before the CNI: a CSI driver's pods hold sidecars of several kinds.
 var roles = []role{
 	{name: v1.RoleKAS, images: []string{"kube-apiserver", "kube-apiserver-*", "hardened-kube-apiserver"}, programs: []string{"kube-apiserver"}},
 	{name: v1.RoleKCM, images: []string{"kube-controller-manager", "kube-controller-manager-*"}, programs: []string{"kube-controller-manager"}},
@@ -102,7 +102,8 @@ func RoleOf(kind string, containers []v1.Container) string {
 			if !r.has(c) {
 				continue
 			}
-			// The driver itself and its registrar run on every node; beside the sidecars of a controller they are that controller.
+			// The driver itself and its registrar run on every node; beside the sidecars of a controller they are that
+			// controller.
 			if r.name == v1.RoleCSIController && kind == "DaemonSet" {
 				return v1.RoleCSINode
 			}

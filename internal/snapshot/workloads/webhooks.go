@@ -56,8 +56,9 @@ func webhook(
 	namespaces, objects *metav1.LabelSelector, client admissionv1.WebhookClientConfig,
 ) v1.Webhook {
 	out := v1.Webhook{
-		Ref:           kind + "WebhookConfiguration/" + configuration + "/" + name,
-		FailurePolicy: string(ptr.Deref(policy, admissionv1.Fail)), TimeoutSeconds: ptr.Deref(timeout, 10), // the API server's defaults
+		Ref: kind + "WebhookConfiguration/" + configuration + "/" + name,
+		// the API server's defaults
+		FailurePolicy: string(ptr.Deref(policy, admissionv1.Fail)), TimeoutSeconds: ptr.Deref(timeout, 10),
 		NamespaceSelector: selector(namespaces), ObjectSelector: selector(objects),
 	}
 	switch {
@@ -88,8 +89,8 @@ func selector(s *metav1.LabelSelector) string {
 	return parsed.String()
 }
 
-// GatherWebhookEndpoints finds out how many endpoints the webhooks' Services have ready, and which workloads are behind them. One list has all of them: it is
-// limited to these Services by the label that names a slice's Service.
+// GatherWebhookEndpoints finds out how many endpoints the webhooks' Services have ready, and which workloads are behind
+// them. One list has all of them: it is limited to these Services by the label that names a slice's Service.
 func GatherWebhookEndpoints(ctx context.Context, g *collect.Collector) {
 	services := webhookServices(g)
 	if len(services) == 0 {
@@ -123,8 +124,9 @@ func webhookServices(g *collect.Collector) []string {
 	return slices.Compact(out)
 }
 
-// readyEndpoints counts the ready endpoints of Services by namespace/name. EndpointSlices are asked for in the version that is served (v1 since
-// 1.21, v1beta1 until 1.24); without either, Endpoints, one by one: there are as many as Services with webhooks.
+// readyEndpoints counts the ready endpoints of Services by namespace/name. EndpointSlices are asked for in the version
+// that is served (v1 since 1.21, v1beta1 until 1.24); without either, Endpoints, one by one: there are as many as
+// Services with webhooks.
 func readyEndpoints(ctx context.Context, g *collect.Collector, services []string) (map[string]int, error) {
 	var names []string
 	for _, s := range services {
@@ -186,7 +188,8 @@ func readBetaEndpoints(ctx context.Context, g *collect.Collector, service string
 	return nil
 }
 
-// backendOf marks the workload whose pods a Service selects, and returns its Ref; empty when none of the listed ones is.
+// backendOf marks the workload whose pods a Service selects, and returns its Ref; empty when none of the listed ones
+// is.
 func backendOf(g *collect.Collector, service string) string {
 	selects := g.Selectors[service]
 	if len(selects) == 0 {

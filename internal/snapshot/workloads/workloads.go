@@ -18,7 +18,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
-// GatherWorkloads lists Deployments, DaemonSets and StatefulSets of all namespaces. Which of them are kept is decided when the webhooks are known.
+// GatherWorkloads lists Deployments, DaemonSets and StatefulSets of all namespaces. Which of them are kept is decided
+// when the webhooks are known.
 func GatherWorkloads(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("workloads", collect.NoAPI)

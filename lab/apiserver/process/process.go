@@ -1,5 +1,5 @@
-// Package process decides how the programs of a test live: each has its output in a file and a process group of its own, ends with the process
-// that started it, also when that is killed, and tells what it has used.
+// Package process decides how the programs of a test live: each has its output in a file and a process group of its
+// own, ends with the process that started it, also when that is killed, and tells what it has used.
 package process
 
 import (
@@ -90,7 +90,8 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Stop ends the program: politely, and after the grace or when ctx ends by force. One that stands still after SIGSTOP ends too.
+// Stop ends the program: politely, and after the grace or when ctx ends by force. One that stands still after SIGSTOP
+// ends too.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	timer := time.NewTimer(grace)

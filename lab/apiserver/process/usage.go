@@ -17,7 +17,8 @@ type Usage struct {
 	MaxRSSBytes int64         // the most memory that was resident at once
 }
 
-// Usage tells what the program has used: of a living one what its CPU clock and /proc say, of one that has ended what the kernel accounted for it.
+// Usage tells what the program has used: of a living one what its CPU clock and /proc say, of one that has ended what
+// the kernel accounted for it.
 func (p *Process) Usage() (Usage, error) {
 	select {
 	case <-p.done:
@@ -58,8 +59,9 @@ func readUsage(pid int) (Usage, error) {
 	return Usage{CPU: cpu, MaxRSSBytes: rss}, err
 }
 
-// cpuTime returns the time of a process's CPU clock, see clock_getcpuclockid(3): all of its threads, also those that have ended, to the nanosecond.
-// /proc/<pid>/stat counts ticks of 10 ms instead: a manager that serves four nodes between two ticks has used nothing there.
+// cpuTime returns the time of a process's CPU clock, see clock_getcpuclockid(3): all of its threads, also those that
+// have ended, to the nanosecond. /proc/<pid>/stat counts ticks of 10 ms instead: a manager that serves four nodes
+// between two ticks has used nothing there.
 func cpuTime(pid int) (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED of the kernel's posix-timers.h: what the scheduler has given the whole process
 	var t unix.Timespec

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// NumberOf is a number made from an address, so that ids and hardware addresses are the same in every run. It is 0 for what is no IPv4 address.
+// NumberOf is a number made from an address, so that ids and hardware addresses are the same in every run. It is 0 for
+// what is no IPv4 address.
 func NumberOf(ip string) uint32 {
 	a, err := netip.ParseAddr(ip)
 	if err != nil || !a.Is4() {
@@ -25,7 +26,8 @@ func MAC(ip string) string {
 	return fmt.Sprintf("0a:00:%02x:%02x:%02x:%02x", byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-// PrivateDNS is the IP-based host name that EC2 gives ("Amazon EC2 instance hostname types" in its user guide): us-east-1 has a domain of its own.
+// PrivateDNS is the IP-based host name that EC2 gives ("Amazon EC2 instance hostname types" in its user guide):
+// us-east-1 has a domain of its own.
 func PrivateDNS(ip, region string) string {
 	domain := region + ".compute.internal"
 	if region == "us-east-1" {

@@ -4,9 +4,9 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// selected tells whether an object passes all filters of a call: a filter's values are alternatives, its name picks the object's attributes.
-// The names were checked against the action before. Values may hold the wildcards * and ?, as "List and filter your resources" in the EC2 user
-// guide says.
+// selected tells whether an object passes all filters of a call: a filter's values are alternatives, its name picks the
+// object's attributes. The names were checked against the action before. Values may hold the wildcards * and ?, as
+// "List and filter your resources" in the EC2 user guide says.
 func selected(c *wire.Call, attributes map[string][]string, tags map[string]string) bool {
 	for _, f := range c.Filters() {
 		have := attributes[f.Name]
@@ -69,8 +69,8 @@ func glob(pattern, s string) bool {
 	return s == ""
 }
 
-// ids are the objects a Describe call is about: the named ones without repetition, or all. An unknown name is an error, never an empty list:
-// an empty list reads as "gone", and a manager deletes Nodes for that.
+// ids are the objects a Describe call is about: the named ones without repetition, or all. An unknown name is an error,
+// never an empty list: an empty list reads as "gone", and a manager deletes Nodes for that.
 func ids[V any](c *wire.Call, param string, have map[string]V, unknown func(id string) error) (list []string, named bool, err error) {
 	asked := map[string]bool{}
 	for _, id := range c.List(param) {

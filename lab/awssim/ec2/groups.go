@@ -7,7 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// ruleParams are IpPermissions as the two SDKs send them. Prefix lists and groups by name are not among them: the managers never send them.
+// ruleParams are IpPermissions as the two SDKs send them. Prefix lists and groups by name are not among them: the
+// managers never send them.
 var ruleParams = []string{"GroupId", "IpPermissions.N.IpProtocol", "IpPermissions.N.FromPort", "IpPermissions.N.ToPort",
 	"IpPermissions.N.IpRanges.N.CidrIp", "IpPermissions.N.IpRanges.N.Description",
 	"IpPermissions.N.Ipv6Ranges.N.CidrIpv6", "IpPermissions.N.Ipv6Ranges.N.Description",
@@ -144,9 +145,10 @@ func (r *Region) deleteGroup(c *wire.Call) ([]wire.Node, error) {
 	return done(), nil
 }
 
-// groupInUse: "If you attempt to delete a security group that is associated with an instance, or is referenced by another security group, the
-// operation fails with [...] DependencyViolation in EC2-VPC." A load balancer's interfaces count too: both providers wait for that error to go
-// away after they have deleted one. A group's rules about itself do not count.
+// groupInUse: "If you attempt to delete a security group that is associated with an instance, or is referenced by
+// another security group, the operation fails with [...] DependencyViolation in EC2-VPC." A load balancer's interfaces
+// count too: both providers wait for that error to go away after they have deleted one. A group's rules about itself do
+// not count.
 func (r *Region) groupInUse(id string) bool {
 	for _, i := range r.Instances {
 		if i.State != "terminated" && slices.Contains(i.SecurityGroups, id) {

@@ -46,16 +46,16 @@ func (r *Region) instanceActions() []wire.Action {
 	}}
 }
 
-// Limits of one call: "you should not specify more than 1,000 IDs", "up to 200 values per filter" (EC2 developer guide), and "Maximum 100 explicitly
-// specified instance IDs" (DescribeInstanceTopology).
+// Limits of one call: "you should not specify more than 1,000 IDs", "up to 200 values per filter" (EC2 developer
+// guide), and "Maximum 100 explicitly specified instance IDs" (DescribeInstanceTopology).
 const (
 	idsPerCall        = 1000
 	valuesPerFilter   = 200
 	topologiesPerCall = 100
 )
 
-// askable refuses a call for too much, and one that names instances which are not there: EC2 then names all of them, so that a caller can ask again
-// for the others.
+// askable refuses a call for too much, and one that names instances which are not there: EC2 then names all of them, so
+// that a caller can ask again for the others.
 func (r *Region) askable(c *wire.Call, limit int) error {
 	asked := c.List("InstanceId")
 	if len(asked) > limit {
@@ -114,7 +114,8 @@ func (r *Region) describeInstances(c *wire.Call) ([]wire.Node, error) {
 	return []wire.Node{set, wire.Opt("nextToken", next)}, nil
 }
 
-// visible is an instance as DescribeInstances shows it. A terminated one has lost its network interface, and with it everything that hangs on it.
+// visible is an instance as DescribeInstances shows it. A terminated one has lost its network interface, and with it
+// everything that hangs on it.
 func (r *Region) visible(i *Instance) Instance {
 	v := *i
 	if i.State == "terminated" {

@@ -148,8 +148,8 @@ func (r *Region) describeInterfaces(c *wire.Call) ([]wire.Node, error) {
 
 func interfaceID(i *Instance) string { return "eni-" + i.ID[2:] }
 
-// interfaceNode is an instance's network interface. Its status and the attachment's device index matter: the providers take addresses only from
-// interfaces in use, in the order of their index.
+// interfaceNode is an instance's network interface. Its status and the attachment's device index matter: the providers
+// take addresses only from interfaces in use, in the order of their index.
 func (r *Region) interfaceNode(i *Instance) wire.Node {
 	return wire.El("item",
 		wire.Text("networkInterfaceId", interfaceID(i)), wire.Text("subnetId", i.Subnet), wire.Text("vpcId", r.VPC.ID),

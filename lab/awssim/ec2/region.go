@@ -30,7 +30,8 @@ type Instance struct {
 	SecurityGroups []string `json:"securityGroups,omitempty"`
 	// Profile is the name of the instance profile, through which its pods get credentials; empty for none.
 	Profile string `json:"profile,omitempty"`
-	// MetadataHops is how many hops answers of the metadata service travel: with 1 they do not reach a pod. 0 leaves the options out of the answer.
+	// MetadataHops is how many hops answers of the metadata service travel: with 1 they do not reach a pod. 0 leaves the
+	// options out of the answer.
 	MetadataHops int `json:"metadataHops,omitempty"`
 	// HostnameType is ip-name or resource-name; empty leaves it out of the answer.
 	HostnameType string `json:"hostnameType,omitempty"`
@@ -144,15 +145,16 @@ func (r *Region) Actions() []wire.Action {
 	return all
 }
 
-// nextGroupID numbers new security groups; the numbers start high enough not to meet ids that a configuration would choose.
+// nextGroupID numbers new security groups; the numbers start high enough not to meet ids that a configuration would
+// choose.
 func (r *Region) nextGroupID() string {
 	r.groups++
 	return fmt.Sprintf("sg-%017x", 0xabc0000+r.groups)
 }
 
-// page cuts a sorted list of ids for MaxResults and NextToken. The token is the last id of the page before, so that a page is right even when
-// an instance went away in between. DescribeInstances: "This value can be between 5 and 1000. You cannot specify this parameter and the
-// instance IDs parameter in the same call."
+// page cuts a sorted list of ids for MaxResults and NextToken. The token is the last id of the page before, so that a
+// page is right even when an instance went away in between. DescribeInstances: "This value can be between 5 and 1000.
+// You cannot specify this parameter and the instance IDs parameter in the same call."
 func page(c *wire.Call, ids []string, named bool) (cut []string, next string, err error) {
 	size, paged, err := c.Number("MaxResults", 5, 1000, "InvalidParameterValue")
 	if err != nil {

@@ -100,8 +100,9 @@ func (r *Region) createRoute(c *wire.Call) ([]wire.Node, error) {
 		return nil, err
 	}
 	if i.State == "terminated" || i.State == "shutting-down" {
-		// The reference has no sentence about this. The code is the one that EC2 gives when the interface behind an instance id is not clear
-		// (seen for CreateRoute with several interfaces, and for an address associated with a terminated instance).
+		// The reference has no sentence about this. The code is the one that EC2 gives when the interface behind an instance
+		// id is not clear (seen for CreateRoute with several interfaces, and for an address associated with a terminated
+		// instance).
 		return nil, wire.Fail("InvalidInstanceID", "There are no interfaces attached to instance '%s'. Please specify an interface ID for the operation instead.", id)
 	}
 	for _, x := range t.Routes {
@@ -140,8 +141,9 @@ func (r *Region) settleRoutes() {
 	}
 }
 
-// routeState: "The blackhole state indicates that the route's target isn't available (for example, [...] the specified NAT instance has been
-// terminated)", says DescribeRouteTables; operators of NAT instances report the same of stopped ones.
+// routeState: "The blackhole state indicates that the route's target isn't available (for example, [...] the specified
+// NAT instance has been terminated)", says DescribeRouteTables; operators of NAT instances report the same of stopped
+// ones.
 func (r *Region) routeState(instance string) string {
 	if i := r.Instances[instance]; i != nil && (i.State == "running" || i.State == "pending") {
 		return "active"

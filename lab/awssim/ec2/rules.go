@@ -76,8 +76,8 @@ func (r *Region) rules(c *wire.Call) ([]Rule, error) {
 	return out, nil
 }
 
-// ruleProtocol checks a permission's protocol and ports: "For TCP and UDP, you must also specify the destination port or port range. For
-// ICMP/ICMPv6, you must also specify the ICMP/ICMPv6 type and code."
+// ruleProtocol checks a permission's protocol and ports: "For TCP and UDP, you must also specify the destination port
+// or port range. For ICMP/ICMPv6, you must also specify the ICMP/ICMPv6 type and code."
 func ruleProtocol(p wire.Params) (string, error) {
 	protocol := strings.ToLower(p["IpProtocol"])
 	if protocol == "-1" {
@@ -117,8 +117,8 @@ func (r *Region) sources(p wire.Params) ([]Rule, error) {
 	return out, nil
 }
 
-// same tells whether two rules are one to EC2: "If the security group rule has a description, you do not need to specify the description to
-// revoke the rule."
+// same tells whether two rules are one to EC2: "If the security group rule has a description, you do not need to
+// specify the description to revoke the rule."
 func (x Rule) same(y Rule) bool {
 	x.Description, y.Description = "", ""
 	return x == y
@@ -136,8 +136,8 @@ func compareRules(x, y Rule) int {
 
 func comparePorts(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }
 
-// permissions writes sorted rules the way EC2 shows them: rules with the same protocol and ports are one permission with several sources. The
-// providers depend on that when they revoke one source of several.
+// permissions writes sorted rules the way EC2 shows them: rules with the same protocol and ports are one permission
+// with several sources. The providers depend on that when they revoke one source of several.
 func permissions(name string, rules []Rule) wire.Node {
 	set := wire.El(name)
 	for start := 0; start < len(rules); {

@@ -59,8 +59,8 @@ func (r *Region) taggable() map[string]tagged {
 	return all
 }
 
-// resources are what a tag call names. An id of no known form is InvalidID, as cloud-provider-aws pull request 1387 shows for instances that
-// never were; one of a known form is that kind's NotFound.
+// resources are what a tag call names. An id of no known form is InvalidID, as cloud-provider-aws pull request 1387
+// shows for instances that never were; one of a known form is that kind's NotFound.
 func (r *Region) resources(c *wire.Call) ([]tagged, error) {
 	all := r.taggable()
 	var out []tagged

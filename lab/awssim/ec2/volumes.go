@@ -47,7 +47,8 @@ var (
 	volumeTypes = []string{"gp2", "gp3", "io1", "io2", "sc1", "st1", "standard"}
 )
 
-// maxVolumeSize of the general purpose types, in GiB ("Amazon EBS volume types", before the larger gp3 volumes of 2025).
+// maxVolumeSize of the general purpose types, in GiB ("Amazon EBS volume types", before the larger gp3 volumes of
+// 2025).
 const maxVolumeSize = 16384
 
 func (r *Region) volumeActions() []wire.Action {

@@ -94,9 +94,10 @@ func (b *Balancers) create(c *wire.Call) ([]wire.Node, error) {
 	return []wire.Node{wire.Text("DNSName", wanted.DNSName)}, nil
 }
 
-// sameSettings: the reference only says that the name "must be unique within your set of load balancers". The messages that AWS gives, "already
-// exists and it is configured with different parameters" and "... with different tags", and the ansible module's habit of creating on every run
-// (ansible issue 29965), show that the same settings are no error and that current tags are compared.
+// sameSettings: the reference only says that the name "must be unique within your set of load balancers". The messages
+// that AWS gives, "already exists and it is configured with different parameters" and "... with different tags", and
+// the ansible module's habit of creating on every run (ansible issue 29965), show that the same settings are no error
+// and that current tags are compared.
 func sameSettings(have, wanted *LoadBalancer) error {
 	settings := func(l *LoadBalancer) LoadBalancer {
 		plain := make([]Listener, len(l.Listeners))

@@ -64,8 +64,9 @@ func (b *Balancers) deleteListeners(c *wire.Call) ([]wire.Node, error) {
 	return nil, nil
 }
 
-// listeners are those of a load balancer after the call's have been added, sorted by port: "If a listener with the specified port does not
-// already exist, it is created; otherwise, the properties of the new listener must match the properties of the existing listener."
+// listeners are those of a load balancer after the call's have been added, sorted by port: "If a listener with the
+// specified port does not already exist, it is created; otherwise, the properties of the new listener must match the
+// properties of the existing listener."
 func (b *Balancers) listeners(c *wire.Call, have []Listener) ([]Listener, error) {
 	all := slices.Clone(have)
 	for _, p := range c.Structs("Listeners.member") {
@@ -88,8 +89,8 @@ func (b *Balancers) listeners(c *wire.Call, have []Listener) ([]Listener, error)
 	return all, nil
 }
 
-// layers tells which protocols can be mixed: "If the front-end protocol is TCP or SSL, the back-end protocol must be TCP or SSL. If the
-// front-end protocol is HTTP or HTTPS, the back-end protocol must be HTTP or HTTPS."
+// layers tells which protocols can be mixed: "If the front-end protocol is TCP or SSL, the back-end protocol must be
+// TCP or SSL. If the front-end protocol is HTTP or HTTPS, the back-end protocol must be HTTP or HTTPS."
 var layers = map[string]int{"TCP": 4, "SSL": 4, "HTTP": 7, "HTTPS": 7}
 
 func (b *Balancers) listener(p wire.Params) (Listener, error) {

@@ -91,8 +91,8 @@ type Balancers struct {
 	made         int
 }
 
-// New is a service without load balancers in a region. Certificates are the ARNs that listeners may use, addresses the allocation ids of elastic
-// IP addresses that load balancers may use.
+// New is a service without load balancers in a region. Certificates are the ARNs that listeners may use, addresses the
+// allocation ids of elastic IP addresses that load balancers may use.
 func New(region *ec2.Region, now func() time.Time, certificates, addresses []string) *Balancers {
 	b := &Balancers{
 		State:  State{LoadBalancers: map[string]*LoadBalancer{}, Listeners: map[string]*Listener{}, TargetGroups: map[string]*TargetGroup{}},

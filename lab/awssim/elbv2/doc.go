@@ -1,5 +1,7 @@
-// Package elbv2 decides what network load balancers, listeners and target groups exist and which calls about them are refused.
+// Package elbv2 decides what network load balancers, listeners and target groups exist and which calls about them are
+// refused.
 //
-// Guards follow the Elastic Load Balancing API reference, version 2015-12-01: each action's page lists its errors. Where the reference is
-// silent, the comment at the guard names the evidence. Nothing here is safe for concurrent use: the server serialises calls.
+// Guards follow the Elastic Load Balancing API reference, version 2015-12-01: each action's page lists its errors.
+// Where the reference is silent, the comment at the guard names the evidence. Nothing here is safe for concurrent use:
+// the server serialises calls.
 package elbv2

@@ -71,8 +71,8 @@ func (b *Balancers) create(c *wire.Call) ([]wire.Node, error) {
 		if have.Name != l.Name {
 			continue
 		}
-		// "If you attempt to create multiple load balancers with the same settings, each call succeeds." Otherwise AWS says "exists, but with
-		// different settings".
+		// "If you attempt to create multiple load balancers with the same settings, each call succeeds." Otherwise AWS says
+		// "exists, but with different settings".
 		if have.Scheme != l.Scheme || !slices.Equal(have.Subnets, l.Subnets) || !slices.Equal(have.SecurityGroups, l.SecurityGroups) {
 			return nil, wire.Fail("DuplicateLoadBalancerName", "A load balancer with the same name '%s' exists, but with different settings", l.Name)
 		}
@@ -123,7 +123,8 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	}}, nil
 }
 
-// mappings: "You can specify only one subnet per Availability Zone. You must specify either subnets or subnet mappings, but not both."
+// mappings: "You can specify only one subnet per Availability Zone. You must specify either subnets or subnet mappings,
+// but not both."
 func (b *Balancers) mappings(c *wire.Call) ([]SubnetMapping, error) {
 	var all []SubnetMapping
 	for _, id := range c.List("Subnets.member") {

@@ -201,7 +201,8 @@ func (b *Balancers) settleTarget(c *wire.Call, x *Listener) error {
 	return nil
 }
 
-// settleTLS: "Changing the protocol [...] from TLS to TCP, removes the security policy and default certificate properties."
+// settleTLS: "Changing the protocol [...] from TLS to TCP, removes the security policy and default certificate
+// properties."
 func (b *Balancers) settleTLS(c *wire.Call, x *Listener) error {
 	if x.Protocol != "TLS" {
 		x.Certificate, x.SSLPolicy = "", ""

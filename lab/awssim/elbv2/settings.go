@@ -67,8 +67,8 @@ func (b *Balancers) modifyAttributes(c *wire.Call) ([]wire.Node, error) {
 	return []wire.Node{attributeNodes(attributes)}, nil
 }
 
-// setGroups: "You can't perform this operation on a Network Load Balancer unless you specified a security group for the load balancer when you
-// created it."
+// setGroups: "You can't perform this operation on a Network Load Balancer unless you specified a security group for the
+// load balancer when you created it."
 func (b *Balancers) setGroups(c *wire.Call) ([]wire.Node, error) {
 	l, err := b.balancer(c)
 	if err != nil {

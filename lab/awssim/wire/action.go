@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// Action is one operation of an API: what it accepts, what it refuses, and what it does. The reference page is made from these.
+// Action is one operation of an API: what it accepts, what it refuses, and what it does. The reference page is made
+// from these.
 type Action struct {
 	// Name as in the Action parameter.
 	Name string
 	// Mutating tells whether the action changes the cloud when it succeeds.
 	Mutating bool
-	// Params are the parameters understood, with N for every number. Any other parameter is refused: ignoring it could change the meaning.
+	// Params are the parameters understood, with N for every number. Any other parameter is refused: ignoring it could
+	// change the meaning.
 	Params []string
 	// Filters are the names accepted in Filter.N.Name; "tag:<key>" stands for every tag.
 	Filters []string
@@ -20,12 +22,13 @@ type Action struct {
 	Errors []string
 	// Note says where this differs from what one would guess; for the reference page.
 	Note string
-	// Do carries the action out and returns the children of the answer's root (or Result) element. Errors are *Error. It changes nothing when it
-	// returns an error.
+	// Do carries the action out and returns the children of the answer's root (or Result) element. Errors are *Error. It
+	// changes nothing when it returns an error.
 	Do func(*Call) ([]Node, error)
 }
 
-// Check refuses what the action does not understand: a parameter, a filter, or a dry run (which by definition changes nothing).
+// Check refuses what the action does not understand: a parameter, a filter, or a dry run (which by definition changes
+// nothing).
 func (a Action) Check(c *Call) error {
 	for _, key := range sortedParams(c.Params) {
 		if !a.accepts(key, c.Params[key]) {

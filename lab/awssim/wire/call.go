@@ -43,8 +43,9 @@ func (p Params) Has(name string) bool {
 	return ok
 }
 
-// List reads a list such as InstanceId.1, InstanceId.2 in the order of its numbers. Gaps and repeated values are kept as they are: the external
-// AWS provider repeats an id in one call when it batches. An empty list may come as "InstanceId=".
+// List reads a list such as InstanceId.1, InstanceId.2 in the order of its numbers. Gaps and repeated values are kept
+// as they are: the external AWS provider repeats an id in one call when it batches. An empty list may come as
+// "InstanceId=".
 func (p Params) List(name string) []string {
 	var out []string
 	for _, i := range p.indices(name) {
@@ -75,8 +76,8 @@ func (p Params) Structs(name string) []Params {
 	return out
 }
 
-// Number reads a whole number between low and high. The boolean is false when the parameter was not sent; code is the error code of a number
-// that does not fit, which differs between the services.
+// Number reads a whole number between low and high. The boolean is false when the parameter was not sent; code is the
+// error code of a number that does not fit, which differs between the services.
 func (p Params) Number(name string, low, high int, code string) (int, bool, error) {
 	text, ok := p[name]
 	if !ok {
@@ -122,8 +123,8 @@ func pattern(key string) string {
 	return strings.Join(parts, ".")
 }
 
-// Resources are the cloud objects that the call named or made, sorted, without repetition: ids as they are, classic load balancers and
-// network load balancers' names as loadbalancer/<name>, ARNs from their resource type on.
+// Resources are the cloud objects that the call named or made, sorted, without repetition: ids as they are, classic
+// load balancers and network load balancers' names as loadbalancer/<name>, ARNs from their resource type on.
 func (c *Call) Resources() []string {
 	out := slices.Clone(c.made)
 	for k, v := range c.Params {

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// Tagged is have with a call's tags (<name>.N.Key and .Value) laid over it, as both load balancing APIs do it: a key twice is DuplicateTagKeys, more
-// than limit are TooManyTags.
+// Tagged is have with a call's tags (<name>.N.Key and .Value) laid over it, as both load balancing APIs do it: a key
+// twice is DuplicateTagKeys, more than limit are TooManyTags.
 func (p Params) Tagged(name string, have map[string]string, limit int) (map[string]string, error) {
 	out, sent := map[string]string{}, map[string]bool{}
 	for k, v := range have {
@@ -40,8 +40,8 @@ func (p Params) Scheme() (string, error) {
 	}
 }
 
-// ValidName tells whether a load balancer or target group may be called that: "a maximum of 32 characters, must contain only alphanumeric characters or
-// hyphens, and must not begin or end with a hyphen".
+// ValidName tells whether a load balancer or target group may be called that: "a maximum of 32 characters, must contain
+// only alphanumeric characters or hyphens, and must not begin or end with a hyphen".
 func ValidName(name string) bool { return validName.MatchString(name) }
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?$`)

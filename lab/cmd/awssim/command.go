@@ -16,7 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim"
 )
 
-// drain is how long calls under way may take to end when the program is told to stop. Calls that a fault holds are let go at once.
+// drain is how long calls under way may take to end when the program is told to stop. Calls that a fault holds are let
+// go at once.
 const drain = 5 * time.Second
 
 const example = `  # The account: three instances, and a key that may only read beside one that may do everything.

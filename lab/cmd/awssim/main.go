@@ -1,5 +1,5 @@
-// Command awssim decides nothing: it serves a simulated AWS account (package awssim) on a loopback address, for the lab and for anybody who
-// tests a cloud provider.
+// Command awssim decides nothing: it serves a simulated AWS account (package awssim) on a loopback address, for the lab
+// and for anybody who tests a cloud provider.
 package main
 
 import (

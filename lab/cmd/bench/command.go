@@ -81,7 +81,8 @@ func (s settings) run(cmd *cobra.Command) error {
 	return errors.Join(err, s.show(cmd.OutOrStdout(), results))
 }
 
-// measure runs the scenarios and writes the results after each run, so that an interrupted bench has not been for nothing.
+// measure runs the scenarios and writes the results after each run, so that an interrupted bench has not been for
+// nothing.
 func (s settings) measure(cmd *cobra.Command) ([]bench.Result, error) {
 	path := filepath.Join(s.out, "results.json")
 	var earlier []bench.Result

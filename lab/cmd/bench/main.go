@@ -1,5 +1,5 @@
-// Command bench compares the cloud-controller-manager of this repository with upstream's (package bench), prints the figures as a table, and writes
-// them as JSON and as a chart.
+// Command bench compares the cloud-controller-manager of this repository with upstream's (package bench), prints the
+// figures as a table, and writes them as JSON and as a chart.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command demo decides what a newcomer sees first: it starts a lab, migrates it with the product's own command line, judges the migration from the
-// lab's own evidence, writes the report and stops everything.
+// Command demo decides what a newcomer sees first: it starts a lab, migrates it with the product's own command line,
+// judges the migration from the lab's own evidence, writes the report and stops everything.
 package main
 
 import (

@@ -129,7 +129,8 @@ func describe(out io.Writer, c *cluster.Cluster, bins build.Binaries, product bu
 	}
 	hosts := filepath.Join(c.Dir(), "hosts")
 	for _, v := range c.Env() {
-		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "AWS_") { // not the dead proxy: the shell is the user's
+		// not the dead proxy: the shell is the user's
+		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "AWS_") {
 			fmt.Fprintf(out, "export %s\n", v)
 		}
 	}

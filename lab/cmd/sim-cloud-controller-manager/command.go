@@ -20,8 +20,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/simcloud/provider"
 )
 
-// implementations are the managers that this program can be, by the value of --implementation. One process is one of them: constructing both would
-// register every metric twice.
+// implementations are the managers that this program can be, by the value of --implementation. One process is one of
+// them: constructing both would register every metric twice.
 var implementations = map[string]func(*options.CloudControllerManagerOptions) *cobra.Command{
 	"upstream": upstream,
 	"ours":     ours,

@@ -1,5 +1,5 @@
-// Command sim-cloud-controller-manager runs the cloud loops of a cluster on the simulated cloud, by upstream's controllers or by ours
-// (--implementation). Nothing else differs between the two.
+// Command sim-cloud-controller-manager runs the cloud loops of a cluster on the simulated cloud, by upstream's
+// controllers or by ours (--implementation). Nothing else differs between the two.
 package main
 
 import (

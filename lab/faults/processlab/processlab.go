@@ -1,5 +1,5 @@
-// Package processlab decides how the faults of lab/faults are made in the lab of processes: what an eviction, a full disk and a power cut are where a host is
-// a directory and everything on it a process.
+// Package processlab decides how the faults of lab/faults are made in the lab of processes: what an eviction, a full
+// disk and a power cut are where a host is a directory and everything on it a process.
 package processlab
 
 import (

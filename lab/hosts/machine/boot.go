@@ -23,8 +23,9 @@ const Socket = "/run/lab-init/systemctl.sock"
 
 const metadataAddress = "169.254.169.254"
 
-// Boot makes the host and runs its services. It reads one line from in when the host's network is there, and writes one to out when the services
-// have been started. It returns when ctx ends, or with the error that keeps the host from starting; the process must end then.
+// Boot makes the host and runs its services. It reads one line from in when the host's network is there, and writes one
+// to out when the services have been started. It returns when ctx ends, or with the error that keeps the host from
+// starting; the process must end then.
 func Boot(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
 	if err := enterRoot(ctx, c); err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package machine is the first process of a host of the lab: it makes the host's file system out of the machine's, starts the host's services,
-// and waits for every process whose parent has ended. Its end is the host's power cut: the kernel ends everything else in its namespaces.
+// Package machine is the first process of a host of the lab: it makes the host's file system out of the machine's,
+// starts the host's services, and waits for every process whose parent has ended. Its end is the host's power cut: the
+// kernel ends everything else in its namespaces.
 package machine
 
 import (

@@ -40,7 +40,8 @@ var (
 // mostGap is how long nobody may run a loop that moves, in seconds: what an operator of a busy cluster does not notice.
 const mostGap = 2
 
-// leaseDuration is the managers' --leader-elect-lease-duration, in seconds; nodeIPAMSleep is for how long 1.26 sleeps before it first lists nodes for node IPAM.
+// leaseDuration is the managers' --leader-elect-lease-duration, in seconds; nodeIPAMSleep is for how long 1.26 sleeps before it first lists nodes for node
+// IPAM.
 const leaseDuration, nodeIPAMSleep = 15, 10
 
 // A real kubeadm cluster goes out of tree and back, through the Kubernetes API alone.
@@ -328,9 +329,9 @@ func judged(t *testing.T, s *Stage, back bool, f func()) {
 	}
 }
 
-// limit is for how long nobody may run a loop at a change of its owner, in seconds. Node IPAM stays where it is and begins with a sleep at each start, so that a
-// lease that expires shows in it as 25 s. On the way back the last change is between two kube-controller-managers with their own settings again: 1.26 asks for
-// its lease every 2 s, and starts one loop after the other, so that any of them may stand behind that sleep.
+// limit is for how long nobody may run a loop at a change of its owner, in seconds. Node IPAM stays where it is and begins with a sleep at each start, so that
+// a lease that expires shows in it as 25 s. On the way back the last change is between two kube-controller-managers with their own settings again: 1.26 asks
+// for its lease every 2 s, and starts one loop after the other, so that any of them may stand behind that sleep.
 func limit(g v1.Gap, back bool) float64 {
 	between := strings.HasPrefix(g.From, cluster.ControllerManager) && strings.HasPrefix(g.To, cluster.ControllerManager)
 	if g.Loop == "nodeipam" || back && between {

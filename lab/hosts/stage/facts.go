@@ -9,11 +9,13 @@ import (
 	"github.com/transplant-dev/transplant/lab/trial"
 )
 
-// configured lists the files of a host that a migration may change, and a rollback must put back; backups are left behind on purpose.
+// configured lists the files of a host that a migration may change, and a rollback must put back; backups are left
+// behind on purpose.
 const configured = `find /etc/kubernetes /etc/systemd /etc/default /var/lib/kubelet/config.yaml /var/lib/kubelet/kubeadm-flags.env /usr/local/lib ` +
 	`-path /etc/kubernetes/transplant -prune -o -type f -printf '%m %u:%g ' -exec sha256sum {} \; 2>/dev/null; true`
 
-// Facts describes everything that a migration and its rollback must leave as it was, a line each, sorted: files of the hosts, objects and the cloud.
+// Facts describes everything that a migration and its rollback must leave as it was, a line each, sorted: files of the
+// hosts, objects and the cloud.
 func (s *Stage) Facts(ctx context.Context) ([]string, error) {
 	out, err := trial.Objects(ctx, s.Client)
 	if err != nil {
@@ -40,7 +42,8 @@ func (s *Stage) Facts(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Check judges by what only the lab knows: the cloud is as it was, and nobody asked it for something that it does not know.
+// Check judges by what only the lab knows: the cloud is as it was, and nobody asked it for something that it does not
+// know.
 func (s *Stage) Check(ctx context.Context, before string) error {
 	after, err := s.State(ctx)
 	if err != nil {

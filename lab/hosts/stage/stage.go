@@ -1,5 +1,6 @@
-// Package stage decides what a trial of the product on real hosts is: a kubeadm cluster with something to lose, the command line as an operator would use
-// it, through the Kubernetes API alone, and a recorder of its own that looks at the hosts from outside, which a migration under test cannot influence.
+// Package stage decides what a trial of the product on real hosts is: a kubeadm cluster with something to lose, the
+// command line as an operator would use it, through the Kubernetes API alone, and a recorder of its own that looks at
+// the hosts from outside, which a migration under test cannot influence.
 package stage
 
 import (
@@ -82,7 +83,8 @@ func (s *Stage) prepare(ctx context.Context) error {
 	return os.WriteFile(s.KeysFile(), append(data, '\n'), 0o644)
 }
 
-// observe makes an account that may read metrics and nothing else, and takes a token of it that lasts as long as the trial.
+// observe makes an account that may read metrics and nothing else, and takes a token of it that lasts as long as the
+// trial.
 func (s *Stage) observe(ctx context.Context) error {
 	made := func(_ any, err error) error {
 		if apierrors.IsAlreadyExists(err) {
@@ -137,7 +139,8 @@ func (s *Stage) Keys() map[string]ownership.Owner {
 // Cloud is what --cloud takes for a stage.
 const Cloud = "aws:cluster=" + hosts.ClusterName
 
-// MigrationFlags are the flags of check, plan and apply for a stage: how the new manager gets at its cloud, and how many megabytes it may not leave the machine with.
+// MigrationFlags are the flags of check, plan and apply for a stage: how the new manager gets at its cloud, and how
+// many megabytes it may not leave the machine with.
 func (s *Stage) MigrationFlags() []string {
 	return []string{
 		"--ccm-env", "AWS_SHARED_CREDENTIALS_FILE=" + credentials,
@@ -146,7 +149,8 @@ func (s *Stage) MigrationFlags() []string {
 	}
 }
 
-// Command is the product's command line, with what it needs to reach this cluster, not started. Hosts are reached as the product does by default.
+// Command is the product's command line, with what it needs to reach this cluster, not started. Hosts are reached as
+// the product does by default.
 func (s *Stage) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.CLI(), append(args, "--kubeconfig", s.Kubeconfig(), "--state-dir", s.StateDir())...)
 	cmd.Env = append(os.Environ(),

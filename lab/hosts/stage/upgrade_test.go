@@ -36,8 +36,8 @@ func TestRealHostsGoToTheNextVersionOnTheWay(t *testing.T) {
 	asBefore(t, s, before, ofAPIServers)
 }
 
-// ofAPIServers are facts that an API server writes for itself when it starts: what its version adds to the roles that Kubernetes comes with stays behind with an
-// older one, which takes nothing away; and each process has a lease for its identity, which the next one deletes an hour later.
+// ofAPIServers are facts that an API server writes for itself when it starts: what its version adds to the roles that Kubernetes comes with stays behind with
+// an older one, which takes nothing away; and each process has a lease for its identity, which the next one deletes an hour later.
 func ofAPIServers(fact string) bool {
 	return strings.HasPrefix(fact, "clusterrole /system:") || strings.HasPrefix(fact, "lease kube-system/apiserver-")
 }
@@ -58,8 +58,8 @@ func hasVersion(t *testing.T, s *Stage, version string) {
 	}
 }
 
-// The control-plane host that owns the loops loses its power for good in the middle of a migration. What cannot be done without it is said, nothing hangs, it can
-// be given up when it has been silent for long enough, and the others end the migration. Its cluster is of no use afterwards: this test is the last.
+// The control-plane host that owns the loops loses its power for good in the middle of a migration. What cannot be done without it is said, nothing hangs, it
+// can be given up when it has been silent for long enough, and the others end the migration. Its cluster is of no use afterwards: this test is the last.
 func TestRealHostsLoseAControlPlaneForGood(t *testing.T) {
 	s := badStage(t, 3, 0)
 	must(t, s, append(s.apply(), "--until", "leader-migration")...)

@@ -35,7 +35,8 @@ func (s *Stage) Watch(ctx context.Context) *Watch {
 	clients := map[string]*http.Client{}
 	for _, h := range s.controlPlanes() {
 		clients[h.NodeName] = &http.Client{Transport: &http.Transport{
-			DialContext: h.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a manager's certificate is self-signed
+			// a manager's certificate is self-signed
+			DialContext: h.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}}
 	}
 	r := recorder.NewRecorder(recorder.RecorderOptions{
@@ -96,7 +97,8 @@ func (w *Watch) Judge() (ownership.Judgement, error) {
 	return ownership.Judge(w.events, calls, w.stage.Keys(), ownership.Options{}), nil
 }
 
-// Arguments are the command lines of a component on every host that should run it, by node name; an error where one does not run exactly one.
+// Arguments are the command lines of a component on every host that should run it, by node name; an error where one
+// does not run exactly one.
 func (s *Stage) Arguments(ctx context.Context, component string, on ...*hosts.Host) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, h := range on {

@@ -1,5 +1,5 @@
-// Package supervise is the part of a cluster of hosts that is none of them: the simulated AWS account and the load balancer in front of the API
-// servers, in one process that outlives the command that started it.
+// Package supervise is the part of a cluster of hosts that is none of them: the simulated AWS account and the load
+// balancer in front of the API servers, in one process that outlives the command that started it.
 package supervise
 
 import (

@@ -18,7 +18,8 @@ type Process struct {
 	Done <-chan syscall.WaitStatus // gets how it ended, once
 }
 
-// Launcher starts a program with its output appended to a log; it must be the one that waits for the machine's processes.
+// Launcher starts a program with its output appended to a log; it must be the one that waits for the machine's
+// processes.
 type Launcher func(argv, env []string, log string) (Process, error)
 
 // States of a service, as systemctl names them.

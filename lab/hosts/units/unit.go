@@ -1,8 +1,9 @@
 // Package units runs a host's services from systemd's unit files, on machines where systemd itself does not run.
 //
-// It decides what a unit file means: files and drop-ins are read at a daemon-reload only, environment files at each start, as systemd does; a
-// directive that it does not know is reported and never silently dropped. It is no systemd: there are no dependencies, targets, timers, sockets or
-// cgroups of services, and a stop ends a service's main process alone.
+// It decides what a unit file means: files and drop-ins are read at a daemon-reload only, environment files at each
+// start, as systemd does; a directive that it does not know is reported and never silently dropped. It is no systemd:
+// there are no dependencies, targets, timers, sockets or cgroups of services, and a stop ends a service's main process
+// alone.
 package units
 
 import (
@@ -43,7 +44,8 @@ var ignored = []string{
 	"OOMScoreAdjust", "StartLimitInterval", "StartLimitIntervalSec", "Type",
 }
 
-// load reads a unit below root: its main file and every drop-in. The error is fs.ErrNotExist when there is no main file.
+// load reads a unit below root: its main file and every drop-in. The error is fs.ErrNotExist when there is no main
+// file.
 func load(root, name string) (*Unit, error) {
 	u := &Unit{Name: name, Restart: "no", RestartDelay: 100 * time.Millisecond, StopTimeout: 90 * time.Second}
 	for _, dir := range searchPath {
@@ -72,7 +74,8 @@ func load(root, name string) (*Unit, error) {
 	return u, nil
 }
 
-// findDropIns lists the drop-ins of a unit in the order of their file names; the first directory of the search path wins for each name.
+// findDropIns lists the drop-ins of a unit in the order of their file names; the first directory of the search path
+// wins for each name.
 func findDropIns(root, name string) ([]string, error) {
 	found := map[string]string{}
 	for _, dir := range searchPath {

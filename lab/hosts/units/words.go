@@ -52,7 +52,8 @@ var (
 	partVariable  = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 )
 
-// commandLine splits a line and replaces variables: $NAME as a whole word becomes as many words as its value has, ${NAME} one part of a word.
+// commandLine splits a line and replaces variables: $NAME as a whole word becomes as many words as its value has,
+// ${NAME} one part of a word.
 func commandLine(line string, env map[string]string) ([]string, error) {
 	words, err := split(line)
 	if err != nil {
@@ -76,7 +77,8 @@ func commandLine(line string, env map[string]string) ([]string, error) {
 	return out, nil
 }
 
-// environment is what a service starts with: the manager's own basics, the unit's assignments, then its files, read now.
+// environment is what a service starts with: the manager's own basics, the unit's assignments, then its files, read
+// now.
 func (u *Unit) environment(root string) (map[string]string, error) {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 	add := func(assignment string) {

@@ -1,11 +1,14 @@
-// Package component decides what the simulated parts of a hosted control plane do: machine-controller with its webhook, operating-system-manager, and
-// http-prober. They are programs that a lab's Deployments start, so that the flags of those Deployments are what counts.
+// Package component decides what the simulated parts of a hosted control plane do: machine-controller with its webhook,
+// operating-system-manager, and http-prober. They are programs that a lab's Deployments start, so that the flags of
+// those Deployments are what counts.
 //
 // The habits that a migration stumbles over are kept:
-//   - operating-system-manager writes the kubelet's flags for a MachineDeployment, and writes them again only when its template changes: after a flag of
-//     operating-system-manager was changed, a Machine that is merely deleted comes back with the old kubelet flags;
+//   - operating-system-manager writes the kubelet's flags for a MachineDeployment, and writes them again only when its
+//     template changes: after a flag of operating-system-manager was changed, a Machine that is merely deleted comes
+//     back with the old kubelet flags;
 //   - the webhook stamps each new Machine with what the webhook itself was started with, whatever the kubelet gets;
-//   - machine-controller deletes a Machine's instance and node, and rolls MachineDeployments within maxSurge and maxUnavailable.
+//   - machine-controller deletes a Machine's instance and node, and rolls MachineDeployments within maxSurge and
+//     maxUnavailable.
 //
 // They are run by the program that imports this package: Run has to be called first in main.
 package component

@@ -169,7 +169,8 @@ func (w *controller) machine(ctx context.Context, m *Machine) error {
 	}}, "status")
 }
 
-// flags are the kubelet's, as operating-system-manager has written them for the Machine's MachineDeployment; nil: not yet.
+// flags are the kubelet's, as operating-system-manager has written them for the Machine's MachineDeployment; nil: not
+// yet.
 func (w *controller) flags(ctx context.Context, m *Machine) ([]string, error) {
 	at := slices.IndexFunc(w.sets, func(s *Set) bool { return s.Name == ownerOf(m.OwnerReferences, "MachineSet") })
 	if at < 0 {
@@ -183,7 +184,8 @@ func (w *controller) flags(ctx context.Context, m *Machine) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the settings of MachineDeployment %q: %w", owner, err)
 	}
-	for _, d := range w.deployments { // settings of an older template are waited out; those of a newer one are what an old set gets, too
+	// settings of an older template are waited out; those of a newer one are what an old set gets, too
+	for _, d := range w.deployments {
 		if d.Name == owner && d.hash() == w.sets[at].Labels[labelTemplate] && secret.Annotations[annotationTemplate] != d.hash() {
 			return nil, nil
 		}
@@ -284,7 +286,8 @@ func (w *controller) report(ctx context.Context, kind schema.GroupVersionResourc
 	}}, "status")
 }
 
-// deployment rolls a MachineDeployment: one MachineSet for each template it has had, the current one grows while the others shrink.
+// deployment rolls a MachineDeployment: one MachineSet for each template it has had, the current one grows while the
+// others shrink.
 func (w *controller) deployment(ctx context.Context, d *Set) error {
 	if d.DeletionTimestamp != nil {
 		return nil

@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// osm writes the kubelet's flags of each MachineDeployment into a Secret, when it sees its template for the first time. What it was itself started with
-// counts at that moment only: that is the trap for whoever changes its flags and then deletes Machines.
+// osm writes the kubelet's flags of each MachineDeployment into a Secret, when it sees its template for the first time.
+// What it was itself started with counts at that moment only: that is the trap for whoever changes its flags and then
+// deletes Machines.
 func osm(ctx context.Context, args []string) error {
 	var s settings
 	if err := s.parse("osm-controller", "external-cloud-provider", args, nil); err != nil {

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prober waits for an endpoint and then becomes the command that it was given as JSON, as Kubermatic's http-prober does.
+// prober waits for an endpoint and then becomes the command that it was given as JSON, as Kubermatic's http-prober
+// does.
 func prober(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet(Prober, flag.ContinueOnError)
 	endpoint := set.String("endpoint", "", "URL that has to answer first")
@@ -57,7 +58,8 @@ func prober(ctx context.Context, args []string) error {
 		case <-time.After(time.Duration(*wait) * time.Second):
 		}
 	}
-	// The signal at the parent's death belongs to the thread, and this one becomes the whole process: without it what is started would outlive the lab.
+	// The signal at the parent's death belongs to the thread, and this one becomes the whole process: without it what is
+	// started would outlive the lab.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("binding the process to its parent: %w", err)

@@ -70,7 +70,8 @@ type MachineStatus struct {
 	Phase     *string                 `json:"phase,omitempty"`
 }
 
-// Set stands for MachineSets and MachineDeployments, which have nearly the same shape. Template stays as it was read, so that nothing in it is lost.
+// Set stands for MachineSets and MachineDeployments, which have nearly the same shape. Template stays as it was read,
+// so that nothing in it is lost.
 type Set struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -1,5 +1,6 @@
-// Package api decides what the simulated cloud and its clients say to each other: one POST with a JSON body for each operation, under PathPrefix,
-// with the caller's name in a header. A request is a call, whatever a provider makes of it.
+// Package api decides what the simulated cloud and its clients say to each other: one POST with a JSON body for each
+// operation, under PathPrefix, with the caller's name in a header. A request is a call, whatever a provider makes of
+// it.
 package api
 
 import "slices"
@@ -78,7 +79,8 @@ type Port struct {
 	NodePort int32  `json:"nodePort"`
 }
 
-// Ingress is where a load balancer is reached: at a host name, or at an address. Asking for one, IP and Hostname are empty, and Kind chooses.
+// Ingress is where a load balancer is reached: at a host name, or at an address. Asking for one, IP and Hostname are
+// empty, and Kind chooses.
 type Ingress struct {
 	Kind     string `json:"kind,omitempty"` // hostname (default) or ip
 	Hostname string `json:"hostname,omitempty"`
@@ -102,9 +104,10 @@ type Route struct {
 
 // Request is the body of every operation; each uses its own fields.
 type Request struct {
-	IDs          []string      `json:"ids,omitempty"`          // DescribeInstances: by provider id
-	Names        []string      `json:"names,omitempty"`        // DescribeInstances: by name
-	Name         string        `json:"name,omitempty"`         // GetLoadBalancer, UpdateLoadBalancer, DeleteLoadBalancer, DeleteRoute
+	IDs   []string `json:"ids,omitempty"`   // DescribeInstances: by provider id
+	Names []string `json:"names,omitempty"` // DescribeInstances: by name
+	// GetLoadBalancer, UpdateLoadBalancer, DeleteLoadBalancer, DeleteRoute
+	Name         string        `json:"name,omitempty"`
 	Members      []string      `json:"members,omitempty"`      // UpdateLoadBalancer
 	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty"` // EnsureLoadBalancer
 	Route        *Route        `json:"route,omitempty"`        // CreateRoute

@@ -13,7 +13,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/simcloud/api"
 )
 
-// The annotations of a Service that the provider understands. Every annotation with their prefix is a setting of the load balancer.
+// The annotations of a Service that the provider understands. Every annotation with their prefix is a setting of the
+// load balancer.
 const (
 	annotationPrefix = "sim.cloud/"
 	// AnnotationIngress chooses where a load balancer is reached: hostname (default) or ip.

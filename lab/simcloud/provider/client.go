@@ -81,8 +81,8 @@ func (c *client) call(ctx context.Context, operation api.Operation, body api.Req
 	return answer, nil
 }
 
-// fenced asks the fence of a request's context, if it carries one, before anything is changed. Every operation is a POST, so that the operation
-// decides, not the method.
+// fenced asks the fence of a request's context, if it carries one, before anything is changed. Every operation is a
+// POST, so that the operation decides, not the method.
 type fenced struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -1,8 +1,9 @@
-// Package provider decides how the simulated cloud looks to a cloud controller manager: a provider like others, with InstancesV2, load balancers
-// and routes, and with many instances in one call for managers that ask so.
+// Package provider decides how the simulated cloud looks to a cloud controller manager: a provider like others, with
+// InstancesV2, load balancers and routes, and with many instances in one call for managers that ask so.
 //
-// It is also an example of what a provider does for a fenced manager: its HTTP transport asks the fence before each request that changes
-// something, so that an operation of several requests ends between two of them when the lease is lost.
+// It is also an example of what a provider does for a fenced manager: its HTTP transport asks the fence before each
+// request that changes something, so that an operation of several requests ends between two of them when the lease is
+// lost.
 package provider
 
 import (
@@ -25,11 +26,12 @@ const CallerVariable = "SIM_CLOUD_CALLER"
 type Config struct {
 	// Endpoint is the URL of the cloud.
 	Endpoint string `json:"endpoint"`
-	// Caller is who calls, in the cloud's audit log: a name for each process. Default: the environment variable CallerVariable, so that processes can
-	// share a file: a manager may take a change of its cloud config for a reason to look at everything again.
+	// Caller is who calls, in the cloud's audit log: a name for each process. Default: the environment variable
+	// CallerVariable, so that processes can share a file: a manager may take a change of its cloud config for a reason to
+	// look at everything again.
 	Caller string `json:"caller,omitempty"`
-	// EnsureRequests is of how many requests one EnsureLoadBalancer consists; each but the last leaves the load balancer without members. Real
-	// providers need ten to twenty. Default: 1.
+	// EnsureRequests is of how many requests one EnsureLoadBalancer consists; each but the last leaves the load balancer
+	// without members. Real providers need ten to twenty. Default: 1.
 	EnsureRequests int `json:"ensureRequests,omitempty"`
 	// NoLister hides that the cloud can describe many instances in one call.
 	NoLister bool `json:"noLister,omitempty"`

@@ -10,7 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/simcloud/api"
 )
 
-// describe asks for the instances of nodes in one call, and returns them in the order of the nodes, nil for one that does not exist.
+// describe asks for the instances of nodes in one call, and returns them in the order of the nodes, nil for one that
+// does not exist.
 func (p *Provider) describe(ctx context.Context, nodes ...*corev1.Node) ([]*api.Instance, error) {
 	var request api.Request
 	for _, node := range nodes {

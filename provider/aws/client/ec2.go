@@ -37,8 +37,9 @@ func pages[Page, Item any](
 	return all, nil
 }
 
-// IncompleteError is that a successful answer of EC2 lacks instances that were asked for by ID. The provider reads that as their end, and takes them out
-// of load balancers. EC2 refuses requests with IDs that it does not know, so that it says nothing about them.
+// IncompleteError is that a successful answer of EC2 lacks instances that were asked for by ID. The provider reads that
+// as their end, and takes them out of load balancers. EC2 refuses requests with IDs that it does not know, so that it
+// says nothing about them.
 type IncompleteError struct{ Missing []string }
 
 func (e *IncompleteError) Error() string {
@@ -74,7 +75,8 @@ func checkInstances(ctx context.Context, in *ec2.DescribeInstancesInput, answer 
 	return nil
 }
 
-// DescribeInstances describes the instances that are named, or chosen by filters, or all. With an IncompleteError come those that the answer has.
+// DescribeInstances describes the instances that are named, or chosen by filters, or all. With an IncompleteError come
+// those that the answer has.
 func (c *computing) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, _ ...option) (all []ec2types.Instance, err error) {
 	defer observe("describe_instance")(&err)
 	asked := *in

@@ -25,9 +25,10 @@ func Mutates(operation string) bool {
 	return true
 }
 
-// Gate decides whether a request that changes something may be sent. The fence that its context carries decides. A request whose context carries
-// none comes from a goroutine of the provider that serves several callers; it may be sent while any lease of this process is held, because to
-// refuse it would stop work that this process is responsible for. The zero value lets nothing pass that carries no fence.
+// Gate decides whether a request that changes something may be sent. The fence that its context carries decides. A
+// request whose context carries none comes from a goroutine of the provider that serves several callers; it may be sent
+// while any lease of this process is held, because to refuse it would stop work that this process is responsible for.
+// The zero value lets nothing pass that carries no fence.
 type Gate struct {
 	mu     sync.RWMutex
 	fences []*election.Fence
@@ -40,7 +41,8 @@ func (g *Gate) Use(fences ...*election.Fence) {
 	g.fences = fences
 }
 
-// Check returns nil if a request that changes something may be sent now, and an error that wraps election.ErrFenced otherwise.
+// Check returns nil if a request that changes something may be sent now, and an error that wraps election.ErrFenced
+// otherwise.
 func (g *Gate) Check(ctx context.Context) error {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -82,8 +84,9 @@ func note(ctx context.Context, err error) {
 	}
 }
 
-// Watch returns a context for one call of the provider, and a function that corrects the call's error: the provider formats many errors into text,
-// or only logs them, and then nobody could tell with errors.Is that the fence was closed.
+// Watch returns a context for one call of the provider, and a function that corrects the call's error: the provider
+// formats many errors into text, or only logs them, and then nobody could tell with errors.Is that the fence was
+// closed.
 func Watch(ctx context.Context) (watched context.Context, correct func(error) error) {
 	r := &refusals{}
 	return context.WithValue(ctx, refusalKey{}, r), func(err error) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// The provider's own metrics, which only its own clients count: dashboards read them. Names, labels, buckets and help must be the provider's, or
-// the registry takes them for others.
+// The provider's own metrics, which only its own clients count: dashboards read them. Names, labels, buckets and help
+// must be the provider's, or the registry takes them for others.
 var (
 	providerDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "cloudprovider_aws_api_request_duration_seconds", Help: "Latency of AWS API calls", StabilityLevel: metrics.ALPHA,
@@ -62,8 +62,8 @@ func init() {
 	duration = registered(duration)
 }
 
-// registered registers a collector, or returns the one that is registered by its name: the provider registers its own when it is linked, and what is
-// counted in a second one would be served by nobody.
+// registered registers a collector, or returns the one that is registered by its name: the provider registers its own
+// when it is linked, and what is counted in a second one would be served by nobody.
 func registered[C metrics.Registerable](collector C) C {
 	err := legacyregistry.Register(collector)
 	var already prometheus.AlreadyRegisteredError
@@ -106,8 +106,8 @@ func countTerminal(stack *middleware.Stack) error {
 	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("transplant/terminal", count), "Retry", middleware.Before)
 }
 
-// countAttempt counts and measures every request that is sent. It logs no parameters and no headers: those of the first may be somebody's business,
-// and those of the second are secrets.
+// countAttempt counts and measures every request that is sent. It logs no parameters and no headers: those of the first
+// may be somebody's business, and those of the second are secrets.
 func countAttempt() middleware.FinalizeMiddleware {
 	return middleware.FinalizeMiddlewareFunc("transplant/attempt", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 		middleware.FinalizeOutput, middleware.Metadata, error,

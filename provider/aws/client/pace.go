@@ -14,7 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// The rate of an operation that is throttled, in attempts per second. A lane in which nothing is throttled has no limit.
+// The rate of an operation that is throttled, in attempts per second. A lane in which nothing is throttled has no
+// limit.
 const (
 	firstRate = 8.0
 	leastRate = 0.5
@@ -25,8 +26,9 @@ const (
 	settling = time.Second
 )
 
-// pace is the retryer of one service's client. It retries as the SDK does by default, and slows down operations that are throttled, each in a lane of
-// its own: AWS has an allowance for each, and throttled load balancers must not keep nodes from being initialised.
+// pace is the retryer of one service's client. It retries as the SDK does by default, and slows down operations that
+// are throttled, each in a lane of its own: AWS has an allowance for each, and throttled load balancers must not keep
+// nodes from being initialised.
 type pace struct {
 	aws.RetryerV2
 	mu    sync.Mutex

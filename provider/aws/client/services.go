@@ -1,10 +1,10 @@
-// Package client decides what stands between the AWS provider and the wire: which requests may be sent at all, how fast, where to, and what is
-// counted of them.
+// Package client decides what stands between the AWS provider and the wire: which requests may be sent at all, how
+// fast, where to, and what is counted of them.
 //
 //	provider --> Services --retries, pace per operation--> fence --metrics--> AWS
 //
-// The provider's own clients have no fence, slow down every call in the region by up to a minute because one operation was throttled
-// (CrossRequestRetryDelay), and count neither requests nor connections that failed.
+// The provider's own clients have no fence, slow down every call in the region by up to a minute because one operation
+// was throttled (CrossRequestRetryDelay), and count neither requests nor connections that failed.
 package client
 
 import (
@@ -33,8 +33,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// requestTimeout bounds one HTTP request. Without it, one answer that never comes makes the SDK take its own clock for wrong and spoils every
-// call after it.
+// requestTimeout bounds one HTTP request. Without it, one answer that never comes makes the SDK take its own clock for
+// wrong and spoils every call after it.
 const requestTimeout = 30 * time.Second
 
 // Options are the settings of the clients.
@@ -62,7 +62,8 @@ type Services struct {
 
 var _ awsv1.Services = (*Services)(nil)
 
-// New loads the SDK's ordinary chain of settings (AWS_*, profiles, the instance's role). It calls nothing but what that chain calls.
+// New loads the SDK's ordinary chain of settings (AWS_*, profiles, the instance's role). It calls nothing but what that
+// chain calls.
 func New(ctx context.Context, o Options) (*Services, error) {
 	if o.HTTPClient == nil {
 		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout)
@@ -92,7 +93,8 @@ func (s *Services) EC2() iface.EC2 {
 	return s.ec2
 }
 
-// Compute makes the client of EC2. Like the others, it takes the role from the cloud config: the provider gives none to clients that are not its own.
+// Compute makes the client of EC2. Like the others, it takes the role from the cloud config: the provider gives none to
+// clients that are not its own.
 func (s *Services) Compute(_ context.Context, region string, _ *stscreds.AssumeRoleProvider) (iface.EC2, error) {
 	cfg, err := s.in(region)
 	if err != nil {
@@ -136,8 +138,8 @@ func (s *Services) KeyManagement(_ context.Context, region string, _ *stscreds.A
 	return kms.NewFromConfig(cfg, options...), nil
 }
 
-// Metadata makes the client of the instance metadata service and asks it nothing: a manager that runs outside of EC2, with its network in the
-// cloud config, would wait for answers that never come.
+// Metadata makes the client of the instance metadata service and asks it nothing: a manager that runs outside of EC2,
+// with its network in the cloud config, would wait for answers that never come.
 func (s *Services) Metadata(context.Context) (awsconfig.EC2Metadata, error) {
 	return imds.NewFromConfig(s.cfg, s.options.Config.GetIMDSEndpointOpts()...), nil
 }
@@ -164,8 +166,8 @@ func (s *Services) in(region string) (aws.Config, error) {
 	return cfg, nil
 }
 
-// perAttempt adds what happens to every attempt of a request: right before it is sent, behind the retries, the credentials and the signature,
-// all of which take time in which a lease can be lost.
+// perAttempt adds what happens to every attempt of a request: right before it is sent, behind the retries, the
+// credentials and the signature, all of which take time in which a lease can be lost.
 func (s *Services) perAttempt(stack *middleware.Stack) error {
 	if err := stack.Finalize.Insert(s.options.Gate.middleware(), "Signing", middleware.After); err != nil {
 		return err

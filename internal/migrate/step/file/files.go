@@ -95,8 +95,8 @@ func (x WriteFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
 }
 
-// kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server. It names the file
-// with the token; that of a plan of an earlier version holds one.
+// kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on
+// the same API server. It names the file with the token; that of a plan of an earlier version holds one.
 func (x WriteFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]byte, error) {
 	server, err := kubeconfig.Server(source)
 	if err != nil {

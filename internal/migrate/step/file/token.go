@@ -15,10 +15,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// tokenBesideKubeconfig is the token's file as the kubeconfig on a host names it: from its own directory on, so that both can be looked at under another root.
+// tokenBesideKubeconfig is the token's file as the kubeconfig on a host names it: from its own directory on, so that
+// both can be looked at under another root.
 var tokenBesideKubeconfig = path.Base(layout.CCMTokenDir) + "/" + path.Base(layout.CCMToken)
 
-// hasToken reports whether a file holds a token of the manager's account, as it is now, that is valid for some time to come.
+// hasToken reports whether a file holds a token of the manager's account, as it is now, that is valid for some time to
+// come.
 func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 	f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
 	if err != nil || sum == step.Absent {

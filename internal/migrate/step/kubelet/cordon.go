@@ -16,8 +16,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// leftBefore is what a node was like before a kubelet step of the way there that was begun and not finished: its cordon may still be ours, and whoever asks
-// the node now would take it for somebody else's. Empty for a step of the way there, and where every drain of the host has ended.
+// leftBefore is what a node was like before a kubelet step of the way there that was begun and not finished: its cordon
+// may still be ours, and whoever asks the node now would take it for somebody else's. Empty for a step of the way
+// there, and where every drain of the host has ended.
 func leftBefore(e *step.Env, s v1.Step) string {
 	if s.Restore == "" {
 		return ""
@@ -31,8 +32,8 @@ func leftBefore(e *step.Env, s v1.Step) string {
 	return ""
 }
 
-// cordonLeft tells that a node is still unschedulable because of a step that was interrupted and that this one takes back. Once this one is done a cordon is
-// somebody else's.
+// cordonLeft tells that a node is still unschedulable because of a step that was interrupted and that this one takes
+// back. Once this one is done a cordon is somebody else's.
 func (x Kubelet) cordonLeft(ctx context.Context, s v1.Step) (bool, error) {
 	if leftBefore(x.Env, s) != drain.WasSchedulable || x.Env.Journal.Record(s.ID).Result == "done" {
 		return false, nil
@@ -46,8 +47,8 @@ func (x Kubelet) cordonLeft(ctx context.Context, s v1.Step) (bool, error) {
 	return n.Spec.Unschedulable, nil
 }
 
-// onlyCordoned makes a node schedulable again whose drain was interrupted before its kubelet was changed. To drain and restart it for that would cost its
-// pods a second move. False where more is to be put back.
+// onlyCordoned makes a node schedulable again whose drain was interrupted before its kubelet was changed. To drain and
+// restart it for that would cost its pods a second move. False where more is to be put back.
 func (x Kubelet) onlyCordoned(ctx context.Context, s v1.Step, rec *v1.StepRecord) (bool, error) {
 	if left, err := x.cordonLeft(ctx, s); err != nil || !left || rec.AfterSHA256 != "" {
 		return false, err
@@ -70,8 +71,8 @@ func (x Kubelet) onlyCordoned(ctx context.Context, s v1.Step, rec *v1.StepRecord
 	return true, nil
 }
 
-// afterWork makes a drained node schedulable again when the work on its host is done, was taken back, or failed before it changed a file. The error then says
-// whether the node takes pods again: what failed knows of its file only.
+// afterWork makes a drained node schedulable again when the work on its host is done, was taken back, or failed before
+// it changed a file. The error then says whether the node takes pods again: what failed knows of its file only.
 func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, node string, err error) error {
 	if rec.Before == drain.WasCordoned {
 		return err
@@ -93,8 +94,8 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 	return fmt.Errorf("%w; node %s takes pods again", err, node)
 }
 
-// untouched tells that a step's work failed with every file of its host as it was, so that the kubelet runs with what it had. A kubelet that was restarted
-// and does not come back is not untouched.
+// untouched tells that a step's work failed with every file of its host as it was, so that the kubelet runs with what
+// it had. A kubelet that was restarted and does not come back is not untouched.
 func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, failure error) bool {
 	var restarted *step.VerifyError
 	if rec.Undo != nil && rec.Undo.Ended == nil || errors.As(failure, &restarted) {
@@ -104,7 +105,8 @@ func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, f
 		return true
 	}
 	if hostaccess.IsUnreachable(failure) {
-		return false // asked for its files, it would be waited for once more, and whoever has to mend it would hear of it a minute later
+		// asked for its files, it would be waited for once more, and whoever has to mend it would hear of it a minute later
+		return false
 	}
 	same, err := Kubelet{e}.asItWas(ctx, s, rec)
 	return err == nil && same
@@ -116,8 +118,9 @@ func (x Kubelet) asItWas(ctx context.Context, s v1.Step, rec v1.StepRecord) (boo
 	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }), err
 }
 
-// drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The record says which, or that of an
-// interrupted step that is taken back; after a crash the node is emptied again, because pods may have come back with the kubelet.
+// drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The
+// record says which, or that of an interrupted step that is taken back; after a crash the node is emptied again,
+// because pods may have come back with the kubelet.
 func drained(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, do func() error) error {
 	name := e.NodeNames[s.Host]
 	if rec.Before == "" {
@@ -142,8 +145,9 @@ func drained(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, do
 	return afterWork(ctx, e, s, rec, name, do())
 }
 
-// Changeable looks at every kubelet that a plan changes, whether its files can be edited and its node can be drained, and names all that cannot: so that a
-// migration is refused before it is begun, and not in its middle. The options need the client, the hosts and the names of nodes.
+// Changeable looks at every kubelet that a plan changes, whether its files can be edited and its node can be drained,
+// and names all that cannot: so that a migration is refused before it is begun, and not in its middle. The options need
+// the client, the hosts and the names of nodes.
 func Changeable(ctx context.Context, o step.Options, p *v1.Plan) error {
 	e := step.NewEnv(o, journal.Of(v1.Journal{}))
 	e.Plan = p

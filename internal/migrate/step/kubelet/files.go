@@ -28,7 +28,8 @@ type fileChange struct {
 
 func (f fileChange) same() bool { return string(f.now) == string(f.Want) }
 
-// Contents are the files of a step, the step's own first. A file that cannot be edited is an error before any of them is written.
+// Contents are the files of a step, the step's own first. A file that cannot be edited is an error before any of them
+// is written.
 func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) {
 	if s.Restore != "" {
 		return x.kept(ctx, s, x.Env.Journal.Record(s.Restore))
@@ -72,7 +73,8 @@ func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 	return out, nil
 }
 
-// allowedOnKubelet is allowedOn for a kubelet, by the command of its unit; where there is no unit, by the flags of each file.
+// allowedOnKubelet is allowedOn for a kubelet, by the command of its unit; where there is no unit, by the flags of each
+// file.
 func (x Kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files systemdunit.Files) error {
 	if x.Env.Unjudged {
 		return nil
@@ -121,7 +123,8 @@ func (o overlaid) Read(path string) ([]byte, error) {
 	return o.Files.Read(path)
 }
 
-// kept are the files as a record says that they were before its step. One that the step did not come to is left as it is.
+// kept are the files as a record says that they were before its step. One that the step did not come to is left as it
+// is.
 func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]fileChange, error) {
 	all := append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, BackupMode: rec.BackupMode}}, rec.Files...)
 	var out []fileChange
@@ -148,7 +151,8 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 	return out, nil
 }
 
-// wrote tells that a step of the way there wrote, or found, a file of this content. What the way back found may be somebody else's.
+// wrote tells that a step of the way there wrote, or found, a file of this content. What the way back found may be
+// somebody else's.
 func (x Kubelet) wrote(sum string) bool {
 	for _, there := range x.Env.Journal.Doc().Plan.Steps {
 		rec := x.Env.Journal.Record(there.ID)
@@ -159,8 +163,9 @@ func (x Kubelet) wrote(sum string) bool {
 	return false
 }
 
-// mended is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it may be what brought a kubelet back that
-// did not start. One in which the flags of the step are as they were before it needs nothing.
+// mended is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it
+// may be what brought a kubelet back that did not start. One in which the flags of the step are as they were before it
+// needs nothing.
 func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
 	asItWas, err := x.flagsAsBefore(ctx, s, c)
 	if err != nil {
@@ -174,7 +179,8 @@ func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup str
 		"back in it by hand (or all of it, with cp), then run the same command again", c.path, s.Host, backup, c.path)}}
 }
 
-// flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so is not.
+// flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so
+// is not.
 func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bool, error) {
 	had, err := kubeletfile.ParseKubeletFlags(c.Want)
 	if err != nil {
@@ -232,8 +238,8 @@ func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return nil
 }
 
-// stillKept refuses to go on with the backups of a try that changed nothing when somebody has changed a file since: to put them back later would take that change
-// away. What an earlier try of this migration wrote is no such change.
+// stillKept refuses to go on with the backups of a try that changed nothing when somebody has changed a file since: to
+// put them back later would take that change away. What an earlier try of this migration wrote is no such change.
 func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	for _, r := range append([]v1.FileRecord{{Path: s.Path, BackupSHA256: rec.BackupSHA256}}, rec.Files...) {
 		if r.BackupSHA256 == "" {
@@ -248,8 +254,8 @@ func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) er
 	return nil
 }
 
-// writeAll puts the files on the host, after the record that says so was saved. When one cannot be written the kubelet still runs with what it had, and
-// those that were written are put back.
+// writeAll puts the files on the host, after the record that says so was saved. When one cannot be written the kubelet
+// still runs with what it had, and those that were written are put back.
 func (x Kubelet) writeAll(ctx context.Context, s v1.Step, rec *v1.StepRecord, files []fileChange) error {
 	for _, f := range files {
 		sum := hostaccess.SHA256(f.Want)

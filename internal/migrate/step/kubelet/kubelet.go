@@ -30,7 +30,8 @@ import (
 //	                                     │no                      │no
 //	                                     └──> put the files back, restart, Ready? ──> stop
 //
-// What a file says proves nothing: the new process' arguments do, and that it, and no process before it, renewed the node's lease and said Ready.
+// What a file says proves nothing: the new process' arguments do, and that it, and no process before it, renewed the
+// node's lease and said Ready.
 type Kubelet struct{ Env *step.Env }
 
 // Done tells that the change is in force, and that no node is left unschedulable by what is taken back.
@@ -42,8 +43,8 @@ func (x Kubelet) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return err == nil && !left, err
 }
 
-// inForce tells that the files are as the step wants them and that the running process shows it. That a gate of the configuration file is in force no process
-// shows: that the kubelet was restarted after the write the journal says.
+// inForce tells that the files are as the step wants them and that the running process shows it. That a gate of the
+// configuration file is in force no process shows: that the kubelet was restarted after the write the journal says.
 func (x Kubelet) inForce(ctx context.Context, s v1.Step) (bool, error) {
 	files, err := x.Contents(ctx, s)
 	if err != nil {
@@ -92,8 +93,9 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return x.carryOut(ctx, s, rec)
 }
 
-// lookAnew takes back what a record says of files when they are as before the step and the kubelet runs with them: an earlier try was killed before it wrote
-// one, or a person or the host itself put them back. Who drains and changes such a node does so for the first time, with all that is looked at before.
+// lookAnew takes back what a record says of files when they are as before the step and the kubelet runs with them: an
+// earlier try was killed before it wrote one, or a person or the host itself put them back. Who drains and changes such
+// a node does so for the first time, with all that is looked at before.
 func (x Kubelet) lookAnew(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	if s.Restore != "" || rec.AfterSHA256 == "" || rec.Undo != nil && rec.Undo.Ended == nil {
 		return
@@ -115,7 +117,8 @@ func unwritten(rec *v1.StepRecord) {
 	}
 }
 
-// carryOut changes the host, and takes it back when the node does not come back as it was. A step that puts something back is not taken back.
+// carryOut changes the host, and takes it back when the node does not come back as it was. A step that puts something
+// back is not taken back.
 func (x Kubelet) carryOut(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if rec.Undo != nil && rec.Undo.Ended == nil {
 		return x.undo(ctx, s, rec)
@@ -217,8 +220,9 @@ func (x Kubelet) guarded(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]h
 	return out, nil
 }
 
-// restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say. Where the way to the host leads
-// through the kubelet, the host itself puts the files back that are given when it does not stay up.
+// restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say.
+// Where the way to the host leads through the kubelet, the host itself puts the files back that are given when it does
+// not stay up.
 func (x Kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) string, before []hostaccess.GuardedFile) error {
 	h, err := x.Env.Host(s.Host)
 	if err != nil {
@@ -244,8 +248,8 @@ func (x Kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 	return x.awaitKubelet(ctx, s, was, expect)
 }
 
-// reread makes the service manager read its unit files again where the step has changed one of them: it would start the kubelet with the old settings
-// else. An environment file is read at each start.
+// reread makes the service manager read its unit files again where the step has changed one of them: it would start the
+// kubelet with the old settings else. An environment file is read at each start.
 func (x Kubelet) reread(ctx context.Context, s v1.Step) error {
 	inUnit := func(at string) bool {
 		return slices.ContainsFunc(systemdunit.UnitDirs, func(dir string) bool { return strings.HasPrefix(at, dir+"/") })
@@ -260,7 +264,8 @@ func (x Kubelet) reread(ctx context.Context, s v1.Step) error {
 	return h.DaemonReload(ctx)
 }
 
-// renewed is when the kubelet of a host renewed its node's lease last; never, where there is none, as after the Node was deleted.
+// renewed is when the kubelet of a host renewed its node's lease last; never, where there is none, as after the Node
+// was deleted.
 func (x Kubelet) renewed(ctx context.Context, host string) (time.Time, error) {
 	var at time.Time
 	err := retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {

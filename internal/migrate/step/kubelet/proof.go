@@ -64,8 +64,9 @@ func (x Kubelet) lifeOf(ctx context.Context, s v1.Step) (life, error) {
 	return out, err
 }
 
-// awaitKubelet waits until a kubelet is proven to run: a process that is not the one from before, with the arguments that are expected; a renewal of the
-// node's lease after that process was first seen, when no other one was there that could have renewed it; and the node Ready by a report of after the restart.
+// awaitKubelet waits until a kubelet is proven to run: a process that is not the one from before, with the arguments
+// that are expected; a renewal of the node's lease after that process was first seen, when no other one was there that
+// could have renewed it; and the node Ready by a report of after the restart.
 func (x Kubelet) awaitKubelet(ctx context.Context, s v1.Step, was life, expect func([]string) string) error {
 	var seen life
 	reason := ""
@@ -135,7 +136,8 @@ func unreadySince(ctx context.Context, x Kubelet, s v1.Step, was life) string {
 	return ""
 }
 
-// expectation is what the arguments of a step's kubelet have to show: the edits, or, where the step puts something back, what the process had before.
+// expectation is what the arguments of a step's kubelet have to show: the edits, or, where the step puts something
+// back, what the process had before.
 func (x Kubelet) expectation(s v1.Step) func(args []string) string {
 	if s.Restore == "" {
 		return shownBy(s.Edits)

@@ -33,7 +33,8 @@ func look(ctx context.Context, e *step.Env, node string) (v1.NodeRecord, bool, e
 	facts := objects.Node(n)
 	out := v1.NodeRecord{UID: facts.UID, ProviderID: facts.ProviderID, Addresses: facts.Addresses, Labels: facts.Labels, Taints: facts.Taints, Attachable: facts.Attachable}
 	csi, err := e.Kube.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // without the right to look they are left out, before and after
+	// without the right to look they are left out, before and after
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return out, false, fmt.Errorf("reading the CSI drivers of node %s: %w", node, err)
 	}
 	if err == nil {
@@ -82,8 +83,8 @@ func regressed(s v1.Step, was, is v1.NodeRecord) (worse, different []string) {
 	return worse, different
 }
 
-// comparedAddresses takes a lost IP address for worse, and another first InternalIP, which is what the API server connects to. Names of the cloud, and their
-// order, differ between in-tree and external providers.
+// comparedAddresses takes a lost IP address for worse, and another first InternalIP, which is what the API server
+// connects to. Names of the cloud, and their order, differ between in-tree and external providers.
 func comparedAddresses(was, is []string) (worse, different []string) {
 	if slices.Equal(was, is) {
 		return nil, nil
@@ -159,7 +160,8 @@ func comparedTaints(was, is []string) (worse, different []string) {
 	return worse, different
 }
 
-// unready names the pods of a node that were Ready and are not. One that has gone, or is on its way, is not this step's.
+// unready names the pods of a node that were Ready and are not. One that has gone, or is on its way, is not this
+// step's.
 func unready(was v1.NodeRecord, pods []corev1.Pod) []string {
 	var out []string
 	for i := range pods {
@@ -194,7 +196,8 @@ func (x Kubelet) worse(ctx context.Context, s v1.Step, was v1.NodeRecord) (reaso
 	return strings.Join(worse, "; "), different, nil
 }
 
-// awaitAsBefore waits until a node is as it was before a step, for as long as a step is given. What is merely different goes into the record's notes.
+// awaitAsBefore waits until a node is as it was before a step, for as long as a step is given. What is merely different
+// goes into the record's notes.
 func (x Kubelet) awaitAsBefore(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	reason := ""
 	var different []string

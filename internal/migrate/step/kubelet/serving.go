@@ -23,8 +23,9 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// serving notes what became of a kubelet's serving certificate: a request that waits for approval, with the command that approves it, and addresses of the
-// node that were in the certificate and are no longer. Until then logs and exec of the node's pods may not work; everything else does.
+// serving notes what became of a kubelet's serving certificate: a request that waits for approval, with the command
+// that approves it, and addresses of the node that were in the certificate and are no longer. Until then logs and exec
+// of the node's pods may not work; everything else does.
 func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	node := x.Env.NodeNames[s.Host]
 	names, err := pendingServing(ctx, x, node)
@@ -70,7 +71,8 @@ func pendingServing(ctx context.Context, x Kubelet, node string) ([]string, erro
 	return out, nil
 }
 
-// certified are the names and addresses in the certificate with which a kubelet serves, sorted; none where the access cannot connect to it.
+// certified are the names and addresses in the certificate with which a kubelet serves, sorted; none where the access
+// cannot connect to it.
 func certified(ctx context.Context, x Kubelet, host string) []string {
 	h, err := x.Env.Host(host)
 	if err != nil {

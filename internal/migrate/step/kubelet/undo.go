@@ -13,9 +13,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// undo puts the files of a host back as its step found them, restarts the kubelet and waits until it is proven to run with what it had before. The record
-// says that it was begun, so that whoever goes on after a crash goes on with this and not with the step. It returns an error in any case: why the step was
-// taken back.
+// undo puts the files of a host back as its step found them, restarts the kubelet and waits until it is proven to run
+// with what it had before. The record says that it was begun, so that whoever goes on after a crash goes on with this
+// and not with the step. It returns an error in any case: why the step was taken back.
 func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (x Kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) erro
 	return x.awaitReadyAgain(ctx, s, *rec.Node)
 }
 
-// awaitReadyAgain waits until a node that was taken back is what it was. What the node object has lost a kubelet may not bring back: that is told, and is no
-// reason to doubt that the host is as it was.
+// awaitReadyAgain waits until a node that was taken back is what it was. What the node object has lost a kubelet may
+// not bring back: that is told, and is no reason to doubt that the host is as it was.
 func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeRecord) error {
 	why, _, err := x.worse(ctx, s, was)
 	if err == nil && why != "" {
@@ -76,8 +76,8 @@ func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeReco
 	return err
 }
 
-// stuck is the error of a kubelet that does not come back although everything on its host is as it was before the migration, or that its host has put back to
-// what it ran with, since it did not start as it was before the migration.
+// stuck is the error of a kubelet that does not come back although everything on its host is as it was before the
+// migration, or that its host has put back to what it ran with, since it did not start as it was before the migration.
 func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) error {
 	if bad.PutBack {
 		return &step.VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s. So it runs with the flags of the migration, and does not start with those from before it: look on host %s why not (journalctl -u kubelet), "+
@@ -87,8 +87,9 @@ func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) er
 		"and run the same command again when it runs", bad.Reason, lastWords(ctx, x, s.Host), s.Host)}
 }
 
-// CutOffError adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed: where the way to a host leads through its
-// kubelet, as that of pods does, one that does not start takes the way with it. Other errors, and hosts on which nothing was changed, are left as they are.
+// CutOffError adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed:
+// where the way to a host leads through its kubelet, as that of pods does, one that does not start takes the way with
+// it. Other errors, and hosts on which nothing was changed, are left as they are.
 func CutOffError(s v1.Step, rec v1.StepRecord, err error) error {
 	if !hostaccess.IsUnreachable(err) {
 		return err
@@ -100,7 +101,8 @@ func CutOffError(s v1.Step, rec v1.StepRecord, err error) error {
 	return fmt.Errorf("%w\n%s", err, how)
 }
 
-// RepairByHand are the commands with which a person puts a kubelet back that a step has changed; empty where it has changed nothing.
+// RepairByHand are the commands with which a person puts a kubelet back that a step has changed; empty where it has
+// changed nothing.
 func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 	if s.Kind != v1.StepKubelet {
 		return ""
@@ -118,7 +120,8 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 		"then run the same command again", s.Host, strings.Join(copies, "\n"))
 }
 
-// silence is how long the restart of a kubelet may go unanswered before somebody who watches is told what will be done about it, or can be.
+// silence is how long the restart of a kubelet may go unanswered before somebody who watches is told what will be done
+// about it, or can be.
 const silence = 30 * time.Second
 
 // hint is what is told when something has taken so long.
@@ -127,7 +130,8 @@ type hint struct {
 	Message string
 }
 
-// Hints are for the restart of a kubelet that a step has changed, in order. Whoever puts files back by hand must not meet the host's own guard doing so.
+// Hints are for the restart of a kubelet that a step has changed, in order. Whoever puts files back by hand must not
+// meet the host's own guard doing so.
 func Hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
 	how := RepairByHand(s, rec)
 	switch {
@@ -140,8 +144,8 @@ func Hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
 	return []hint{{silence, guard}, {hostaccess.KubeletPatience + silence, how}}
 }
 
-// Hinting waits for something that may go unanswered for minutes, and gives the hints on the way. It is the machine's time that counts here, which the
-// access to a host measures in, too.
+// Hinting waits for something that may go unanswered for minutes, and gives the hints on the way. It is the machine's
+// time that counts here, which the access to a host measures in, too.
 func (x Kubelet) Hinting(s v1.Step, hints []hint, do func() error) error {
 	done := make(chan struct{})
 	var told sync.WaitGroup
@@ -167,8 +171,8 @@ const (
 	lastWordsTimeout     = 10 * time.Second
 )
 
-// lastWords are what a kubelet logged last, where the access to its host can ask for it: lines of errors, else the last ones. A log of a kubelet holds no
-// secrets; what is very long is cut.
+// lastWords are what a kubelet logged last, where the access to its host can ask for it: lines of errors, else the last
+// ones. A log of a kubelet holds no secrets; what is very long is cut.
 func lastWords(ctx context.Context, x Kubelet, host string) string {
 	h, err := x.Env.Host(host)
 	if err != nil {

@@ -35,8 +35,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// Derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials of the cloud and of the cluster. It is
-// derived when the object is made, from the Deployment that the step names as its source; nil while it cannot be known yet.
+// Derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials
+// of the cloud and of the cluster. It is derived when the object is made, from the Deployment that the step names as
+// its source; nil while it cannot be known yet.
 func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if s.Derive == "" {
 		return want, nil
@@ -72,10 +73,12 @@ func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
 }
 
-// given is the part of an object that its step says itself. To the environment and the volumes of a derived manager others are added.
+// given is the part of an object that its step says itself. To the environment and the volumes of a derived manager
+// others are added.
 func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if s.Ref == layout.GCEIdentity {
-		return &unstructured.Unstructured{Object: map[string]any{}} // whoever made it has said how the cloud knows this cluster
+		// whoever made it has said how the cloud knows this cluster
+		return &unstructured.Unstructured{Object: map[string]any{}}
 	}
 	if s.Derive != layout.DeriveSeedManager {
 		return want
@@ -117,7 +120,8 @@ func (x EnsureObject) deployedConfig(ctx context.Context, s v1.Step, want *unstr
 	return src.cloudConfig(ctx, want.DeepCopy())
 }
 
-// madeBefore is a derived Secret as it is, once its source is external and does not say any longer what it was derived from.
+// madeBefore is a derived Secret as it is, once its source is external and does not say any longer what it was derived
+// from.
 func (x EnsureObject) madeBefore(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	made, err := x.Env.Kube.CoreV1().Secrets(want.GetNamespace()).Get(ctx, want.GetName(), metav1.GetOptions{})
 	if err != nil {
@@ -147,7 +151,8 @@ func (s managerSource) file(ctx context.Context, at string) ([]byte, error) {
 	return hosted.Mounted(ctx, s.kube, s.deployment.Namespace, spec, s.container, at)
 }
 
-// hostFile reads a file that the pods have from their hosts. The hosts that have it must agree: the pods of one Deployment get one content.
+// hostFile reads a file that the pods have from their hosts. The hosts that have it must agree: the pods of one
+// Deployment get one content.
 func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) {
 	var found []byte
 	on := ""
@@ -169,8 +174,8 @@ func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) 
 	return found, nil
 }
 
-// kubeconfig takes server and CA from the kube-controller-manager's, and a token of the cloud-controller-manager's account in the migrated cluster. The token
-// has a key of its own: a manager reads it again when the Secret changes.
+// kubeconfig takes server and CA from the kube-controller-manager's, and a token of the cloud-controller-manager's
+// account in the migrated cluster. The token has a key of its own: a manager reads it again when the Secret changes.
 func (s managerSource) kubeconfig(ctx context.Context, out *unstructured.Unstructured, older bool) (*unstructured.Unstructured, error) {
 	var token string
 	var err error
@@ -244,8 +249,9 @@ func set(o *unstructured.Unstructured, key string, value []byte) error {
 	return unstructured.SetNestedField(o.Object, base64.StdEncoding.EncodeToString(value), "data", key)
 }
 
-// manager gives the cloud-controller-manager what the kube-controller-manager reached the cloud with: its environment, and the volumes that are neither
-// named by one of its flags (keys of the control plane) nor part of what starts it; and where it may run.
+// manager gives the cloud-controller-manager what the kube-controller-manager reached the cloud with: its environment,
+// and the volumes that are neither named by one of its flags (keys of the control plane) nor part of what starts it;
+// and where it may run.
 func (s managerSource) manager(out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var d appsv1.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(out.Object, &d); err != nil {
@@ -287,7 +293,8 @@ func (s managerSource) manager(out *unstructured.Unstructured) (*unstructured.Un
 	return &unstructured.Unstructured{Object: object}, nil
 }
 
-// keepsBack tells that a mount is not the cloud-controller-manager's: a flag of the kube-controller-manager names a file in it, or its program is there.
+// keepsBack tells that a mount is not the cloud-controller-manager's: a flag of the kube-controller-manager names a
+// file in it, or its program is there.
 func (s managerSource) keepsBack(m corev1.VolumeMount) bool {
 	names := []string{}
 	for _, value := range s.flags() {
@@ -302,8 +309,8 @@ func (s managerSource) keepsBack(m corev1.VolumeMount) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return n == dir || strings.HasPrefix(n, dir+"/") })
 }
 
-// labels of the kube-controller-manager's pods are those by which network policies let them reach the API server and the cloud; those by which its own
-// Deployment finds them are not taken.
+// labels of the kube-controller-manager's pods are those by which network policies let them reach the API server and
+// the cloud; those by which its own Deployment finds them are not taken.
 func (s managerSource) labels(d *appsv1.Deployment) {
 	var own map[string]string
 	if s.deployment.Spec.Selector != nil {

@@ -19,12 +19,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// initializeNode lets the cloud-controller-manager initialise a node that has no provider id: it sets that of a node with the taint only. With
-// Restore it takes a taint back that nobody acted upon; a provider id cannot be taken back, the API server refuses to change one.
+// initializeNode lets the cloud-controller-manager initialise a node that has no provider id: it sets that of a node
+// with the taint only. With Restore it takes a taint back that nobody acted upon; a provider id cannot be taken back,
+// the API server refuses to change one.
 type initializeNode struct{ env *step.Env }
 
-// taintRecord is what the record of such a step keeps in Before. A kubelet gives its new node the same taint without a time, so a
-// taint is this migration's when node and time are those of the record, and never because a record says Created.
+// taintRecord is what the record of such a step keeps in Before. A kubelet gives its new node the same taint without a
+// time, so a taint is this migration's when node and time are those of the record, and never because a record says
+// Created.
 type taintRecord struct {
 	UID        types.UID   `json:"uid"`
 	TaintAdded metav1.Time `json:"taintAdded,omitzero"`
@@ -62,7 +64,8 @@ func (x initializeNode) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return true, nil
 }
 
-// isTakenBack reports whether nothing of this migration is left on the node, and whoever may know of another taint was told.
+// isTakenBack reports whether nothing of this migration is left on the node, and whoever may know of another taint was
+// told.
 func (x initializeNode) isTakenBack(ctx context.Context, s v1.Step) (bool, error) {
 	there := x.env.Journal.Record(s.Restore)
 	if !there.Created {
@@ -114,8 +117,8 @@ func (x initializeNode) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	})
 }
 
-// takeBack takes the taint that the record of the step there names. Another one may be a kubelet's, whose node nothing has
-// initialised: that is for a person to decide.
+// takeBack takes the taint that the record of the step there names. Another one may be a kubelet's, whose node nothing
+// has initialised: that is for a person to decide.
 func (x initializeNode) takeBack(ctx context.Context, s v1.Step, rec *v1.StepRecord, n *corev1.Node) error {
 	ours := readTaintRecord(x.env.Journal.Record(s.Restore))
 	if !ours.isOnNode(n) && Uninitialized(n) {

@@ -17,8 +17,9 @@ import (
 // KubeadmRef is the reference of kubeadm's ConfigMap.
 const KubeadmRef = "ConfigMap/" + kubeadmconfig.Namespace + "/" + kubeadmconfig.Name
 
-// kubeadmPatch is the merge patch that carries out a step's edits in kubeadm's ClusterConfiguration, as the ConfigMap holds it now. A plan does not
-// hold the text itself: the snapshot that it was made from masks what may be secret in there.
+// kubeadmPatch is the merge patch that carries out a step's edits in kubeadm's ClusterConfiguration, as the ConfigMap
+// holds it now. A plan does not hold the text itself: the snapshot that it was made from masks what may be secret in
+// there.
 func kubeadmPatch(e *step.Env, s v1.Step, live *unstructured.Unstructured) (map[string]any, error) {
 	text, err := clusterConfiguration(s, live)
 	if err != nil {
@@ -43,7 +44,8 @@ func kubeadmApplied(s v1.Step, live *unstructured.Unstructured) (map[string]any,
 	return map[string]any{"data": map[string]any{kubeadmconfig.Key: string(out)}}, nil
 }
 
-// allowedOnKubeadm is allowedOn for what kubeadm writes: a flag begins with its value there, or with that of the component on a host.
+// allowedOnKubeadm is allowedOn for what kubeadm writes: a flag begins with its value there, or with that of the
+// component on a host.
 func allowedOnKubeadm(e *step.Env, s v1.Step, text string) error {
 	if e.Unjudged {
 		return nil
@@ -59,7 +61,8 @@ func allowedOnKubeadm(e *step.Env, s v1.Step, text string) error {
 	return nil
 }
 
-// KubeadmTakenBack are the edits of a record that take a step's own back. Of a list only the items that the step has changed are put back.
+// KubeadmTakenBack are the edits of a record that take a step's own back. Of a list only the items that the step has
+// changed are put back.
 func KubeadmTakenBack(e *step.Env, original v1.Step, was v1.StepRecord, live *unstructured.Unstructured) (v1.Step, error) {
 	undo := original
 	undo.Edits = nil // or the edits of the journal's step would be written over

@@ -43,8 +43,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"StorageClass":        {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
 }
 
-// compared are the fields that make two objects of a kind the same for a migration; covered, those of which each part that is wanted has to be there,
-// beside what the API server fills in.
+// compared are the fields that make two objects of a kind the same for a migration; covered, those of which each part
+// that is wanted has to be there, beside what the API server fills in.
 var (
 	compared = []string{"rules", "roleRef", "subjects", "type"}
 	covered  = []string{"spec", "data"}
@@ -166,7 +166,8 @@ func same(want, live *unstructured.Unstructured) bool {
 	return true
 }
 
-// covers tells whether everything that is wanted is there. What is wanted to be nothing an API server leaves out: a delay of 0, a false, an empty list.
+// covers tells whether everything that is wanted is there. What is wanted to be nothing an API server leaves out: a
+// delay of 0, a false, an empty list.
 func covers(want, live any) bool {
 	if live == nil && empty(want) {
 		return true
@@ -251,8 +252,8 @@ func (x DeleteObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return false, x.madeHere(s, live)
 }
 
-// madeHere says why an object is not one that a migration made: the record that says so is in a ConfigMap, and the labels are on the object. Those of a step
-// that made none are not asked for.
+// madeHere says why an object is not one that a migration made: the record that says so is in a ConfigMap, and the
+// labels are on the object. Those of a step that made none are not asked for.
 func (x DeleteObject) madeHere(s v1.Step, live *unstructured.Unstructured) error {
 	there, known := x.Env.StepByID(s.Restore)
 	if !known || there.Kind != v1.StepEnsureObject {
@@ -302,7 +303,8 @@ func IsWorkload(ref string) bool {
 	return strings.HasPrefix(ref, "Deployment/") || strings.HasPrefix(ref, "DaemonSet/")
 }
 
-// propagation of a workload's deletion: it is gone when its pods are, since a manager that still ends may still write to the cloud.
+// propagation of a workload's deletion: it is gone when its pods are, since a manager that still ends may still write
+// to the cloud.
 func propagation(s v1.Step) *metav1.DeletionPropagation {
 	if !IsWorkload(s.Ref) {
 		return nil

@@ -20,8 +20,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// patchObject changes fields of an object that is there. What was in these fields is in the record before anything is written, and the write names
-// the version that was read: what somebody else writes in between is neither lost nor taken for what was there before.
+// patchObject changes fields of an object that is there. What was in these fields is in the record before anything is
+// written, and the write names the version that was read: what somebody else writes in between is neither lost nor
+// taken for what was there before.
 type patchObject struct{ env *step.Env }
 
 func (x patchObject) Done(ctx context.Context, s v1.Step) (bool, error) {
@@ -77,8 +78,8 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	})
 }
 
-// explained tells that what an object holds in the fields of a patch is what it held before the step's first try, or what that try wrote. Its record stays the
-// one of before then: what is put back must not be our own values.
+// explained tells that what an object holds in the fields of a patch is what it held before the step's first try, or
+// what that try wrote. Its record stays the one of before then: what is put back must not be our own values.
 func (x patchObject) explained(s v1.Step, now, first string, patch map[string]any) bool {
 	if now == first {
 		return true
@@ -201,7 +202,8 @@ func (x unpatchObject) back(s v1.Step, was v1.StepRecord, live *unstructured.Uns
 	return back, nil
 }
 
-// OnlyGates holds a patch of the configuration of kubelets to come, and what takes it back, to feature gates: that of the object itself counts.
+// OnlyGates holds a patch of the configuration of kubelets to come, and what takes it back, to feature gates: that of
+// the object itself counts.
 func OnlyGates(e *step.Env, live *unstructured.Unstructured, patch map[string]any) error {
 	if e.Unjudged {
 		return nil
@@ -232,8 +234,8 @@ func ReadLive(ctx context.Context, e *step.Env, ref string) (*unstructured.Unstr
 	return o, nil
 }
 
-// UpdateLive reads an object, changes it and writes it back under the version that was read; again when somebody else was faster. Nothing is written
-// when change says that nothing is to be.
+// UpdateLive reads an object, changes it and writes it back under the version that was read; again when somebody else
+// was faster. Nothing is written when change says that nothing is to be.
 func UpdateLive(ctx context.Context, e *step.Env, ref string, change func(*unstructured.Unstructured) (bool, error)) error {
 	client, _, err := Object(e, ref)
 	if err != nil {
@@ -334,7 +336,8 @@ func allNull(patch map[string]any) bool {
 	return true
 }
 
-// EqualJSON compares values of which one was read by a client (whole numbers are int64) and the other by encoding/json (float64).
+// EqualJSON compares values of which one was read by a client (whole numbers are int64) and the other by encoding/json
+// (float64).
 func EqualJSON(a, b any) bool {
 	if reflect.DeepEqual(a, b) {
 		return true

@@ -57,8 +57,8 @@ func ReplicasOf(o *unstructured.Unstructured) int64 {
 	return n
 }
 
-// RolloutProblem says why a workload is not what its template says; empty when it is. Pods that are ending count: a manager that still ends may still
-// write to the cloud.
+// RolloutProblem says why a workload is not what its template says; empty when it is. Pods that are ending count: a
+// manager that still ends may still write to the cloud.
 func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructured) (string, error) {
 	status := func(name string) int64 {
 		n, _, err := unstructured.NestedInt64(o.Object, "status", name)
@@ -135,8 +135,9 @@ func LeaderProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructure
 	return fmt.Sprintf("lease %s is held by %q, which is none of the pods of %s/%s", lease, holder, o.GetNamespace(), o.GetName()), nil
 }
 
-// hostNamesOf are the names that a manager in a pod may give itself by its host name: that is the pod's, or the machine's when it has its network. A machine
-// may be called other than its Node, whose name is the cloud's with some providers; its kubelet puts its own name on the Node.
+// hostNamesOf are the names that a manager in a pod may give itself by its host name: that is the pod's, or the
+// machine's when it has its network. A machine may be called other than its Node, whose name is the cloud's with some
+// providers; its kubelet puts its own name on the Node.
 func hostNamesOf(ctx context.Context, e *step.Env, p corev1.Pod) ([]string, error) {
 	if !p.Spec.HostNetwork {
 		return []string{p.Name}, nil
@@ -151,7 +152,8 @@ func hostNamesOf(ctx context.Context, e *step.Env, p corev1.Pod) ([]string, erro
 	return append(names, n.Labels[corev1.LabelHostname]), nil
 }
 
-// isNamed tells whether the holder of a lease, a host name and something random, has one of these names: with its domain or without.
+// isNamed tells whether the holder of a lease, a host name and something random, has one of these names: with its
+// domain or without.
 func isNamed(holder string, names []string) bool {
 	i := strings.LastIndex(holder, "_")
 	if i < 0 {

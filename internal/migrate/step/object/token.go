@@ -16,7 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
 
-// shortestToken is what a token has to last at least if its manager does not renew it: less is over before a person thinks of it.
+// shortestToken is what a token has to last at least if its manager does not renew it: less is over before a person
+// thinks of it.
 const shortestToken = 30 * 24 * time.Hour
 
 // NewToken asks for a token of the manager's account. The API server may grant a shorter life than the wanted one.
@@ -38,7 +39,8 @@ func OlderToken(ctx context.Context, e *step.Env) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading Secret %s/%s: %w", component.Namespace, layout.TokenSecret, err)
 	}
-	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil // kube-controller-manager's token controller fills it in
+	// kube-controller-manager's token controller fills it in
+	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil
 }
 
 // ManagerKubeconfig is the kubeconfig of the cloud-controller-manager.

@@ -88,8 +88,8 @@ func (x addManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), mode, nil })
 }
 
-// RestoreManifest puts back the bytes from before a step; with edits, these bytes as the edits change them: that is how a component that was stopped
-// is started with other flags, without ever running with the old ones.
+// RestoreManifest puts back the bytes from before a step; with edits, these bytes as the edits change them: that is how
+// a component that was stopped is started with other flags, without ever running with the old ones.
 type RestoreManifest struct{ Env *step.Env }
 
 // Done reports whether the manifest is as it was before, and runs.
@@ -217,8 +217,9 @@ func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
 }
 
-// unbound tells that the owner is to be bound for a step whose manifest is as given: it is tried for the first time, or the manifest is there and not what a
-// try has written. Its process may run then and own the loops, whatever the record says. Else what is owed is in the record.
+// unbound tells that the owner is to be bound for a step whose manifest is as given: it is tried for the first time, or
+// the manifest is there and not what a try has written. Its process may run then and own the loops, whatever the record
+// says. Else what is owed is in the record.
 func unbound(rec v1.StepRecord, sum string) bool {
 	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {
 		return true
@@ -226,10 +227,12 @@ func unbound(rec v1.StepRecord, sum string) bool {
 	return sum != step.Absent && (sum != rec.AfterSHA256 || !takeover.IsReleased(rec))
 }
 
-// replaceManifest changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when next gives no bytes).
+// replaceManifest changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when
+// next gives no bytes).
 //
-// An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in place, the new process
-// could win them back, and the API server beside it would go on having an owner that depends on it.
+// An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in
+// place, the new process could win them back, and the API server beside it would go on having an owner that depends on
+// it.
 func replaceManifest(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, next func(now []byte) ([]byte, fs.FileMode, error)) error {
 	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// changesVersions tells that the plan takes a component to another version, or back from it: then its flags do not tell the process of before from
-// the one that is to come.
+// changesVersions tells that the plan takes a component to another version, or back from it: then its flags do not tell
+// the process of before from the one that is to come.
 func changesVersions(e *step.Env, program string) bool {
 	o := e.Plan.Options
 	return o.TargetVersion != "" && !o.ReplaceHosts && slices.Contains([]string{component.KAS, component.KCM, component.Scheduler}, program)
 }
 
-// ofVersion proves that what runs is of the version in the manifest: by the mirror pod, and by what the process says of itself. Its error is a
-// pendingError that says what is missing.
+// ofVersion proves that what runs is of the version in the manifest: by the mirror pod, and by what the process says of
+// itself. Its error is a pendingError that says what is missing.
 func ofVersion(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Manifest, pod *corev1.Pod) error {
 	if !changesVersions(e, s.Component) {
 		return nil
@@ -90,7 +90,8 @@ func pulling(pod *corev1.Pod, image string) string {
 	return ""
 }
 
-// hasImage tells that a pod has a container whose image has the tag. Registries may be rewritten on the way into the API, tags are not.
+// hasImage tells that a pod has a container whose image has the tag. Registries may be rewritten on the way into the
+// API, tags are not.
 func hasImage(pod *corev1.Pod, tag string) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return strings.HasSuffix(c.Image, ":"+tag) })
 }

@@ -22,14 +22,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the wait goes on.
+// awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the
+// wait goes on.
 const (
 	awaitInterval = 5 * time.Second
 	awaitReminder = 5 * time.Minute
 )
 
-// Await tells the operator what to create or to take down, and waits until the cluster shows it. It changes nothing. It waits for people, and so for
-// as long as they need; Ctrl-C ends the wait, and the same command goes on with it.
+// Await tells the operator what to create or to take down, and waits until the cluster shows it. It changes nothing. It
+// waits for people, and so for as long as they need; Ctrl-C ends the wait, and the same command goes on with it.
 type Await struct{ Env *step.Env }
 
 // Done reports whether what is waited for is there.
@@ -125,8 +126,8 @@ func (x Await) nodeStays(ctx context.Context, s v1.Step, node string) (string, e
 	return fmt.Sprintf("node %s is still there", node), nil
 }
 
-// stillLeads says which lease a manager on a node that is gone may hold; empty when none is held in the name of its host, or each has run out. A Node that
-// was deleted does not end the processes of its machine.
+// stillLeads says which lease a manager on a node that is gone may hold; empty when none is held in the name of its
+// host, or each has run out. A Node that was deleted does not end the processes of its machine.
 func (x Await) stillLeads(ctx context.Context, s v1.Step, node string) (string, error) {
 	names := []string{node}
 	for _, h := range trust.BeforeHosts(x.Env.Before) {

@@ -18,11 +18,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// rolloutProblem says why it is not proven that the pods of a workload in the seed are those that its template says and that nobody else acts by the leases of the
-// step; empty when it is. A workload that is gone has none, unless the step names successors: then it has to be there. The lease of the step's component has to be led by one of these pods, when the workload is there; of every other lease nobody may be the
-// holder but a manager of another kind that says so itself.
+// rolloutProblem says why it is not proven that the pods of a workload in the seed are those that its template says and
+// that nobody else acts by the leases of the step; empty when it is. A workload that is gone has none, unless the step
+// names successors: then it has to be there. The lease of the step's component has to be led by one of these pods, when
+// the workload is there; of every other lease nobody may be the holder but a manager of another kind that says so
+// itself.
 //
-// The lease is more than a formality: a pod whose node is away may be gone from the API and run. It loses its lease before one of these pods can have it.
+// The lease is more than a formality: a pod whose node is away may be gone from the API and run. It loses its lease
+// before one of these pods can have it.
 func rolloutProblem(ctx context.Context, e *step.Env, s v1.Step) (string, error) {
 	if !e.IsInSeed(s.Ref) {
 		return "", nil
@@ -77,8 +80,8 @@ func noPods(ctx context.Context, e *step.Env, s v1.Step) (string, error) {
 	return "", nil
 }
 
-// free says why a lease may be one by which a manager of the step's component acts; empty when it is nobody's, was not renewed for longer than it lasts, or is
-// led by a manager of another kind.
+// free says why a lease may be one by which a manager of the step's component acts; empty when it is nobody's, was not
+// renewed for longer than it lasts, or is led by a manager of another kind.
 func free(ctx context.Context, e *step.Env, s v1.Step, lease string) (string, error) {
 	holder, err := e.LeaseClient.Holder(ctx, lease)
 	if apierrors.IsNotFound(err) || err == nil && holder == "" {
@@ -100,7 +103,8 @@ func free(ctx context.Context, e *step.Env, s v1.Step, lease string) (string, er
 	return fmt.Sprintf("lease %s is held by %q", lease, holder), nil
 }
 
-// isSilent reports whether a lease was seen without a renewal for longer than it lasts, by this and earlier looks of the same step.
+// isSilent reports whether a lease was seen without a renewal for longer than it lasts, by this and earlier looks of
+// the same step.
 func isSilent(ctx context.Context, e *step.Env, s v1.Step, lease string) (bool, error) {
 	if e.StaleLeases == nil {
 		e.StaleLeases = map[string]*handover.Silence{}
@@ -116,8 +120,8 @@ func isSilent(ctx context.Context, e *step.Env, s v1.Step, lease string) (bool, 
 // machines are those of machine-controller, whose Nodes come and go with them.
 var machines = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machines"}
 
-// notReplaced leaves out the nodes from before whose Machine is gone or is being deleted: their owner took them down while the migration ran. A node that is
-// gone while its Machine stays was deleted by a manager.
+// notReplaced leaves out the nodes from before whose Machine is gone or is being deleted: their owner took them down
+// while the migration ran. A node that is gone while its Machine stays was deleted by a manager.
 func notReplaced(ctx context.Context, e *step.Env, before []v1.Node, now []corev1.Node) ([]v1.Node, error) {
 	missing := slices.ContainsFunc(before, func(b v1.Node) bool {
 		return !slices.ContainsFunc(now, func(n corev1.Node) bool { return n.Name == b.Name && string(n.UID) == b.UID })

@@ -38,7 +38,8 @@ type rolloutEnds struct {
 	bound *handover.Binding
 }
 
-// bindRollout binds the lease of the step's component before its pods are replaced; nil when their processes cannot be seen.
+// bindRollout binds the lease of the step's component before its pods are replaced; nil when their processes cannot be
+// seen.
 func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, error) {
 	if x.Env.Plan.Cluster.Seed != "" || s.Component != component.KCM || !slices.Contains(s.Leases, component.KCM) || !slices.Contains(manager.ManagerDeployments(x.Env.Plan), s.Ref) {
 		return nil, nil

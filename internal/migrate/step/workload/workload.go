@@ -24,8 +24,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
 )
 
-// Workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with edits: those are made in the same
-// write, so that no pod ever starts with the old flags).
+// Workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with
+// edits: those are made in the same write, so that no pod ever starts with the old flags).
 type Workload struct{ Env *step.Env }
 
 // WorkloadBefore is what a record keeps of a workload.
@@ -130,8 +130,8 @@ func (x Workload) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return takeover.ReleaseLeases(ctx, x.Env, s, rec)
 }
 
-// checkLive returns why the live workload must not be changed: it does not run the step's component, which counts also where
-// only its replicas change, or what is put back is not this migration's.
+// checkLive returns why the live workload must not be changed: it does not run the step's component, which counts also
+// where only its replicas change, or what is put back is not this migration's.
 func (x Workload) checkLive(s v1.Step, live *unstructured.Unstructured) error {
 	if _, err := containerOf(live, s); err != nil {
 		return err
@@ -142,7 +142,8 @@ func (x Workload) checkLive(s v1.Step, live *unstructured.Unstructured) error {
 	return x.OnlyEditable(s, live)
 }
 
-// sumOf is by what a workload is known as the one that a step has changed: in a seed, where others write the template too, by its command line.
+// sumOf is by what a workload is known as the one that a step has changed: in a seed, where others write the template
+// too, by its command line.
 func (x Workload) sumOf(o *unstructured.Unstructured, s v1.Step) (string, error) {
 	if x.Env.IsInSeed(s.Ref) {
 		return CommandSum(o, s)
@@ -150,8 +151,8 @@ func (x Workload) sumOf(o *unstructured.Unstructured, s v1.Step) (string, error)
 	return TemplateSum(o), nil
 }
 
-// oursToTakeBack refuses to put the old command line of a container back over one that somebody else wrote after this migration did. That of a control plane
-// in a seed is whoever's hosts it, who writes it anew when it likes.
+// oursToTakeBack refuses to put the old command line of a container back over one that somebody else wrote after this
+// migration did. That of a control plane in a seed is whoever's hosts it, who writes it anew when it likes.
 func (x Workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) error {
 	if s.Restore == "" || len(s.Edits) > 0 || x.Env.IsInSeed(s.Ref) {
 		return nil
@@ -176,7 +177,8 @@ func changedCommand(s v1.Step) error {
 		"put your change aside, then run transplant rollback again", s.Component, s.Ref)}}
 }
 
-// OnlyEditable holds a command line that a record puts back to the flags that a migration changes: the record is in the journal, which others may write.
+// OnlyEditable holds a command line that a record puts back to the flags that a migration changes: the record is in the
+// journal, which others may write.
 func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error {
 	raw := x.Env.Journal.Record(s.Restore).Before
 	if s.Restore == "" || len(s.Edits) > 0 || raw == "" || x.Env.Unjudged {
@@ -210,7 +212,8 @@ func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error
 	return nil
 }
 
-// takesBack returns the step that another one takes back. A command line that changes more of the live one than it did is refused.
+// takesBack returns the step that another one takes back. A command line that changes more of the live one than it did
+// is refused.
 func (x Workload) takesBack(s v1.Step, now, back CommandLine) (v1.Step, error) {
 	original, known := x.Env.StepByID(s.Restore)
 	if !known || original.Ref != s.Ref || original.Component != s.Component {
@@ -247,8 +250,9 @@ func (x Workload) restored(s v1.Step, was WorkloadBefore, live CommandLine) (Com
 	return back, nil
 }
 
-// led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so themselves, and a lease that is not
-// their component's is not asked for: who has it then is said by the owners that the step expects.
+// led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so
+// themselves, and a lease that is not their component's is not asked for: who has it then is said by the owners that
+// the step expects.
 func (x Workload) led(ctx context.Context, s v1.Step, live *unstructured.Unstructured, lease string) (string, error) {
 	if !x.Env.IsInSeed(s.Ref) {
 		return object.LeaderProblem(ctx, x.Env, live, lease)
@@ -307,8 +311,8 @@ func (x Workload) Next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	return next, nil
 }
 
-// edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are changed in place, command and
-// arguments are returned.
+// edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are
+// changed in place, command and arguments are returned.
 func (x Workload) edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was WorkloadBefore) (command, args []string, err error) {
 	live := commandLineOf(c)
 	if !was.isEdited() {

@@ -1,4 +1,5 @@
-// Command lab-supervisor serves the simulated AWS account and the load balancer of a cluster of hosts until it is told to stop.
+// Command lab-supervisor serves the simulated AWS account and the load balancer of a cluster of hosts until it is told
+// to stop.
 package main
 
 import (
