@@ -98,7 +98,13 @@ func TestInformersAreStartedAfterInitFuncs(t *testing.T) {
 		t.Run(library.name, func(t *testing.T) {
 			server := newAuthorsServer(t)
 			server.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"heavy": "yes"}}})
-			errs, seen := make(chan error, 1), map[string]chan *corev1.Node{"SharedInformers": make(chan *corev1.Node, 100), "InformerFactory": make(chan *corev1.Node, 100)}
+			errs, seen := make(
+				chan error,
+				1,
+			), map[string]chan *corev1.Node{
+				"SharedInformers": make(chan *corev1.Node, 100),
+				"InformerFactory": make(chan *corev1.Node, 100),
+			}
 			equip := func(factory informers.SharedInformerFactory, nodes chan *corev1.Node) error {
 				informer := factory.Core().V1().Nodes().Informer()
 				_, err := informer.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{
@@ -117,10 +123,13 @@ func TestInformersAreStartedAfterInitFuncs(t *testing.T) {
 					}))
 			}
 			m := library.start(t, server, &authored{}, map[string]app.ControllerInitFuncConstructor{
-				"mine": authorsController(nil, func(_ context.Context, c *config.CompletedConfig, _ cloudprovider.Interface, g genericcontrollermanager.ControllerContext) bool {
-					errs <- errors.Join(equip(c.SharedInformers, seen["SharedInformers"]), equip(g.InformerFactory, seen["InformerFactory"]))
-					return true
-				}),
+				"mine": authorsController(
+					nil,
+					func(_ context.Context, c *config.CompletedConfig, _ cloudprovider.Interface, g genericcontrollermanager.ControllerContext) bool {
+						errs <- errors.Join(equip(c.SharedInformers, seen["SharedInformers"]), equip(g.InformerFactory, seen["InformerFactory"]))
+						return true
+					},
+				),
 			}, library.alone()...)
 			if err := receive(t, errs); err != nil {
 				t.Errorf("an InitFunc cannot set up its informers: %v", err)

@@ -119,7 +119,11 @@ func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) []
 // When stopCh is closed, work is brought to an end and leases are released before it returns nil. When a lease is lost
 // it returns an error at once, and the process has to exit. It changes c: from then on, what is made of its clients and
 // its client builder asks the fences.
-func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerInitializers map[string]InitFunc, webhooks map[string]WebhookHandler,
+func Run(
+	c *config.CompletedConfig,
+	cloud cloudprovider.Interface,
+	controllerInitializers map[string]InitFunc,
+	webhooks map[string]WebhookHandler,
 	stopCh <-chan struct{},
 ) error {
 	if cloud == nil {
@@ -147,14 +151,22 @@ func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerIni
 		config: own.Complete(), settings: settings, constructors: constructors, handlers: webhooks, embedding: c.Config,
 		initCloud: func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
 	}
-	ctx, stop := untilTold(context.Background(), stopCh, nil, nil) //nolint:forbidigo // upstream's signature has no context to give
+	ctx, stop := untilTold(
+		context.Background(),
+		stopCh,
+		nil,
+		nil,
+	) //nolint:forbidigo // upstream's signature has no context to give
 	defer stop()
 	return p.run(ctx)
 }
 
 // normaliseMigration puts in place of what upstream made of the flags of leader migration what the command of this
 // package makes of them. Upstream's default names two loops by names that no version has.
-func normaliseMigration(generic *genericconfig.GenericControllerManagerConfiguration, constructors map[string]ControllerInitFuncConstructor) error {
+func normaliseMigration(
+	generic *genericconfig.GenericControllerManagerConfiguration,
+	constructors map[string]ControllerInitFuncConstructor,
+) error {
 	if !generic.LeaderMigrationEnabled {
 		return nil
 	}
@@ -188,7 +200,9 @@ func (p *process) fenceEmbedding() error {
 	c.Kubeconfig = rest.CopyConfig(c.Kubeconfig)
 	c.Kubeconfig.Wrap(wrap)
 	c.ClientBuilder = builder{c.ClientBuilder, wrap}
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent))
+	client, err := kubernetes.NewForConfig(
+		rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent),
+	)
 	if err != nil {
 		return fmt.Errorf("making the client of the program's configuration: %w", err)
 	}

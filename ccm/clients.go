@@ -122,7 +122,9 @@ func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.Com
 	c := *process.Config
 	c.Kubeconfig = rest.CopyConfig(process.Kubeconfig)
 	c.Kubeconfig.Wrap(fencedBy(fence))
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent))
+	client, err := kubernetes.NewForConfig(
+		rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent),
+	)
 	versioned, err2 := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), "shared-informers"))
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("making the clients of lease %q: %w", fence.Lease(), err)
@@ -131,7 +133,10 @@ func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.Com
 	c.ClientBuilder = builder{process.ClientBuilder, fencedBy(fence)}
 	c.EventBroadcaster = record.NewBroadcaster()
 	c.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	c.EventRecorder = c.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: options.CloudControllerManagerUserAgent})
+	c.EventRecorder = c.EventBroadcaster.NewRecorder(
+		scheme.Scheme,
+		corev1.EventSource{Component: options.CloudControllerManagerUserAgent},
+	)
 	return c.Complete(), nil
 }
 
@@ -150,7 +155,9 @@ type tokenRenewer struct {
 // newTokenRenewer returns the renewer of a token file, with the credentials of a kubeconfig.
 func newTokenRenewer(file string, kubeconfig *rest.Config) (*tokenRenewer, error) {
 	if file == "" {
-		return nil, errors.New("--renew-token is given, and the kubeconfig names no tokenFile: name one there, or leave the flag out")
+		return nil, errors.New(
+			"--renew-token is given, and the kubeconfig names no tokenFile: name one there, or leave the flag out",
+		)
 	}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(kubeconfig), "token-renewal"))
 	if err != nil {
@@ -163,7 +170,14 @@ func newTokenRenewer(file string, kubeconfig *rest.Config) (*tokenRenewer, error
 func (r *tokenRenewer) run(ctx context.Context) {
 	for {
 		if err := r.renewIfDue(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Renewing the token of this manager failed, will try again", "file", r.file, "after", tokenCheckPeriod)
+			klog.ErrorS(
+				err,
+				"Renewing the token of this manager failed, will try again",
+				"file",
+				r.file,
+				"after",
+				tokenCheckPeriod,
+			)
 		}
 		select {
 		case <-ctx.Done():
@@ -193,7 +207,13 @@ func (r *tokenRenewer) renewIfDue(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	token, renewed, err := tokenrequest.Create(ctx, r.client, claims.Namespace, claims.Account, max(claims.Lifetime(), 10*time.Minute))
+	token, renewed, err := tokenrequest.Create(
+		ctx,
+		r.client,
+		claims.Namespace,
+		claims.Account,
+		max(claims.Lifetime(), 10*time.Minute),
+	)
 	if err != nil {
 		return err
 	}
@@ -222,7 +242,9 @@ func useTokenSource(kubeconfig *rest.Config) (file string) {
 // changed.
 func remakeClients(c *config.CompletedConfig) error {
 	clients := clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Kubeconfig}
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent))
+	client, err := kubernetes.NewForConfig(
+		rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), options.CloudControllerManagerUserAgent),
+	)
 	if err != nil {
 		return fmt.Errorf("making the client of the process: %w", err)
 	}

@@ -21,7 +21,9 @@ func try(t *testing.T, ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}); err != nil {
 		t.Errorf("reading: %v", err)
 	}
-	_, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: time.Now().Format("t150405.000000000")}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().
+		ConfigMaps("kube-system").
+		Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: time.Now().Format("t150405.000000000")}}, metav1.CreateOptions{})
 	return err
 }
 
@@ -41,7 +43,12 @@ func TestClientsOfALeaseWriteWhileItsFenceIsOpen(t *testing.T) {
 func TestTheProvidersOwnClientsWriteWhileAnyFenceIsOpen(t *testing.T) {
 	server := apitest.New(t)
 	main, migration := election.NewFence("main", election.Boottime()), election.Unfenced(time.Now())
-	client := builder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: server.Config()}, fencedByAny([]*election.Fence{main, migration})}.ClientOrDie("test")
+	client := builder{
+		clientbuilder.SimpleControllerClientBuilder{ClientConfig: server.Config()},
+		fencedByAny([]*election.Fence{main, migration}),
+	}.ClientOrDie(
+		"test",
+	)
 	if err := try(t, t.Context(), client); err != nil {
 		t.Errorf("with one open fence: %v", err)
 	}

@@ -51,8 +51,12 @@ type program struct {
 // same flags and more. The process ends when stopCh is closed or the command's context ends: work ends, leases are
 // released, and the command returns nil. A program that can do neither has SIGTERM and SIGINT do it, and a second
 // signal ends it at once.
-func NewCloudControllerManagerCommand(opts *options.CloudControllerManagerOptions, cloudInitializer InitCloudFunc,
-	controllerInitFuncConstructors map[string]ControllerInitFuncConstructor, controllerAliases map[string]string, additionalFlags cliflag.NamedFlagSets,
+func NewCloudControllerManagerCommand(
+	opts *options.CloudControllerManagerOptions,
+	cloudInitializer InitCloudFunc,
+	controllerInitFuncConstructors map[string]ControllerInitFuncConstructor,
+	controllerAliases map[string]string,
+	additionalFlags cliflag.NamedFlagSets,
 	stopCh <-chan struct{},
 ) *cobra.Command {
 	return (&program{
@@ -117,7 +121,13 @@ func handledSignals(ctx context.Context, stop <-chan struct{}) []os.Signal {
 // addFlags adds upstream's flags, the author's, and ours. Of two of the same name the first one counts, and ours come
 // last.
 func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfiguration, settings *Settings) {
-	sets := p.options.Flags(ControllerNames(p.constructors), disabledByDefault(p.constructors), p.aliases, p.webhookNames, p.disabledByName)
+	sets := p.options.Flags(
+		ControllerNames(p.constructors),
+		disabledByDefault(p.constructors),
+		p.aliases,
+		p.webhookNames,
+		p.disabledByName,
+	)
 	global := sets.FlagSet("global")
 	verflag.AddFlags(global)
 	logsapi.AddFlags(logOptions, global)
@@ -162,7 +172,12 @@ func addOutputFlag(all, section *pflag.FlagSet) {
 	if all.ShorthandLookup(shorthand) != nil {
 		shorthand = ""
 	}
-	section.StringP(outputFlag, shorthand, textOutput, fmt.Sprintf("How --version is printed: %s or %s.", textOutput, jsonOutput))
+	section.StringP(
+		outputFlag,
+		shorthand,
+		textOutput,
+		fmt.Sprintf("How --version is printed: %s or %s.", textOutput, jsonOutput),
+	)
 	flag := section.Lookup(outputFlag)
 	flag.Annotations = map[string][]string{outputAnnotation: nil}
 	all.AddFlag(flag)
@@ -194,7 +209,12 @@ func (p *program) prepare(flags *pflag.FlagSet, settings Settings) (*process, er
 		}
 	}
 	return &process{
-		config: completed, tokenFile: file, settings: settings, constructors: p.constructors, initCloud: p.initCloud, webhooks: p.webhooks,
+		config:       completed,
+		tokenFile:    file,
+		settings:     settings,
+		constructors: p.constructors,
+		initCloud:    p.initCloud,
+		webhooks:     p.webhooks,
 	}, nil
 }
 
@@ -204,7 +224,13 @@ func (p *program) configure(given migrationoptions.LeaderMigrationOptions) (*con
 	flags := p.options.Generic.LeaderMigration // the flags stay bound to it, so that they are shown as they were given
 	defer func() { p.options.Generic.LeaderMigration = flags }()
 	p.options.Generic.LeaderMigration = &migrationoptions.LeaderMigrationOptions{Enabled: given.Enabled}
-	made, err := p.options.Config(ControllerNames(p.constructors), disabledByDefault(p.constructors), p.aliases, p.webhookNames, p.disabledByName)
+	made, err := p.options.Config(
+		ControllerNames(p.constructors),
+		disabledByDefault(p.constructors),
+		p.aliases,
+		p.webhookNames,
+		p.disabledByName,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +239,12 @@ func (p *program) configure(given migrationoptions.LeaderMigrationOptions) (*con
 
 // untilTold returns a context that ends on the first of the handled signals, or when stop is closed. The second signal
 // ends the process at once: its sender does not want to wait for the work that is under way.
-func untilTold(parent context.Context, stop <-chan struct{}, handled []os.Signal, exit func(os.Signal)) (context.Context, func()) {
+func untilTold(
+	parent context.Context,
+	stop <-chan struct{},
+	handled []os.Signal,
+	exit func(os.Signal),
+) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	if len(handled) > 0 { // signal.Notify takes none for all
@@ -289,17 +320,26 @@ func setDefaults(o *options.CloudControllerManagerOptions) error {
 		return fmt.Errorf("reading upstream's defaults: %w", err)
 	}
 	// Both or none: an author who sets one of the two has chosen the other as well, also where it is upstream's number.
-	if client, theirs := &o.Generic.ClientConnection, upstream.Generic.ClientConnection; client.QPS == theirs.QPS && client.Burst == theirs.Burst {
+	if client, theirs := &o.Generic.ClientConnection, upstream.Generic.ClientConnection; client.QPS == theirs.QPS &&
+		client.Burst == theirs.Burst {
 		client.QPS, client.Burst = defaultQPS, defaultBurst
 	}
 	if o.NodeController != nil {
 		raise(&o.NodeController.ConcurrentNodeSyncs, upstream.NodeController.ConcurrentNodeSyncs, defaultNodeSyncs)
 	}
 	if o.NodeLifecycleController != nil {
-		raise(&o.NodeLifecycleController.ConcurrentNodeLifecycleSyncs, upstream.NodeLifecycleController.ConcurrentNodeLifecycleSyncs, defaultLifecycleSyncs)
+		raise(
+			&o.NodeLifecycleController.ConcurrentNodeLifecycleSyncs,
+			upstream.NodeLifecycleController.ConcurrentNodeLifecycleSyncs,
+			defaultLifecycleSyncs,
+		)
 	}
 	if o.ServiceController != nil {
-		raise(&o.ServiceController.ConcurrentServiceSyncs, upstream.ServiceController.ConcurrentServiceSyncs, defaultServiceSyncs)
+		raise(
+			&o.ServiceController.ConcurrentServiceSyncs,
+			upstream.ServiceController.ConcurrentServiceSyncs,
+			defaultServiceSyncs,
+		)
 	}
 	return nil
 }
@@ -367,8 +407,13 @@ type Settings struct {
 // NewSettings returns the defaults.
 func NewSettings() Settings {
 	return Settings{
-		DrainTimeout: defaultDrainTimeout, Cloud: cloud.NewOptions(), Node: node.NewOptions(), NodeLifecycle: nodelifecycle.NewOptions(),
-		Service: service.NewOptions(), Route: route.NewOptions(), NodeIPAM: nodeipam.NewOptions(),
+		DrainTimeout:  defaultDrainTimeout,
+		Cloud:         cloud.NewOptions(),
+		Node:          node.NewOptions(),
+		NodeLifecycle: nodelifecycle.NewOptions(),
+		Service:       service.NewOptions(),
+		Route:         route.NewOptions(),
+		NodeIPAM:      nodeipam.NewOptions(),
 	}
 }
 
@@ -382,10 +427,20 @@ func (s *Settings) readShared(shared cpconfig.KubeCloudSharedConfiguration) {
 
 // addFlags adds the flags of the settings.
 func (s *Settings) addFlags(fs *pflag.FlagSet, withNodeIPAM bool) {
-	fs.DurationVar(&s.DrainTimeout, "drain-timeout", s.DrainTimeout, "How long the work that is under way may take to end after SIGTERM or SIGINT. The leases "+
-		"are renewed meanwhile and released after it. Work that takes longer is cut off. Keep it well below the pod's terminationGracePeriodSeconds.")
-	fs.BoolVar(&s.RenewToken, "renew-token", s.RenewToken, "Whether to replace the token in the tokenFile of the kubeconfig by a new one of the same ServiceAccount, once a "+
-		"third of its life is over. Takes the right to create serviceaccounts/token under the account's own name, and a directory that can be written to.")
+	fs.DurationVar(
+		&s.DrainTimeout,
+		"drain-timeout",
+		s.DrainTimeout,
+		"How long the work that is under way may take to end after SIGTERM or SIGINT. The leases "+
+			"are renewed meanwhile and released after it. Work that takes longer is cut off. Keep it well below the pod's terminationGracePeriodSeconds.",
+	)
+	fs.BoolVar(
+		&s.RenewToken,
+		"renew-token",
+		s.RenewToken,
+		"Whether to replace the token in the tokenFile of the kubeconfig by a new one of the same ServiceAccount, once a "+
+			"third of its life is over. Takes the right to create serviceaccounts/token under the account's own name, and a directory that can be written to.",
+	)
 	s.Cloud.AddFlags(fs)
 	s.Node.AddFlags(fs)
 	s.NodeLifecycle.AddFlags(fs)

@@ -61,7 +61,9 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			command := newTestCommand(t, func(*options.CloudControllerManagerOptions) {})
-			command.SetArgs(append([]string{"--cloud-provider=test", "--master=http://127.0.0.1:1", "--secure-port=0", "--webhook-secure-port=0", "--version=false"}, c.args...))
+			command.SetArgs(
+				append([]string{"--cloud-provider=test", "--master=http://127.0.0.1:1", "--secure-port=0", "--webhook-secure-port=0", "--version=false"}, c.args...),
+			)
 			if err := command.Execute(); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the command returns %v\nwant %s", err, c.want)
 			}
@@ -264,7 +266,14 @@ func TestUpstreamsSampleIsAProgramOfThisLibrary(t *testing.T) {
 	// One signature for both packages.
 	for _, command := range []func(*options.CloudControllerManagerOptions, app.InitCloudFunc, map[string]app.ControllerInitFuncConstructor, map[string]string,
 		cliflag.NamedFlagSets, <-chan struct{}) *cobra.Command{app.NewCloudControllerManagerCommand, NewCloudControllerManagerCommand} {
-		if c := command(opts, initialise, constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop); c.Name() != "cloud-controller-manager" {
+		if c := command(
+			opts,
+			initialise,
+			constructors,
+			names.CCMControllerAliases(),
+			cliflag.NamedFlagSets{},
+			wait.NeverStop,
+		); c.Name() != "cloud-controller-manager" {
 			t.Errorf("the command is called %s", c.Name())
 		}
 	}

@@ -49,12 +49,19 @@ func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 		case err == nil:
 			return election.UnfencedAfter(time.Now(), at), nil
 		case ctx.Err() != nil || isRefused(err):
-			klog.Warningf("When this kind of manager took over is not remembered, so that nodes without instances have no grace after it: %v. "+
-				"Allow get, create and update of leases in namespace %s", err, generic.ResourceNamespace)
+			klog.Warningf(
+				"When this kind of manager took over is not remembered, so that nodes without instances have no grace after it: %v. "+
+					"Allow get, create and update of leases in namespace %s",
+				err,
+				generic.ResourceNamespace,
+			)
 			return election.UnfencedAfter(time.Now(), time.Time{}), nil
 		case told != err.Error():
 			told = err.Error()
-			klog.ErrorS(fmt.Errorf("asking when this kind of manager took over: %w", err), "The API server does not answer, will be asked again")
+			klog.ErrorS(
+				fmt.Errorf("asking when this kind of manager took over: %w", err),
+				"The API server does not answer, will be asked again",
+			)
 		}
 		pause(ctx, generic.RetryPeriod.Duration)
 	}
@@ -62,7 +69,9 @@ func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 
 // isRefused reports whether an API server has answered, and will answer the same again.
 func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsBadRequest(err) ||
+		apierrors.IsMethodNotSupported(err)
 }
 
 // CommandBuilder builds a command step by step. It has the methods of upstream's.
@@ -74,8 +83,12 @@ type CommandBuilder struct {
 // NewBuilder returns a builder of a command without controllers.
 func NewBuilder() *CommandBuilder {
 	return &CommandBuilder{program: program{
-		use: "cloud-controller-manager", long: "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
-		constructors: map[string]ControllerInitFuncConstructor{}, aliases: map[string]string{}, webhooks: map[string]WebhookConfig{}, stop: wait.NeverStop,
+		use:          "cloud-controller-manager",
+		long:         "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
+		constructors: map[string]ControllerInitFuncConstructor{},
+		aliases:      map[string]string{},
+		webhooks:     map[string]WebhookConfig{},
+		stop:         wait.NeverStop,
 	}}
 }
 
@@ -88,7 +101,11 @@ func (b *CommandBuilder) AddFlags(additionalFlags cliflag.NamedFlagSets) {
 }
 
 // RegisterController adds a controller, and of the aliases those that are its own.
-func (b *CommandBuilder) RegisterController(name string, constructor ControllerInitFuncConstructor, aliases map[string]string) {
+func (b *CommandBuilder) RegisterController(
+	name string,
+	constructor ControllerInitFuncConstructor,
+	aliases map[string]string,
+) {
 	b.program.constructors[name] = constructor
 	for alias, of := range aliases {
 		if of == name {
@@ -156,7 +173,10 @@ var DefaultInitFuncConstructors = map[string]ControllerInitFuncConstructor{
 		InitContext: ControllerInitContext{ClientName: "node-controller"}, Constructor: StartCloudNodeControllerWrapper,
 	},
 	names.CloudNodeLifecycleController: { // deletes nodes without an instance, taints those that are shut down
-		InitContext: ControllerInitContext{ClientName: "node-controller"}, Constructor: StartCloudNodeLifecycleControllerWrapper,
+		InitContext: ControllerInitContext{
+			ClientName: "node-controller",
+		},
+		Constructor: StartCloudNodeLifecycleControllerWrapper,
 	},
 	names.ServiceLBController: { // load balancers
 		InitContext: ControllerInitContext{ClientName: "service-controller"}, Constructor: StartServiceControllerWrapper,
@@ -171,7 +191,10 @@ var DefaultInitFuncConstructors = map[string]ControllerInitFuncConstructor{
 // program that iterates over them expects these four. It runs only if --controllers names it and --allocate-node-cidrs
 // is set, because two allocators would give one range to two nodes.
 func NodeIPAMConstructor() ControllerInitFuncConstructor {
-	return ControllerInitFuncConstructor{InitContext: ControllerInitContext{ClientName: "node-controller"}, Constructor: StartNodeIPAMControllerWrapper}
+	return ControllerInitFuncConstructor{
+		InitContext: ControllerInitContext{ClientName: "node-controller"},
+		Constructor: StartNodeIPAMControllerWrapper,
+	}
 }
 
 // runnable is what our controllers have in common.
@@ -183,7 +206,8 @@ type runnable interface {
 
 // launch starts a controller, unless the provider or the flags leave nothing for it to do.
 func launch(ctx context.Context, c runnable, err error) (controller.Interface, bool, error) {
-	if errors.Is(err, node.ErrUnsupported) || errors.Is(err, nodelifecycle.ErrUnsupported) || errors.Is(err, route.ErrUnsupported) {
+	if errors.Is(err, node.ErrUnsupported) || errors.Is(err, nodelifecycle.ErrUnsupported) ||
+		errors.Is(err, route.ErrUnsupported) {
 		klog.FromContext(ctx).Info("The controller is not started", "reason", err.Error())
 		return nil, false, nil
 	}
@@ -195,22 +219,36 @@ func launch(ctx context.Context, c runnable, err error) (controller.Interface, b
 }
 
 // StartCloudNodeControllerWrapper makes the InitFunc of the node controller.
-func StartCloudNodeControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
+func StartCloudNodeControllerWrapper(
+	initContext ControllerInitContext,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		settings := completed.ComponentConfig
 		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := node.New(node.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
+			Client:                completed.ClientBuilder.ClientOrDie(initContext.ClientName),
+			Cloud:                 cloud,
+			Nodes:                 caches.Core().V1().Nodes(),
 			StatusUpdateFrequency: settings.NodeStatusUpdateFrequency.Duration,
-			Workers:               int(settings.NodeController.ConcurrentNodeSyncs), StatusWorkers: int(settings.NodeController.ConcurrentNodeStatusUpdates),
-			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).Node,
+			Workers: int(
+				settings.NodeController.ConcurrentNodeSyncs,
+			),
+			StatusWorkers: int(settings.NodeController.ConcurrentNodeStatusUpdates),
+			Metrics:       controllerContext.ControllerManagerMetrics,
+			Options:       settingsOf(ctx).Node,
 		})
 		return launch(ctx, c, err)
 	}
 }
 
 // StartCloudNodeLifecycleControllerWrapper makes the InitFunc of the node lifecycle controller.
-func StartCloudNodeLifecycleControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
+func StartCloudNodeLifecycleControllerWrapper(
+	initContext ControllerInitContext,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		settings := completed.ComponentConfig.NodeLifecycleController
 		caches, cloud := ofLease(ctx, completed, provider)
@@ -225,7 +263,11 @@ func StartCloudNodeLifecycleControllerWrapper(initContext ControllerInitContext,
 }
 
 // StartServiceControllerWrapper makes the InitFunc of the service controller.
-func StartServiceControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
+func StartServiceControllerWrapper(
+	initContext ControllerInitContext,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		if why := withoutBalancers(completed, provider); why != "" {
 			klog.FromContext(ctx).Info("The service controller is not started", "reason", why)
@@ -234,17 +276,26 @@ func StartServiceControllerWrapper(initContext ControllerInitContext, completed 
 		settings := settingsOf(ctx)
 		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := service.New(service.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud,
-			Services: caches.Core().V1().Services(), Nodes: caches.Core().V1().Nodes(),
-			ClusterName: completed.ComponentConfig.KubeCloudShared.ClusterName, Workers: int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
-			Environment: settings.cloudConfig, Metrics: controllerContext.ControllerManagerMetrics, Options: settings.Service,
+			Client:      completed.ClientBuilder.ClientOrDie(initContext.ClientName),
+			Cloud:       cloud,
+			Services:    caches.Core().V1().Services(),
+			Nodes:       caches.Core().V1().Nodes(),
+			ClusterName: completed.ComponentConfig.KubeCloudShared.ClusterName,
+			Workers:     int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+			Environment: settings.cloudConfig,
+			Metrics:     controllerContext.ControllerManagerMetrics,
+			Options:     settings.Service,
 		})
 		return launch(ctx, c, err)
 	}
 }
 
 // StartRouteControllerWrapper makes the InitFunc of the route controller.
-func StartRouteControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
+func StartRouteControllerWrapper(
+	initContext ControllerInitContext,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		if why := withoutRoutes(completed, provider); why != "" {
 			klog.FromContext(ctx).Info("The route controller is not started", "reason", why)
@@ -253,16 +304,25 @@ func StartRouteControllerWrapper(initContext ControllerInitContext, completed *c
 		shared, settings := completed.ComponentConfig.KubeCloudShared, settingsOf(ctx)
 		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := route.New(route.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
-			ClusterName: shared.ClusterName, ClusterCIDR: shared.ClusterCIDR, ReconciliationPeriod: settings.routePeriod(shared.RouteReconciliationPeriod.Duration),
-			Metrics: controllerContext.ControllerManagerMetrics, Options: settings.Route,
+			Client:               completed.ClientBuilder.ClientOrDie(initContext.ClientName),
+			Cloud:                cloud,
+			Nodes:                caches.Core().V1().Nodes(),
+			ClusterName:          shared.ClusterName,
+			ClusterCIDR:          shared.ClusterCIDR,
+			ReconciliationPeriod: settings.routePeriod(shared.RouteReconciliationPeriod.Duration),
+			Metrics:              controllerContext.ControllerManagerMetrics,
+			Options:              settings.Route,
 		})
 		return launch(ctx, c, err)
 	}
 }
 
 // StartNodeIPAMControllerWrapper makes the InitFunc of the node IPAM controller.
-func StartNodeIPAMControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
+func StartNodeIPAMControllerWrapper(
+	initContext ControllerInitContext,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		if why := withoutAllocation(completed, provider); why != "" {
 			klog.FromContext(ctx).Info("The node IPAM controller is not started", "reason", why)
@@ -392,7 +452,11 @@ const noLease = "none"
 // is a lease to observe and not to contend for: a holder with nothing to run would keep every other manager from
 // running the loops. What a provider has is known only of one that is started early. Others may have loops of their
 // own, which have the main lease to run under if there is nothing else.
-func divide(constructors map[string]ControllerInitFuncConstructor, completed *config.CompletedConfig, provider cloudprovider.Interface) []*group {
+func divide(
+	constructors map[string]ControllerInitFuncConstructor,
+	completed *config.CompletedConfig,
+	provider cloudprovider.Interface,
+) []*group {
 	generic := &completed.ComponentConfig.Generic
 	main := &group{lease: generic.LeaderElection.ResourceName}
 	groups := []*group{main}

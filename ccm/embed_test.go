@@ -39,7 +39,13 @@ func newAuthorsConfig(t *testing.T, server *apitest.Server, change func(*options
 	leases := &opts.Generic.LeaderElection
 	leases.LeaseDuration.Duration, leases.RenewDeadline.Duration, leases.RetryPeriod.Duration = 3*time.Second, 2*time.Second, 200*time.Millisecond
 	change(opts)
-	made, err := opts.Config([]string{"mine", names.ServiceLBController}, ControllersDisabledByDefault.List(), names.CCMControllerAliases(), AllWebhooks, DisabledByDefaultWebhooks)
+	made, err := opts.Config(
+		[]string{"mine", names.ServiceLBController},
+		ControllersDisabledByDefault.List(),
+		names.CCMControllerAliases(),
+		AllWebhooks,
+		DisabledByDefaultWebhooks,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +68,11 @@ func TestAnAuthorsCommandMayCallRun(t *testing.T) {
 			ensured := make(chan string, 10)
 			cloud := &authored{balancers: balancers{ensured: ensured}}
 			c := newAuthorsConfig(t, server, func(o *options.CloudControllerManagerOptions) { o.Generic.LeaderElection.LeaderElect = false })
-			inits := app.ConstructControllerInitializers(map[string]app.ControllerInitFuncConstructor{names.ServiceLBController: library.constructors[names.ServiceLBController]}, c, cloud)
+			inits := app.ConstructControllerInitializers(
+				map[string]app.ControllerInitFuncConstructor{names.ServiceLBController: library.constructors[names.ServiceLBController]},
+				c,
+				cloud,
+			)
 			stop, ended := make(chan struct{}), make(chan error, 1)
 			go func() { ended <- library.run(c, cloud, inits, nil, stop) }()
 			if got := receive(t, ensured); got != "web" {
@@ -81,7 +91,10 @@ func TestRunKeepsAnAuthorsWritesToTheTimeOfItsLeases(t *testing.T) {
 	kube, _ := server.Clients(t)
 	c := newAuthorsConfig(t, server, func(*options.CloudControllerManagerOptions) {})
 	write := func(name string) error {
-		_, err := c.ClientBuilder.ClientOrDie("mine").CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.ClientBuilder.ClientOrDie("mine").
+			CoreV1().
+			ConfigMaps("default").
+			Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}
 	leads := make(chan error, 1)
@@ -151,10 +164,13 @@ func TestRunReadsLeaderMigrationAsTheCommandDoes(t *testing.T) {
 	started := make(chan string, 2)
 	inits := map[string]app.InitFunc{}
 	for _, name := range []string{"mine", names.ServiceLBController} {
-		inits[name] = authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
-			started <- name
-			return true
-		}).Constructor(ControllerInitContext{}, nil, nil)
+		inits[name] = authorsController(
+			nil,
+			func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+				started <- name
+				return true
+			},
+		).Constructor(ControllerInitContext{}, nil, nil)
 	}
 	c := newAuthorsConfig(t, server, func(o *options.CloudControllerManagerOptions) { o.Generic.LeaderMigration.Enabled = true })
 	stop, ended := make(chan struct{}), make(chan error, 1)

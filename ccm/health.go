@@ -189,7 +189,11 @@ func (p *process) serve() ([]<-chan struct{}, error) {
 	p.health[1].install(base)
 	p.ready.install(base)
 	slis.SLIMetricsWithReset{}.Install(base)
-	stopped, listener, err := c.SecureServing.Serve(genericcontrollermanager.BuildHandlerChain(base, &c.Authorization, &c.Authentication), shutdownTimeout, p.ended)
+	stopped, listener, err := c.SecureServing.Serve(
+		genericcontrollermanager.BuildHandlerChain(base, &c.Authorization, &c.Authentication),
+		shutdownTimeout,
+		p.ended,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("serving on --secure-port: %w", err)
 	}
@@ -200,7 +204,10 @@ func (p *process) serve() ([]<-chan struct{}, error) {
 func (p *process) showConfig() error {
 	external := &configv1alpha1.CloudControllerManagerConfiguration{}
 	if err := configv1alpha1.Convert_config_CloudControllerManagerConfiguration_To_v1alpha1_CloudControllerManagerConfiguration(
-		&p.config.ComponentConfig, external, nil); err != nil {
+		&p.config.ComponentConfig,
+		external,
+		nil,
+	); err != nil {
 		return fmt.Errorf("converting the configuration for /configz: %w", err)
 	}
 	external.SetGroupVersionKind(configv1alpha1.SchemeGroupVersion.WithKind("CloudControllerManagerConfiguration"))
@@ -216,7 +223,8 @@ func (p *process) showConfig() error {
 // serveWebhooks serves the author's webhooks, if the feature gate of upstream is on. They are served on standby too, as
 // upstream's are.
 func (p *process) serveWebhooks(provider cloudprovider.Interface) error {
-	if len(p.webhooks) == 0 && len(p.handlers) == 0 || p.config.WebhookSecureServing == nil || !utilfeature.DefaultFeatureGate.Enabled(cmfeatures.CloudControllerManagerWebhook) {
+	if len(p.webhooks) == 0 && len(p.handlers) == 0 || p.config.WebhookSecureServing == nil ||
+		!utilfeature.DefaultFeatureGate.Enabled(cmfeatures.CloudControllerManagerWebhook) {
 		return nil
 	}
 	handlers := p.handlers

@@ -67,7 +67,12 @@ func (p *process) lead(ctx context.Context, g *group) {
 }
 
 // startController calls an InitFunc and takes the controller's health check in.
-func (p *process) startController(ctx context.Context, name string, init InitFunc, controllerContext genericcontrollermanager.ControllerContext) error {
+func (p *process) startController(
+	ctx context.Context,
+	name string,
+	init InitFunc,
+	controllerContext genericcontrollermanager.ControllerContext,
+) error {
 	klog.V(1).InfoS("Starting the controller", "controller", name)
 	made, started, err := init(ctx, controllerContext)
 	switch {
@@ -99,8 +104,12 @@ func (p *process) skip(name string) {
 		return
 	}
 	controllerSkipped.WithLabelValues(name).Set(1)
-	klog.Warningf("The controller %q has not started though --controllers enables it, and nothing does its work: what it logged before says why. Turn it off with "+
-		"--controllers=-%s if that is meant", name, name)
+	klog.Warningf(
+		"The controller %q has not started though --controllers enables it, and nothing does its work: what it logged before says why. Turn it off with "+
+			"--controllers=-%s if that is meant",
+		name,
+		name,
+	)
 }
 
 // leaseOf is the lease under which a controller runs.
@@ -145,14 +154,17 @@ func (p *process) controllerContext(ctx context.Context, g *group) (genericcontr
 	resync := ResyncPeriod(p.config)
 	g.informers = informers.NewSharedInformerFactory(versioned, resync())
 	return genericcontrollermanager.ControllerContext{
-		ClientBuilder:                   clients,
-		InformerFactory:                 g.informers,
-		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(g.informers, metadatainformer.NewSharedInformerFactory(metadataClient, resync())),
-		RESTMapper:                      mapper,
-		Stop:                            ctx.Done(),
-		InformersStarted:                make(chan struct{}),
-		ResyncPeriod:                    resync,
-		ControllerManagerMetrics:        controllersmetrics.NewControllerManagerMetrics(string(component)),
+		ClientBuilder:   clients,
+		InformerFactory: g.informers,
+		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(
+			g.informers,
+			metadatainformer.NewSharedInformerFactory(metadataClient, resync()),
+		),
+		RESTMapper:               mapper,
+		Stop:                     ctx.Done(),
+		InformersStarted:         make(chan struct{}),
+		ResyncPeriod:             resync,
+		ControllerManagerMetrics: controllersmetrics.NewControllerManagerMetrics(string(component)),
 	}, nil
 }
 
@@ -165,7 +177,11 @@ type lease struct {
 
 type leaseKey struct{}
 
-func withLease(ctx context.Context, caches informers.SharedInformerFactory, guarded cloudprovider.Interface) context.Context {
+func withLease(
+	ctx context.Context,
+	caches informers.SharedInformerFactory,
+	guarded cloudprovider.Interface,
+) context.Context {
 	return context.WithValue(ctx, leaseKey{}, lease{caches, guarded})
 }
 

@@ -46,12 +46,25 @@ func newAuthorsServer(t *testing.T) *apitest.Server {
 
 // start runs an author's program against an API server, with one import or the other. Upstream's can be ended only without leader election: with it, it ends
 // the whole process.
-func (l library) start(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, constructors map[string]app.ControllerInitFuncConstructor, args ...string) *manager {
+func (l library) start(
+	t *testing.T,
+	server *apitest.Server,
+	cloud cloudprovider.Interface,
+	constructors map[string]app.ControllerInitFuncConstructor,
+	args ...string,
+) *manager {
 	t.Helper()
 	opts, url := servingOptions(t)
 	stopped := make(chan struct{})
 	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1)}
-	command := l.command(opts, func(*config.CompletedConfig) cloudprovider.Interface { return cloud }, constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stopped)
+	command := l.command(
+		opts,
+		func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
+		constructors,
+		names.CCMControllerAliases(),
+		cliflag.NamedFlagSets{},
+		stopped,
+	)
 	command.SetArgs(append([]string{
 		"--cloud-provider=test", "--kubeconfig=" + server.Kubeconfig(t), "--webhook-secure-port=0", "--authorization-always-allow-paths=/healthz,/readyz,/metrics",
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",

@@ -159,8 +159,13 @@ func run(t *testing.T, server *apitest.Server, cloud *provider, workers map[stri
 	command := NewCloudControllerManagerCommand(opts, func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
 		constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stopped)
 	command.SetArgs(append([]string{
-		"--cloud-provider=test", "--kubeconfig=" + server.Kubeconfig(t), "--webhook-secure-port=0", "--authorization-always-allow-paths=/healthz,/healthz/*,/livez,/readyz,/metrics",
-		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
+		"--cloud-provider=test",
+		"--kubeconfig=" + server.Kubeconfig(t),
+		"--webhook-secure-port=0",
+		"--authorization-always-allow-paths=/healthz,/healthz/*,/livez,/readyz,/metrics",
+		"--leader-elect-lease-duration=3s",
+		"--leader-elect-renew-deadline=2s",
+		"--leader-elect-retry-period=200ms",
 	}, args...))
 	command.SilenceUsage, command.SilenceErrors = true, true
 	command.SetOut(io.Discard)

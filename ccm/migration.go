@@ -48,9 +48,16 @@ func (r roster) migration(given migrationoptions.LeaderMigrationOptions) (migrat
 	case !given.Enabled && path == "":
 		return migration{}, nil
 	case !given.Enabled:
-		return migration{source: path, notes: []string{"the file is ignored, because --enable-leader-migration is not set"}}, nil
+		return migration{
+			source: path,
+			notes:  []string{"the file is ignored, because --enable-leader-migration is not set"},
+		}, nil
 	case path == "":
-		return migration{enabled: true, source: "default", config: internal(migrationconfig.Default(component, linkedMinor))}, nil
+		return migration{
+			enabled: true,
+			source:  "default",
+			config:  internal(migrationconfig.Default(component, linkedMinor)),
+		}, nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -104,9 +111,20 @@ func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, 
 		name, known := r.canonical(leader.Name)
 		switch earlier, twice := at[name]; {
 		case !known:
-			return normal, nil, fmt.Errorf("controllerLeaders[%d].name: %s has no controller %q; it has %s", i, component, leader.Name, strings.Join(r.known(), ", "))
+			return normal, nil, fmt.Errorf(
+				"controllerLeaders[%d].name: %s has no controller %q; it has %s",
+				i,
+				component,
+				leader.Name,
+				strings.Join(r.known(), ", "),
+			)
 		case twice && normal.Leaders[earlier].Component != leader.Component:
-			return normal, nil, fmt.Errorf("controllerLeaders[%d]: %s is listed before with another component, %q; keep one", i, name, normal.Leaders[earlier].Component)
+			return normal, nil, fmt.Errorf(
+				"controllerLeaders[%d]: %s is listed before with another component, %q; keep one",
+				i,
+				name,
+				normal.Leaders[earlier].Component,
+			)
 		case twice:
 			continue
 		}
@@ -123,8 +141,12 @@ func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, 
 // judge sorts what is wrong with a normalised config into notes and an error.
 func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
 	if !slices.ContainsFunc(normal.Leaders, r.runs) {
-		return nil, fmt.Errorf("controllerLeaders: %s would have nothing to run under the lease %s, and may be the only manager that could; give it a loop, "+
-			"or leave out --enable-leader-migration", component, normal.LeaderName)
+		return nil, fmt.Errorf(
+			"controllerLeaders: %s would have nothing to run under the lease %s, and may be the only manager that could; give it a loop, "+
+				"or leave out --enable-leader-migration",
+			component,
+			normal.LeaderName,
+		)
 	}
 	var notes []string
 	for _, p := range migrationconfig.Judge(component, linkedMinor, normal) {
@@ -138,7 +160,14 @@ func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
 	}
 	for i, leader := range normal.Leaders {
 		if _, registered := r.controllers[leader.Name]; !registered && leader.Runs(component) {
-			notes = append(notes, fmt.Sprintf("controllerLeaders[%d]: this manager has no %s, so that the entry has no effect; keep the controller enabled elsewhere", i, leader.Name))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"controllerLeaders[%d]: this manager has no %s, so that the entry has no effect; keep the controller enabled elsewhere",
+					i,
+					leader.Name,
+				),
+			)
 		}
 	}
 	return notes, nil
@@ -154,7 +183,10 @@ func (r roster) runs(leader migrationconfig.Leader) bool {
 func internal(normal migrationconfig.Config) config.LeaderMigrationConfiguration {
 	lib := config.LeaderMigrationConfiguration{LeaderName: normal.LeaderName, ResourceLock: lockLeases}
 	for _, leader := range normal.Leaders {
-		lib.ControllerLeaders = append(lib.ControllerLeaders, config.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component})
+		lib.ControllerLeaders = append(
+			lib.ControllerLeaders,
+			config.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component},
+		)
 	}
 	return lib
 }
@@ -168,8 +200,18 @@ func (m migration) apply(generic *config.GenericControllerManagerConfiguration) 
 		return
 	}
 	generic.LeaderMigrationEnabled, generic.LeaderMigration = true, m.config
-	klog.InfoS("Leader migration is enabled", "source", m.source, "lease", m.config.LeaderName, "leaders", m.config.ControllerLeaders)
+	klog.InfoS(
+		"Leader migration is enabled",
+		"source",
+		m.source,
+		"lease",
+		m.config.LeaderName,
+		"leaders",
+		m.config.ControllerLeaders,
+	)
 	if !generic.LeaderElection.LeaderElect {
-		klog.Warning("Leader migration has no effect, because --leader-elect is off: this manager runs every loop at once, whoever else runs it")
+		klog.Warning(
+			"Leader migration has no effect, because --leader-elect is off: this manager runs every loop at once, whoever else runs it",
+		)
 	}
 }

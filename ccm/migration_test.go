@@ -91,7 +91,9 @@ const (
 // file returns a v1 config that gives three names to component.
 func file(component string, names ...string) string {
 	var b strings.Builder
-	b.WriteString("apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n")
+	b.WriteString(
+		"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n",
+	)
 	for _, name := range names {
 		b.WriteString("- name: " + name + "\n  component: \"" + component + "\"\n")
 	}
@@ -185,7 +187,15 @@ func TestAFileThatCannotBeUsedStopsTheManagerWithTheReason(t *testing.T) {
 			}
 		})
 	}
-	if _, err := leads(t, NewCloudControllerManagerCommand, "--enable-leader-migration", "--leader-migration-config="+filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := leads(
+		t,
+		NewCloudControllerManagerCommand,
+		"--enable-leader-migration",
+		"--leader-migration-config="+filepath.Join(t.TempDir(), "none"),
+	); !errors.Is(
+		err,
+		fs.ErrNotExist,
+	) {
 		t.Errorf("error for a file that does not exist = %v", err)
 	}
 }

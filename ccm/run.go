@@ -83,7 +83,10 @@ func (p *process) run(ctx context.Context) error {
 		<-stopped
 	}
 	p.stopInformers()
-	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errTold) {
+	if cause := context.Cause(
+		ctx,
+	); err == nil && cause != nil && !errors.Is(cause, context.Canceled) &&
+		!errors.Is(cause, errTold) {
 		return cause
 	}
 	return err
@@ -146,7 +149,9 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 		return nil, nil
 	case provider := <-made:
 		if provider == nil {
-			return nil, errors.New("the program has made no cloud provider: --cloud-provider names one that it does not have, or one that is external to it")
+			return nil, errors.New(
+				"the program has made no cloud provider: --cloud-provider names one that it does not have, or one that is external to it",
+			)
 		}
 		return provider, nil
 	}
@@ -169,12 +174,18 @@ func (p *process) elect(ctx context.Context) (*election.Elector, error) {
 		return nil, err
 	}
 	elector, err := election.New(election.Config{
-		Identity: host + "_" + string(uuid.NewUUID()), // two processes of one host must not take each other for themselves
-		Client:   client, Recorder: p.config.EventRecorder, Leases: leases(p.groups, generic.ResourceNamespace),
-		LeaseDuration: generic.LeaseDuration.Duration, RenewDeadline: generic.RenewDeadline.Duration, RetryPeriod: generic.RetryPeriod.Duration,
-		DrainTimeout: p.settings.DrainTimeout,
-		OnStarted:    func(ctx context.Context, lease string) { p.lead(ctx, p.group(lease)) },
-		Drained:      func(lease string) <-chan struct{} { return p.drained(p.group(lease)) },
+		Identity: host + "_" + string(
+			uuid.NewUUID(),
+		), // two processes of one host must not take each other for themselves
+		Client:        client,
+		Recorder:      p.config.EventRecorder,
+		Leases:        leases(p.groups, generic.ResourceNamespace),
+		LeaseDuration: generic.LeaseDuration.Duration,
+		RenewDeadline: generic.RenewDeadline.Duration,
+		RetryPeriod:   generic.RetryPeriod.Duration,
+		DrainTimeout:  p.settings.DrainTimeout,
+		OnStarted:     func(ctx context.Context, lease string) { p.lead(ctx, p.group(lease)) },
+		Drained:       func(lease string) <-chan struct{} { return p.drained(p.group(lease)) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the election: %w", err)
@@ -299,7 +310,9 @@ func (p *process) runAlone(ctx context.Context) error {
 // recordEvents sends the events of the process itself, those of elections, until the returned function is called.
 func (p *process) recordEvents() (stop func()) {
 	p.config.EventBroadcaster.StartStructuredLogging(0)
-	p.config.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events("")})
+	p.config.EventBroadcaster.StartRecordingToSink(
+		&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events("")},
+	)
 	return func() {
 		p.config.EventBroadcaster.Shutdown()
 		if p.embedding != nil {

@@ -92,7 +92,11 @@ func (b *batch) call(ctx context.Context, nodes []*corev1.Node, want Want) ([]In
 	return do(ctx, r.caller, c, func(ctx context.Context) ([]InstanceState, error) {
 		states, err := lister.ListInstances(ctx, nodes, want)
 		if err == nil && len(states) != len(nodes) {
-			return nil, fmt.Errorf("listing instances: the cloud provider returned %d states for %d nodes", len(states), len(nodes))
+			return nil, fmt.Errorf(
+				"listing instances: the cloud provider returned %d states for %d nodes",
+				len(states),
+				len(nodes),
+			)
 		}
 		return states, err
 	})

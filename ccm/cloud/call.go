@@ -87,7 +87,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func attempt[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, outcome Outcome, err error) {
+func attempt[T any](
+	ctx context.Context,
+	c *caller,
+	call call,
+	f func(context.Context) (T, error),
+) (answer T, outcome Outcome, err error) {
 	if call.mutates && election.FromContext(ctx) == nil && call.fence != nil {
 		caller := ctx
 		bound, cancel := call.fence.Bind(caller)
@@ -120,7 +125,13 @@ func (c *caller) admit(ctx context.Context, call call) (*ticket, error) {
 	}
 	admitted, err := c.budget.acquire(ctx, call.class)
 	if err != nil {
-		return nil, fmt.Errorf("waiting for the budget of calls of class %s, to call %s for %s: %w", call.class, call.operation, call.object, err)
+		return nil, fmt.Errorf(
+			"waiting for the budget of calls of class %s, to call %s for %s: %w",
+			call.class,
+			call.operation,
+			call.object,
+			err,
+		)
 	}
 	return admitted, nil
 }
@@ -133,7 +144,12 @@ type reply[T any] struct {
 
 // callInGoroutine makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not
 // take a worker with it.
-func callInGoroutine[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
+func callInGoroutine[T any](
+	ctx context.Context,
+	c *caller,
+	call call,
+	f func(context.Context) (T, error),
+) (answer T, err error) {
 	if err := c.hung.allows(call); err != nil {
 		return answer, err
 	}
@@ -169,7 +185,13 @@ func callInGoroutine[T any](ctx context.Context, c *caller, call call, f func(co
 		return answer, unanswered(ctx, call)
 	}
 	if r.err != nil && limited.Err() != nil && ctx.Err() == nil && interrupted(r.err) != "" {
-		r.err = fmt.Errorf("calling %s of the cloud provider for %s: no answer within %s: %w", call.operation, call.object, call.timeout, r.err)
+		r.err = fmt.Errorf(
+			"calling %s of the cloud provider for %s: no answer within %s: %w",
+			call.operation,
+			call.object,
+			call.timeout,
+			r.err,
+		)
 	}
 	return r.answer, settle(ctx, r.err)
 }
@@ -194,7 +216,13 @@ func wait[T any](ctx context.Context, replies <-chan T) (r T, ok bool) {
 // unanswered is the error of a call that is given up.
 func unanswered(ctx context.Context, call call) error {
 	if ctx.Err() == nil {
-		return fmt.Errorf("calling %s of the cloud provider for %s: no answer within %s: %w", call.operation, call.object, call.timeout, context.DeadlineExceeded)
+		return fmt.Errorf(
+			"calling %s of the cloud provider for %s: no answer within %s: %w",
+			call.operation,
+			call.object,
+			call.timeout,
+			context.DeadlineExceeded,
+		)
 	}
 	return fmt.Errorf("calling %s of the cloud provider for %s: no answer: %w", call.operation, call.object, ended(ctx))
 }
@@ -210,7 +238,10 @@ func ended(ctx context.Context) error {
 
 // sentinels are the errors that controllers, upstream's at least, compare with ==.
 var sentinels = []error{
-	cloudprovider.ImplementedElsewhere, cloudprovider.InstanceNotFound, cloudprovider.NotImplemented, cloudprovider.DiskNotFound,
+	cloudprovider.ImplementedElsewhere,
+	cloudprovider.InstanceNotFound,
+	cloudprovider.NotImplemented,
+	cloudprovider.DiskNotFound,
 }
 
 // settle makes of a provider's error what controllers understand: a sentinel that the provider wrapped is given bare,
@@ -222,12 +253,17 @@ func settle(ctx context.Context, err error) error {
 	for _, sentinel := range sentinels {
 		if errors.Is(err, sentinel) {
 			if err != sentinel { //nolint:errorlint // whether it is wrapped is the question
-				klog.FromContext(ctx).V(2).Info("The cloud provider wrapped an error that controllers compare with", "wrapped", err.Error())
+				klog.FromContext(ctx).
+					V(2).
+					Info("The cloud provider wrapped an error that controllers compare with", "wrapped", err.Error())
 			}
 			return sentinel
 		}
 	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(cause, election.ErrFenced) && !errors.Is(err, election.ErrFenced) {
+	if cause := context.Cause(
+		ctx,
+	); cause != nil && errors.Is(cause, election.ErrFenced) &&
+		!errors.Is(err, election.ErrFenced) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
@@ -301,14 +337,28 @@ func (h *abandonedCalls) abandon(c call, returned func() error) {
 	h.mu.Unlock()
 	gauge := callsAbandoned.WithLabelValues(h.provider, c.operation)
 	gauge.Inc()
-	klog.InfoS("Gave up a call to the cloud provider that does not answer", "operation", c.operation, "object", c.object.String())
+	klog.InfoS(
+		"Gave up a call to the cloud provider that does not answer",
+		"operation",
+		c.operation,
+		"object",
+		c.object.String(),
+	)
 	go func() {
 		err := returned()
 		gauge.Dec()
 		h.mu.Lock()
 		h.calls = slices.DeleteFunc(h.calls, func(other *abandoned) bool { return other == a })
 		h.mu.Unlock()
-		klog.InfoS("A call to the cloud provider that was given up has returned", "operation", c.operation, "object", c.object.String(), "result", err)
+		klog.InfoS(
+			"A call to the cloud provider that was given up has returned",
+			"operation",
+			c.operation,
+			"object",
+			c.object.String(),
+			"result",
+			err,
+		)
 	}()
 }
 
@@ -318,7 +368,12 @@ func (h *abandonedCalls) check() error {
 	defer h.mu.Unlock()
 	for _, a := range h.calls { // the oldest first
 		if age := time.Since(a.since); age > stuckAfter {
-			return fmt.Errorf("%s of the cloud provider for %s was given up %s ago and has not returned", a.call.operation, a.call.object, age.Round(time.Second))
+			return fmt.Errorf(
+				"%s of the cloud provider for %s was given up %s ago and has not returned",
+				a.call.operation,
+				a.call.object,
+				age.Round(time.Second),
+			)
 		}
 	}
 	return nil

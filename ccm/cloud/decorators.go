@@ -49,16 +49,25 @@ func (b loadBalancer) change(ctx context.Context, operation string, service *cor
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
-func (b loadBalancer) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+func (b loadBalancer) GetLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+) (*corev1.LoadBalancerStatus, bool, error) {
 	type answer struct {
 		status *corev1.LoadBalancerStatus
 		exists bool
 	}
 	caller := b.guarded.shell.caller
-	a, err := do(ctx, caller, caller.read(ctx, "GetLoadBalancer", balancerOf(service), ClassLoadBalancer), func(ctx context.Context) (answer, error) {
-		status, exists, err := b.provider.GetLoadBalancer(ctx, cluster, service)
-		return answer{status, exists}, err
-	})
+	a, err := do(
+		ctx,
+		caller,
+		caller.read(ctx, "GetLoadBalancer", balancerOf(service), ClassLoadBalancer),
+		func(ctx context.Context) (answer, error) {
+			status, exists, err := b.provider.GetLoadBalancer(ctx, cluster, service)
+			return answer{status, exists}, err
+		},
+	)
 	return a.status, a.exists, err
 }
 
@@ -78,24 +87,44 @@ func (b loadBalancer) GetLoadBalancerName(ctx context.Context, cluster string, s
 func (b loadBalancer) EnsureLoadBalancer(
 	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
-	return do(ctx, b.guarded.shell.caller, b.change(ctx, "EnsureLoadBalancer", service), func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
-		return b.provider.EnsureLoadBalancer(ctx, cluster, service, nodes)
-	})
+	return do(
+		ctx,
+		b.guarded.shell.caller,
+		b.change(ctx, "EnsureLoadBalancer", service),
+		func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
+			return b.provider.EnsureLoadBalancer(ctx, cluster, service, nodes)
+		},
+	)
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
-func (b loadBalancer) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
-	_, err := do(ctx, b.guarded.shell.caller, b.change(ctx, "UpdateLoadBalancer", service), errorOnly(func(ctx context.Context) error {
-		return b.provider.UpdateLoadBalancer(ctx, cluster, service, nodes)
-	}))
+func (b loadBalancer) UpdateLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) error {
+	_, err := do(
+		ctx,
+		b.guarded.shell.caller,
+		b.change(ctx, "UpdateLoadBalancer", service),
+		errorOnly(func(ctx context.Context) error {
+			return b.provider.UpdateLoadBalancer(ctx, cluster, service, nodes)
+		}),
+	)
 	return err
 }
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.
 func (b loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
-	_, err := do(ctx, b.guarded.shell.caller, b.change(ctx, "EnsureLoadBalancerDeleted", service), errorOnly(func(ctx context.Context) error {
-		return b.provider.EnsureLoadBalancerDeleted(ctx, cluster, service)
-	}))
+	_, err := do(
+		ctx,
+		b.guarded.shell.caller,
+		b.change(ctx, "EnsureLoadBalancerDeleted", service),
+		errorOnly(func(ctx context.Context) error {
+			return b.provider.EnsureLoadBalancerDeleted(ctx, cluster, service)
+		}),
+	)
 	return err
 }
 
@@ -125,18 +154,28 @@ func (r routesOf) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovi
 // CreateRoute implements cloudprovider.Routes.
 func (r routesOf) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
 	caller := r.guarded.shell.caller
-	_, err := do(ctx, caller, caller.write(ctx, "CreateRoute", routeTo(route), ClassRoute, r.guarded.fence), errorOnly(func(ctx context.Context) error {
-		return r.provider.CreateRoute(ctx, cluster, hint, route)
-	}))
+	_, err := do(
+		ctx,
+		caller,
+		caller.write(ctx, "CreateRoute", routeTo(route), ClassRoute, r.guarded.fence),
+		errorOnly(func(ctx context.Context) error {
+			return r.provider.CreateRoute(ctx, cluster, hint, route)
+		}),
+	)
 	return err
 }
 
 // DeleteRoute implements cloudprovider.Routes.
 func (r routesOf) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
 	caller := r.guarded.shell.caller
-	_, err := do(ctx, caller, caller.write(ctx, "DeleteRoute", routeTo(route), ClassRoute, r.guarded.fence), errorOnly(func(ctx context.Context) error {
-		return r.provider.DeleteRoute(ctx, cluster, route)
-	}))
+	_, err := do(
+		ctx,
+		caller,
+		caller.write(ctx, "DeleteRoute", routeTo(route), ClassRoute, r.guarded.fence),
+		errorOnly(func(ctx context.Context) error {
+			return r.provider.DeleteRoute(ctx, cluster, route)
+		}),
+	)
 	return err
 }
 
@@ -160,16 +199,26 @@ func (z zonesOf) GetZone(ctx context.Context) (cloudprovider.Zone, error) {
 
 // GetZoneByProviderID implements cloudprovider.Zones.
 func (z zonesOf) GetZoneByProviderID(ctx context.Context, id string) (cloudprovider.Zone, error) {
-	return do(ctx, z.caller, z.read(ctx, "GetZoneByProviderID", instance(id)), func(ctx context.Context) (cloudprovider.Zone, error) {
-		return z.provider.GetZoneByProviderID(ctx, id)
-	})
+	return do(
+		ctx,
+		z.caller,
+		z.read(ctx, "GetZoneByProviderID", instance(id)),
+		func(ctx context.Context) (cloudprovider.Zone, error) {
+			return z.provider.GetZoneByProviderID(ctx, id)
+		},
+	)
 }
 
 // GetZoneByNodeName implements cloudprovider.Zones.
 func (z zonesOf) GetZoneByNodeName(ctx context.Context, name types.NodeName) (cloudprovider.Zone, error) {
-	return do(ctx, z.caller, z.read(ctx, "GetZoneByNodeName", nodeNamed(string(name))), func(ctx context.Context) (cloudprovider.Zone, error) {
-		return z.provider.GetZoneByNodeName(ctx, name)
-	})
+	return do(
+		ctx,
+		z.caller,
+		z.read(ctx, "GetZoneByNodeName", nodeNamed(string(name))),
+		func(ctx context.Context) (cloudprovider.Zone, error) {
+			return z.provider.GetZoneByNodeName(ctx, name)
+		},
+	)
 }
 
 // clustersOf is cloudprovider.Clusters.
@@ -180,14 +229,24 @@ type clustersOf struct {
 
 // ListClusters implements cloudprovider.Clusters.
 func (c clustersOf) ListClusters(ctx context.Context) ([]string, error) {
-	return do(ctx, c.caller, c.caller.read(ctx, "ListClusters", object{kind: "all clusters"}, ClassOther), c.provider.ListClusters)
+	return do(
+		ctx,
+		c.caller,
+		c.caller.read(ctx, "ListClusters", object{kind: "all clusters"}, ClassOther),
+		c.provider.ListClusters,
+	)
 }
 
 // Master implements cloudprovider.Clusters.
 func (c clustersOf) Master(ctx context.Context, cluster string) (string, error) {
-	return do(ctx, c.caller, c.caller.read(ctx, "Master", object{"cluster", cluster}, ClassOther), func(ctx context.Context) (string, error) {
-		return c.provider.Master(ctx, cluster)
-	})
+	return do(
+		ctx,
+		c.caller,
+		c.caller.read(ctx, "Master", object{"cluster", cluster}, ClassOther),
+		func(ctx context.Context) (string, error) {
+			return c.provider.Master(ctx, cluster)
+		},
+	)
 }
 
 func instance(providerID string) object { return object{"the instance", providerID} }

@@ -138,7 +138,12 @@ var _ InstancesLister = guardedLister{}
 
 // ListInstances implements InstancesLister.
 func (l guardedLister) ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
-	return do(ctx, l.caller, l.caller.listing(ctx, nodes), func(ctx context.Context) ([]InstanceState, error) { return l.lister.ListInstances(ctx, nodes, want) })
+	return do(
+		ctx,
+		l.caller,
+		l.caller.listing(ctx, nodes),
+		func(ctx context.Context) ([]InstanceState, error) { return l.lister.ListInstances(ctx, nodes, want) },
+	)
 }
 
 // MaxInstances implements InstancesLister.
@@ -185,7 +190,12 @@ type Guard struct {
 func New(provider cloudprovider.Interface, o Options) *Guard {
 	registerMetrics()
 	o = o.withDefaults()
-	caller := &caller{provider: provider.ProviderName(), options: o, budget: newBudget(o.MaxQPS), hung: newHung(provider.ProviderName())}
+	caller := &caller{
+		provider: provider.ProviderName(),
+		options:  o,
+		budget:   newBudget(o.MaxQPS),
+		hung:     newHung(provider.ProviderName()),
+	}
 	return &Guard{provider: provider, caller: caller, reader: newReader(provider, caller)}
 }
 

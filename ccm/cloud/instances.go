@@ -82,7 +82,12 @@ type instancesV2 struct {
 }
 
 func ask[T any](
-	ctx context.Context, i instancesV2, operation string, node *corev1.Node, fallback Class, f func(context.Context, *corev1.Node) (T, error),
+	ctx context.Context,
+	i instancesV2,
+	operation string,
+	node *corev1.Node,
+	fallback Class,
+	f func(context.Context, *corev1.Node) (T, error),
 ) (T, error) {
 	c := i.caller.read(ctx, operation, nodeNamed(node.Name), fallback)
 	c.retries = i.retries
@@ -112,7 +117,14 @@ type instancesV1 struct {
 	retries  bool
 }
 
-func askV1[N ~string, T any](ctx context.Context, i instancesV1, operation string, o object, fallback Class, f func(context.Context, N) (T, error)) (T, error) {
+func askV1[N ~string, T any](
+	ctx context.Context,
+	i instancesV1,
+	operation string,
+	o object,
+	fallback Class,
+	f func(context.Context, N) (T, error),
+) (T, error) {
 	c := i.caller.read(ctx, operation, o, fallback)
 	c.retries = i.retries
 	return do(ctx, i.caller, c, func(ctx context.Context) (T, error) { return f(ctx, N(o.name)) })
@@ -146,7 +158,12 @@ func (i instancesV1) InstanceTypeByProviderID(ctx context.Context, id string) (s
 // AddSSHKeyToAllInstances implements cloudprovider.Instances.
 func (i instancesV1) AddSSHKeyToAllInstances(ctx context.Context, user string, keyData []byte) error {
 	c := i.caller.write(ctx, "AddSSHKeyToAllInstances", object{"the SSH key of user", user}, ClassOther, i.fence)
-	_, err := do(ctx, i.caller, c, errorOnly(func(ctx context.Context) error { return i.provider.AddSSHKeyToAllInstances(ctx, user, keyData) }))
+	_, err := do(
+		ctx,
+		i.caller,
+		c,
+		errorOnly(func(ctx context.Context) error { return i.provider.AddSSHKeyToAllInstances(ctx, user, keyData) }),
+	)
 	return err
 }
 
@@ -162,7 +179,14 @@ func (i instancesV1) InstanceExistsByProviderID(ctx context.Context, id string) 
 
 // InstanceShutdownByProviderID implements cloudprovider.Instances.
 func (i instancesV1) InstanceShutdownByProviderID(ctx context.Context, id string) (bool, error) {
-	return askV1(ctx, i, "InstanceShutdownByProviderID", instance(id), ClassLifecycle, i.provider.InstanceShutdownByProviderID)
+	return askV1(
+		ctx,
+		i,
+		"InstanceShutdownByProviderID",
+		instance(id),
+		ClassLifecycle,
+		i.provider.InstanceShutdownByProviderID,
+	)
 }
 
 // InstancesLister is what a provider may implement beside cloudprovider.InstancesV2 (on its cloudprovider.Interface)

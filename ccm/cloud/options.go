@@ -18,7 +18,8 @@ import (
 // Outcomes.
 var (
 	callDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Name: "transplant_ccm_cloud_call_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Name:           "transplant_ccm_cloud_call_duration_seconds",
+		StabilityLevel: metrics.ALPHA,
 		Help: "Seconds that a call to the cloud provider took, by provider, operation and outcome. Waiting for the call budget is not in it. " +
 			"dns, connection_refused, tls and timeout are connections that failed.",
 		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200},
@@ -28,16 +29,19 @@ var (
 		Help: "Calls to the cloud provider that ended, by provider, operation and outcome.",
 	}, []string{"provider", "operation", "outcome"})
 	inFlight = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "transplant_ccm_cloud_calls_in_flight", StabilityLevel: metrics.ALPHA,
-		Help: "Calls to the cloud provider that have not returned, those that were given up among them, by provider and operation.",
+		Name:           "transplant_ccm_cloud_calls_in_flight",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Calls to the cloud provider that have not returned, those that were given up among them, by provider and operation.",
 	}, []string{"provider", "operation"})
 	callsAbandoned = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "transplant_ccm_cloud_calls_abandoned", StabilityLevel: metrics.ALPHA,
-		Help: "Calls to the cloud provider that were given up because they did not answer in time, and have not returned yet, by provider and operation.",
+		Name:           "transplant_ccm_cloud_calls_abandoned",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Calls to the cloud provider that were given up because they did not answer in time, and have not returned yet, by provider and operation.",
 	}, []string{"provider", "operation"})
 	lastSuccess = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "transplant_ccm_cloud_last_success_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When the cloud last answered a call (outcome ok or not_found), in seconds since 1970, by provider and operation.",
+		Name:           "transplant_ccm_cloud_last_success_timestamp_seconds",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "When the cloud last answered a call (outcome ok or not_found), in seconds since 1970, by provider and operation.",
 	}, []string{"provider", "operation"})
 	retriesTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_cloud_retries_total", StabilityLevel: metrics.ALPHA,
@@ -49,8 +53,9 @@ var (
 		Buckets: []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 	}, []string{"class"})
 	budgetRate = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "transplant_ccm_cloud_budget_rate", StabilityLevel: metrics.ALPHA,
-		Help: "Calls per second that the call budget allows, by class; class all is the sum of all. +Inf while nothing is throttled.",
+		Name:           "transplant_ccm_cloud_budget_rate",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Calls per second that the call budget allows, by class; class all is the sum of all. +Inf while nothing is throttled.",
 	}, []string{"class"})
 	batchSize = metrics.NewHistogram(&metrics.HistogramOpts{
 		Name: "transplant_ccm_cloud_batch_size_nodes", StabilityLevel: metrics.ALPHA,
@@ -58,13 +63,25 @@ var (
 		Buckets: []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000},
 	})
 	readsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "transplant_ccm_cloud_instance_reads_total", StabilityLevel: metrics.ALPHA,
-		Help: "Instances that controllers asked for, by where the answer came from: cache, shared (a call for another caller), cloud.",
+		Name:           "transplant_ccm_cloud_instance_reads_total",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Instances that controllers asked for, by where the answer came from: cache, shared (a call for another caller), cloud.",
 	}, []string{"source"})
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	ccmmetrics.Register(callDuration, callsTotal, inFlight, callsAbandoned, lastSuccess, retriesTotal, budgetWait, budgetRate, batchSize, readsTotal)
+	ccmmetrics.Register(
+		callDuration,
+		callsTotal,
+		inFlight,
+		callsAbandoned,
+		lastSuccess,
+		retriesTotal,
+		budgetWait,
+		budgetRate,
+		batchSize,
+		readsTotal,
+	)
 })
 
 // observe notes how a call went.
@@ -102,12 +119,24 @@ func NewOptions() Options {
 
 // AddFlags adds the flags of the settings.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.CallTimeout, "cloud-call-timeout", o.CallTimeout,
-		"How long a call to the cloud provider may take. A call that goes on for longer is given up and counts as failed, also if the provider hangs.")
-	fs.DurationVar(&o.LoadBalancerTimeout, "cloud-load-balancer-timeout", o.LoadBalancerTimeout,
-		"How long a call to the cloud provider that creates, changes or deletes a load balancer may take. Some providers wait in it for minutes.")
-	fs.Float64Var(&o.MaxQPS, "cloud-max-qps", o.MaxQPS,
-		"The most calls per second to the cloud provider. 0 sets no limit of its own: the rate adapts to what the cloud takes without throttling.")
+	fs.DurationVar(
+		&o.CallTimeout,
+		"cloud-call-timeout",
+		o.CallTimeout,
+		"How long a call to the cloud provider may take. A call that goes on for longer is given up and counts as failed, also if the provider hangs.",
+	)
+	fs.DurationVar(
+		&o.LoadBalancerTimeout,
+		"cloud-load-balancer-timeout",
+		o.LoadBalancerTimeout,
+		"How long a call to the cloud provider that creates, changes or deletes a load balancer may take. Some providers wait in it for minutes.",
+	)
+	fs.Float64Var(
+		&o.MaxQPS,
+		"cloud-max-qps",
+		o.MaxQPS,
+		"The most calls per second to the cloud provider. 0 sets no limit of its own: the rate adapts to what the cloud takes without throttling.",
+	)
 }
 
 // Validate returns everything that is wrong with the settings.

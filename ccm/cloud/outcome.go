@@ -167,8 +167,20 @@ const (
 
 // Outcomes are all of them.
 var Outcomes = []Outcome{
-	OutcomeOK, OutcomeNotFound, OutcomeClientError, OutcomeServerError, OutcomeThrottled, OutcomeAuth, OutcomeTimeout, OutcomeDNS, OutcomeRefused,
-	OutcomeTLS, OutcomeCancelled, OutcomeFenced, OutcomePanic, OutcomeOther,
+	OutcomeOK,
+	OutcomeNotFound,
+	OutcomeClientError,
+	OutcomeServerError,
+	OutcomeThrottled,
+	OutcomeAuth,
+	OutcomeTimeout,
+	OutcomeDNS,
+	OutcomeRefused,
+	OutcomeTLS,
+	OutcomeCancelled,
+	OutcomeFenced,
+	OutcomePanic,
+	OutcomeOther,
 }
 
 // reached is whether an outcome says that the cloud took the request and dealt with it, whatever it answered.
@@ -220,7 +232,9 @@ func protocol(err error) Outcome {
 	switch {
 	case errors.Is(err, cloudprovider.InstanceNotFound), errors.Is(err, cloudprovider.DiskNotFound):
 		return OutcomeNotFound
-	case errors.Is(err, cloudprovider.NotImplemented), errors.Is(err, cloudprovider.ImplementedElsewhere), errors.As(err, &retry):
+	case errors.Is(err, cloudprovider.NotImplemented),
+		errors.Is(err, cloudprovider.ImplementedElsewhere),
+		errors.As(err, &retry):
 		return OutcomeOK
 	}
 	return ""
@@ -278,7 +292,12 @@ func connection(err error) Outcome {
 	switch {
 	case errors.As(err, &dns):
 		return OutcomeDNS
-	case errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &invalid):
+	case errors.As(err, &verify),
+		errors.As(err, &record),
+		errors.As(err, &alert),
+		errors.As(err, &authority),
+		errors.As(err, &hostname),
+		errors.As(err, &invalid):
 		return OutcomeTLS
 	}
 	for _, errno := range []syscall.Errno{
@@ -311,26 +330,64 @@ func text(err error) Outcome { return ofText(strings.ToLower(err.Error())) }
 // The codes by which clouds say what a status does not, in lower case and without what stands between their words.
 var codes = map[string]Outcome{
 	// AWS, as its SDK's own retryer knows them; Azure, OpenStack, hcloud and Google have some of them, too.
-	"throttling": OutcomeThrottled, "throttlingexception": OutcomeThrottled, "throttledexception": OutcomeThrottled, "throttled": OutcomeThrottled,
-	"requestthrottled": OutcomeThrottled, "requestthrottledexception": OutcomeThrottled, "toomanyrequests": OutcomeThrottled,
-	"toomanyrequestsexception": OutcomeThrottled, "requestlimitexceeded": OutcomeThrottled, "bandwidthlimitexceeded": OutcomeThrottled,
-	"limitexceededexception": OutcomeThrottled, "provisionedthroughputexceededexception": OutcomeThrottled, "slowdown": OutcomeThrottled,
-	"priorrequestnotcomplete": OutcomeThrottled, "transactioninprogressexception": OutcomeThrottled, "ec2throttledexception": OutcomeThrottled,
-	"subscriptionrequeststhrottled": OutcomeThrottled, "operationnotallowedduetothrottling": OutcomeThrottled, "ratelimitexceeded": OutcomeThrottled,
-	"userratelimitexceeded": OutcomeThrottled, "resourceexhausted": OutcomeThrottled, "overlimit": OutcomeThrottled,
+	"throttling":                             OutcomeThrottled,
+	"throttlingexception":                    OutcomeThrottled,
+	"throttledexception":                     OutcomeThrottled,
+	"throttled":                              OutcomeThrottled,
+	"requestthrottled":                       OutcomeThrottled,
+	"requestthrottledexception":              OutcomeThrottled,
+	"toomanyrequests":                        OutcomeThrottled,
+	"toomanyrequestsexception":               OutcomeThrottled,
+	"requestlimitexceeded":                   OutcomeThrottled,
+	"bandwidthlimitexceeded":                 OutcomeThrottled,
+	"limitexceededexception":                 OutcomeThrottled,
+	"provisionedthroughputexceededexception": OutcomeThrottled,
+	"slowdown":                               OutcomeThrottled,
+	"priorrequestnotcomplete":                OutcomeThrottled,
+	"transactioninprogressexception":         OutcomeThrottled,
+	"ec2throttledexception":                  OutcomeThrottled,
+	"subscriptionrequeststhrottled":          OutcomeThrottled,
+	"operationnotallowedduetothrottling":     OutcomeThrottled,
+	"ratelimitexceeded":                      OutcomeThrottled,
+	"userratelimitexceeded":                  OutcomeThrottled,
+	"resourceexhausted":                      OutcomeThrottled,
+	"overlimit":                              OutcomeThrottled,
 
-	"authfailure": OutcomeAuth, "unauthorizedoperation": OutcomeAuth, "accessdenied": OutcomeAuth, "accessdeniedexception": OutcomeAuth,
-	"unauthorized": OutcomeAuth, "unauthenticated": OutcomeAuth, "permissiondenied": OutcomeAuth, "forbidden": OutcomeAuth,
-	"expiredtoken": OutcomeAuth, "expiredtokenexception": OutcomeAuth, "invalidclienttokenid": OutcomeAuth, "invalidaccesskeyid": OutcomeAuth,
-	"unrecognizedclientexception": OutcomeAuth, "signaturedoesnotmatch": OutcomeAuth, "incompletesignature": OutcomeAuth,
-	"missingauthenticationtoken": OutcomeAuth, "requestexpired": OutcomeAuth, "optinrequired": OutcomeAuth, "authorizationfailed": OutcomeAuth,
-	"invalidauthenticationtoken": OutcomeAuth, "expiredauthenticationtoken": OutcomeAuth, "tokenonlyreadonly": OutcomeAuth,
+	"authfailure":                 OutcomeAuth,
+	"unauthorizedoperation":       OutcomeAuth,
+	"accessdenied":                OutcomeAuth,
+	"accessdeniedexception":       OutcomeAuth,
+	"unauthorized":                OutcomeAuth,
+	"unauthenticated":             OutcomeAuth,
+	"permissiondenied":            OutcomeAuth,
+	"forbidden":                   OutcomeAuth,
+	"expiredtoken":                OutcomeAuth,
+	"expiredtokenexception":       OutcomeAuth,
+	"invalidclienttokenid":        OutcomeAuth,
+	"invalidaccesskeyid":          OutcomeAuth,
+	"unrecognizedclientexception": OutcomeAuth,
+	"signaturedoesnotmatch":       OutcomeAuth,
+	"incompletesignature":         OutcomeAuth,
+	"missingauthenticationtoken":  OutcomeAuth,
+	"requestexpired":              OutcomeAuth,
+	"optinrequired":               OutcomeAuth,
+	"authorizationfailed":         OutcomeAuth,
+	"invalidauthenticationtoken":  OutcomeAuth,
+	"expiredauthenticationtoken":  OutcomeAuth,
+	"tokenonlyreadonly":           OutcomeAuth,
 
-	"internalerror": OutcomeServerError, "internalfailure": OutcomeServerError, "serviceunavailable": OutcomeServerError, "unavailable": OutcomeServerError,
-	"internalservererror": OutcomeServerError, "serviceunavailableexception": OutcomeServerError, "servererror": OutcomeServerError,
-	"serviceerror": OutcomeServerError,
+	"internalerror":               OutcomeServerError,
+	"internalfailure":             OutcomeServerError,
+	"serviceunavailable":          OutcomeServerError,
+	"unavailable":                 OutcomeServerError,
+	"internalservererror":         OutcomeServerError,
+	"serviceunavailableexception": OutcomeServerError,
+	"servererror":                 OutcomeServerError,
+	"serviceerror":                OutcomeServerError,
 
-	"requesttimeout": OutcomeTimeout, "requesttimeoutexception": OutcomeTimeout, "deadlineexceeded": OutcomeTimeout,
+	"requesttimeout":          OutcomeTimeout,
+	"requesttimeoutexception": OutcomeTimeout,
+	"deadlineexceeded":        OutcomeTimeout,
 }
 
 var betweenWords = strings.NewReplacer("_", "", "-", "", " ", "")
@@ -355,26 +412,89 @@ var textPatterns = []struct {
 	outcome Outcome
 }{
 	{[]string{"no such host", "server misbehaving", "name resolution"}, OutcomeDNS},
-	{[]string{"x509:", "tls:", "certificate signed by", "certificate is not valid", "handshake failure", "server gave http response to https"}, OutcomeTLS},
-	{[]string{
-		"connection refused", "connection reset", "closed network connection", "broken pipe", "no route to host", "network is unreachable", "unexpected eof",
-		"server closed idle connection",
-	}, OutcomeRefused},
-	{[]string{
-		"unauthorizedoperation", "authfailure", "accessdenied", "access denied", "expiredtoken", "invalidclienttokenid", "unauthenticated", "permissiondenied",
-		"authentication failed", "authenticationrequired", "unauthorized", "not authorized", "forbidden",
-	}, OutcomeAuth},
+	{
+		[]string{
+			"x509:",
+			"tls:",
+			"certificate signed by",
+			"certificate is not valid",
+			"handshake failure",
+			"server gave http response to https",
+		},
+		OutcomeTLS,
+	},
+	{
+		[]string{
+			"connection refused",
+			"connection reset",
+			"closed network connection",
+			"broken pipe",
+			"no route to host",
+			"network is unreachable",
+			"unexpected eof",
+			"server closed idle connection",
+		},
+		OutcomeRefused,
+	},
+	{
+		[]string{
+			"unauthorizedoperation",
+			"authfailure",
+			"accessdenied",
+			"access denied",
+			"expiredtoken",
+			"invalidclienttokenid",
+			"unauthenticated",
+			"permissiondenied",
+			"authentication failed",
+			"authenticationrequired",
+			"unauthorized",
+			"not authorized",
+			"forbidden",
+		},
+		OutcomeAuth,
+	},
 	{[]string{"instance not found", "code = notfound"}, OutcomeNotFound}, // cloudprovider.InstanceNotFound, and gRPC
 	{[]string{"context canceled", "request canceled by"}, OutcomeCancelled},
-	{[]string{
-		"deadline exceeded", "deadlineexceeded", "i/o timeout", "timed out", "timeout awaiting", "handshake timeout", "gateway timeout", "client.timeout",
-	}, OutcomeTimeout},
-	{[]string{"service unavailable", "internal server error", "bad gateway", "internalerror", "internalfailure", "code = unavailable"}, OutcomeServerError},
+	{
+		[]string{
+			"deadline exceeded",
+			"deadlineexceeded",
+			"i/o timeout",
+			"timed out",
+			"timeout awaiting",
+			"handshake timeout",
+			"gateway timeout",
+			"client.timeout",
+		},
+		OutcomeTimeout,
+	},
+	{
+		[]string{
+			"service unavailable",
+			"internal server error",
+			"bad gateway",
+			"internalerror",
+			"internalfailure",
+			"code = unavailable",
+		},
+		OutcomeServerError,
+	},
 }
 
 var throttledWords = []string{
-	"requestlimitexceeded", "throttling", "throttled", "toomanyrequests", "too many requests", "rate exceeded", "ratelimitexceeded", "rate limit exceeded",
-	"rate_limit_exceeded", "resourceexhausted", "slowdown", "retry limit quota",
+	"requestlimitexceeded",
+	"throttling",
+	"throttled",
+	"toomanyrequests",
+	"too many requests",
+	"rate exceeded",
+	"ratelimitexceeded",
+	"rate limit exceeded",
+	"rate_limit_exceeded",
+	"resourceexhausted",
+	"slowdown",
+	"retry limit quota",
 }
 
 func throttledText(text string) bool { return containsAny(strings.ToLower(text), throttledWords) }
@@ -390,7 +510,9 @@ func containsAny(text string, words []string) bool {
 
 // statusInText finds an HTTP status where SDKs write one: "StatusCode: 429", "status code 503", "error 403", "got 404
 // instead", "HTTP 500", "[404] ...", "(429 Too ...)".
-var statusInText = regexp.MustCompile(`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\(|\[)([45][0-9]{2})\b`)
+var statusInText = regexp.MustCompile(
+	`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\(|\[)([45][0-9]{2})\b`,
+)
 
 // codeInText finds the code in the text of AWS: "api error InvalidInstanceID.NotFound: ...".
 var codeInText = regexp.MustCompile(`\bapi error ([a-z0-9._]+):`)

@@ -50,7 +50,11 @@ type item struct {
 
 func newReader(provider cloudprovider.Interface, caller *caller) *reader {
 	return &reader{
-		provider: provider, caller: caller, lanes: map[laneKey]*batcher{}, running: map[nodeKey][]*item{}, cache: cache{states: map[nodeKey]remembered{}},
+		provider: provider,
+		caller:   caller,
+		lanes:    map[laneKey]*batcher{},
+		running:  map[nodeKey][]*item{},
+		cache:    cache{states: map[nodeKey]remembered{}},
 	}
 }
 
@@ -100,7 +104,14 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 
 // item returns the item that will have a node's state: one that is there already if its answer is young enough, or a
 // new one in a lane.
-func (r *reader) item(node *corev1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*batcher]bool) (*item, string) {
+func (r *reader) item(
+	node *corev1.Node,
+	want Want,
+	class Class,
+	now time.Time,
+	maxAge time.Duration,
+	used map[*batcher]bool,
+) (*item, string) {
 	key := keyOf(node)
 	for _, item := range r.running[key] {
 		if item.want&want == want && now.Sub(item.begun) <= maxAge && item.waiters > 0 {

@@ -23,7 +23,11 @@ func (r *reader) single(ctx context.Context, node *corev1.Node, want Want, retri
 	if !ok || provider == nil {
 		return InstanceState{Err: errNoInstances}
 	}
-	asked := &v1Node{instances: instancesV1{caller: r.caller, provider: provider, retries: retries}, node: node, name: r.provider.ProviderName()}
+	asked := &v1Node{
+		instances: instancesV1{caller: r.caller, provider: provider, retries: retries},
+		node:      node,
+		name:      r.provider.ProviderName(),
+	}
 	if zones, ok := r.provider.Zones(); ok && zones != nil {
 		asked.zones = &zonesOf{r.caller, zones, retries}
 	}
@@ -173,7 +177,14 @@ func (d *v1Node) addresses(ctx context.Context) (*cloudprovider.InstanceMetadata
 		return nil, err
 	}
 	m := &cloudprovider.InstanceMetadata{ProviderID: id}
-	if m.NodeAddresses, err = either(ctx, d, "addresses", id, d.instances.NodeAddressesByProviderID, d.instances.NodeAddresses); err != nil {
+	if m.NodeAddresses, err = either(
+		ctx,
+		d,
+		"addresses",
+		id,
+		d.instances.NodeAddressesByProviderID,
+		d.instances.NodeAddresses,
+	); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -185,7 +196,14 @@ func (d *v1Node) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata,
 		return nil, err
 	}
 	id := m.ProviderID
-	if m.InstanceType, err = either(ctx, d, "type", id, d.instances.InstanceTypeByProviderID, d.instances.InstanceType); err != nil {
+	if m.InstanceType, err = either(
+		ctx,
+		d,
+		"type",
+		id,
+		d.instances.InstanceTypeByProviderID,
+		d.instances.InstanceType,
+	); err != nil {
 		return nil, err
 	}
 	if d.zones == nil {
@@ -217,9 +235,30 @@ func either[T any](
 	case first == nil || errors.Is(first, cloudprovider.InstanceNotFound) && errors.Is(second, cloudprovider.InstanceNotFound):
 		return answer, fmt.Errorf("asking for the %s of node %q by name: %w", what, d.node.Name, second)
 	case errors.Is(first, cloudprovider.InstanceNotFound):
-		return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %s, and by name: %w", what, d.node.Name, id, first.Error(), second)
+		return answer, fmt.Errorf(
+			"asking for the %s of node %q by provider ID %q: %s, and by name: %w",
+			what,
+			d.node.Name,
+			id,
+			first.Error(),
+			second,
+		)
 	case errors.Is(second, cloudprovider.InstanceNotFound):
-		return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %w, and by name: %s", what, d.node.Name, id, first, second.Error())
+		return answer, fmt.Errorf(
+			"asking for the %s of node %q by provider ID %q: %w, and by name: %s",
+			what,
+			d.node.Name,
+			id,
+			first,
+			second.Error(),
+		)
 	}
-	return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %w, and by name: %w", what, d.node.Name, id, first, second)
+	return answer, fmt.Errorf(
+		"asking for the %s of node %q by provider ID %q: %w, and by name: %w",
+		what,
+		d.node.Name,
+		id,
+		first,
+		second,
+	)
 }

@@ -40,5 +40,9 @@ func markAdopted(lease *coordinationv1.Lease, tenure Tenure) {
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
-	lease.Annotations[AdoptedAnnotation] = fmt.Sprintf("%s term %d", tenure.AdoptedAt.UTC().Format(time.RFC3339Nano), tenure.Epoch)
+	lease.Annotations[AdoptedAnnotation] = fmt.Sprintf(
+		"%s term %d",
+		tenure.AdoptedAt.UTC().Format(time.RFC3339Nano),
+		tenure.Epoch,
+	)
 }

@@ -56,7 +56,13 @@ type candidate struct {
 }
 
 func newCandidate(e *Elector, l Lease) *candidate {
-	return &candidate{Lease: l, e: e, fence: NewFence(l.Name, e.config.Clock), changed: make(chan struct{}, 1), finished: make(chan struct{})}
+	return &candidate{
+		Lease:    l,
+		e:        e,
+		fence:    NewFence(l.Name, e.config.Clock),
+		changed:  make(chan struct{}, 1),
+		finished: make(chan struct{}),
+	}
 }
 
 func (c *candidate) now() time.Duration { return c.e.config.Clock.Now() }
@@ -219,7 +225,8 @@ func (c *candidate) started(ctx context.Context) {
 	tenure := c.tenure
 	masterStatus(c.Name, true)
 	c.mu.Unlock()
-	klog.FromContext(ctx).Info("Lease won", "lease", c.Name, "identity", c.e.config.Identity, "epoch", tenure.Epoch, "adoptedAt", tenure.AdoptedAt)
+	klog.FromContext(ctx).
+		Info("Lease won", "lease", c.Name, "identity", c.e.config.Identity, "epoch", tenure.Epoch, "adoptedAt", tenure.AdoptedAt)
 	c.announce("became leader")
 	for _, d := range c.dependents {
 		d.wake()
@@ -267,5 +274,11 @@ func (c *candidate) announce(what string) {
 	}
 	lease.APIVersion, lease.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
 	c.mu.Unlock()
-	c.e.config.Recorder.Eventf(lease, corev1.EventTypeNormal, "LeaderElection", "%s", fmt.Sprintf("%s %s", c.e.config.Identity, what))
+	c.e.config.Recorder.Eventf(
+		lease,
+		corev1.EventTypeNormal,
+		"LeaderElection",
+		"%s",
+		fmt.Sprintf("%s %s", c.e.config.Identity, what),
+	)
 }

@@ -39,15 +39,38 @@ var handover = metrics.NewHistogramVec(&metrics.HistogramOpts{
 }, []string{"lease"})
 
 var (
-	sinceRenewal = metrics.NewDesc("transplant_ccm_lease_seconds_since_renewal",
+	sinceRenewal = metrics.NewDesc(
+		"transplant_ccm_lease_seconds_since_renewal",
 		"Seconds since the lease was last renewed: by this process if it holds it, or as seen by it. Counts the time that the machine was suspended.",
-		[]string{"lease"}, nil, metrics.ALPHA, "")
-	transitions = metrics.NewDesc("transplant_ccm_lease_transitions_total",
-		"How often the lease changed its holder since it was created, by whomever.", []string{"lease"}, nil, metrics.ALPHA, "")
-	holderInfo = metrics.NewDesc("transplant_ccm_lease_holder_info",
-		"The current holder of the lease. The value is always 1; without a holder there is no series.", []string{"lease", "holder"}, nil, metrics.ALPHA, "")
-	fenceRefused = metrics.NewDesc("transplant_ccm_fence_refused_total",
-		"How many writes were refused because this process did not certainly hold the lease.", []string{"lease"}, nil, metrics.ALPHA, "")
+		[]string{"lease"},
+		nil,
+		metrics.ALPHA,
+		"",
+	)
+	transitions = metrics.NewDesc(
+		"transplant_ccm_lease_transitions_total",
+		"How often the lease changed its holder since it was created, by whomever.",
+		[]string{"lease"},
+		nil,
+		metrics.ALPHA,
+		"",
+	)
+	holderInfo = metrics.NewDesc(
+		"transplant_ccm_lease_holder_info",
+		"The current holder of the lease. The value is always 1; without a holder there is no series.",
+		[]string{"lease", "holder"},
+		nil,
+		metrics.ALPHA,
+		"",
+	)
+	fenceRefused = metrics.NewDesc(
+		"transplant_ccm_fence_refused_total",
+		"How many writes were refused because this process did not certainly hold the lease.",
+		[]string{"lease"},
+		nil,
+		metrics.ALPHA,
+		"",
+	)
 )
 
 var (
@@ -83,9 +106,17 @@ func export(e *Elector) {
 // name would end the process then; so one is made here, which never runs.
 func registerUpstreams() {
 	_, _ = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: "none"}, LockConfig: resourcelock.ResourceLockConfig{Identity: "none"}},
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Name: "none"},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: "none"},
+		},
+		LeaseDuration: 3 * time.Second,
+		RenewDeadline: 2 * time.Second,
+		RetryPeriod:   time.Second,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {},
+			OnStoppedLeading: func() {},
+		},
 	})
 	help := registeredHelp()
 	if h, ok := help[master.Name]; ok {

@@ -68,7 +68,8 @@ func (c *candidate) take(o observation) (lost string) {
 	case c.seen != nil && holder(c.seen) != "":
 		c.freeAt = time.Now()
 	}
-	if !c.known || (c.seen == nil) != (o.lease == nil) || o.lease != nil && !equality.Semantic.DeepEqual(c.seen.Spec, o.lease.Spec) {
+	if !c.known || (c.seen == nil) != (o.lease == nil) ||
+		o.lease != nil && !equality.Semantic.DeepEqual(c.seen.Spec, o.lease.Spec) {
 		c.seenAt = c.now()
 	}
 	c.known, c.seen, c.version = true, o.lease, o.version

@@ -16,7 +16,11 @@ import (
 // annotation of the lease that they would hold, and writes it if it is not there, or void because another manager has
 // held the lease since. It makes a lease that is missing, and holds none. A manager that is restarted is thus told the
 // time of its first start.
-func RememberTakeover(ctx context.Context, client coordinationv1client.LeasesGetter, namespace, name string) (time.Time, error) {
+func RememberTakeover(
+	ctx context.Context,
+	client coordinationv1client.LeasesGetter,
+	namespace, name string,
+) (time.Time, error) {
 	for {
 		at, err := rememberTakeover(ctx, client.Leases(namespace), name)
 		// somebody else wrote it: what they wrote counts
@@ -31,7 +35,10 @@ func rememberTakeover(ctx context.Context, leases coordinationv1client.LeaseInte
 	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{LeaseTransitions: ptr.To[int32](0)}}
+		lease = &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       coordinationv1.LeaseSpec{LeaseTransitions: ptr.To[int32](0)},
+		}
 		markAdopted(lease, Tenure{AdoptedAt: at})
 		if _, err = leases.Create(ctx, lease, metav1.CreateOptions{}); err != nil {
 			err = fmt.Errorf("making lease %q: %w", name, err)

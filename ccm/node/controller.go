@@ -86,13 +86,19 @@ type Config struct {
 func (config *Config) complete() error {
 	errs := config.Options.Validate()
 	if config.StatusUpdateFrequency <= 0 {
-		errs = append(errs, fmt.Errorf("--node-status-update-frequency is %s, but must be longer than 0", config.StatusUpdateFrequency))
+		errs = append(
+			errs,
+			fmt.Errorf("--node-status-update-frequency is %s, but must be longer than 0", config.StatusUpdateFrequency),
+		)
 	}
 	if config.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--concurrent-node-syncs is %d, but must be at least 1", config.Workers))
 	}
 	if config.StatusWorkers < 0 {
-		errs = append(errs, fmt.Errorf("--concurrent-node-status-updates is %d, but must not be negative", config.StatusWorkers))
+		errs = append(
+			errs,
+			fmt.Errorf("--concurrent-node-status-updates is %d, but must not be negative", config.StatusWorkers),
+		)
 	}
 	if config.StatusWorkers == 0 {
 		config.StatusWorkers = config.Workers
@@ -158,12 +164,27 @@ func New(config Config) (*Controller, error) {
 	registerMetrics()
 	tracker := progress.New(stuckAfter)
 	c := &Controller{
-		client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced,
-		reader:      reading.Reader{Instances: config.Instances, Class: cloud.ClassNode, Timeout: readTimeout, Tracker: tracker},
-		idsOptional: idsOptional(config.Cloud), frequency: config.StatusUpdateFrequency,
-		workers: config.Workers, statusWorkers: config.StatusWorkers, window: config.Options.GatherWindow,
-		metrics: config.Metrics, clock: config.Clock, pace: rate.NewLimiter(1, 5), jobs: make(chan *job), teller: newTeller(), tracker: tracker,
-		wrote: map[string]version{},
+		client: config.Client,
+		nodes:  config.Nodes.Lister(),
+		synced: config.Nodes.Informer().HasSynced,
+		reader: reading.Reader{
+			Instances: config.Instances,
+			Class:     cloud.ClassNode,
+			Timeout:   readTimeout,
+			Tracker:   tracker,
+		},
+		idsOptional:   idsOptional(config.Cloud),
+		frequency:     config.StatusUpdateFrequency,
+		workers:       config.Workers,
+		statusWorkers: config.StatusWorkers,
+		window:        config.Options.GatherWindow,
+		metrics:       config.Metrics,
+		clock:         config.Clock,
+		pace:          rate.NewLimiter(1, 5),
+		jobs:          make(chan *job),
+		teller:        newTeller(),
+		tracker:       tracker,
+		wrote:         map[string]version{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, config.Options.RetryLimit),
 			workqueue.TypedRateLimitingQueueConfig[item]{Name: "Nodes", Clock: config.Clock},
@@ -211,7 +232,11 @@ func (h healthCheck) Check(request *http.Request) error {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	if age := h.c.clock.Since(h.c.passed); !h.c.passed.IsZero() && age > 3*h.c.frequency+stuckAfter {
-		return fmt.Errorf("the addresses of nodes were last compared %s ago, though every %s is due", age.Round(time.Second), h.c.frequency)
+		return fmt.Errorf(
+			"the addresses of nodes were last compared %s ago, though every %s is due",
+			age.Round(time.Second),
+			h.c.frequency,
+		)
 	}
 	return nil
 }
@@ -266,7 +291,16 @@ func (c *Controller) outdated(node *corev1.Node) bool {
 // Run works until ctx is done, and returns when the nodes have been finished that were being written then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(
+		ctx,
+		term.Config{
+			Name:        c.Name(),
+			EventSource: "cloud-node-controller",
+			Client:      c.client,
+			Metrics:     c.metrics,
+			Clock:       c.clock,
+		},
+	)
 	defer begun.End()
 	c.recorder = begun.Recorder
 	c.teller.recorder = c.recorder
@@ -315,9 +349,19 @@ func NewOptions() Options {
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.GatherWindow, "node-sync-gather-window", o.GatherWindow, "How long a node that has joined waits for others that join, to be read from the "+
-		"cloud in one call with them, if the provider can list instances. While nodes keep joining it grows to a second.")
-	fs.DurationVar(&o.RetryLimit, "node-sync-retry-limit", o.RetryLimit, "The longest time between two attempts to initialise a node. Attempts start 200ms apart.")
+	fs.DurationVar(
+		&o.GatherWindow,
+		"node-sync-gather-window",
+		o.GatherWindow,
+		"How long a node that has joined waits for others that join, to be read from the "+
+			"cloud in one call with them, if the provider can list instances. While nodes keep joining it grows to a second.",
+	)
+	fs.DurationVar(
+		&o.RetryLimit,
+		"node-sync-retry-limit",
+		o.RetryLimit,
+		"The longest time between two attempts to initialise a node. Attempts start 200ms apart.",
+	)
 }
 
 // Validate returns what is wrong with the options.

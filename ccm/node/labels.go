@@ -14,7 +14,10 @@ import (
 // Foresee returns what the controller would write about a node whose instance has these metadata: its addresses, as it
 // orders and filters them for a kubelet that was told its own, and the labels that it would set or change. It writes
 // nothing. The error is the one for which the controller would leave the node as it is.
-func Foresee(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) ([]corev1.NodeAddress, map[string]string, error) {
+func Foresee(
+	node *corev1.Node,
+	metadata *cloudprovider.InstanceMetadata,
+) ([]corev1.NodeAddress, map[string]string, error) {
 	addresses, err := addressesOf(node, metadata.NodeAddresses)
 	if err != nil {
 		return nil, nil, err

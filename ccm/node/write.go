@@ -36,7 +36,10 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 			return err
 		}
 	}
-	return passing(UpdatingNodeFailed, fmt.Errorf("patching node %q: somebody else has written it %d times in the meantime", node.Name, conflicts))
+	return passing(
+		UpdatingNodeFailed,
+		fmt.Errorf("patching node %q: somebody else has written it %d times in the meantime", node.Name, conflicts),
+	)
 }
 
 // carryOut writes the addresses first: when the taint goes, pods come that may need them. The status needs no resource
@@ -69,7 +72,13 @@ func (c *Controller) initialised(calls context.Context, node *corev1.Node, does 
 	c.remember(node)
 	if len(does.invalid) > 0 {
 		left := strings.Join(does.invalid, "; ")
-		c.recorder.Eventf(node, corev1.EventTypeWarning, InvalidLabel, "Left out labels from the cloud provider that are not valid: %s", left)
+		c.recorder.Eventf(
+			node,
+			corev1.EventTypeWarning,
+			InvalidLabel,
+			"Left out labels from the cloud provider that are not valid: %s",
+			left,
+		)
 		failures.WithLabelValues(InvalidLabel).Inc()
 	}
 	c.recorder.Event(node, corev1.EventTypeNormal, Synced, "Node synced successfully")
@@ -109,7 +118,11 @@ func (c *Controller) keepAddresses(calls context.Context, node *corev1.Node, sta
 	return c.unlessOther(calls, node, err)
 }
 
-func (c *Controller) patchAddresses(calls context.Context, node *corev1.Node, addresses []corev1.NodeAddress) (*corev1.Node, error) {
+func (c *Controller) patchAddresses(
+	calls context.Context,
+	node *corev1.Node,
+	addresses []corev1.NodeAddress,
+) (*corev1.Node, error) {
 	return c.patch(calls, node, map[string]any{
 		"metadata": map[string]any{"uid": node.UID}, "status": map[string]any{"addresses": addresses},
 	}, "status")
@@ -117,12 +130,19 @@ func (c *Controller) patchAddresses(calls context.Context, node *corev1.Node, ad
 
 // patch sends a JSON merge patch, which replaces lists: a strategic one merges addresses by their type, of which
 // dual-stack nodes have several.
-func (c *Controller) patch(calls context.Context, node *corev1.Node, patch map[string]any, subresources ...string) (*corev1.Node, error) {
+func (c *Controller) patch(
+	calls context.Context,
+	node *corev1.Node,
+	patch map[string]any,
+	subresources ...string,
+) (*corev1.Node, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encoding patch of node %q: %w", node.Name, err)
 	}
-	written, err := c.client.CoreV1().Nodes().Patch(calls, node.Name, types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
+	written, err := c.client.CoreV1().
+		Nodes().
+		Patch(calls, node.Name, types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		return nil, fmt.Errorf("patching node %q: %w", node.Name, err)
 	}

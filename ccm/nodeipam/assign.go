@@ -67,7 +67,9 @@ func (c *Controller) assign(calls context.Context, node *corev1.Node, cidrs []st
 		if err != nil {
 			return fmt.Errorf("encoding podCIDRs of node %q: %w", node.Name, err)
 		}
-		updated, err := c.client.CoreV1().Nodes().Patch(calls, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+		updated, err := c.client.CoreV1().
+			Nodes().
+			Patch(calls, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 		if err == nil {
 			klog.FromContext(calls).Info("Set podCIDRs", "node", node.Name, "podCIDRs", cidrs)
 			c.hold(updated)

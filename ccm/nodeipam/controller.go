@@ -82,12 +82,21 @@ func New(config Config) (*Controller, error) {
 		config.Clock = clock.RealClock{}
 	}
 	c := &Controller{
-		client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced, metrics: config.Metrics, clock: config.Clock,
+		client:  config.Client,
+		nodes:   config.Nodes.Lister(),
+		synced:  config.Nodes.Informer().HasSynced,
+		metrics: config.Metrics,
+		clock:   config.Clock,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "cidrallocator_node", Clock: config.Clock},
 		),
-		tracker: progress.New(stuckAfter), ledger: newLedger(pools), waiting: map[string]time.Time{}, missing: map[types.UID]string{},
+		tracker: progress.New(
+			stuckAfter,
+		),
+		ledger:  newLedger(pools),
+		waiting: map[string]time.Time{},
+		missing: map[types.UID]string{},
 	}
 	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.seen,
@@ -167,7 +176,17 @@ func (c *Controller) serveWaiting() {
 // Run works until ctx is done, and returns when the assignments have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cidrAllocator", Verbosity: 3, Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(
+		ctx,
+		term.Config{
+			Name:        c.Name(),
+			EventSource: "cidrAllocator",
+			Verbosity:   3,
+			Client:      c.client,
+			Metrics:     c.metrics,
+			Clock:       c.clock,
+		},
+	)
 	defer begun.End()
 	c.recorder = begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) || !c.takeOver(ctx, calls) {

@@ -99,7 +99,13 @@ func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, e
 	h := &holder{name: name, reserved: true, spans: make([][]span, len(l.pools))}
 	for i, p := range l.pools {
 		if p.free() == 0 {
-			return nil, false, fmt.Errorf("choosing podCIDRs for node %q: %w: %s has no free block of /%d", name, errExhausted, l.pools[i].prefix, p.size)
+			return nil, false, fmt.Errorf(
+				"choosing podCIDRs for node %q: %w: %s has no free block of /%d",
+				name,
+				errExhausted,
+				l.pools[i].prefix,
+				p.size,
+			)
 		}
 	}
 	for i, p := range l.pools {

@@ -33,8 +33,9 @@ var (
 		Buckets: metrics.ExponentialBuckets(1, 5, 5),
 	}, []string{"clusterCIDR"})
 	conflicts = metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "transplant_ccm_node_ipam_conflicts", StabilityLevel: metrics.ALPHA,
-		Help: "Number of nodes whose podCIDR overlapped with that of another node, or of Services, when it was first seen. Anything but 0 needs an operator.",
+		Name:           "transplant_ccm_node_ipam_conflicts",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Number of nodes whose podCIDR overlapped with that of another node, or of Services, when it was first seen. Anything but 0 needs an operator.",
 	})
 	waitingNodes = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "transplant_ccm_node_ipam_waiting_nodes", StabilityLevel: metrics.ALPHA,

@@ -27,12 +27,26 @@ func NewOptions() Options { return Options{} }
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.ServiceCIDRs, "service-cluster-ip-range", o.ServiceCIDRs,
-		"The CIDRs of Services, at most one of each family. Nodes get no podCIDR of them. Only used when --allocate-node-cidrs=true.")
+	fs.StringVar(
+		&o.ServiceCIDRs,
+		"service-cluster-ip-range",
+		o.ServiceCIDRs,
+		"The CIDRs of Services, at most one of each family. Nodes get no podCIDR of them. Only used when --allocate-node-cidrs=true.",
+	)
 	fs.Int32Var(&o.NodeMaskSize, "node-cidr-mask-size", o.NodeMaskSize,
 		"Mask size of a node's podCIDR in a cluster with one family. 0 is 24 for IPv4 and 64 for IPv6.")
-	fs.Int32Var(&o.NodeMaskSizeIPv4, "node-cidr-mask-size-ipv4", o.NodeMaskSizeIPv4, "Mask size of a node's IPv4 podCIDR. 0 is 24.")
-	fs.Int32Var(&o.NodeMaskSizeIPv6, "node-cidr-mask-size-ipv6", o.NodeMaskSizeIPv6, "Mask size of a node's IPv6 podCIDR. 0 is 64.")
+	fs.Int32Var(
+		&o.NodeMaskSizeIPv4,
+		"node-cidr-mask-size-ipv4",
+		o.NodeMaskSizeIPv4,
+		"Mask size of a node's IPv4 podCIDR. 0 is 24.",
+	)
+	fs.Int32Var(
+		&o.NodeMaskSizeIPv6,
+		"node-cidr-mask-size-ipv6",
+		o.NodeMaskSizeIPv6,
+		"Mask size of a node's IPv6 podCIDR. 0 is 64.",
+	)
 }
 
 // Validate returns what is wrong with the options, as far as that can be said without --cluster-cidr.
@@ -53,7 +67,12 @@ func (o *Options) Validate() []error {
 		}
 	}
 	if o.NodeMaskSize != 0 && (o.NodeMaskSizeIPv4 != 0 || o.NodeMaskSizeIPv6 != 0) {
-		errs = append(errs, errors.New("--node-cidr-mask-size does not go together with --node-cidr-mask-size-ipv4 and -ipv6: set those of the cluster's families only"))
+		errs = append(
+			errs,
+			errors.New(
+				"--node-cidr-mask-size does not go together with --node-cidr-mask-size-ipv4 and -ipv6: set those of the cluster's families only",
+			),
+		)
 	}
 	return errs
 }
@@ -102,7 +121,9 @@ func (o *Options) pools(clusterCIDR string) ([]*pool, error) {
 		return nil, err
 	}
 	if len(cluster) == 0 {
-		return nil, errors.New("--cluster-cidr is empty: with --allocate-node-cidrs it has to say what nodes get their podCIDRs of")
+		return nil, errors.New(
+			"--cluster-cidr is empty: with --allocate-node-cidrs it has to say what nodes get their podCIDRs of",
+		)
 	}
 	services, err := prefixes("--service-cluster-ip-range", o.ServiceCIDRs)
 	if err != nil {
@@ -138,7 +159,9 @@ func (o *Options) maskSize(prefix netip.Prefix, dual bool) (flag string, size in
 	}
 	switch {
 	case dual && o.NodeMaskSize != 0:
-		return "", 0, errors.New("--node-cidr-mask-size does not go with two ranges in --cluster-cidr: set --node-cidr-mask-size-ipv4 and -ipv6")
+		return "", 0, errors.New(
+			"--node-cidr-mask-size does not go with two ranges in --cluster-cidr: set --node-cidr-mask-size-ipv4 and -ipv6",
+		)
 	case !dual && other != 0:
 		return "", 0, fmt.Errorf("%s is set, but --cluster-cidr has no range of that family", otherFlag)
 	case o.NodeMaskSize != 0:

@@ -36,7 +36,12 @@ func newPool(prefix netip.Prefix, size int) (*pool, error) {
 	case width < 0:
 		return nil, fmt.Errorf("a block of /%d does not fit into %s of --cluster-cidr", size, prefix)
 	case width > maxBits:
-		return nil, fmt.Errorf("blocks of /%d are too small for %s of --cluster-cidr: /%d at most", size, prefix, prefix.Bits()+maxBits)
+		return nil, fmt.Errorf(
+			"blocks of /%d are too small for %s of --cluster-cidr: /%d at most",
+			size,
+			prefix,
+			prefix.Bits()+maxBits,
+		)
 	default:
 		p := &pool{prefix: prefix, size: size, blocks: 1 << width, used: map[uint64]int{}}
 		maxBlocks.WithLabelValues(p.label()).Set(float64(p.blocks))

@@ -88,7 +88,8 @@ func (c *Controller) mark(calls context.Context, node *corev1.Node) error {
 		return nil
 	case apierrors.IsConflict(err):
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		klog.FromContext(calls).Error(err, "A node may not be changed, so that it cannot be given podCIDRs either", "node", node.Name)
+		klog.FromContext(calls).
+			Error(err, "A node may not be changed, so that it cannot be given podCIDRs either", "node", node.Name)
 	default:
 		return fmt.Errorf("marking node %q: %w", node.Name, err)
 	}

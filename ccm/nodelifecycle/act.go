@@ -89,11 +89,18 @@ func (c *Controller) delay(calls context.Context, node *corev1.Node, w *watched)
 	if told {
 		return
 	}
-	klog.FromContext(calls).Info("Keeping node without instance until the grace after the takeover is over", "node", node.Name, "until", until)
-	c.recorder.Eventf(reference(node), corev1.EventTypeWarning, NodeDeletionDelayed,
+	klog.FromContext(calls).
+		Info("Keeping node without instance until the grace after the takeover is over", "node", node.Name, "until", until)
+	c.recorder.Eventf(
+		reference(node),
+		corev1.EventTypeWarning,
+		NodeDeletionDelayed,
 		"The cloud provider has no instance for node %s, which was not Ready before this manager took over at %s. It will be deleted after %s, unless "+
 			"it is Ready or has an instance by then (--node-deletion-grace-after-takeover)",
-		node.Name, c.fence.TakeoverAt().UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
+		node.Name,
+		c.fence.TakeoverAt().UTC().Format(time.RFC3339),
+		until.UTC().Format(time.RFC3339),
+	)
 }
 
 // remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and
@@ -104,7 +111,13 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 	c.mu.Unlock() // the node is busy: nobody else changes it
 	if !w.announced {
 		w.announced = true
-		c.recorder.Eventf(reference(node), corev1.EventTypeNormal, DeletingNode, "Deleting node %s because it does not exist in the cloud provider", node.Name)
+		c.recorder.Eventf(
+			reference(node),
+			corev1.EventTypeNormal,
+			DeletingNode,
+			"Deleting node %s because it does not exist in the cloud provider",
+			node.Name,
+		)
 	}
 	err := c.delete(calls, node)
 	if apierrors.IsConflict(err) {
@@ -131,7 +144,8 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 			c.recent = append(c.recent, c.clock.Now())
 		}
 		c.mu.Unlock()
-		klog.FromContext(calls).Info("Deleted node whose instance is gone", "node", node.Name, "providerID", node.Spec.ProviderID)
+		klog.FromContext(calls).
+			Info("Deleted node whose instance is gone", "node", node.Name, "providerID", node.Spec.ProviderID)
 		return nil
 	case final(calls, err):
 		return err
@@ -139,7 +153,14 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 	deletions.WithLabelValues("error").Inc()
 	if w.refused != err.Error() {
 		w.refused = err.Error()
-		c.recorder.Eventf(reference(node), corev1.EventTypeWarning, DeletingNodeFailed, "Failed deleting node %s: %v", node.Name, err)
+		c.recorder.Eventf(
+			reference(node),
+			corev1.EventTypeWarning,
+			DeletingNodeFailed,
+			"Failed deleting node %s: %v",
+			node.Name,
+			err,
+		)
 	}
 	return err
 }
@@ -195,11 +216,15 @@ func (c *Controller) patchTaints(calls context.Context, node *corev1.Node, taint
 	if len(taints) == 0 {
 		spec["taints"] = nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}, "spec": spec})
+	body, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}, "spec": spec},
+	)
 	if err != nil {
 		return fmt.Errorf("encoding patch of node %q: %w", node.Name, err)
 	}
-	if _, err := c.client.CoreV1().Nodes().Patch(calls, node.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+	if _, err := c.client.CoreV1().
+		Nodes().
+		Patch(calls, node.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("patching node %q: %w", node.Name, err)
 	}
 	return nil

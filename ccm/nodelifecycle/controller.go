@@ -130,11 +130,28 @@ func New(config Config) (*Controller, error) {
 	registerMetrics()
 	tracker := progress.New(stuckAfter)
 	c := &Controller{
-		client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced,
-		reader: reading.Reader{Instances: config.Instances, Class: cloud.ClassLifecycle, Timeout: readTimeout, Tracker: tracker},
-		period: config.MonitorPeriod, options: config.Options, metrics: config.Metrics, clock: config.Clock,
-		writes: make(chan struct{}, config.Workers), warnings: rate.NewLimiter(1, 50), tracker: tracker, watched: map[string]*watched{},
-		host: config.HostName, witnesses: map[string]bool{},
+		client: config.Client,
+		nodes:  config.Nodes.Lister(),
+		synced: config.Nodes.Informer().HasSynced,
+		reader: reading.Reader{
+			Instances: config.Instances,
+			Class:     cloud.ClassLifecycle,
+			Timeout:   readTimeout,
+			Tracker:   tracker,
+		},
+		period:  config.MonitorPeriod,
+		options: config.Options,
+		metrics: config.Metrics,
+		clock:   config.Clock,
+		writes: make(
+			chan struct{},
+			config.Workers,
+		),
+		warnings:  rate.NewLimiter(1, 50),
+		tracker:   tracker,
+		watched:   map[string]*watched{},
+		host:      config.HostName,
+		witnesses: map[string]bool{},
 	}
 	flights := groupsInFlight
 	if c.reader.Size() == 1 {
@@ -168,7 +185,16 @@ func (h healthCheck) Check(request *http.Request) error {
 
 // Run works until ctx is done, and returns when the writes have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
-	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-lifecycle-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(
+		ctx,
+		term.Config{
+			Name:        c.Name(),
+			EventSource: "cloud-node-lifecycle-controller",
+			Client:      c.client,
+			Metrics:     c.metrics,
+			Clock:       c.clock,
+		},
+	)
 	defer begun.End()
 	c.fence, c.recorder = begun.Fence, begun.Recorder
 	c.mu.Lock()

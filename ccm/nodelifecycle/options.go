@@ -40,17 +40,37 @@ func NewOptions() Options {
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.TakeoverGrace, "node-deletion-grace-after-takeover", o.TakeoverGrace, "For how long after this kind of manager has taken over from another "+
-		"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. Without leader election "+
-		"it is remembered on the lease that would be held; if that is not allowed there is no such time. 0 deletes such nodes at once.")
-	fs.DurationVar(&o.BackoffLimit, "node-monitor-backoff-limit", o.BackoffLimit, "The longest time between two questions to the cloud about a node that is not "+
-		"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.")
-	fs.IntVar(&o.DeletionLimit, "node-deletion-limit", o.DeletionLimit, "How many nodes may be deleted within --node-deletion-window because the "+
-		"cloud has no instance for them. If it has none for more, none of them is deleted until an operator says so. "+
-		"Nodes whose instances the cloud describes as terminated are counted by themselves. See also "+
-		"--node-deletion-limit-percent and --node-deletion-limit-terminated-percent.")
-	fs.IntVar(&o.DeletionLimitPercent, "node-deletion-limit-percent", o.DeletionLimitPercent, "The same as a percentage of all nodes. "+
-		"The larger of the two limits holds. 100 turns the limit off, and that for terminated instances.")
+	fs.DurationVar(
+		&o.TakeoverGrace,
+		"node-deletion-grace-after-takeover",
+		o.TakeoverGrace,
+		"For how long after this kind of manager has taken over from another "+
+			"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. Without leader election "+
+			"it is remembered on the lease that would be held; if that is not allowed there is no such time. 0 deletes such nodes at once.",
+	)
+	fs.DurationVar(
+		&o.BackoffLimit,
+		"node-monitor-backoff-limit",
+		o.BackoffLimit,
+		"The longest time between two questions to the cloud about a node that is not "+
+			"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.",
+	)
+	fs.IntVar(
+		&o.DeletionLimit,
+		"node-deletion-limit",
+		o.DeletionLimit,
+		"How many nodes may be deleted within --node-deletion-window because the "+
+			"cloud has no instance for them. If it has none for more, none of them is deleted until an operator says so. "+
+			"Nodes whose instances the cloud describes as terminated are counted by themselves. See also "+
+			"--node-deletion-limit-percent and --node-deletion-limit-terminated-percent.",
+	)
+	fs.IntVar(
+		&o.DeletionLimitPercent,
+		"node-deletion-limit-percent",
+		o.DeletionLimitPercent,
+		"The same as a percentage of all nodes. "+
+			"The larger of the two limits holds. 100 turns the limit off, and that for terminated instances.",
+	)
 	fs.IntVar(&o.TerminatedLimitPercent, "node-deletion-limit-terminated-percent", o.TerminatedLimitPercent, "How many "+
 		"nodes, in percent of all, may be deleted within --node-deletion-window because the cloud describes their instances as "+
 		"terminated. If it is more than this and --node-deletion-limit, or all nodes, none of them is deleted until an operator "+
@@ -63,7 +83,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 func (o *Options) Validate() []error {
 	var errs []error
 	if o.TakeoverGrace < 0 {
-		errs = append(errs, fmt.Errorf("--node-deletion-grace-after-takeover is %s, but must not be negative", o.TakeoverGrace))
+		errs = append(
+			errs,
+			fmt.Errorf("--node-deletion-grace-after-takeover is %s, but must not be negative", o.TakeoverGrace),
+		)
 	}
 	if o.BackoffLimit < 0 {
 		errs = append(errs, fmt.Errorf("--node-monitor-backoff-limit is %s, but must not be negative", o.BackoffLimit))
@@ -72,10 +95,16 @@ func (o *Options) Validate() []error {
 		errs = append(errs, fmt.Errorf("--node-deletion-limit is %d, but must not be negative", o.DeletionLimit))
 	}
 	if o.DeletionLimitPercent < 0 || o.DeletionLimitPercent > 100 {
-		errs = append(errs, fmt.Errorf("--node-deletion-limit-percent is %d, but must be from 0 to 100", o.DeletionLimitPercent))
+		errs = append(
+			errs,
+			fmt.Errorf("--node-deletion-limit-percent is %d, but must be from 0 to 100", o.DeletionLimitPercent),
+		)
 	}
 	if o.TerminatedLimitPercent < 0 || o.TerminatedLimitPercent > 100 {
-		errs = append(errs, fmt.Errorf("--node-deletion-limit-terminated-percent is %d, but must be from 0 to 100", o.TerminatedLimitPercent))
+		errs = append(
+			errs,
+			fmt.Errorf("--node-deletion-limit-terminated-percent is %d, but must be from 0 to 100", o.TerminatedLimitPercent),
+		)
 	}
 	if o.DeletionWindow < 0 {
 		errs = append(errs, fmt.Errorf("--node-deletion-window is %s, but must not be negative", o.DeletionWindow))

@@ -183,7 +183,12 @@ func (c *Controller) ask(reads, calls context.Context, group []question, begun t
 	}
 	for _, f := range follows {
 		writing.Go(func() {
-			c.writing(reads, calls, f.node, func(calls context.Context, node *corev1.Node) error { return c.settle(calls, node, f.state) })
+			c.writing(
+				reads,
+				calls,
+				f.node,
+				func(calls context.Context, node *corev1.Node) error { return c.settle(calls, node, f.state) },
+			)
 		})
 	}
 	writing.Wait()
@@ -196,7 +201,12 @@ type follow struct {
 }
 
 // record notes the answers to questions that were asked at a time. The nodes that it returns stay busy.
-func (c *Controller) record(group []question, states []cloud.InstanceState, asked time.Time, pass *evidence) (follows []follow) {
+func (c *Controller) record(
+	group []question,
+	states []cloud.InstanceState,
+	asked time.Time,
+	pass *evidence,
+) (follows []follow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, q := range group {
@@ -239,7 +249,11 @@ func (c *Controller) read(ctx context.Context, group []question) []cloud.Instanc
 
 // writing does a write for a node that is busy, which it ends, unless the manager stops, which ends reads. Whatever it
 // stumbles over, others go on.
-func (c *Controller) writing(reads, calls context.Context, node *corev1.Node, do func(context.Context, *corev1.Node) error) {
+func (c *Controller) writing(
+	reads, calls context.Context,
+	node *corev1.Node,
+	do func(context.Context, *corev1.Node) error,
+) {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

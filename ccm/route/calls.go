@@ -69,14 +69,20 @@ func (c *Controller) carryOut(ctx, calls context.Context, change change) (change
 		c.deleted(change.destination, route, begun, err)
 		changed, failed = changed || err == nil, failed || err != nil
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Deleting route, will be retried", "route", route.Name, "destination", route.DestinationCIDR, "node", route.TargetNode)
+			klog.FromContext(ctx).
+				Error(err, "Deleting route, will be retried", "route", route.Name, "destination", route.DestinationCIDR, "node", route.TargetNode)
 		} else {
-			klog.FromContext(ctx).Info("Deleted route", "route", route.Name, "destination", route.DestinationCIDR, "node", route.TargetNode)
+			klog.FromContext(ctx).
+				Info("Deleted route", "route", route.Name, "destination", route.DestinationCIDR, "node", route.TargetNode)
 		}
 	}
 	for _, creation := range change.creates {
 		route := &cloudprovider.Route{
-			TargetNode: types.NodeName(creation.node.Name), TargetNodeAddresses: creation.node.Status.Addresses, DestinationCIDR: creation.cidr,
+			TargetNode: types.NodeName(
+				creation.node.Name,
+			),
+			TargetNodeAddresses: creation.node.Status.Addresses,
+			DestinationCIDR:     creation.cidr,
 		}
 		hint, begun := string(creation.node.UID), c.clock.Now()
 		err := guard(func() error { return c.routes.CreateRoute(calls, c.clusterName, hint, route) })

@@ -12,8 +12,10 @@ import (
 // ClusterCIDRs reads the value of --cluster-cidr: one CIDR, or one of each family.
 func ClusterCIDRs(value string) ([]*net.IPNet, error) {
 	if strings.TrimSpace(value) == "" {
-		return nil, fmt.Errorf("--cluster-cidr is empty: without it no route in the cloud can be told to be this cluster's. " +
-			"Set it, or --configure-cloud-routes=false")
+		return nil, fmt.Errorf(
+			"--cluster-cidr is empty: without it no route in the cloud can be told to be this cluster's. " +
+				"Set it, or --configure-cloud-routes=false",
+		)
 	}
 	cidrs, err := netutils.ParseCIDRs(strings.Split(strings.TrimSpace(value), ","))
 	if err != nil {

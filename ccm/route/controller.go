@@ -133,12 +133,29 @@ func New(config Config) (*Controller, error) {
 	}
 	registerMetrics()
 	c := &Controller{
-		routes: routes, client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced,
-		clusterName: config.ClusterName, clusterCIDRs: clusterCIDRs, period: period, metrics: config.Metrics, clock: config.Clock,
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: "Routes", Clock: config.Clock}),
-		lists: rate.NewLimiter(rate.Every(listServes), listBurst), slots: make(chan struct{}, maxInFlight), patchSlots: make(chan struct{}, maxPatches),
-		tracker:  progress.New(stuckAfter),
-		attempts: attempts{}, busy: map[destination]bool{}, settled: map[destination]time.Time{}, patches: map[string]*patched{},
+		routes:       routes,
+		client:       config.Client,
+		nodes:        config.Nodes.Lister(),
+		synced:       config.Nodes.Informer().HasSynced,
+		clusterName:  config.ClusterName,
+		clusterCIDRs: clusterCIDRs,
+		period:       period,
+		metrics:      config.Metrics,
+		clock:        config.Clock,
+		queue: workqueue.NewTypedDelayingQueueWithConfig(
+			workqueue.TypedDelayingQueueConfig[string]{Name: "Routes", Clock: config.Clock},
+		),
+		lists: rate.NewLimiter(
+			rate.Every(listServes),
+			listBurst,
+		),
+		slots:      make(chan struct{}, maxInFlight),
+		patchSlots: make(chan struct{}, maxPatches),
+		tracker:    progress.New(stuckAfter),
+		attempts:   attempts{},
+		busy:       map[destination]bool{},
+		settled:    map[destination]time.Time{},
+		patches:    map[string]*patched{},
 	}
 	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.nodeChanged() },
@@ -166,7 +183,11 @@ func (h healthCheck) Check(request *http.Request) error {
 		return err
 	}
 	if last := h.c.tracker.Last(); !last.IsZero() && h.c.clock.Since(last) > 3*h.c.period+stuckAfter {
-		return fmt.Errorf("routes were last compared %s ago, though every %s is due", h.c.clock.Since(last).Round(time.Second), h.c.period)
+		return fmt.Errorf(
+			"routes were last compared %s ago, though every %s is due",
+			h.c.clock.Since(last).Round(time.Second),
+			h.c.period,
+		)
 	}
 	return nil
 }
@@ -181,7 +202,10 @@ func (c *Controller) nodeUpdated(old, updated any) {
 		return
 	}
 	if before.UID != after.UID || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
-		!slices.Equal(before.Status.Addresses, after.Status.Addresses) || networkCondition(before) != networkCondition(after) {
+		!slices.Equal(
+			before.Status.Addresses,
+			after.Status.Addresses,
+		) || networkCondition(before) != networkCondition(after) {
 		c.nodeChanged()
 	}
 }
@@ -189,7 +213,10 @@ func (c *Controller) nodeUpdated(old, updated any) {
 // Run works until ctx is done, and returns when the calls have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "route_controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(
+		ctx,
+		term.Config{Name: c.Name(), EventSource: "route_controller", Client: c.client, Metrics: c.metrics, Clock: c.clock},
+	)
 	defer begun.End()
 	c.recorder = begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {

@@ -50,7 +50,12 @@ type judgement struct {
 
 // judge compares the routes that nodes need with those that are known.
 func judge(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgement {
-	j := &judging{known: known, clusterCIDRs: clusterCIDRs, changes: map[destination]*change{}, wanted: map[destination]map[types.NodeName]*corev1.Node{}}
+	j := &judging{
+		known:        known,
+		clusterCIDRs: clusterCIDRs,
+		changes:      map[destination]*change{},
+		wanted:       map[destination]map[types.NodeName]*corev1.Node{},
+	}
 	targeted := map[types.NodeName]bool{}
 	for _, routes := range known {
 		for _, route := range routes {
@@ -136,7 +141,8 @@ func leadsTo(route seen, node *corev1.Node, clusterCIDRs []*net.IPNet) bool {
 
 // sameAddresses ignores the order, as upstream does: clouds sort addresses.
 func sameAddresses(a, b []corev1.NodeAddress) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(address corev1.NodeAddress) bool { return !slices.Contains(b, address) })
+	return len(a) == len(b) &&
+		!slices.ContainsFunc(a, func(address corev1.NodeAddress) bool { return !slices.Contains(b, address) })
 }
 
 // sort makes the order of calls the same for the same nodes and routes.

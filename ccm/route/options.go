@@ -20,8 +20,13 @@ func NewOptions() Options { return Options{ResyncPeriod: 10 * time.Minute} }
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.ResyncPeriod, "route-resync-period", o.ResyncPeriod, "How often the routes in the cloud are compared with the nodes though no node "+
-		"has changed. It bounds how long a route that somebody else deleted or changed stays so. An explicit --route-reconciliation-period goes before it.")
+	fs.DurationVar(
+		&o.ResyncPeriod,
+		"route-resync-period",
+		o.ResyncPeriod,
+		"How often the routes in the cloud are compared with the nodes though no node "+
+			"has changed. It bounds how long a route that somebody else deleted or changed stays so. An explicit --route-reconciliation-period goes before it.",
+	)
 }
 
 // Validate returns what is wrong with the options.

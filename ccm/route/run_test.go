@@ -43,7 +43,9 @@ func TestNothingIsRetriedNorToldOnceTheFenceIsClosed(t *testing.T) {
 		s, client := newSky(), fake.NewClientset(node("node-1", "", "10.120.0.0/24"))
 		s.latency = 3 * time.Second
 		factory := informers.NewSharedInformerFactory(client, 0)
-		c, err := New(Config{Client: client, Cloud: s, Nodes: factory.Core().V1().Nodes(), ClusterName: "my-k8s", ClusterCIDR: "10.120.0.0/16", Options: NewOptions()})
+		c, err := New(
+			Config{Client: client, Cloud: s, Nodes: factory.Core().V1().Nodes(), ClusterName: "my-k8s", ClusterCIDR: "10.120.0.0/16", Options: NewOptions()},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

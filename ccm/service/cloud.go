@@ -26,7 +26,10 @@ type cloudClient struct {
 // a Service that has one.
 var errNoStatus = errors.New("service status returned by EnsureLoadBalancer is nil")
 
-func (b cloudClient) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+func (b cloudClient) get(
+	ctx context.Context,
+	service *corev1.Service,
+) (status *corev1.LoadBalancerStatus, exists bool, err error) {
 	defer recovered("GetLoadBalancer", &err)
 	status, exists, err = b.provider.GetLoadBalancer(class(ctx), b.cluster, service.DeepCopy())
 	if err == nil && exists && status == nil {
@@ -35,7 +38,11 @@ func (b cloudClient) get(ctx context.Context, service *corev1.Service) (status *
 	return status, exists, err
 }
 
-func (b cloudClient) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
+func (b cloudClient) ensure(
+	ctx context.Context,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) (status *corev1.LoadBalancerStatus, err error) {
 	defer timed(callDuration, time.Now(), &err)
 	defer recovered("EnsureLoadBalancer", &err)
 	status, err = b.provider.EnsureLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)

@@ -148,8 +148,15 @@ func newDelays() workqueue.TypedRateLimiter[string] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay)
 }
 
-func newQueue(name string, delays workqueue.TypedRateLimiter[string], clock clock.WithTicker) workqueue.TypedRateLimitingInterface[string] {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(delays, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock})
+func newQueue(
+	name string,
+	delays workqueue.TypedRateLimiter[string],
+	clock clock.WithTicker,
+) workqueue.TypedRateLimitingInterface[string] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		delays,
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock},
+	)
 }
 
 // Name is how the controller is called in the gauge of running controllers.
@@ -383,24 +390,40 @@ func NewOptions() Options {
 
 // AddFlags binds the settings to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.DriftPeriod, flagDriftPeriod, o.DriftPeriod,
+	fs.DurationVar(
+		&o.DriftPeriod,
+		flagDriftPeriod,
+		o.DriftPeriod,
 		"How often each load balancer is looked at, with one reading call, for whether it is still there and at its address. "+
-			"One that is gone is made again. 0 turns it off.")
+			"One that is gone is made again. 0 turns it off.",
+	)
 	fs.DurationVar(&o.ResyncPeriod, flagResyncPeriod, o.ResyncPeriod,
 		"How often each load balancer is ensured though nothing is known to have changed. "+
 			"This finds members and listeners that somebody changed in the cloud. 0 turns it off.")
 	fs.Float64Var(&o.DriftQPS, flagDriftQPS, o.DriftQPS,
 		"How many load balancers per second are looked at or ensured for drift, at most.")
-	fs.DurationVar(&o.NodeBatchWindow, flagNodeBatchWindow, o.NodeBatchWindow,
+	fs.DurationVar(
+		&o.NodeBatchWindow,
+		flagNodeBatchWindow,
+		o.NodeBatchWindow,
 		"How long a node that has joined waits for others before load balancers get it. Several wait until none has joined for twice as long, "+
-			"for --"+flagNodeBatchInterval+" at most if that is longer. Nodes that leave do not wait.")
-	fs.DurationVar(&o.NodeBatchInterval, flagNodeBatchInterval, o.NodeBatchInterval,
-		"The least time between two updates of the load balancers for nodes that join, so that many nodes that join one after the other cost few updates.")
+			"for --"+flagNodeBatchInterval+" at most if that is longer. Nodes that leave do not wait.",
+	)
+	fs.DurationVar(
+		&o.NodeBatchInterval,
+		flagNodeBatchInterval,
+		o.NodeBatchInterval,
+		"The least time between two updates of the load balancers for nodes that join, so that many nodes that join one after the other cost few updates.",
+	)
 	fs.DurationVar(&o.StuckAfter, flagStuckAfter, o.StuckAfter,
 		"How long work on one Service may take before the health check of the controller fails and names it.")
-	fs.StringVar(&o.StateConfigMap, flagStateConfigMap, o.StateConfigMap,
+	fs.StringVar(
+		&o.StateConfigMap,
+		flagStateConfigMap,
+		o.StateConfigMap,
 		`The ConfigMap, as namespace/name, that tells the next leader which load balancers are in line, so that it need not ensure them all. `+
-			`Empty for kube-system/transplant-service-state-<provider>, "none" for nowhere.`)
+			`Empty for kube-system/transplant-service-state-<provider>, "none" for nowhere.`,
+	)
 }
 
 // Validate returns what is wrong with the settings.
@@ -429,7 +452,10 @@ func (o *Options) Validate() []error {
 	}
 	namespace, name, _ := strings.Cut(o.StateConfigMap, "/")
 	if o.StateConfigMap != "" && o.StateConfigMap != stateNowhere && (namespace == "" || name == "") {
-		errs = append(errs, fmt.Errorf("--%s must be namespace/name, empty or %q, it is %q", flagStateConfigMap, stateNowhere, o.StateConfigMap))
+		errs = append(
+			errs,
+			fmt.Errorf("--%s must be namespace/name, empty or %q, it is %q", flagStateConfigMap, stateNowhere, o.StateConfigMap),
+		)
 	}
 	return errs
 }

@@ -166,8 +166,15 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		logger.V(1).Info("Looking at the load balancer failed", "err", err)
 	case !exists && page.notFound >= maxNotFound:
 		result = "not_found"
-		c.recorder.Eventf(service, corev1.EventTypeWarning, reasonNotFound, "The cloud provider does not find the load balancer. "+
-			"Ensuring it %d times has changed nothing. It is ensured again when the Service changes, or after --%s", maxNotFound, flagResyncPeriod)
+		c.recorder.Eventf(
+			service,
+			corev1.EventTypeWarning,
+			reasonNotFound,
+			"The cloud provider does not find the load balancer. "+
+				"Ensuring it %d times has changed nothing. It is ensured again when the Service changes, or after --%s",
+			maxNotFound,
+			flagResyncPeriod,
+		)
 	case !exists:
 		result, page.spec = "gone", ""
 		page.notFound++
@@ -201,7 +208,8 @@ func wantsLoadBalancer(service *corev1.Service) bool {
 // needsCleanup is whether a Service carries the finalizer of a load balancer that it no longer needs. Its class does
 // not matter: the finalizer is what keeps the Service from going, and nobody else may take it away.
 func needsCleanup(service *corev1.Service) bool {
-	return servicehelper.HasLBFinalizer(service) && (service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
+	return servicehelper.HasLBFinalizer(service) &&
+		(service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
 }
 
 // determining is what of a Service determines its load balancer, by upstream's rules of when one needs an update. An
@@ -381,7 +389,8 @@ func judgeWanted(f facts) operation {
 // deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows
 // nothing.
 func deviates(service *corev1.Service, page lbState) bool {
-	return page.stored != nil && !older(service.ResourceVersion, page.version) && !sameStatus(&service.Status.LoadBalancer, page.stored)
+	return page.stored != nil && !older(service.ResourceVersion, page.version) &&
+		!sameStatus(&service.Status.LoadBalancer, page.stored)
 }
 
 // relevant is whether a changed Service is worth looking at. Others must not be: a look at one that failed would not

@@ -95,9 +95,21 @@ var (
 
 var registerMetrics = sync.OnceFunc(func() {
 	ccmmetrics.RegisterUpstreams(func() { _, _ = upstream.New(nil, nil, nil, nil, "", nil) })
-	loadBalancerSyncCount, nodeSyncErrorCount = ccmmetrics.Adopt(loadBalancerSyncCount), ccmmetrics.Adopt(nodeSyncErrorCount)
+	loadBalancerSyncCount, nodeSyncErrorCount = ccmmetrics.Adopt(
+		loadBalancerSyncCount,
+	), ccmmetrics.Adopt(
+		nodeSyncErrorCount,
+	)
 	nodeSyncLatency, updateHostLatency = ccmmetrics.Adopt(nodeSyncLatency), ccmmetrics.Adopt(updateHostLatency)
 	ccmmetrics.Register(
-		callDuration, deleteDuration, pendingServices, nodeBatches, driftChecks, statusRepairs, adoptedServices, stateWrites, stateKept,
+		callDuration,
+		deleteDuration,
+		pendingServices,
+		nodeBatches,
+		driftChecks,
+		statusRepairs,
+		adoptedServices,
+		stateWrites,
+		stateKept,
 	)
 })

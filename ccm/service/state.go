@@ -85,7 +85,10 @@ func newState(config Config) *state {
 		s.off = true
 		return s
 	case !given:
-		namespace, name = metav1.NamespaceSystem, "transplant-service-state-"+strings.Trim(notInNames.ReplaceAllString(strings.ToLower(provider), "-"), "-.")
+		namespace, name = metav1.NamespaceSystem, "transplant-service-state-"+strings.Trim(
+			notInNames.ReplaceAllString(strings.ToLower(provider), "-"),
+			"-.",
+		)
 	}
 	s.client, s.namespace, s.name = config.Client.CoreV1().ConfigMaps(namespace), namespace, name
 	return s
@@ -290,8 +293,9 @@ func (s *state) turnOff() {
 // giveUp says once what is missing.
 func (s *state) giveUp(ctx context.Context, err error) {
 	stateKept.Set(0)
-	klog.FromContext(ctx).Info("The next leader cannot be told which load balancers are in line, and will ensure them all. "+
-		"It needs get and update on this ConfigMap, and create where nobody has made it", "configMap", s.namespace+"/"+s.name, "err", err.Error())
+	klog.FromContext(ctx).
+		Info("The next leader cannot be told which load balancers are in line, and will ensure them all. "+
+			"It needs get and update on this ConfigMap, and create where nobody has made it", "configMap", s.namespace+"/"+s.name, "err", err.Error())
 }
 
 // errSuperseded is that a later leader has written.

@@ -48,7 +48,10 @@ func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) 
 // release takes the finalizer and the addresses of a load balancer out of a Service, in one write.
 func (c *Controller) release(ctx context.Context, service *corev1.Service) error {
 	_, err := c.patch(ctx, service, func(s *corev1.Service) {
-		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == servicehelper.LoadBalancerCleanupFinalizer })
+		s.Finalizers = slices.DeleteFunc(
+			s.Finalizers,
+			func(f string) bool { return f == servicehelper.LoadBalancerCleanupFinalizer },
+		)
 		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	})
 	if apierrors.IsNotFound(err) {
@@ -110,7 +113,11 @@ func (c *Controller) note(key string, page lbState) {
 // for which the RBAC of upstream's manager is made, and carries the UID: a Service that was deleted and made again by
 // the same name is another. It carries no resource version, since it merges lists and nobody else writes what it
 // replaces.
-func (c *Controller) patch(ctx context.Context, service *corev1.Service, change func(*corev1.Service)) (*corev1.Service, error) {
+func (c *Controller) patch(
+	ctx context.Context,
+	service *corev1.Service,
+	change func(*corev1.Service),
+) (*corev1.Service, error) {
 	changed := service.DeepCopy()
 	change(changed)
 	body, err := patchOf(service, changed)

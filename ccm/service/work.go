@@ -203,7 +203,14 @@ func (c *Controller) update(ctx context.Context, key string, service *corev1.Ser
 	return nil
 }
 
-func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1.Service, page lbState, nodes []*corev1.Node, err error) error {
+func (c *Controller) notUpdated(
+	ctx context.Context,
+	key string,
+	service *corev1.Service,
+	page lbState,
+	nodes []*corev1.Node,
+	err error,
+) error {
 	page.spec = ""
 	c.book.put(key, page)
 	if isFinal(ctx, err) {
@@ -219,8 +226,15 @@ func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1
 	} else if !exists {
 		return c.sync(ctx, key)
 	}
-	c.recorder.Eventf(service, corev1.EventTypeWarning, reasonUpdateFailed,
-		"Error updating load balancer with new hosts %v [node names limited, total number of nodes: %d], error: %v", someNames(nodes), len(nodes), err)
+	c.recorder.Eventf(
+		service,
+		corev1.EventTypeWarning,
+		reasonUpdateFailed,
+		"Error updating load balancer with new hosts %v [node names limited, total number of nodes: %d], error: %v",
+		someNames(nodes),
+		len(nodes),
+		err,
+	)
 	klog.FromContext(ctx).Error(err, "Updating a load balancer failed; it is ensured", "service", key)
 	return c.sync(ctx, key)
 }

@@ -46,13 +46,21 @@ type TestServer struct {
 // StartTestServer starts a manager with the default controllers, and returns once it is healthy. It runs without leader
 // election unless a flag says otherwise, with a provider that is registered under the name of --cloud-provider, and
 // serves on a free port of the loopback interface.
-func StartTestServer(t *testing.T, ctx context.Context, customFlags []string) (TestServer, error) { //nolint:revive // upstream's signature
+func StartTestServer(
+	t *testing.T,
+	ctx context.Context,
+	customFlags []string,
+) (TestServer, error) { //nolint:revive // upstream's signature
 	return StartTestServerWithOptions(t, ctx, customFlags, ccm.DefaultInitFuncConstructors, names.CCMControllerAliases())
 }
 
 // StartTestServerWithOptions is StartTestServer with other controllers.
-func StartTestServerWithOptions(t *testing.T, ctx context.Context, customFlags []string, //nolint:revive // upstream's signature
-	constructors map[string]ccm.ControllerInitFuncConstructor, aliases map[string]string,
+func StartTestServerWithOptions(
+	t *testing.T,
+	ctx context.Context,
+	customFlags []string, //nolint:revive // upstream's signature
+	constructors map[string]ccm.ControllerInitFuncConstructor,
+	aliases map[string]string,
 ) (TestServer, error) {
 	result := TestServer{TmpDir: t.TempDir()}
 	opts, err := options.NewCloudControllerManagerOptions()
@@ -77,7 +85,14 @@ func StartTestServerWithOptions(t *testing.T, ctx context.Context, customFlags [
 		initialised <- made{completed, err}
 		return cloud // the command returns an error if there is none
 	}
-	command := ccm.NewCloudControllerManagerCommand(opts, initialise, constructors, aliases, cliflag.NamedFlagSets{}, stop) //nolint:contextcheck // it runs in ExecuteContext's
+	command := ccm.NewCloudControllerManagerCommand(
+		opts,
+		initialise,
+		constructors,
+		aliases,
+		cliflag.NamedFlagSets{},
+		stop,
+	) //nolint:contextcheck // it runs in ExecuteContext's
 	command.SetArgs(arguments)
 	command.SilenceUsage, command.SilenceErrors = true, true
 	go func() { ended <- command.ExecuteContext(ctx) }()
@@ -111,7 +126,11 @@ func StartTestServerWithOptions(t *testing.T, ctx context.Context, customFlags [
 }
 
 // StartTestServerOrDie is StartTestServer for a test that cannot go on without.
-func StartTestServerOrDie(t *testing.T, ctx context.Context, flags []string) *TestServer { //nolint:revive // upstream's signature
+func StartTestServerOrDie(
+	t *testing.T,
+	ctx context.Context,
+	flags []string,
+) *TestServer { //nolint:revive // upstream's signature
 	result, err := StartTestServer(t, ctx, flags)
 	if err != nil {
 		t.Fatalf("starting the test server: %v", err)
@@ -169,7 +188,12 @@ func awaitHealth(ctx context.Context, self *rest.Config, ended <-chan error) err
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(self.Host, "/")+"/readyz?exclude=caches&exclude=cloud", nil)
+		request, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodGet,
+			strings.TrimSuffix(self.Host, "/")+"/readyz?exclude=caches&exclude=cloud",
+			nil,
+		)
 		if err != nil {
 			return fmt.Errorf("asking the test server for its health: %w", err)
 		}

@@ -29,7 +29,11 @@ func TestMain(m *testing.M) {
 func TestATestServerIsHealthyAndEnds(t *testing.T) {
 	api := apitest.New(t)
 	for range 2 { // one after the other in one process
-		server := StartTestServerOrDie(t, t.Context(), []string{"--cloud-provider=test-server", "--kubeconfig=" + api.Kubeconfig(t), "--secure-port=1234", "--configure-cloud-routes=false"})
+		server := StartTestServerOrDie(
+			t,
+			t.Context(),
+			[]string{"--cloud-provider=test-server", "--kubeconfig=" + api.Kubeconfig(t), "--secure-port=1234", "--configure-cloud-routes=false"},
+		)
 		client, err := rest.HTTPClientFor(server.LoopbackClientConfig)
 		if err != nil {
 			t.Fatal(err)

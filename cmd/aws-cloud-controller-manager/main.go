@@ -38,7 +38,14 @@ func newCommand() (*cobra.Command, error) {
 		return nil, err
 	}
 	controllers := aws.NewControllers()
-	command := ccm.NewCloudControllerManagerCommand(opts, aws.NewCloud, controllers.Constructors, controllers.Aliases, controllers.Flags, wait.NeverStop)
+	command := ccm.NewCloudControllerManagerCommand(
+		opts,
+		aws.NewCloud,
+		controllers.Constructors,
+		controllers.Aliases,
+		controllers.Flags,
+		wait.NeverStop,
+	)
 	command.Use = "aws-cloud-controller-manager"
 	command.Annotations = map[string]string{ccm.VersionAnnotation: version}
 	command.Long = "Runs the cloud loops of a cluster on AWS: new nodes get their addresses and labels, nodes whose instance is gone are deleted, " +

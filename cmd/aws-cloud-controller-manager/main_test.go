@@ -66,7 +66,14 @@ func TestEveryFlagOfTheLibraryIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library := app.NewCloudControllerManagerCommand(opts, nil, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+	library := app.NewCloudControllerManagerCommand(
+		opts,
+		nil,
+		app.DefaultInitFuncConstructors,
+		names.CCMControllerAliases(),
+		cliflag.NamedFlagSets{},
+		wait.NeverStop,
+	)
 	ours, err := newCommand()
 	if err != nil {
 		t.Fatal(err)

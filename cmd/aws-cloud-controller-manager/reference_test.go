@@ -48,8 +48,20 @@ var origins = []struct {
 	prefixes     []string
 }{
 	{"Ours", "These exist in this library only.", []string{"transplant_"}},
-	{"Of the controllers, by upstream's names", "Upstream's controllers have these under the same names, with the same labels, buckets and types. A test compares them.",
-		[]string{"node_controller_", "cloud_node_lifecycle_controller_", "node_lifecycle_controller_", "service_controller_", "route_controller_", "node_ipam_controller_", "running_managed_controllers", "leader_election_"}},
+	{
+		"Of the controllers, by upstream's names",
+		"Upstream's controllers have these under the same names, with the same labels, buckets and types. A test compares them.",
+		[]string{
+			"node_controller_",
+			"cloud_node_lifecycle_controller_",
+			"node_lifecycle_controller_",
+			"service_controller_",
+			"route_controller_",
+			"node_ipam_controller_",
+			"running_managed_controllers",
+			"leader_election_",
+		},
+	},
 	{"Of the AWS provider", "Upstream's provider has these under the same names.", []string{"cloudprovider_aws_"}},
 	{"Of the libraries", "Every program on the same Kubernetes libraries has these.", []string{""}},
 }
@@ -80,10 +92,20 @@ func TestTheMetricsPageIsWhatTheRegistryServes(t *testing.T) {
 			if origin(name) != i || unused.MatchString(name) {
 				continue
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, s.Type, strings.ToLower(s.Stability), strings.Join(s.Labels, ", "), cell(sentence(s.Help)+bucketsOf(s)))
+			fmt.Fprintf(
+				&b,
+				"| `%s` | %s | %s | %s | %s |\n",
+				name,
+				s.Type,
+				strings.ToLower(s.Stability),
+				strings.Join(s.Labels, ", "),
+				cell(sentence(s.Help)+bucketsOf(s)),
+			)
 		}
 	}
-	b.WriteString("\nBeside these there are the Go runtime's (`go_*`), the process's (`process_*`) and some of the API server's libraries, which are never set. `/metrics/slis` has the health checks as series.\n")
+	b.WriteString(
+		"\nBeside these there are the Go runtime's (`go_*`), the process's (`process_*`) and some of the API server's libraries, which are never set. `/metrics/slis` has the health checks as series.\n",
+	)
 	hold(t, metricsPage, b.String())
 }
 
@@ -117,7 +139,14 @@ func TestTheFlagsPageIsWhatTheCommandTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library := app.NewCloudControllerManagerCommand(opts, nil, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+	library := app.NewCloudControllerManagerCommand(
+		opts,
+		nil,
+		app.DefaultInitFuncConstructors,
+		names.CCMControllerAliases(),
+		cliflag.NamedFlagSets{},
+		wait.NeverStop,
+	)
 	command, err := newCommand()
 	if err != nil {
 		t.Fatal(err)
@@ -132,10 +161,14 @@ func TestTheFlagsPageIsWhatTheCommandTakes(t *testing.T) {
 			fmt.Fprintf(&raised, "| `--%s` | %s | %s | %s |\n", f.Name, value(theirs.DefValue), value(f.DefValue), cell(f.Usage))
 		}
 	})
-	hold(t, flagsPage, "# Flags of the cloud-controller-manager\n\nGenerated from the program; do not edit. Every flag of upstream's cloud-controller-manager 0.37 is there and means the "+
-		"same; `--help` prints all of them.\n\n## Defaults that differ from upstream's\n\nA flag that is given is obeyed. Why they differ is in "+
-		"[the explanation](../explanation/cloud-controller-manager.md#defaults).\n\n| flag | upstream | here | |\n|---|---|---|---|\n"+raised.String()+
-		"\n## Flags that upstream does not have\n\n| flag | default | |\n|---|---|---|\n"+more.String())
+	hold(
+		t,
+		flagsPage,
+		"# Flags of the cloud-controller-manager\n\nGenerated from the program; do not edit. Every flag of upstream's cloud-controller-manager 0.37 is there and means the "+
+			"same; `--help` prints all of them.\n\n## Defaults that differ from upstream's\n\nA flag that is given is obeyed. Why they differ is in "+
+			"[the explanation](../explanation/cloud-controller-manager.md#defaults).\n\n| flag | upstream | here | |\n|---|---|---|---|\n"+raised.String()+
+			"\n## Flags that upstream does not have\n\n| flag | default | |\n|---|---|---|\n"+more.String(),
+	)
 }
 
 func value(text string) string {

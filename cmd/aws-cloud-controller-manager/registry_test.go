@@ -51,7 +51,9 @@ type series struct {
 }
 
 var (
-	descOf      = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),(?: unit: "[^"]*",)? constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+	descOf = regexp.MustCompile(
+		`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),(?: unit: "[^"]*",)? constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`,
+	)
 	stabilityOf = regexp.MustCompile(`^\[(ALPHA|BETA|STABLE|INTERNAL)\] `)
 )
 
@@ -134,11 +136,29 @@ func link(t *testing.T) {
 	_, err = kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"}) // the metrics of clients are registered with the first one
 	made = append(made, err)
 	note := func(_ any, err error) { made = append(made, err) }
-	note(election.New(election.Config{Identity: "x", Client: client.CoordinationV1(), LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}))
+	note(
+		election.New(
+			election.Config{
+				Identity:      "x",
+				Client:        client.CoordinationV1(),
+				LeaseDuration: 15 * time.Second,
+				RenewDeadline: 10 * time.Second,
+				RetryPeriod:   2 * time.Second,
+			},
+		),
+	)
 	note(node.New(node.Config{Client: client, Cloud: provider, Nodes: nodes, StatusUpdateFrequency: time.Minute, Workers: 1, Options: node.NewOptions()}))
-	note(nodelifecycle.New(nodelifecycle.Config{Client: client, Cloud: provider, Nodes: nodes, MonitorPeriod: time.Minute, Workers: 1, Options: nodelifecycle.NewOptions()}))
+	note(
+		nodelifecycle.New(
+			nodelifecycle.Config{Client: client, Cloud: provider, Nodes: nodes, MonitorPeriod: time.Minute, Workers: 1, Options: nodelifecycle.NewOptions()},
+		),
+	)
 	note(route.New(route.Config{Client: client, Cloud: provider, Nodes: nodes, ClusterCIDR: "10.0.0.0/8", Options: route.NewOptions()}))
-	note(service.New(service.Config{Client: client, Cloud: provider, Nodes: nodes, Services: caches.Core().V1().Services(), Workers: 1, Options: service.NewOptions()}))
+	note(
+		service.New(
+			service.Config{Client: client, Cloud: provider, Nodes: nodes, Services: caches.Core().V1().Services(), Workers: 1, Options: service.NewOptions()},
+		),
+	)
 	note(nodeipam.New(nodeipam.Config{Client: client, Nodes: nodes, ClusterCIDR: "10.0.0.0/8", Options: nodeipam.NewOptions()}))
 	for _, err := range made {
 		if err != nil {

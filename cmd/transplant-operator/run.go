@@ -144,8 +144,13 @@ func (p *process) elect() error {
 		return fmt.Errorf("making the client of leases: %w", err)
 	}
 	p.elector, err = election.New(election.Config{
-		Identity: p.identity, Client: client.CoordinationV1(), Leases: []election.Lease{{Namespace: p.namespace, Name: p.lease, Contend: true}},
-		LeaseDuration: p.leaseDuration, RenewDeadline: p.renewDeadline, RetryPeriod: p.retryPeriod, DrainTimeout: p.drain,
+		Identity:      p.identity,
+		Client:        client.CoordinationV1(),
+		Leases:        []election.Lease{{Namespace: p.namespace, Name: p.lease, Contend: true}},
+		LeaseDuration: p.leaseDuration,
+		RenewDeadline: p.renewDeadline,
+		RetryPeriod:   p.retryPeriod,
+		DrainTimeout:  p.drain,
 		OnStarted: func(ctx context.Context, _ string) {
 			defer close(p.led)
 			p.log.Info("This replica acts", "identity", p.identity)
@@ -172,15 +177,33 @@ func (p *process) assemble() (endEvents func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the fenced client of the seed's Clusters: %w", err)
 	}
-	p.users = userclusters.New(userclusters.Options{Seed: kube, Open: p.openClusters, Wrap: func(next http.RoundTripper) http.RoundTripper {
-		return election.Transport(fence, p.metrics.Counting("user", next))
-	}})
+	p.users = userclusters.New(
+		userclusters.Options{Seed: kube, Open: p.openClusters, Wrap: func(next http.RoundTripper) http.RoundTripper {
+			return election.Transport(fence, p.metrics.Counting("user", next))
+		}},
+	)
 	installation := p.namespace + "/" + p.lease
 	holders := "transplant-operator of " + installation + ": "
-	p.hosted = &operator.Hosted{Seed: hosted.Clients{Kube: kube, Dynamic: dyn}, Users: p.users, Holder: holders + p.identity, HolderPrefix: holders,
-		ToolVersion: toolVersion(), Images: p.images}
-	p.looker = &operator.Hosted{Seed: hosted.Clients{Kube: p.kube, Dynamic: p.dynamic}, ToolVersion: toolVersion(), Images: p.images,
-		Users: userclusters.New(userclusters.Options{Seed: p.kube, Open: pageClusters, Wrap: func(next http.RoundTripper) http.RoundTripper { return p.metrics.Counting("user", next) }})}
+	p.hosted = &operator.Hosted{
+		Seed:         hosted.Clients{Kube: kube, Dynamic: dyn},
+		Users:        p.users,
+		Holder:       holders + p.identity,
+		HolderPrefix: holders,
+		ToolVersion:  toolVersion(),
+		Images:       p.images,
+	}
+	p.looker = &operator.Hosted{
+		Seed:        hosted.Clients{Kube: p.kube, Dynamic: p.dynamic},
+		ToolVersion: toolVersion(),
+		Images:      p.images,
+		Users: userclusters.New(
+			userclusters.Options{
+				Seed: p.kube,
+				Open: pageClusters,
+				Wrap: func(next http.RoundTripper) http.RoundTripper { return p.metrics.Counting("user", next) },
+			},
+		),
+	}
 
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
@@ -188,12 +211,28 @@ func (p *process) assemble() (endEvents func(), err error) {
 	limits.Version = toolVersion()
 	fleetRules := p.rules()
 	p.operator, err = operator.New(operator.Options{
-		Kube: kube, Dynamic: dyn,
-		Engine: p.hosted, Parts: operator.HostedParts{Hosted: p.hosted, Datacenter: fleetRules.Datacenter}, Machines: operator.HostedMachines{Hosted: p.hosted}, Rules: fleetRules,
-		Definitions: p.definitions, Installation: installation,
-		Limits: limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, MaxWatches: max(1, p.openClusters/2), StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
-		LookTimeout: p.lookTimeout, Metrics: p.metrics, Log: p.log,
-		Recorder: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "transplant-operator"}),
+		Kube:                kube,
+		Dynamic:             dyn,
+		Engine:              p.hosted,
+		Parts:               operator.HostedParts{Hosted: p.hosted, Datacenter: fleetRules.Datacenter},
+		Machines:            operator.HostedMachines{Hosted: p.hosted},
+		Rules:               fleetRules,
+		Definitions:         p.definitions,
+		Installation:        installation,
+		Limits:              limits,
+		MaxParallel:         p.maxParallel,
+		MaxParallelMachines: p.maxParallelMachines,
+		MaxWatches:          max(1, p.openClusters/2),
+		StallAfter:          p.stallAfter,
+		Workers:             p.workers,
+		Looks:               p.looks,
+		LookTimeout:         p.lookTimeout,
+		Metrics:             p.metrics,
+		Log:                 p.log,
+		Recorder: broadcaster.NewRecorder(
+			runtime.NewScheme(),
+			corev1.EventSource{Component: "transplant-operator"},
+		),
 	})
 	return broadcaster.Shutdown, err
 }

@@ -38,7 +38,16 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 	var out []server
 	var manager *certs.Manager
 	if p.webhookAddress != "" {
-		manager = certs.New(certs.Options{Client: p.kube, Namespace: p.namespace, Secret: p.webhookSecret, Hosts: p.hosts(), Configurations: p.webhookConfigurations, Log: p.log})
+		manager = certs.New(
+			certs.Options{
+				Client:         p.kube,
+				Namespace:      p.namespace,
+				Secret:         p.webhookSecret,
+				Hosts:          p.hosts(),
+				Configurations: p.webhookConfigurations,
+				Log:            p.log,
+			},
+		)
 		out = append(out, func(ctx context.Context) error { manager.Run(ctx); return nil })
 	}
 	for _, s := range []struct {
@@ -85,7 +94,13 @@ func plain(l net.Listener, h http.Handler) server { return serving(l, h, nil) }
 
 func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
 	return func(ctx context.Context) error {
-		s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, TLSConfig: encryption, BaseContext: func(net.Listener) context.Context { return ctx }}
+		s := &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: headerTimeout,
+			IdleTimeout:       idleTimeout,
+			TLSConfig:         encryption,
+			BaseContext:       func(net.Listener) context.Context { return ctx },
+		}
 		done := make(chan struct{})
 		defer close(done)
 		stop := context.AfterFunc(ctx, func() {
@@ -109,7 +124,10 @@ func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
 // elsewhere).
 func (p *process) health(manager *certs.Manager) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", answer(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }))
+	mux.HandleFunc(
+		"/healthz",
+		answer(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }),
+	)
 	mux.HandleFunc("/readyz", answer(func(r *http.Request) error {
 		if manager != nil {
 			if err := manager.Check(r); err != nil {
@@ -132,30 +150,48 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 }
 
 func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
-	handler := admission.New(admission.Options{OtherGroups: admission.Groups(p.dynamic), Datacenter: p.datacenters.Get, VSphereCSI: p.vSphereCSI, Log: p.log}).Handler()
+	handler := admission.New(admission.Options{OtherGroups: admission.Groups(p.dynamic), Datacenter: p.datacenters.Get, VSphereCSI: p.vSphereCSI, Log: p.log}).
+		Handler()
 	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
 }
 
 // rules are those of the webhooks, asked again before a migration.
 func (p *process) rules() operator.FleetRules {
-	return operator.FleetRules{Hosted: p.hosted, VSphereCSI: p.vSphereCSI, Datacenter: func(ctx context.Context, name string) *rules.Datacenter {
-		ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)
-		defer cancel()
-		known, err := p.datacenters.Get(ctx, name)
-		if err != nil {
-			p.log.Error(err, "The datacenters of the seed cannot be read", "datacenter", name)
-		}
-		return known
-	}}
+	return operator.FleetRules{
+		Hosted:     p.hosted,
+		VSphereCSI: p.vSphereCSI,
+		Datacenter: func(ctx context.Context, name string) *rules.Datacenter {
+			ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)
+			defer cancel()
+			known, err := p.datacenters.Get(ctx, name)
+			if err != nil {
+				p.log.Error(err, "The datacenters of the seed cannot be read", "datacenter", name)
+			}
+			return known
+		},
+	}
 }
 
 // page serves the page about the fleet.
 func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manager) (server, error) {
 	handler := web.Handler(web.Options{
-		Clusters: p.operator, Kube: p.kube, Config: p.base, EnableActions: p.enableActions, ToolVersion: toolVersion(), Log: p.log,
-		Seed: v1.Cluster{Server: p.base.Host},
+		Clusters:      p.operator,
+		Kube:          p.kube,
+		Config:        p.base,
+		EnableActions: p.enableActions,
+		ToolVersion:   toolVersion(),
+		Log:           p.log,
+		Seed:          v1.Cluster{Server: p.base.Host},
 		Plane: func(ctx context.Context, o view.Object) (web.Plane, error) {
-			return p.looker.Plane(ctx, operator.Target{Name: o.Cluster.Name, Namespace: o.Cluster.ControlPlaneNamespace(), Group: o.Group, Cluster: o.Cluster})
+			return p.looker.Plane(
+				ctx,
+				operator.Target{
+					Name:      o.Cluster.Name,
+					Namespace: o.Cluster.ControlPlaneNamespace(),
+					Group:     o.Group,
+					Cluster:   o.Cluster,
+				},
+			)
 		},
 		Refusals: func(o view.Object) []string { return p.operator.Refusals(ctx, o.Cluster) },
 	})

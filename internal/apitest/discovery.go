@@ -14,8 +14,16 @@ import (
 
 // current are the groups of an API server that has no extensions.
 var current = []string{
-	"admissionregistration.k8s.io/v1", "apps/v1", "authentication.k8s.io/v1", "authorization.k8s.io/v1", "certificates.k8s.io/v1", "coordination.k8s.io/v1",
-	"discovery.k8s.io/v1", "policy/v1", "rbac.authorization.k8s.io/v1", "storage.k8s.io/v1",
+	"admissionregistration.k8s.io/v1",
+	"apps/v1",
+	"authentication.k8s.io/v1",
+	"authorization.k8s.io/v1",
+	"certificates.k8s.io/v1",
+	"coordination.k8s.io/v1",
+	"discovery.k8s.io/v1",
+	"policy/v1",
+	"rbac.authorization.k8s.io/v1",
+	"storage.k8s.io/v1",
 }
 
 // Serve makes these groups and versions (group/version) the ones that the server has, beside v1; others are not found
@@ -55,7 +63,10 @@ func (s *Server) discovery(w http.ResponseWriter, req *http.Request) bool {
 		}
 		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 		for _, group := range slices.Sorted(maps.Keys(versions)) {
-			list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: versions[group], PreferredVersion: versions[group][0]})
+			list.Groups = append(
+				list.Groups,
+				metav1.APIGroup{Name: group, Versions: versions[group], PreferredVersion: versions[group][0]},
+			)
 		}
 		write(w, http.StatusOK, list)
 	default:
@@ -110,5 +121,9 @@ func (s *Server) page(w http.ResponseWriter, req *http.Request, r request) {
 			meta["remainingItemCount"] = len(items) - end
 		}
 	}
-	write(w, http.StatusOK, map[string]any{"apiVersion": groupVersion(r), "kind": listKind(r), "metadata": meta, "items": items[start:end]})
+	write(
+		w,
+		http.StatusOK,
+		map[string]any{"apiVersion": groupVersion(r), "kind": listKind(r), "metadata": meta, "items": items[start:end]},
+	)
 }

@@ -37,7 +37,9 @@ func (r Right) String() string {
 
 // Covers tells that who is granted r may do what.
 func (r Right) Covers(what Right) bool {
-	return r.Verb == what.Verb && r.Group == what.Group && r.Resource == what.Resource && (r.Namespace == "" || r.Namespace == what.Namespace) && (r.Name == "" || r.Name == what.Name)
+	return r.Verb == what.Verb && r.Group == what.Group && r.Resource == what.Resource &&
+		(r.Namespace == "" || r.Namespace == what.Namespace) &&
+		(r.Name == "" || r.Name == what.Name)
 }
 
 // Uncovered are those of the wanted rights that no granted one covers, sorted.
@@ -119,7 +121,10 @@ var everybodys = []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews",
 // Record keeps what requests to the server need from now on. It takes the place of Intercept, and calls what was there.
 func (s *Server) Record() *Recorder {
 	r := &Recorder{seen: map[Right]bool{}}
-	resolver := &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	resolver := &apirequest.RequestInfoFactory{
+		APIPrefixes:          sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api"),
+	}
 	next := s.Intercept
 	s.Intercept = func(w http.ResponseWriter, req *http.Request) bool {
 		info, err := resolver.NewRequestInfo(req)

@@ -52,7 +52,8 @@ func (r request) named(name string) request {
 
 // about tells whether an object is one that a request asks for.
 func (r request) about(o request) bool {
-	return o.group == r.group && o.resource == r.resource && (r.namespace == "" || r.namespace == o.namespace) && (r.name == "" || r.name == o.name)
+	return o.group == r.group && o.resource == r.resource && (r.namespace == "" || r.namespace == o.namespace) &&
+		(r.name == "" || r.name == o.name)
 }
 
 // verb is what the authorizer would call a request.
@@ -141,7 +142,12 @@ func tooLarge(r request, body map[string]any) string {
 	if size <= maxContent {
 		return ""
 	}
-	return fmt.Sprintf("%s %q is invalid: []: Too long: must have at most %d bytes", r.resource, metadata(body)["name"], maxContent)
+	return fmt.Sprintf(
+		"%s %q is invalid: []: Too long: must have at most %d bytes",
+		r.resource,
+		metadata(body)["name"],
+		maxContent,
+	)
 }
 
 // decode reads a body: typed clients write Protobuf, dynamic ones JSON, and a deletion may have none.
@@ -183,7 +189,16 @@ func refusal(verb string, r request) string {
 	if r.namespace != "" {
 		scope = fmt.Sprintf(" in the namespace %q", r.namespace)
 	}
-	return fmt.Sprintf("%s%s is forbidden: User %q cannot %s resource %q in API group %q%s", r.resource, name, User, verb, r.full(), r.group, scope)
+	return fmt.Sprintf(
+		"%s%s is forbidden: User %q cannot %s resource %q in API group %q%s",
+		r.resource,
+		name,
+		User,
+		verb,
+		r.full(),
+		r.group,
+		scope,
+	)
 }
 
 func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r request, body map[string]any) {
@@ -207,7 +222,8 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 	case verb == "patch":
 		s.update(w, path, r, object, merged(object, body), dry)
 	case verb == "delete":
-		if pre, ok := body["preconditions"].(map[string]any); ok && pre["resourceVersion"] != nil && pre["resourceVersion"] != metadata(object)["resourceVersion"] {
+		if pre, ok := body["preconditions"].(map[string]any); ok && pre["resourceVersion"] != nil &&
+			pre["resourceVersion"] != metadata(object)["resourceVersion"] {
 			status(w, http.StatusConflict, metav1.StatusReasonConflict, "the precondition does not hold")
 			return
 		}
@@ -223,7 +239,12 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 
 func (s *Server) create(w http.ResponseWriter, path string, r request, body map[string]any, dry bool) {
 	if _, there := s.objects[path]; there {
-		status(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", r.resource, metadata(body)["name"]))
+		status(
+			w,
+			http.StatusConflict,
+			metav1.StatusReasonAlreadyExists,
+			fmt.Sprintf("%s %q already exists", r.resource, metadata(body)["name"]),
+		)
 		return
 	}
 	if r.namespace != "" {
@@ -238,7 +259,12 @@ func (s *Server) create(w http.ResponseWriter, path string, r request, body map[
 
 func (s *Server) update(w http.ResponseWriter, path string, r request, object, body map[string]any, dry bool) {
 	if rv := metadata(body)["resourceVersion"]; rv != nil && rv != "" && rv != metadata(object)["resourceVersion"] {
-		status(w, http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("%s %q: the object has been modified", r.resource, r.name))
+		status(
+			w,
+			http.StatusConflict,
+			metav1.StatusReasonConflict,
+			fmt.Sprintf("%s %q: the object has been modified", r.resource, r.name),
+		)
 		return
 	}
 	if !dry {
@@ -326,7 +352,12 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	seen, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion")) // zero for a client that has seen nothing
 	if seen > 0 && seen < s.forgot {
 		s.mu.Unlock()
-		status(w, http.StatusGone, metav1.StatusReasonExpired, fmt.Sprintf("too old resource version: %d (%d)", seen, s.forgot))
+		status(
+			w,
+			http.StatusGone,
+			metav1.StatusReasonExpired,
+			fmt.Sprintf("too old resource version: %d (%d)", seen, s.forgot),
+		)
 		return
 	}
 	s.watchers[ch] = asked
@@ -344,7 +375,10 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	shown := func(e event) event { return e }
 	if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata;") {
 		shown = func(e event) event {
-			return event{e.Type, map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": e.Object["metadata"]}}
+			return event{
+				e.Type,
+				map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": e.Object["metadata"]},
+			}
 		}
 	}
 	for _, e := range missed {

@@ -76,7 +76,12 @@ type told struct {
 // New starts a server with the namespace kube-system in it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{objects: map[string]map[string]any{}, denied: map[string]bool{}, watchers: map[chan event]request{}, requests: map[string]int{}}
+	s := &Server{
+		objects:  map[string]map[string]any{},
+		denied:   map[string]bool{},
+		watchers: map[chan event]request{},
+		requests: map[string]int{},
+	}
 	server := httptest.NewServer(s)
 	t.Cleanup(func() {
 		server.CloseClientConnections() // watches end
@@ -84,7 +89,9 @@ func New(t testing.TB) *Server {
 	})
 	s.URL, s.closeAll = server.URL, server.CloseClientConnections
 	s.objects["/api/v1/namespaces/kube-system"] = map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "kube-system", "uid": UID, "resourceVersion": "1"},
+		"apiVersion": "v1",
+		"kind":       "Namespace",
+		"metadata":   map[string]any{"name": "kube-system", "uid": UID, "resourceVersion": "1"},
 	}
 	return s
 }
@@ -231,7 +238,8 @@ func (s *Server) list(r request) []map[string]any {
 	var paths []string
 	for path := range s.objects {
 		in := parse(path)
-		if in.group == r.group && in.resource == r.resource && in.name != "" && (r.namespace == "" || r.namespace == in.namespace) {
+		if in.group == r.group && in.resource == r.resource && in.name != "" &&
+			(r.namespace == "" || r.namespace == in.namespace) {
 			paths = append(paths, path)
 		}
 	}
@@ -250,7 +258,17 @@ func write(w http.ResponseWriter, code int, body any) {
 }
 
 func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
-	write(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message})
+	write(
+		w,
+		code,
+		metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   "Failure",
+			Code:     int32(code),
+			Reason:   reason,
+			Message:  message,
+		},
+	)
 }
 
 // Get returns an object by its path, past everything that clients have to go through; false when it is absent.

@@ -28,11 +28,20 @@ func (s *Server) token(account map[string]any, r request, body map[string]any) m
 		life = min(life, s.MaxTokenLife)
 	}
 	claims := map[string]any{
-		"sub": "system:serviceaccount:" + r.namespace + ":" + r.name, "iat": now.Unix(), "exp": now.Add(life).Unix(),
-		"kubernetes.io": map[string]any{"namespace": r.namespace, "serviceaccount": map[string]any{"name": r.name, "uid": fmt.Sprint(metadata(account)["uid"])}},
+		"sub": "system:serviceaccount:" + r.namespace + ":" + r.name,
+		"iat": now.Unix(),
+		"exp": now.Add(life).Unix(),
+		"kubernetes.io": map[string]any{
+			"namespace":      r.namespace,
+			"serviceaccount": map[string]any{"name": r.name, "uid": fmt.Sprint(metadata(account)["uid"])},
+		},
 	}
 	payload, _ := json.Marshal(claims) // of maps and strings, which cannot fail
-	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + TokenMark
+	token := base64.RawURLEncoding.EncodeToString(
+		[]byte(`{"alg":"none"}`),
+	) + "." + base64.RawURLEncoding.EncodeToString(
+		payload,
+	) + "." + TokenMark
 	return map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
 		"status": map[string]any{"token": token, "expirationTimestamp": now.Add(life).UTC().Format(time.RFC3339)},

@@ -13,7 +13,9 @@ func token(payload string) string {
 }
 
 func TestReadSaysWhoseATokenIsAndWhenItEnds(t *testing.T) {
-	c, err := Read(token(`{"sub":"system:serviceaccount:kube-system:cloud-controller-manager","iat":1000,"exp":4000,"kubernetes.io":{"serviceaccount":{"uid":"u-1"}}}`) + "\n")
+	c, err := Read(
+		token(`{"sub":"system:serviceaccount:kube-system:cloud-controller-manager","iat":1000,"exp":4000,"kubernetes.io":{"serviceaccount":{"uid":"u-1"}}}`) + "\n",
+	)
 	want := Claims{Namespace: "kube-system", Account: "cloud-controller-manager", UID: "u-1", Issued: time.Unix(1000, 0).UTC(), Expires: time.Unix(4000, 0).UTC()}
 	if err != nil || c != want {
 		t.Fatalf("claims %+v, error %v; want %+v", c, err, want)

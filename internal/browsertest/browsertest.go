@@ -46,7 +46,9 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("NOT TESTED IN A BROWSER: no Chromium was found in PATH; name one in $CHROMIUM. The page's script, keyboard, accessibility and policy are unproven here")
+	t.Skip(
+		"NOT TESTED IN A BROWSER: no Chromium was found in PATH; name one in $CHROMIUM. The page's script, keyboard, accessibility and policy are unproven here",
+	)
 	return ""
 }
 
@@ -61,9 +63,30 @@ func Open(t *testing.T, home string) *Tab {
 		t.Fatal(err)
 	}
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(chromium(t)), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.UserDataDir(profile),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("disable-extensions", true), chromedp.IgnoreCertErrors, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(2 * time.Minute),
+		chromedp.ExecPath(
+			chromium(t),
+		),
+		chromedp.Headless,
+		chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.NoFirstRun,
+		chromedp.NoDefaultBrowserCheck,
+		chromedp.UserDataDir(profile),
+		chromedp.Flag(
+			"disable-quic",
+			true,
+		),
+		chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true),
+		chromedp.Flag(
+			"disable-dev-shm-usage",
+			true,
+		),
+		chromedp.Flag("disable-extensions", true),
+		chromedp.IgnoreCertErrors,
+		chromedp.WindowSize(1280, 900),
+		chromedp.WSURLReadTimeout(2 * time.Minute),
 	}
 	alloc, cancelAlloc := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	// The library says of every event that is newer than it that it does not know it.
@@ -111,7 +134,8 @@ func (b *Tab) heard(e any) {
 		// A browser logs every answer of 401 and 409: these tests cause them. It also ends every connection when this
 		// machine's interfaces change, which other tests do that make hosts; the page has to get over that, and what it shows
 		// behind it is looked at.
-		caused := strings.Contains(e.Entry.Text, "the server responded with a status of 4") || strings.Contains(e.Entry.Text, "net::ERR_NETWORK_CHANGED")
+		caused := strings.Contains(e.Entry.Text, "the server responded with a status of 4") ||
+			strings.Contains(e.Entry.Text, "net::ERR_NETWORK_CHANGED")
 		if e.Entry.Level == log.LevelError && !caused {
 			b.complaints = append(b.complaints, "log: "+e.Entry.Text+" "+e.Entry.URL)
 		}
@@ -167,10 +191,24 @@ func Eval[T any](b *Tab, expression string) T {
 func (b *Tab) Until(expression string) {
 	b.t.Helper()
 	var ok bool
-	err := chromedp.Run(b.ctx, chromedp.Poll("!!("+expression+")", &ok, chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(50*time.Millisecond)))
+	err := chromedp.Run(
+		b.ctx,
+		chromedp.Poll(
+			"!!("+expression+")",
+			&ok,
+			chromedp.WithPollingTimeout(time.Minute),
+			chromedp.WithPollingInterval(50*time.Millisecond),
+		),
+	)
 	if err != nil {
 		var text string
-		_ = chromedp.Run(b.ctx, chromedp.Evaluate(`document.body.innerText + " / focus: " + (document.activeElement && (document.activeElement.id || document.activeElement.textContent))`, &text))
+		_ = chromedp.Run(
+			b.ctx,
+			chromedp.Evaluate(
+				`document.body.innerText + " / focus: " + (document.activeElement && (document.activeElement.id || document.activeElement.textContent))`,
+				&text,
+			),
+		)
 		b.t.Fatalf("%s does not become true (%v). The page says:\n%s", expression, err, text)
 	}
 }
@@ -190,7 +228,11 @@ func (b *Tab) TabTo(selector string) {
 		}
 		b.Keys(kb.Tab)
 	}
-	b.t.Fatalf("the keyboard does not reach %s: it is at %s", selector, Eval[string](b, "document.activeElement.outerHTML"))
+	b.t.Fatalf(
+		"the keyboard does not reach %s: it is at %s",
+		selector,
+		Eval[string](b, "document.activeElement.outerHTML"),
+	)
 }
 
 // Shot takes a screenshot of the whole page where that was asked for.
@@ -208,5 +250,6 @@ func (b *Tab) Shot(name string) {
 
 // Scheme makes the person one who prefers light or dark.
 func Scheme(scheme string) chromedp.Action {
-	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
+	return emulation.SetEmulatedMedia().
+		WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
 }

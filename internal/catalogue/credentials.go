@@ -20,7 +20,11 @@ func CredentialConfig(provider string, minor int) ([]byte, error) {
 	}
 	api := CredentialConfigAt(minor)
 	if len(api.ConfigVersions) == 0 {
-		return nil, fmt.Errorf("rendering the image credential provider's config: kubelets of 1.%d know none: upgrade them to 1.%d first", minor, component.Oldest)
+		return nil, fmt.Errorf(
+			"rendering the image credential provider's config: kubelets of 1.%d know none: upgrade them to 1.%d first",
+			minor,
+			component.Oldest,
+		)
 	}
 	return yaml.Marshal(credentialConfig{
 		APIVersion: api.ConfigVersions[0],

@@ -47,7 +47,9 @@ func TestWhatBecomesOfAFlag(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, ok := FlagEnds(c.component, c.flag, c.value)
-			if !ok || e.Replacement != c.replacement || !strings.Contains(e.Effect, c.effect) || !strings.Contains(e.Refused, c.refused) || (c.effect == "") != (e.Effect == "") || (c.refused == "") != (e.Refused == "") {
+			if !ok || e.Replacement != c.replacement || !strings.Contains(e.Effect, c.effect) || !strings.Contains(e.Refused, c.refused) ||
+				(c.effect == "") != (e.Effect == "") ||
+				(c.refused == "") != (e.Refused == "") {
 				t.Errorf("%+v, %v", e, ok)
 			}
 		})

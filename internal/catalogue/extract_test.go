@@ -281,8 +281,10 @@ func TestGatesAreThoseOfTestdata(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# Feature gates by minor, made from testdata by extract_test.go (-update): name, then spans of minors with stage, default, locked, and who knows\n" +
-		"# it: k Kubernetes' components, m kube-controller-manager and cloud-controller-managers alone, a all of them.\n")
+	b.WriteString(
+		"# Feature gates by minor, made from testdata by extract_test.go (-update): name, then spans of minors with stage, default, locked, and who knows\n" +
+			"# it: k Kubernetes' components, m kube-controller-manager and cloud-controller-managers alone, a all of them.\n",
+	)
 	for _, name := range slices.Sorted(maps.Keys(spans)) {
 		var list []string
 		for _, s := range spans[name] {

@@ -62,7 +62,9 @@ var oldLog = []string{
 	"skip-log-headers", "stderrthreshold",
 }
 
-var binds = regexp.MustCompile(`^(String|Bool|Int|Int32|Int64|Int32Slice|Uint|Uint16|Uint32|Float32|Float64|Duration|StringSlice|StringArray|IntSlice|IP|IPNet|IPSlice|StringToString|)VarP?$`)
+var binds = regexp.MustCompile(
+	`^(String|Bool|Int|Int32|Int64|Int32Slice|Uint|Uint16|Uint32|Float32|Float64|Duration|StringSlice|StringArray|IntSlice|IP|IPNet|IPSlice|StringToString|)VarP?$`,
+)
 
 // binding are the functions that return the variable instead.
 var binding = regexp.MustCompile(`^(String|Bool|Int|Int64|Duration)$`)
@@ -130,7 +132,8 @@ func extractFlags(t *testing.T, component, version string) (map[string]bool, boo
 // unloggedFlag tells that a flag of the logs is not one of cloud-controller-managers: the library binds those of the format since 0.27, and JSON's only
 // where the binary links the format.
 func unloggedFlag(name string, minor int) bool {
-	return strings.HasPrefix(name, "log-json-") || minor < 27 && (name == "logging-format" || name == "experimental-logging-sanitization" || strings.HasPrefix(name, "log-text-"))
+	return strings.HasPrefix(name, "log-json-") ||
+		minor < 27 && (name == "logging-format" || name == "experimental-logging-sanitization" || strings.HasPrefix(name, "log-text-"))
 }
 
 // otherComponents tells that a function of a shared file binds flags for other components than this.
@@ -282,8 +285,10 @@ func TestFlagsAreThoseOfTestdata(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# Flags by component and minor, made from testdata by extractflags_test.go (-update): component, flag, then spans of minors, and a word where it\n" +
-		"# is deprecated.\n")
+	b.WriteString(
+		"# Flags by component and minor, made from testdata by extractflags_test.go (-update): component, flag, then spans of minors, and a word where it\n" +
+			"# is deprecated.\n",
+	)
 	for _, name := range slices.Sorted(maps.Keys(spans)) {
 		var list []string
 		for _, s := range spans[name] {

@@ -59,7 +59,12 @@ func serverAccepts(value string, minor int) Acceptance {
 		return Acceptance{Starts: true}
 	case value == External || InTree(value, minor):
 		on := value == External
-		return Acceptance{Starts: true, Gates: append(gatesThat(DisableCloudProviders, on, minor), gatesThat(DisableKubeletCloudCredentialProviders, on, minor)...)}
+		return Acceptance{
+			Starts: true,
+			Gates: append(
+				gatesThat(DisableCloudProviders, on, minor),
+				gatesThat(DisableKubeletCloudCredentialProviders, on, minor)...),
+		}
 	}
 	return Acceptance{Why: fmt.Sprintf("kube-apiserver 1.%d has no provider %q: it ends at once", minor, value)}
 }

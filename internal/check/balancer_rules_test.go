@@ -30,7 +30,12 @@ func served(s *v1.Snapshot) {
 		}
 		s.Services = append(s.Services, service)
 		s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, v1.LoadBalancer{
-			ID: kind, Name: loadbalancer.DefaultBalancerName(service.UID), Kind: kind, Address: address, Created: taken.AddDate(0, -1, 0), Members: slices.Clone(members),
+			ID:      kind,
+			Name:    loadbalancer.DefaultBalancerName(service.UID),
+			Kind:    kind,
+			Address: address,
+			Created: taken.AddDate(0, -1, 0),
+			Members: slices.Clone(members),
 		})
 	}
 }
@@ -111,55 +116,161 @@ var ownOpenStack = facts.Options{Image: "ghcr.io/transplant-dev/openstack-cloud-
 
 var balancerRules = []ruleCase{
 	{name: "every Service has its address", code: "LB-002", want: pass_, says: []string{"2 Services"}},
-	{name: "F34: one is pending", code: "LB-002", want: warn, says: []string{"shop/web-classic", "no address since 2026-04-04 10:00", "LoadBalancerReady=False(Quota)", "kubectl -n shop describe service web-classic"}, change: service(func(s *v1.Service) {
-		s.Addresses, s.Conditions = nil, []string{"LoadBalancerReady=False(Quota)"}
-	})},
-	{name: "F35: one of another controller is pending", code: "LB-002", want: pass_, says: []string{"1 Service "}, change: service(func(s *v1.Service) { s.Addresses, s.Class = nil, "example.com/lb" })},
-	{name: "F35: one of the AWS Load Balancer Controller is pending", code: "LB-002", want: pass_, change: service(func(s *v1.Service) { s.Addresses, s.Annotations[awsType] = nil, "external" })},
+	{
+		name: "F34: one is pending",
+		code: "LB-002",
+		want: warn,
+		says: []string{"shop/web-classic", "no address since 2026-04-04 10:00", "LoadBalancerReady=False(Quota)", "kubectl -n shop describe service web-classic"},
+		change: service(func(s *v1.Service) {
+			s.Addresses, s.Conditions = nil, []string{"LoadBalancerReady=False(Quota)"}
+		}),
+	},
+	{
+		name:   "F35: one of another controller is pending",
+		code:   "LB-002",
+		want:   pass_,
+		says:   []string{"1 Service "},
+		change: service(func(s *v1.Service) { s.Addresses, s.Class = nil, "example.com/lb" }),
+	},
+	{
+		name:   "F35: one of the AWS Load Balancer Controller is pending",
+		code:   "LB-002",
+		want:   pass_,
+		change: service(func(s *v1.Service) { s.Addresses, s.Annotations[awsType] = nil, "external" }),
+	},
 	{name: "vSphere makes none", code: "LB-002", base: vsphereCluster, want: skipped, says: []string{"vsphere had no load balancers"}},
 	{name: "there is none", code: "LB-002", want: skipped, change: withoutServices},
 	{name: "Services could not be listed", code: "LB-002", want: unknwn, change: noServices},
 
 	{name: "none is being deleted", code: "LB-003", want: pass_},
-	{name: "F35: one is being deleted", code: "LB-003", want: warn, says: []string{"1 Service waits", "held by " + loadbalancer.FinalizerBalancer}, change: service(func(s *v1.Service) { s.Deleting = true })},
+	{
+		name:   "F35: one is being deleted",
+		code:   "LB-003",
+		want:   warn,
+		says:   []string{"1 Service waits", "held by " + loadbalancer.FinalizerBalancer},
+		change: service(func(s *v1.Service) { s.Deleting = true }),
+	},
 	{name: "Services could not be listed", code: "LB-003", want: unknwn, change: noServices},
 
 	{name: "F35: every Service has its finalizer", code: "LB-004", want: pass_, says: []string{"2 Services"}},
-	{name: "F35: one has none", code: "LB-004", want: warn, says: []string{"would leave a load balancer behind", "kubectl -n shop annotate service web-classic"}, change: service(func(s *v1.Service) { s.Finalizers = []string{"example.com/other"} })},
+	{
+		name:   "F35: one has none",
+		code:   "LB-004",
+		want:   warn,
+		says:   []string{"would leave a load balancer behind", "kubectl -n shop annotate service web-classic"},
+		change: service(func(s *v1.Service) { s.Finalizers = []string{"example.com/other"} }),
+	},
 	{name: "Services could not be listed", code: "LB-004", want: unknwn, change: noServices},
 
 	{name: "both providers read all annotations alike", code: "LB-005", want: pass_},
-	{name: "F35: an annotation that is refused", code: "LB-005", want: fails, says: []string{"shop/web-network", extraGroups + ": is refused"}, change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" }},
-	{name: "F35: an older manager does not refuse it", code: "LB-005", want: pass_, opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}, change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" }},
-	{name: "F35: the type was changed after the load balancer was made", code: "LB-005", want: fails, says: []string{"asks for a network load balancer and has a classic one"}, change: annotation(awsType, "nlb")},
-	{name: "F35: the type was taken away", code: "LB-005", want: fails, says: []string{"asks for a classic load balancer and has a network one"}, change: func(s *v1.Snapshot) { delete(s.Services[1].Annotations, awsType) }},
-	{name: "F35: an annotation that only 1.21 knew", code: "LB-005", base: addressed(azureCluster), want: warn, says: []string{"mixed-protocols"}, change: func(s *v1.Snapshot) {
-		annotation("service.beta.kubernetes.io/azure-load-balancer-mixed-protocols", "true")(s)
-		for i := range s.Hosts {
-			manager(s, i, component.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.21.14"
-		}
-	}},
+	{
+		name:   "F35: an annotation that is refused",
+		code:   "LB-005",
+		want:   fails,
+		says:   []string{"shop/web-network", extraGroups + ": is refused"},
+		change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" },
+	},
+	{
+		name:   "F35: an older manager does not refuse it",
+		code:   "LB-005",
+		want:   pass_,
+		opts:   facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"},
+		change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" },
+	},
+	{
+		name:   "F35: the type was changed after the load balancer was made",
+		code:   "LB-005",
+		want:   fails,
+		says:   []string{"asks for a network load balancer and has a classic one"},
+		change: annotation(awsType, "nlb"),
+	},
+	{
+		name:   "F35: the type was taken away",
+		code:   "LB-005",
+		want:   fails,
+		says:   []string{"asks for a classic load balancer and has a network one"},
+		change: func(s *v1.Snapshot) { delete(s.Services[1].Annotations, awsType) },
+	},
+	{
+		name: "F35: an annotation that only 1.21 knew",
+		code: "LB-005",
+		base: addressed(azureCluster),
+		want: warn,
+		says: []string{"mixed-protocols"},
+		change: func(s *v1.Snapshot) {
+			annotation("service.beta.kubernetes.io/azure-load-balancer-mixed-protocols", "true")(s)
+			for i := range s.Hosts {
+				manager(s, i, component.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.21.14"
+			}
+		},
+	},
 	{name: "Services could not be listed", code: "LB-005", want: unknwn, change: noServices},
 
 	{name: "no annotation begins to matter", code: "LB-006", want: pass_},
-	{name: "F35: timeouts on OpenStack", code: "LB-006", base: addressed(openstackCluster), want: warn, says: []string{"with loadbalancer.openstack.org/timeout-client-data=5000 it changes its timeouts"}, change: annotation("loadbalancer.openstack.org/timeout-client-data", "5000")},
-	{name: "F35: an address on Azure", code: "LB-006", base: addressed(azureCluster), want: warn, says: []string{"it moves the load balancer to that address"}, change: annotation("service.beta.kubernetes.io/azure-load-balancer-ipv4", "203.0.113.9")},
-	{name: "F35: both of OpenStack's providers know the subnet", code: "LB-006", base: addressed(openstackCluster), want: pass_, change: annotation("loadbalancer.openstack.org/subnet-id", "x")},
+	{
+		name:   "F35: timeouts on OpenStack",
+		code:   "LB-006",
+		base:   addressed(openstackCluster),
+		want:   warn,
+		says:   []string{"with loadbalancer.openstack.org/timeout-client-data=5000 it changes its timeouts"},
+		change: annotation("loadbalancer.openstack.org/timeout-client-data", "5000"),
+	},
+	{
+		name:   "F35: an address on Azure",
+		code:   "LB-006",
+		base:   addressed(azureCluster),
+		want:   warn,
+		says:   []string{"it moves the load balancer to that address"},
+		change: annotation("service.beta.kubernetes.io/azure-load-balancer-ipv4", "203.0.113.9"),
+	},
+	{
+		name:   "F35: both of OpenStack's providers know the subnet",
+		code:   "LB-006",
+		base:   addressed(openstackCluster),
+		want:   pass_,
+		change: annotation("loadbalancer.openstack.org/subnet-id", "x"),
+	},
 	{name: "Services could not be listed", code: "LB-006", want: unknwn, change: noServices},
 
 	{name: "nobody asks for an address", code: "LB-007", want: pass_, says: []string{"no Service asks"}},
-	{name: "F35: the address it has", code: "LB-007", base: addressed(openstackCluster), want: pass_, says: []string{"1 Service asks"}, change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.1" })},
-	{name: "F32 F35: another address", code: "LB-007", base: addressed(gceCluster), want: fails, says: []string{"asks for 203.0.113.9 and has 203.0.113.1"}, change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.9" })},
-	{name: "F35: AWS refuses it in-tree", code: "LB-007", want: fails, says: []string{"ignores the field and makes one"}, change: service(func(s *v1.Service) { s.LoadBalancerIP, s.Addresses = "203.0.113.9", nil })},
+	{
+		name:   "F35: the address it has",
+		code:   "LB-007",
+		base:   addressed(openstackCluster),
+		want:   pass_,
+		says:   []string{"1 Service asks"},
+		change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.1" }),
+	},
+	{
+		name:   "F32 F35: another address",
+		code:   "LB-007",
+		base:   addressed(gceCluster),
+		want:   fails,
+		says:   []string{"asks for 203.0.113.9 and has 203.0.113.1"},
+		change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.9" }),
+	},
+	{
+		name:   "F35: AWS refuses it in-tree",
+		code:   "LB-007",
+		want:   fails,
+		says:   []string{"ignores the field and makes one"},
+		change: service(func(s *v1.Service) { s.LoadBalancerIP, s.Addresses = "203.0.113.9", nil }),
+	},
 	{name: "Services could not be listed", code: "LB-007", want: unknwn, change: noServices},
 
 	{name: "F34: the members stay", code: "LB-008", want: pass_, says: []string{"2 load balancers"}},
-	{name: "F34: a node that is not ready comes back", code: "LB-008", want: warn, says: []string{"gets ip-10-0-1-11.ec2.internal", "2 load balancers would change"}, change: func(s *v1.Snapshot) {
-		s.Nodes[3].Ready = "False"
-		for i := range s.Cloud.LoadBalancers {
-			s.Cloud.LoadBalancers[i].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[i].Members, func(id string) bool { return id == s.Cloud.Instances[3].ID })
-		}
-	}},
+	{
+		name: "F34: a node that is not ready comes back",
+		code: "LB-008",
+		want: warn,
+		says: []string{"gets ip-10-0-1-11.ec2.internal", "2 load balancers would change"},
+		change: func(s *v1.Snapshot) {
+			s.Nodes[3].Ready = "False"
+			for i := range s.Cloud.LoadBalancers {
+				s.Cloud.LoadBalancers[i].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[i].Members, func(id string) bool { return id == s.Cloud.Instances[3].ID })
+			}
+		},
+	},
 	{name: "F34: an instance that is no node leaves", code: "LB-008", want: warn, says: []string{"loses i-gone"}, change: func(s *v1.Snapshot) {
 		s.Cloud.LoadBalancers[0].Members = append(s.Cloud.LoadBalancers[0].Members, "i-gone")
 	}},
@@ -167,14 +278,31 @@ var balancerRules = []ruleCase{
 		s.Nodes[0].Labels[facts.LabelExclude] = "false"
 		s.Cloud.LoadBalancers[0].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[0].Members, func(id string) bool { return id == s.Cloud.Instances[0].ID })
 	}},
-	{name: "a node that the autoscaler is about to delete", code: "LB-008", want: warn, says: []string{"loses i-10000000000000001"}, change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{"ToBeDeletedByClusterAutoscaler=1:NoSchedule"} }},
-	{name: "F34: an older manager takes it out", code: "LB-008", want: pass_, opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}, change: func(s *v1.Snapshot) {
-		s.Nodes[3].Ready = "False"
-		for i := range s.Cloud.LoadBalancers {
-			s.Cloud.LoadBalancers[i].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[i].Members, func(id string) bool { return id == s.Cloud.Instances[3].ID })
-		}
-	}},
-	{name: "a label that an older manager does not read", code: "LB-001", want: skipped, opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}},
+	{
+		name:   "a node that the autoscaler is about to delete",
+		code:   "LB-008",
+		want:   warn,
+		says:   []string{"loses i-10000000000000001"},
+		change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{"ToBeDeletedByClusterAutoscaler=1:NoSchedule"} },
+	},
+	{
+		name: "F34: an older manager takes it out",
+		code: "LB-008",
+		want: pass_,
+		opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"},
+		change: func(s *v1.Snapshot) {
+			s.Nodes[3].Ready = "False"
+			for i := range s.Cloud.LoadBalancers {
+				s.Cloud.LoadBalancers[i].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[i].Members, func(id string) bool { return id == s.Cloud.Instances[3].ID })
+			}
+		},
+	},
+	{
+		name: "a label that an older manager does not read",
+		code: "LB-001",
+		want: skipped,
+		opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"},
+	},
 	{name: "a Service that chooses its nodes", code: "LB-008", want: pass_, change: func(s *v1.Snapshot) {
 		annotation(loadbalancer.AnnotationTargetLabels, "pool=edge")(s)
 		label("pool", "edge")(s)
@@ -185,22 +313,54 @@ var balancerRules = []ruleCase{
 	{name: "the cloud was not asked", code: "LB-008", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 
 	{name: "every load balancer has its Service", code: "LB-009", want: pass_, says: []string{"2 load balancers are in the cloud"}},
-	{name: "F31: one is left", code: "LB-009", want: warn, says: []string{"a-old (old.elb.amazonaws.com, made 2026-05-04, 0 members)", "aws elb describe-load-balancers"}, change: func(s *v1.Snapshot) {
-		s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, v1.LoadBalancer{Name: "a-old", Kind: "classic", Address: "old.elb.amazonaws.com", Created: taken})
-	}},
+	{
+		name: "F31: one is left",
+		code: "LB-009",
+		want: warn,
+		says: []string{"a-old (old.elb.amazonaws.com, made 2026-05-04, 0 members)", "aws elb describe-load-balancers"},
+		change: func(s *v1.Snapshot) {
+			s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, v1.LoadBalancer{Name: "a-old", Kind: "classic", Address: "old.elb.amazonaws.com", Created: taken})
+		},
+	},
 	{name: "one that is found by its name", code: "LB-009", want: pass_, change: service(func(s *v1.Service) { s.Addresses = nil })},
 	{name: "load balancers could not be read", code: "LB-009", want: skipped, says: []string{"CLOUD-001"}, change: noBalancers},
 	{name: "Services could not be listed", code: "LB-009", want: unknwn, change: noServices},
 
 	{name: "the cloud has them all", code: "LB-010", want: pass_, says: []string{"2 Services"}},
-	{name: "F31 F34: one was deleted in the cloud", code: "LB-010", want: fails, says: []string{"has the address a0-1.us-east-1.elb.amazonaws.com", "would get a new one with a new address"}, change: func(s *v1.Snapshot) { s.Cloud.LoadBalancers = s.Cloud.LoadBalancers[1:] }},
+	{
+		name:   "F31 F34: one was deleted in the cloud",
+		code:   "LB-010",
+		want:   fails,
+		says:   []string{"has the address a0-1.us-east-1.elb.amazonaws.com", "would get a new one with a new address"},
+		change: func(s *v1.Snapshot) { s.Cloud.LoadBalancers = s.Cloud.LoadBalancers[1:] },
+	},
 	{name: "Services could not be listed", code: "LB-010", want: unknwn, change: noServices},
 
 	{name: "F31: one name everywhere", code: "LB-011", want: pass_, says: []string{"3 managers have --cluster-name=lab"}},
-	{name: "F31: a manager of another name on OpenStack", code: "LB-011", base: openstackCluster, want: fails, says: []string{"DaemonSet/kube-system/aws-cloud-controller-manager", "--cluster-name=prod"}, change: installedCCM(map[string]string{"cluster-name": "prod"})},
-	{name: "F31: a manager of the default name on Azure", code: "LB-011", base: azureCluster, want: fails, says: []string{"--cluster-name=kubernetes"}, change: installedCCM(map[string]string{"v": "2"})},
+	{
+		name:   "F31: a manager of another name on OpenStack",
+		code:   "LB-011",
+		base:   openstackCluster,
+		want:   fails,
+		says:   []string{"DaemonSet/kube-system/aws-cloud-controller-manager", "--cluster-name=prod"},
+		change: installedCCM(map[string]string{"cluster-name": "prod"}),
+	},
+	{
+		name:   "F31: a manager of the default name on Azure",
+		code:   "LB-011",
+		base:   azureCluster,
+		want:   fails,
+		says:   []string{"--cluster-name=kubernetes"},
+		change: installedCCM(map[string]string{"v": "2"}),
+	},
 	{name: "F31: the same on AWS", code: "LB-011", want: warn, change: installedCCM(map[string]string{"v": "2"})},
-	{name: "F31: kubeadm would write another", code: "LB-011", want: warn, says: []string{"kubeadm would write --cluster-name=kubernetes"}, change: func(s *v1.Snapshot) { s.Kubeadm = &v1.KubeadmConfig{ClusterName: "kubernetes"} }},
+	{
+		name:   "F31: kubeadm would write another",
+		code:   "LB-011",
+		want:   warn,
+		says:   []string{"kubeadm would write --cluster-name=kubernetes"},
+		change: func(s *v1.Snapshot) { s.Kubeadm = &v1.KubeadmConfig{ClusterName: "kubernetes"} },
+	},
 	{name: "F31: kubeadm is told the same by an argument", code: "LB-011", want: pass_, change: func(s *v1.Snapshot) {
 		s.Kubeadm = &v1.KubeadmConfig{ClusterName: "kubernetes", ExtraArgs: map[string]map[string]string{"controllerManager": {"cluster-name": "lab"}}}
 	}},
@@ -211,7 +371,14 @@ var balancerRules = []ruleCase{
 	}},
 
 	{name: "F32: Octavia", code: "LB-012", base: addressed(openstackCluster), want: pass_, says: []string{"use-octavia=true"}, change: octavia("true")},
-	{name: "F32: Neutron by default", code: "LB-012", base: addressed(openstackCluster), want: fails, says: []string{"the load balancers of 2 Services are Neutron's", "nothing, which means false"}, change: octavia("")},
+	{
+		name:   "F32: Neutron by default",
+		code:   "LB-012",
+		base:   addressed(openstackCluster),
+		want:   fails,
+		says:   []string{"the load balancers of 2 Services are Neutron's", "nothing, which means false"},
+		change: octavia(""),
+	},
 	{name: "F32: Neutron without load balancers", code: "LB-012", base: openstackCluster, want: pass_, change: func(s *v1.Snapshot) {
 		octavia("false")(s)
 		s.Services = nil
@@ -224,28 +391,85 @@ var balancerRules = []ruleCase{
 	}},
 	{name: "another cloud", code: "LB-012", want: skipped},
 
-	{name: "F34: members are checked", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: pass_, says: []string{"create-monitor=true"}, change: monitors("true")},
-	{name: "F34: members are not checked", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: warn, says: []string{"the load balancers of 2 Services go on sending", "enable-health-monitor=true"}, change: monitors("")},
-	{name: "F34: the Services ask for it", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: pass_, says: []string{"2 Services ask"}, change: func(s *v1.Snapshot) {
-		monitors("false")(s)
-		for i := range s.Services {
-			s.Services[i].Annotations = map[string]string{"loadbalancer.openstack.org/enable-health-monitor": "true"}
-		}
-	}},
-	{name: "the configuration could not be read", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: unknwn, change: func(s *v1.Snapshot) {
-		for i := range s.Hosts {
-			s.Hosts[i].CloudConfig = nil
-		}
-		cannotGather(s, "hosts/cp-1/cloud-config")
-	}},
-	{name: "F34: a manager of the same kind", code: "LB-016", base: addressed(openstackCluster), opts: facts.Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.25.6"}, want: skipped, says: []string{"library 0.25"}, change: monitors("")},
+	{
+		name:   "F34: members are checked",
+		code:   "LB-016",
+		base:   addressed(openstackCluster),
+		opts:   ownOpenStack,
+		want:   pass_,
+		says:   []string{"create-monitor=true"},
+		change: monitors("true"),
+	},
+	{
+		name:   "F34: members are not checked",
+		code:   "LB-016",
+		base:   addressed(openstackCluster),
+		opts:   ownOpenStack,
+		want:   warn,
+		says:   []string{"the load balancers of 2 Services go on sending", "enable-health-monitor=true"},
+		change: monitors(""),
+	},
+	{
+		name: "F34: the Services ask for it",
+		code: "LB-016",
+		base: addressed(openstackCluster),
+		opts: ownOpenStack,
+		want: pass_,
+		says: []string{"2 Services ask"},
+		change: func(s *v1.Snapshot) {
+			monitors("false")(s)
+			for i := range s.Services {
+				s.Services[i].Annotations = map[string]string{"loadbalancer.openstack.org/enable-health-monitor": "true"}
+			}
+		},
+	},
+	{
+		name: "the configuration could not be read",
+		code: "LB-016",
+		base: addressed(openstackCluster),
+		opts: ownOpenStack,
+		want: unknwn,
+		change: func(s *v1.Snapshot) {
+			for i := range s.Hosts {
+				s.Hosts[i].CloudConfig = nil
+			}
+			cannotGather(s, "hosts/cp-1/cloud-config")
+		},
+	},
+	{
+		name:   "F34: a manager of the same kind",
+		code:   "LB-016",
+		base:   addressed(openstackCluster),
+		opts:   facts.Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.25.6"},
+		want:   skipped,
+		says:   []string{"library 0.25"},
+		change: monitors(""),
+	},
 	{name: "other clouds check by themselves", code: "LB-016", want: skipped},
 
 	{name: "F33: one cluster", code: "LB-013", want: pass_, says: []string{"kubernetes.io/cluster/lab"}},
 	{name: "F33: shared is a tag too", code: "LB-013", want: pass_, change: tags("lab=shared")},
-	{name: "F33: no tag", code: "LB-013", want: fails, says: []string{"has no tag", "aws ec2 create-tags --resources i-10000000000000001 --tags Key=kubernetes.io/cluster/lab,Value=owned"}, change: tags()},
-	{name: "F33: two clusters", code: "LB-013", want: fails, says: []string{"is tagged for lab and other", "aws ec2 delete-tags --resources i-10000000000000001 --tags Key=kubernetes.io/cluster/other"}, change: tags("lab=owned", "other=owned")},
-	{name: "F33: another cluster", code: "LB-013", want: fails, says: []string{"is tagged for other", "Key=kubernetes.io/cluster/lab,Value=owned && aws ec2 delete-tags"}, change: tags("other=owned")},
+	{
+		name:   "F33: no tag",
+		code:   "LB-013",
+		want:   fails,
+		says:   []string{"has no tag", "aws ec2 create-tags --resources i-10000000000000001 --tags Key=kubernetes.io/cluster/lab,Value=owned"},
+		change: tags(),
+	},
+	{
+		name:   "F33: two clusters",
+		code:   "LB-013",
+		want:   fails,
+		says:   []string{"is tagged for lab and other", "aws ec2 delete-tags --resources i-10000000000000001 --tags Key=kubernetes.io/cluster/other"},
+		change: tags("lab=owned", "other=owned"),
+	},
+	{
+		name:   "F33: another cluster",
+		code:   "LB-013",
+		want:   fails,
+		says:   []string{"is tagged for other", "Key=kubernetes.io/cluster/lab,Value=owned && aws ec2 delete-tags"},
+		change: tags("other=owned"),
+	},
 	{name: "an inventory without tags", code: "LB-013", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Cloud.Instances {
 			s.Cloud.Instances[i].ClusterTags, s.Cloud.Instances[i].ClusterGroups = nil, nil
@@ -255,13 +479,25 @@ var balancerRules = []ruleCase{
 	{name: "nodes could not be listed", code: "LB-013", want: unknwn, change: noNodes},
 
 	{name: "F33: one group each", code: "LB-014", want: pass_, says: []string{"5 instances"}},
-	{name: "security groups could not be read", code: "LB-014", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"securitygroups: AccessDenied"} }},
+	{
+		name:   "security groups could not be read",
+		code:   "LB-014",
+		want:   skipped,
+		says:   []string{"CLOUD-001"},
+		change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"securitygroups: AccessDenied"} },
+	},
 	{name: "F34 F33: two groups", code: "LB-014", want: fails, says: []string{"has 2", "i-10000000000000001"}, change: groups(2)},
 	{name: "F33: no group", code: "LB-014", want: warn, says: []string{"has none"}, change: groups(0)},
 	{name: "instances could not be read", code: "LB-014", want: skipped, says: []string{"CLOUD-001"}, change: instancesNotRead},
 	{name: "nodes could not be listed", code: "LB-014", want: unknwn, change: noNodes},
 
 	{name: "nothing is served twice", code: "LB-015", want: pass_, says: []string{"no Service has a class"}},
-	{name: "F35: a class and the cloud's finalizer", code: "LB-015", want: warn, says: []string{"class example.com/lb"}, change: service(func(s *v1.Service) { s.Class = "example.com/lb" })},
+	{
+		name:   "F35: a class and the cloud's finalizer",
+		code:   "LB-015",
+		want:   warn,
+		says:   []string{"class example.com/lb"},
+		change: service(func(s *v1.Service) { s.Class = "example.com/lb" }),
+	},
 	{name: "Services could not be listed", code: "LB-015", want: unknwn, change: noServices},
 }

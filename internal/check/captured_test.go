@@ -19,8 +19,28 @@ import (
 
 // allRules are the cases of all checks.
 func allRules() []ruleCase {
-	return slices.Concat(accessRules, controlPlaneRules, leaderMigrationRules, ownershipRules, versionRules, configRules, nodeRules, cloudRules, toolingRules, planeRules, migrationRules,
-		skewRules, credentialRules, identityRules, balancerRules, routeRules, volumeRules, kubeletRules, schedulingRules, factRules)
+	return slices.Concat(
+		accessRules,
+		controlPlaneRules,
+		leaderMigrationRules,
+		ownershipRules,
+		versionRules,
+		configRules,
+		nodeRules,
+		cloudRules,
+		toolingRules,
+		planeRules,
+		migrationRules,
+		skewRules,
+		credentialRules,
+		identityRules,
+		balancerRules,
+		routeRules,
+		volumeRules,
+		kubeletRules,
+		schedulingRules,
+		factRules,
+	)
 }
 
 // capturedJSON are captured snapshots as JSON, by name: YAML is read once, since tests change what they get and take it many times.

@@ -234,8 +234,21 @@ func TestEveryCheckIsComplete(t *testing.T) {
 	code := regexp.MustCompile(`^[A-Z]+-\d{3}$`)
 	reason := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	levels := []string{findings.LevelInfo, findings.LevelWarning, findings.LevelError, findings.LevelCritical}
-	impacts := []string{findings.ImpactNone, findings.ImpactNodeDeletion, findings.ImpactNoLoops, findings.ImpactTwoOwners, findings.ImpactLoadBalancers, findings.ImpactRoutes, findings.ImpactAPI, findings.ImpactGap, findings.ImpactNodeJoin, findings.ImpactScheduling,
-		findings.ImpactVolumes, findings.ImpactImagePulls, findings.ImpactDataLoss}
+	impacts := []string{
+		findings.ImpactNone,
+		findings.ImpactNodeDeletion,
+		findings.ImpactNoLoops,
+		findings.ImpactTwoOwners,
+		findings.ImpactLoadBalancers,
+		findings.ImpactRoutes,
+		findings.ImpactAPI,
+		findings.ImpactGap,
+		findings.ImpactNodeJoin,
+		findings.ImpactScheduling,
+		findings.ImpactVolumes,
+		findings.ImpactImagePulls,
+		findings.ImpactDataLoss,
+	}
 	seen, categories := map[string]bool{}, []string{}
 	for _, c := range Checks {
 		switch {

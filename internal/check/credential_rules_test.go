@@ -91,19 +91,36 @@ func hasFiles(hosts ...string) func(*v1.Snapshot) {
 
 func ccmWorkload() v1.Workload {
 	return v1.Workload{
-		Ref: "Deployment/kube-system/aws-cloud-controller-manager", Role: v1.RoleCCM, HostNetwork: true, PriorityClass: "system-cluster-critical", Replicas: 2, Ready: 2,
-		Containers: []v1.Container{{Name: "manager", Image: upstreamCCM, Requests: map[string]string{"cpu": "100m", "memory": "128Mi"}}},
+		Ref:           "Deployment/kube-system/aws-cloud-controller-manager",
+		Role:          v1.RoleCCM,
+		HostNetwork:   true,
+		PriorityClass: "system-cluster-critical",
+		Replicas:      2,
+		Ready:         2,
+		Containers:    []v1.Container{{Name: "manager", Image: upstreamCCM, Requests: map[string]string{"cpu": "100m", "memory": "128Mi"}}},
 	}
 }
 
 var credentialRules = []ruleCase{
 	{name: "F40: every key is understood", code: "CFG-002", want: pass_, says: []string{"3 cloud configs"}},
-	{name: "F40: a key that no provider knows", code: "CFG-002", want: warn, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
-		s.Hosts[1].CloudConfig.Problems = []string{"Global.Zonne is no key of the external provider"}
-	}},
-	{name: "a kubelet's cloud config has one", code: "CFG-002", want: warn, says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"}, change: func(s *v1.Snapshot) {
-		s.Hosts[0].CloudConfigs = []v1.CloudConfig{{Path: "/etc/kubernetes/kubelet-cloud.conf", Problems: []string{"Global.X: unknown"}}}
-	}},
+	{
+		name: "F40: a key that no provider knows",
+		code: "CFG-002",
+		want: warn,
+		says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"},
+		change: func(s *v1.Snapshot) {
+			s.Hosts[1].CloudConfig.Problems = []string{"Global.Zonne is no key of the external provider"}
+		},
+	},
+	{
+		name: "a kubelet's cloud config has one",
+		code: "CFG-002",
+		want: warn,
+		says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"},
+		change: func(s *v1.Snapshot) {
+			s.Hosts[0].CloudConfigs = []v1.CloudConfig{{Path: "/etc/kubernetes/kubelet-cloud.conf", Problems: []string{"Global.X: unknown"}}}
+		},
+	},
 	{name: "no external config can be derived", code: "CFG-002", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].CloudConfig.Error = "Global.secret-name: its Secret is read in tree only"
@@ -114,12 +131,24 @@ var credentialRules = []ruleCase{
 			s.Hosts[i].CloudConfig = nil
 		}
 	}},
-	{name: "it could not be read", code: "CFG-002", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+	{
+		name:   "it could not be read",
+		code:   "CFG-002",
+		want:   skipped,
+		says:   []string{"CFG-001"},
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") },
+	},
 
 	{name: "F40: nothing changes", code: "CFG-003", want: pass_},
-	{name: "a key that is read in tree only", code: "CFG-003", want: pass_, says: []string{"Global.DisableStrictZoneCheck is read in tree only"}, change: func(s *v1.Snapshot) {
-		configSettings(s, 0, map[string]string{"Global.DisableStrictZoneCheck": "true"})
-	}},
+	{
+		name: "a key that is read in tree only",
+		code: "CFG-003",
+		want: pass_,
+		says: []string{"Global.DisableStrictZoneCheck is read in tree only"},
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"Global.DisableStrictZoneCheck": "true"})
+		},
+	},
 	{name: "F40: a default that changes", code: "CFG-003", want: warn, says: []string{"loadBalancerSku is not set"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].CloudConfig.Provider = "azure"
@@ -136,38 +165,87 @@ var credentialRules = []ruleCase{
 			s.Hosts[i].CloudConfig.DerivedChanges = []string{"vmType: standard is written down: x", "loadBalancerSku: basic is written down: x"}
 		}
 	}},
-	{name: "it could not be read", code: "CFG-003", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+	{
+		name:   "it could not be read",
+		code:   "CFG-003",
+		want:   skipped,
+		says:   []string{"CFG-001"},
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") },
+	},
 
 	{name: "no secret", code: "CRED-002", want: pass_, says: []string{"no secret"}},
 	{name: "a secret that only root reads", code: "CRED-002", base: onAzure, want: pass_, change: func(s *v1.Snapshot) { secretIn(s, "0600") }},
-	{name: "a secret that everybody reads", code: "CRED-002", base: onAzure, want: warn, says: []string{"aadClientSecret", "mode 0644", "chmod 600 /etc/kubernetes/cloud.conf"}, change: func(s *v1.Snapshot) { secretIn(s, "0644") }},
+	{
+		name:   "a secret that everybody reads",
+		code:   "CRED-002",
+		base:   onAzure,
+		want:   warn,
+		says:   []string{"aadClientSecret", "mode 0644", "chmod 600 /etc/kubernetes/cloud.conf"},
+		change: func(s *v1.Snapshot) { secretIn(s, "0644") },
+	},
 	{name: "the mode is not known", code: "CRED-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { secretIn(s, "") }},
 
 	{name: "nothing is in the environment", code: "CFG-004", want: pass_},
-	{name: "F45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, component.KCM).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
-	}},
-	{name: "F45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: facts.Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).EnvNames = []string{"HTTPS_PROXY"} }},
-	{name: "F45: OpenStack's variables", code: "CFG-004", want: fails, says: []string{"OS_REGION_NAME, which the external provider does not read"}, change: func(s *v1.Snapshot) {
-		for i := range s.Hosts {
-			setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "openstack"})
-		}
-		manager(s, 0, component.KCM).EnvNames = []string{"OS_REGION_NAME"}
-	}},
-	{name: "F45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
-		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
-	}},
+	{
+		name: "F45: a proxy",
+		code: "CFG-004",
+		want: warn,
+		says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"},
+		change: func(s *v1.Snapshot) {
+			manager(s, 0, component.KCM).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
+		},
+	},
+	{
+		name:   "F45: a proxy that the new manager gets",
+		code:   "CFG-004",
+		want:   pass_,
+		opts:   facts.Options{CCMEnv: []string{"HTTPS_PROXY"}},
+		change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).EnvNames = []string{"HTTPS_PROXY"} },
+	},
+	{
+		name: "F45: OpenStack's variables",
+		code: "CFG-004",
+		want: fails,
+		says: []string{"OS_REGION_NAME, which the external provider does not read"},
+		change: func(s *v1.Snapshot) {
+			for i := range s.Hosts {
+				setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "openstack"})
+			}
+			manager(s, 0, component.KCM).EnvNames = []string{"OS_REGION_NAME"}
+		},
+	},
+	{
+		name: "F45: a private authority that is not mounted",
+		code: "CFG-004",
+		want: fails,
+		says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"},
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
+		},
+	},
 	{name: "F45: a private authority among the distribution's", code: "CFG-004", want: pass_, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/ssl/certs/cloud-ca.crt"})
 	}},
 	{name: "after the migration", code: "CFG-004", base: migrated, want: skipped},
-	{name: "the cloud config could not be read", code: "CFG-004", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+	{
+		name:   "the cloud config could not be read",
+		code:   "CFG-004",
+		want:   skipped,
+		says:   []string{"CFG-001"},
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") },
+	},
 
 	{name: "F50: two hops and no half of a config", code: "CFG-005", want: pass_},
-	{name: "F50: a driver behind one hop", code: "CFG-005", want: fails, says: []string{"Deployment/kube-system/ebs-csi-controller has a pod network", "--http-put-response-hop-limit 2 --instance-id i-00000000000000002"}, change: func(s *v1.Snapshot) {
-		hops := 1
-		s.Cloud.Instances[1].MetadataHops = &hops
-	}},
+	{
+		name: "F50: a driver behind one hop",
+		code: "CFG-005",
+		want: fails,
+		says: []string{"Deployment/kube-system/ebs-csi-controller has a pod network", "--http-put-response-hop-limit 2 --instance-id i-00000000000000002"},
+		change: func(s *v1.Snapshot) {
+			hops := 1
+			s.Cloud.Instances[1].MetadataHops = &hops
+		},
+	},
 	{name: "F50: no instance answers pods", code: "CFG-005", want: fails, says: []string{"5 of the instances answer one hop only"}, change: func(s *v1.Snapshot) {
 		hops := 1
 		for i := range s.Cloud.Instances {
@@ -184,23 +262,46 @@ var credentialRules = []ruleCase{
 		s.Cloud.Instances[1].MetadataHops = &hops
 		theWorkload(s, "Deployment/kube-system/ebs-csi-controller").Containers[0].EnvNames = []string{"AWS_WEB_IDENTITY_TOKEN_FILE"}
 	}},
-	{name: "F50: half of what spares the metadata service", code: "CFG-005", want: warn, says: []string{"lacks KubernetesClusterID, SubnetID"}, change: func(s *v1.Snapshot) {
-		configSettings(s, 0, map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1"})
-	}},
+	{
+		name: "F50: half of what spares the metadata service",
+		code: "CFG-005",
+		want: warn,
+		says: []string{"lacks KubernetesClusterID, SubnetID"},
+		change: func(s *v1.Snapshot) {
+			configSettings(s, 0, map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1"})
+		},
+	},
 	{name: "all of it", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
-		configSettings(s, 0, map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1", "Global.SubnetID": "subnet-1", "Global.KubernetesClusterID": "lab"})
+		configSettings(
+			s,
+			0,
+			map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1", "Global.SubnetID": "subnet-1", "Global.KubernetesClusterID": "lab"},
+		)
 	}},
 	{name: "the cloud was not asked", code: "CFG-005", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 	{name: "another cloud", code: "CFG-005", base: onAzure, want: skipped, says: []string{"azure"}},
 	{name: "workloads could not be listed", code: "CFG-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 
 	{name: "they are needed until the end", code: "CRED-003", want: pass_, says: []string{"3 of 3 kubelets have a cloud config", "5 instances have an identity"}},
-	{name: "a kubelet after the migration", code: "CRED-003", base: migrated, want: warn, says: []string{"kubelet@cp-1 is external and has --cloud-config=/etc/kubernetes/cloud.conf", kubeadmFlagsEnv}, change: func(s *v1.Snapshot) {
-		kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/kubernetes/cloud.conf"})
-	}},
+	{
+		name: "a kubelet after the migration",
+		code: "CRED-003",
+		base: migrated,
+		want: warn,
+		says: []string{"kubelet@cp-1 is external and has --cloud-config=/etc/kubernetes/cloud.conf", kubeadmFlagsEnv},
+		change: func(s *v1.Snapshot) {
+			kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/kubernetes/cloud.conf"})
+		},
+	},
 	{name: "after the migration nothing is left", code: "CRED-003", base: migrated, want: pass_},
 	{name: "no kubelet was read", code: "CRED-003", want: skipped, change: noHostKubelets},
-	{name: "one could not be read", code: "CRED-003", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+	{
+		name:   "one could not be read",
+		code:   "CRED-003",
+		want:   skipped,
+		says:   []string{"KUBELET-001"},
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") },
+	},
 
 	{name: "no token", code: "CRED-005", want: skipped},
 	{name: "31 days", code: "CRED-005", base: migrated, want: pass_, says: []string{"3 tokens", "2026-06-0"}, change: tokensEnd(31 * 24 * time.Hour)},
@@ -225,55 +326,148 @@ var credentialRules = []ruleCase{
 	{name: "a file that could not be read", code: "CRED-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/manager-token") }},
 
 	{name: "every instance has an identity", code: "CRED-004", want: pass_, says: []string{"3 instances"}},
-	{name: "F12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{
+		name:   "F12: an instance without",
+		code:   "CRED-004",
+		want:   warn,
+		says:   []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"},
+		change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false },
+	},
 	{name: "an inventory that does not say", code: "CRED-004", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Cloud.Instances {
 			s.Cloud.Instances[i].Profile, s.Cloud.Instances[i].MetadataHops = false, nil
 		}
 	}},
-	{name: "a file is given", code: "CRED-004", want: pass_, opts: facts.Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{
+		name:   "a file is given",
+		code:   "CRED-004",
+		want:   pass_,
+		opts:   facts.Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}},
+		change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false },
+	},
 	{name: "a file is given and there", code: "CRED-004", want: pass_, opts: envFile("/etc/kubernetes/ccm.{host}"), change: hasFiles("cp-1", "cp-2", "cp-3")},
-	{name: "a file is given and not there", code: "CRED-004", want: skipped, opts: envFile("/etc/kubernetes/ccm.{host}"), says: []string{"CRED-001"}, change: hasFiles("cp-1", "cp-3")},
-	{name: "a file is given and not there", code: "CRED-001", want: fails, opts: envFile("/etc/kubernetes/ccm.{host}"), says: []string{"is not on host cp-2", "ls -l /etc/kubernetes/ccm.cp-2   # on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
+	{
+		name:   "a file is given and not there",
+		code:   "CRED-004",
+		want:   skipped,
+		opts:   envFile("/etc/kubernetes/ccm.{host}"),
+		says:   []string{"CRED-001"},
+		change: hasFiles("cp-1", "cp-3"),
+	},
+	{
+		name:   "a file is given and not there",
+		code:   "CRED-001",
+		want:   fails,
+		opts:   envFile("/etc/kubernetes/ccm.{host}"),
+		says:   []string{"is not on host cp-2", "ls -l /etc/kubernetes/ccm.cp-2   # on host cp-2"},
+		change: hasFiles("cp-1", "cp-3"),
+	},
 	{name: "a file is given and there", code: "CRED-001", want: pass_, opts: envFile("/etc/kubernetes/ccm.{host}"), change: hasFiles("cp-1", "cp-2", "cp-3")},
 	{name: "a file is given that no plan mounts", code: "CRED-001", want: fails, opts: envFile("/opt/credentials"), says: []string{"is outside /etc/"}},
-	{name: "a file is given that was not looked for", code: "CRED-001", want: unknwn, opts: envFile("/etc/kubernetes/other"), says: []string{"transplant snapshot --ccm-env"}},
-	{name: "an authority's file is not there", code: "CFG-004", want: fails, opts: facts.Options{CCMEnv: []string{"SSL_CERT_FILE"}, CCMFiles: map[string]string{"SSL_CERT_FILE": "/etc/kubernetes/ccm.cp-2"}}, says: []string{"is not on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
+	{
+		name: "a file is given that was not looked for",
+		code: "CRED-001",
+		want: unknwn,
+		opts: envFile("/etc/kubernetes/other"),
+		says: []string{"transplant snapshot --ccm-env"},
+	},
+	{
+		name:   "an authority's file is not there",
+		code:   "CFG-004",
+		want:   fails,
+		opts:   facts.Options{CCMEnv: []string{"SSL_CERT_FILE"}, CCMFiles: map[string]string{"SSL_CERT_FILE": "/etc/kubernetes/ccm.cp-2"}},
+		says:   []string{"is not on host cp-2"},
+		change: hasFiles("cp-1", "cp-3"),
+	},
 	{name: "the cloud was not asked", code: "CRED-004", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 	{name: "instances could not be read", code: "CRED-004", want: unknwn, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"instances: no right"} }},
 
-	{name: "another cloud has no inventory", code: "CLOUD-001", base: onAzure, want: unknwn, says: []string{"no inventory of azure", "--prove"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
+	{
+		name:   "another cloud has no inventory",
+		code:   "CLOUD-001",
+		base:   onAzure,
+		want:   unknwn,
+		says:   []string{"no inventory of azure", "--prove"},
+		change: func(s *v1.Snapshot) { s.Cloud = nil },
+	},
 
 	{name: "F49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
 	{name: "F49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},
-	{name: "F49: Azure in a seed, where nobody installs it", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"a seed hosts the control plane", "kubectl apply"}, change: func(s *v1.Snapshot) { s.Cluster.Seed = "cluster-x" }},
+	{
+		name:   "F49: Azure in a seed, where nobody installs it",
+		code:   "CLOUD-002",
+		base:   onAzure,
+		want:   fails,
+		says:   []string{"a seed hosts the control plane", "kubectl apply"},
+		change: func(s *v1.Snapshot) { s.Cluster.Seed = "cluster-x" },
+	},
 	{name: "F49: Azure in a seed, installed before", code: "CLOUD-002", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
 		s.Cluster.Seed = "cluster-x"
 		s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
 	}},
-	{name: "F49: Azure with hosts that are replaced", code: "CLOUD-002", base: onAzure, opts: facts.Options{ReplaceHosts: true}, want: fails, says: []string{"hosts are replaced"}},
+	{
+		name: "F49: Azure with hosts that are replaced",
+		code: "CLOUD-002",
+		base: onAzure,
+		opts: facts.Options{ReplaceHosts: true},
+		want: fails,
+		says: []string{"hosts are replaced"},
+	},
 	{name: "F49: Azure on Deployments", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"runs as Deployments"}, change: func(s *v1.Snapshot) {
 		s.Hosted = []v1.Component{{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
 	}},
 	{name: "F49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
-	{name: "F49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
-	{name: "F49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},
-	{name: "F49: two initialise nodes", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-controller-manager@cp-1 initialises nodes too"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, component.CCM, map[string]string{"controllers": "*"})
-	}},
+	{
+		name:   "F49: Azure after it without",
+		code:   "CLOUD-002",
+		base:   onAzureAfter,
+		want:   fails,
+		says:   []string{"cloud-node-manager does not run"},
+		change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] },
+	},
+	{
+		name:   "F49: one node lacks it",
+		code:   "CLOUD-002",
+		base:   onAzureAfter,
+		want:   fails,
+		says:   []string{"4 of 5 pods ready"},
+		change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 },
+	},
+	{
+		name: "F49: two initialise nodes",
+		code: "CLOUD-002",
+		base: onAzureAfter,
+		want: fails,
+		says: []string{"cloud-controller-manager@cp-1 initialises nodes too"},
+		change: func(s *v1.Snapshot) {
+			setFlags(s, 0, component.CCM, map[string]string{"controllers": "*"})
+		},
+	},
 	{name: "workloads could not be listed", code: "CLOUD-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 
 	{name: "none runs as a workload", code: "CLOUD-003", want: skipped},
 	{name: "one that is as it should be", code: "CLOUD-003", want: pass_, change: func(s *v1.Snapshot) { s.Workloads = append(s.Workloads, ccmWorkload()) }},
-	{name: "one that requests nothing", code: "CLOUD-003", want: warn, says: []string{"container manager of Deployment/kube-system/aws-cloud-controller-manager requests no cpu or memory"}, change: func(s *v1.Snapshot) {
-		w := ccmWorkload()
-		w.Containers[0].Requests = nil
-		s.Workloads = append(s.Workloads, w)
-	}},
-	{name: "one with a CPU limit and no priority", code: "CLOUD-003", want: warn, says: []string{"may use 100m of CPU", "priority class of every pod"}, change: func(s *v1.Snapshot) {
-		w := ccmWorkload()
-		w.PriorityClass, w.Containers[0].Limits = "", map[string]string{"cpu": "100m"}
-		s.Workloads = append(s.Workloads, w)
-	}},
+	{
+		name: "one that requests nothing",
+		code: "CLOUD-003",
+		want: warn,
+		says: []string{"container manager of Deployment/kube-system/aws-cloud-controller-manager requests no cpu or memory"},
+		change: func(s *v1.Snapshot) {
+			w := ccmWorkload()
+			w.Containers[0].Requests = nil
+			s.Workloads = append(s.Workloads, w)
+		},
+	},
+	{
+		name: "one with a CPU limit and no priority",
+		code: "CLOUD-003",
+		want: warn,
+		says: []string{"may use 100m of CPU", "priority class of every pod"},
+		change: func(s *v1.Snapshot) {
+			w := ccmWorkload()
+			w.PriorityClass, w.Containers[0].Limits = "", map[string]string{"cpu": "100m"}
+			s.Workloads = append(s.Workloads, w)
+		},
+	},
 	{name: "workloads could not be listed", code: "CLOUD-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 }

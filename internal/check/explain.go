@@ -35,7 +35,16 @@ mandatory can be accepted with ` + "`--accept CODE=\"reason\"`" + `. A code is n
 |---|---|---|---|---|
 `)
 	for _, c := range Checks {
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", c.Code, strings.ToLower(c.Code), c.Reason, c.Level, c.Impact, c.Title)
+		fmt.Fprintf(
+			&b,
+			"| [%s](#%s) | %s | %s | %s | %s |\n",
+			c.Code,
+			strings.ToLower(c.Code),
+			c.Reason,
+			c.Level,
+			c.Impact,
+			c.Title,
+		)
 	}
 	category := ""
 	for _, c := range Checks {

@@ -73,7 +73,10 @@ func TestAGateThatIsGoneHasItsLastValue(t *testing.T) {
 
 func TestVolumesInUseNameTheirPluginOrDriver(t *testing.T) {
 	got := volume.MountsOf(v1.Node{VolumesInUse: []string{
-		"kubernetes.io/aws-ebs/aws://us-east-1a/vol-1", "kubernetes.io/csi/ebs.csi.aws.com^vol-2", "kubernetes.io/csi/ebs.csi.aws.com^vol-3", "kubernetes.io/vsphere-volume/[ds] a/b.vmdk",
+		"kubernetes.io/aws-ebs/aws://us-east-1a/vol-1",
+		"kubernetes.io/csi/ebs.csi.aws.com^vol-2",
+		"kubernetes.io/csi/ebs.csi.aws.com^vol-3",
+		"kubernetes.io/vsphere-volume/[ds] a/b.vmdk",
 	}})
 	for name, want := range map[string]int{"kubernetes.io/aws-ebs": 1, "ebs.csi.aws.com": 2, "kubernetes.io/vsphere-volume": 1} {
 		if got[name] != want {

@@ -137,7 +137,12 @@ func TestNoCheckNeedsAFactToBeThere(t *testing.T) {
 	}
 	s := captured(t, "aws-v1.26.0.yaml")
 	for i := range s.Hosts {
-		s.Hosts[i] = v1.Host{Name: s.Hosts[i].Name, ControlPlane: true, Components: []v1.Component{{Name: component.KCM}, {Name: component.KAS}, {Name: component.CCM}}, Kubelet: &v1.Kubelet{}}
+		s.Hosts[i] = v1.Host{
+			Name:         s.Hosts[i].Name,
+			ControlPlane: true,
+			Components:   []v1.Component{{Name: component.KCM}, {Name: component.KAS}, {Name: component.CCM}},
+			Kubelet:      &v1.Kubelet{},
+		}
 	}
 	for i := range s.Nodes {
 		s.Nodes[i] = v1.Node{}

@@ -116,26 +116,51 @@ var accessRules = []ruleCase{
 	{name: "a snapshot without a cluster", code: "API-001", want: unknwn, change: func(s *v1.Snapshot) { s.Cluster = v1.Cluster{} }},
 
 	{name: "the manifests were read", code: "HOST-001", want: pass_, says: []string{"3 control-plane hosts"}},
-	{name: "one host cannot be read", code: "HOST-001", want: unknwn, says: []string{"hosts/cp-2"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2") }},
+	{
+		name:   "one host cannot be read",
+		code:   "HOST-001",
+		want:   unknwn,
+		says:   []string{"hosts/cp-2"},
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2") },
+	},
 	{name: "one manifest cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/manifests/x.yaml") }},
 	{name: "the units cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/units") }},
-	{name: "only a process list is missing", code: "HOST-001", want: pass_, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") }},
-	{name: "a worker with manifests of a control plane", code: "HOST-001", want: fails, says: []string{"1 host has control-plane manifests", "host w-1 runs kube-apiserver, kube-controller-manager by its own word alone", "kubectl get nodes -L"},
+	{
+		name:   "only a process list is missing",
+		code:   "HOST-001",
+		want:   pass_,
+		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") },
+	},
+	{
+		name: "a worker with manifests of a control plane",
+		code: "HOST-001",
+		want: fails,
+		says: []string{"1 host has control-plane manifests", "host w-1 runs kube-apiserver, kube-controller-manager by its own word alone", "kubectl get nodes -L"},
 		change: func(s *v1.Snapshot) {
 			s.Hosts = append(s.Hosts, v1.Host{Name: "w-1", Claims: []string{"kube-apiserver", "kube-controller-manager"}})
-		}},
+		},
+	},
 	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1.Snapshot) { s.Hosts = nil }},
 
 	{name: "every Node has its host", code: "HOST-002", want: pass_},
 	{name: "a Node has no host", code: "HOST-002", want: fails, says: []string{"ip-10-0-0-14.ec2.internal", "--host-access"}, change: func(s *v1.Snapshot) {
 		s.ControlPlaneNodes = append(s.ControlPlaneNodes, "ip-10-0-0-14.ec2.internal")
 	}},
-	{name: "a host's Node is not known", code: "HOST-002", want: unknwn, says: []string{"cp-1", "ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) { s.Hosts[0].NodeName = "" }},
+	{
+		name:   "a host's Node is not known",
+		code:   "HOST-002",
+		want:   unknwn,
+		says:   []string{"cp-1", "ip-10-0-0-11.ec2.internal"},
+		change: func(s *v1.Snapshot) { s.Hosts[0].NodeName = "" },
+	},
 	{name: "pods could not be listed", code: "HOST-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "pods") }},
 
 	{name: "everything is allowed", code: "RBAC-001", want: pass_, says: []string{"all 2 things"}},
 	{
-		name: "a verb is missing", code: "RBAC-001", want: fails, says: []string{"create leases.coordination.k8s.io in kube-system is refused", "kubectl auth can-i create leases.coordination.k8s.io -n kube-system"},
+		name: "a verb is missing",
+		code: "RBAC-001",
+		want: fails,
+		says: []string{"create leases.coordination.k8s.io in kube-system is refused", "kubectl auth can-i create leases.coordination.k8s.io -n kube-system"},
 		change: func(s *v1.Snapshot) {
 			s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system"})
 		},
@@ -153,7 +178,10 @@ var accessRules = []ruleCase{
 var controlPlaneRules = []ruleCase{
 	{name: "each component has one manifest", code: "CP-003", want: pass_, says: []string{"6 manifests"}},
 	{
-		name: "a backup is a second pod", code: "CP-003", want: fails, says: []string{"kube-controller-manager.yaml.bak", "mv --backup=numbered /etc/kubernetes/manifests/kube-controller-manager.yaml.bak"},
+		name: "a backup is a second pod",
+		code: "CP-003",
+		want: fails,
+		says: []string{"kube-controller-manager.yaml.bak", "mv --backup=numbered /etc/kubernetes/manifests/kube-controller-manager.yaml.bak"},
 		change: func(s *v1.Snapshot) {
 			c := *manager(s, 1, component.KCM)
 			c.Manifest += ".bak"
@@ -161,28 +189,84 @@ var controlPlaneRules = []ruleCase{
 		},
 	},
 	{name: "a manifest is no Pod", code: "CP-003", want: fails, says: []string{"is a Deployment"}, change: func(s *v1.Snapshot) {
-		s.Hosts[0].Components = append(s.Hosts[0].Components, v1.Component{Name: "kube-scheduler", Manifest: "/etc/kubernetes/manifests/kube-scheduler.yaml", Error: "is a Deployment, not a Pod"})
+		s.Hosts[0].Components = append(
+			s.Hosts[0].Components,
+			v1.Component{Name: "kube-scheduler", Manifest: "/etc/kubernetes/manifests/kube-scheduler.yaml", Error: "is a Deployment, not a Pod"},
+		)
 	}},
 	{name: "the hosts cannot be read", code: "CP-003", want: skipped, says: []string{"HOST-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1") }},
 
 	{name: "in-tree everywhere", code: "CP-001", want: pass_, says: []string{"all 3 control-plane hosts", "--cloud-provider=aws"}},
-	{name: "one host is external", code: "CP-001", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) }},
-	{name: "one host has no manager", code: "CP-001", want: fails, says: []string{"host cp-3 has no kube-controller-manager"}, change: func(s *v1.Snapshot) { s.Hosts[2].Components = s.Hosts[2].Components[:1] }},
-	{name: "two providers", code: "CP-001", want: fails, says: []string{"aws, gce"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "gce"}) }},
+	{
+		name:   "one host is external",
+		code:   "CP-001",
+		want:   fails,
+		says:   []string{"kube-controller-manager@cp-2"},
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) },
+	},
+	{
+		name:   "one host has no manager",
+		code:   "CP-001",
+		want:   fails,
+		says:   []string{"host cp-3 has no kube-controller-manager"},
+		change: func(s *v1.Snapshot) { s.Hosts[2].Components = s.Hosts[2].Components[:1] },
+	},
+	{
+		name:   "two providers",
+		code:   "CP-001",
+		want:   fails,
+		says:   []string{"aws, gce"},
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "gce"}) },
+	},
 	{
 		name: "one host is external and a run is in progress", code: "CP-001", want: warn, opts: facts.Options{InProgress: true}, says: []string{"transplant apply"},
 		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) },
 	},
 	{name: "external everywhere", code: "CP-001", base: migrated, want: skipped},
 
-	{name: "elections are on by default", code: "CP-002", want: pass_, change: func(s *v1.Snapshot) { delete(manager(s, 0, component.KCM).Flags, "leader-elect") }},
-	{name: "elections are off", code: "CP-002", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"leader-elect": "false"}) }},
-	{name: "elections are off in the new manager", code: "CP-002", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { setFlags(s, 0, component.CCM, map[string]string{"leader-elect": "0"}) }},
+	{
+		name:   "elections are on by default",
+		code:   "CP-002",
+		want:   pass_,
+		change: func(s *v1.Snapshot) { delete(manager(s, 0, component.KCM).Flags, "leader-elect") },
+	},
+	{
+		name:   "elections are off",
+		code:   "CP-002",
+		want:   fails,
+		says:   []string{"kube-controller-manager@cp-2"},
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"leader-elect": "false"}) },
+	},
+	{
+		name:   "elections are off in the new manager",
+		code:   "CP-002",
+		base:   migrated,
+		want:   fails,
+		says:   []string{"cloud-controller-manager@cp-1"},
+		change: func(s *v1.Snapshot) { setFlags(s, 0, component.CCM, map[string]string{"leader-elect": "0"}) },
+	},
 
 	{name: "the flags agree", code: "CP-004", want: pass_},
-	{name: "F31: the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3 and other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cluster-name": "other"}) }},
-	{name: "the cloud config differs", code: "CP-004", want: v1.Warn, says: []string{"cloud config"}, change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
-	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"bind-address": "127.1.2.12"}) }},
+	{
+		name:   "F31: the cluster's name differs",
+		code:   "CP-004",
+		want:   fails,
+		says:   []string{"--cluster-name: lab on cp-1, cp-3 and other on cp-2"},
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cluster-name": "other"}) },
+	},
+	{
+		name:   "the cloud config differs",
+		code:   "CP-004",
+		want:   v1.Warn,
+		says:   []string{"cloud config"},
+		change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" },
+	},
+	{
+		name:   "addresses may differ",
+		code:   "CP-004",
+		want:   pass_,
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"bind-address": "127.1.2.12"}) },
+	},
 	{
 		name: "the moved hosts differ while a run is in progress", code: "CP-004", want: pass_, opts: facts.Options{InProgress: true},
 		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) },
@@ -194,7 +278,13 @@ var controlPlaneRules = []ruleCase{
 		c.Command = []string{component.KCM, "--v=2"}
 		c.Pod.Command = []string{component.KCM, "--v=4"}
 	}},
-	{name: "a pod is not ready", code: "CP-005", want: fails, says: []string{"is not ready"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KAS).Pod.Ready = false }},
+	{
+		name:   "a pod is not ready",
+		code:   "CP-005",
+		want:   fails,
+		says:   []string{"is not ready"},
+		change: func(s *v1.Snapshot) { manager(s, 0, component.KAS).Pod.Ready = false },
+	},
 	{name: "a pod is missing", code: "CP-005", want: fails, says: []string{"has no pod"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KAS).Pod = nil }},
 	{name: "the host's Node is not known", code: "CP-005", want: unknwn, says: []string{"kube-apiserver@cp-1"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, component.KAS).Pod, manager(s, 0, component.KCM).Pod = nil, nil
@@ -213,8 +303,20 @@ var controlPlaneRules = []ruleCase{
 		c := manager(s, 0, component.KCM)
 		c.Processes = append(c.Processes, v1.Process{PID: 7})
 	}},
-	{name: "no process", code: "CP-006", want: fails, says: []string{"kube-apiserver@cp-3 has no process"}, change: func(s *v1.Snapshot) { manager(s, 2, component.KAS).Processes = nil }},
-	{name: "a stopped process", code: "CP-006", want: fails, says: []string{"in state T"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Processes[0].State = "T" }},
+	{
+		name:   "no process",
+		code:   "CP-006",
+		want:   fails,
+		says:   []string{"kube-apiserver@cp-3 has no process"},
+		change: func(s *v1.Snapshot) { manager(s, 2, component.KAS).Processes = nil },
+	},
+	{
+		name:   "a stopped process",
+		code:   "CP-006",
+		want:   fails,
+		says:   []string{"in state T"},
+		change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Processes[0].State = "T" },
+	},
 	{name: "processes could not be listed", code: "CP-006", want: unknwn, change: func(s *v1.Snapshot) {
 		manager(s, 0, component.KCM).Processes = nil
 		cannotGather(s, "hosts/cp-1/processes/kube-controller-manager")
@@ -233,21 +335,47 @@ var controlPlaneRules = []ruleCase{
 		l.Name = component.CCM
 		s.Leases = []v1.Lease{l}
 	}},
-	{name: "half-way with a journal", code: "CP-007", want: warn, opts: facts.Options{InProgress: true}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{
+		name:   "half-way with a journal",
+		code:   "CP-007",
+		want:   warn,
+		opts:   facts.Options{InProgress: true},
+		change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) },
+	},
 }
 
 var leaderMigrationRules = []ruleCase{
 	{name: "no config", code: "LM-001", want: skipped},
 	{name: "short names in 1.26", code: "LM-001", want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
-	{name: "canonical names in 1.26", code: "LM-001", want: fails, says: []string{"service-lb-controller", leaderMigrationPath}, change: func(s *v1.Snapshot) { migrating(s, component.KCM, canonicalNames) }},
-	{name: "documented names in an upstream CCM of 1.37", code: "LM-001", base: migrated, want: fails, says: []string{"write service-lb-controller"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, component.CCM).Image = upstreamCCM
-		migrating(s, component.CCM, shortNames)
-	}},
+	{
+		name:   "canonical names in 1.26",
+		code:   "LM-001",
+		want:   fails,
+		says:   []string{"service-lb-controller", leaderMigrationPath},
+		change: func(s *v1.Snapshot) { migrating(s, component.KCM, canonicalNames) },
+	},
+	{
+		name: "documented names in an upstream CCM of 1.37",
+		code: "LM-001",
+		base: migrated,
+		want: fails,
+		says: []string{"write service-lb-controller"},
+		change: func(s *v1.Snapshot) {
+			manager(s, 0, component.CCM).Image = upstreamCCM
+			migrating(s, component.CCM, shortNames)
+		},
+	},
 	{name: "documented names in our CCM", code: "LM-001", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.CCM, shortNames) }},
-	{name: "upstream's mistaken names in our CCM", code: "LM-001", base: migrated, want: fails, says: []string{"service-controller"}, change: func(s *v1.Snapshot) {
-		migrating(s, component.CCM, strings.ReplaceAll(canonicalNames, "service-lb-controller", "service-controller"))
-	}},
+	{
+		name: "upstream's mistaken names in our CCM",
+		code: "LM-001",
+		base: migrated,
+		want: fails,
+		says: []string{"service-controller"},
+		change: func(s *v1.Snapshot) {
+			migrating(s, component.CCM, strings.ReplaceAll(canonicalNames, "service-lb-controller", "service-controller"))
+		},
+	},
 	{name: "a loop is not listed", code: "LM-001", want: fails, says: []string{"route loop is not listed"}, change: func(s *v1.Snapshot) {
 		migrating(s, component.KCM, strings.ReplaceAll(shortNames, "- {name: route, component: \"*\"}\n", ""))
 	}},
@@ -265,17 +393,36 @@ var leaderMigrationRules = []ruleCase{
 	}},
 
 	{name: "an external manager without it", code: "LM-002", base: migrated, want: pass_},
-	{name: "F24: an external manager with it", code: "LM-002", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 1, component.KCM, map[string]string{"enable-leader-migration": "true"})
-	}},
+	{
+		name: "F24: an external manager with it",
+		code: "LM-002",
+		base: migrated,
+		want: fails,
+		says: []string{"kube-controller-manager@cp-2"},
+		change: func(s *v1.Snapshot) {
+			setFlags(s, 1, component.KCM, map[string]string{"enable-leader-migration": "true"})
+		},
+	},
 	{name: "an in-tree manager with it", code: "LM-002", want: skipped, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
 
 	{name: "both may", code: "LM-003", want: pass_, says: []string{"both managers may"}},
-	{name: "the manager may not, before", code: "LM-003", want: pass_, says: []string{"the plan grants it", "may not update"}, change: func(s *v1.Snapshot) { forbidLease(s, facts.UserKCM, "update") }},
-	{name: "F24: the manager may not, and leader migration is on", code: "LM-003", want: fails, says: []string{facts.UserKCM + " may not create", "create role leader-migration ", "--resource-name=cloud-provider-extraction-migration"}, change: func(s *v1.Snapshot) {
-		migrating(s, component.KCM, shortNames)
-		forbidLease(s, facts.UserKCM, "create")
-	}},
+	{
+		name:   "the manager may not, before",
+		code:   "LM-003",
+		want:   pass_,
+		says:   []string{"the plan grants it", "may not update"},
+		change: func(s *v1.Snapshot) { forbidLease(s, facts.UserKCM, "update") },
+	},
+	{
+		name: "F24: the manager may not, and leader migration is on",
+		code: "LM-003",
+		want: fails,
+		says: []string{facts.UserKCM + " may not create", "create role leader-migration ", "--resource-name=cloud-provider-extraction-migration"},
+		change: func(s *v1.Snapshot) {
+			migrating(s, component.KCM, shortNames)
+			forbidLease(s, facts.UserKCM, "create")
+		},
+	},
 	{name: "the other manager may not, and leader migration is on here", code: "LM-003", want: fails, says: []string{facts.UserCCM}, change: func(s *v1.Snapshot) {
 		migrating(s, component.KCM, shortNames)
 		forbidLease(s, facts.UserCCM, "get")
@@ -285,7 +432,13 @@ var leaderMigrationRules = []ruleCase{
 	{name: "another lease was asked for", code: "LM-003", want: unknwn, opts: facts.Options{LeaseName: "our-migration"}, says: []string{"our-migration"}},
 
 	{name: "a good config", code: "LM-004", want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
-	{name: "ignored in 1.26", code: "LM-004", want: warn, says: []string{"1.26 ignores it"}, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames+"resourceLock: leases\n") }},
+	{
+		name:   "ignored in 1.26",
+		code:   "LM-004",
+		want:   warn,
+		says:   []string{"1.26 ignores it"},
+		change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames+"resourceLock: leases\n") },
+	},
 	{name: "fatal in 1.37", code: "LM-004", base: migrated, want: fails, says: []string{"exits at start", "remove it"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, component.CCM).Image = upstreamCCM
 		migrating(s, component.CCM, canonicalNames+"resourceLock: leases\n")
@@ -302,10 +455,17 @@ var leaderMigrationRules = []ruleCase{
 	}},
 
 	{name: "leader migration is off", code: "LM-005", base: migrated, want: skipped},
-	{name: "an upstream CCM on its default", code: "LM-005", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1 (1.37)"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, component.CCM).Image = upstreamCCM
-		migrating(s, component.CCM, "")
-	}},
+	{
+		name: "an upstream CCM on its default",
+		code: "LM-005",
+		base: migrated,
+		want: fails,
+		says: []string{"cloud-controller-manager@cp-1 (1.37)"},
+		change: func(s *v1.Snapshot) {
+			manager(s, 0, component.CCM).Image = upstreamCCM
+			migrating(s, component.CCM, "")
+		},
+	},
 	{name: "our CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.CCM, "") }},
 	{name: "an old CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
@@ -320,10 +480,16 @@ var leaderMigrationRules = []ruleCase{
 
 	{name: "leader migration is off", code: "LM-008", want: skipped},
 	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
-	{name: "F24: one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2", "sed -i.before 's/^leaderName: .*/leaderName: cloud-provider-extraction-migration/'", "on cp-2;"}, change: func(s *v1.Snapshot) {
-		migrating(s, component.KCM, shortNames)
-		s.Hosts[1].LeaderMigration[0].Content = strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other")
-	}},
+	{
+		name: "F24: one names another lease",
+		code: "LM-008",
+		want: fails,
+		says: []string{`"other"`, "kube-controller-manager@cp-2", "sed -i.before 's/^leaderName: .*/leaderName: cloud-provider-extraction-migration/'", "on cp-2;"},
+		change: func(s *v1.Snapshot) {
+			migrating(s, component.KCM, shortNames)
+			s.Hosts[1].LeaderMigration[0].Content = strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other")
+		},
+	},
 	{name: "F24: all name another lease", code: "LM-008", want: fails, says: []string{"transplant check --lease-name=other "}, change: func(s *v1.Snapshot) {
 		migrating(s, component.KCM, strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other"))
 	}},

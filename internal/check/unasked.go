@@ -13,8 +13,12 @@ var factChecks = []rule.Check{
 }
 
 var factsUnasked = rule.Check{
-	Code: "FACT-001", Reason: "FactUnknown", Category: findings.CategoryFacts, Level: findings.LevelError, Impact: findings.ImpactNone,
-	Title: "every fact that was looked for is known, or a check says that it is not",
+	Code:     "FACT-001",
+	Reason:   "FactUnknown",
+	Category: findings.CategoryFacts,
+	Level:    findings.LevelError,
+	Impact:   findings.ImpactNone,
+	Title:    "every fact that was looked for is known, or a check says that it is not",
 	Explain: []string{
 		"What could not be gathered is listed in the snapshot under errors. Most of it makes the check unknown that would have read it. What is left is reported here: no check has a rule for it, but the plan or the comparison of before and after may " +
 			"rely on it, such as a file on a host or an object that the migration writes.",
@@ -40,6 +44,16 @@ func judgeUnasked(f facts.Facts) v1.Finding {
 	if *f.Blocker != "" {
 		return findings.Dependent(*f.Blocker)
 	}
-	finding := bad.Finding(v1.Unknown, "%s unknown: %s", findings.Counting(len(bad.Lines), "fact", "is", "are"), bad.Lines[0])
-	return findings.With(finding, "no errors in the snapshot", "errors of the snapshot", "transplant snapshot --out snapshot.yaml && grep -A99 ^errors: snapshot.yaml")
+	finding := bad.Finding(
+		v1.Unknown,
+		"%s unknown: %s",
+		findings.Counting(len(bad.Lines), "fact", "is", "are"),
+		bad.Lines[0],
+	)
+	return findings.With(
+		finding,
+		"no errors in the snapshot",
+		"errors of the snapshot",
+		"transplant snapshot --out snapshot.yaml && grep -A99 ^errors: snapshot.yaml",
+	)
 }

@@ -22,7 +22,9 @@ func newApply(c *console.Console) *cobra.Command {
 	var f run.Options
 	var o client.PlanOptions
 	cmd := &cobra.Command{
-		Use: "apply [PLAN]", Short: "Carry out a plan, or go on with the one that was begun", Args: cobra.MaximumNArgs(1),
+		Use:   "apply [PLAN]",
+		Short: "Carry out a plan, or go on with the one that was begun",
+		Args:  cobra.MaximumNArgs(1),
 		Example: "  transplant apply            # check, plan, ask, carry out\n" +
 			"  transplant apply plan.yaml  # carry out a plan that was reviewed",
 		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
@@ -42,7 +44,8 @@ func newApply(c *console.Console) *cobra.Command {
 	addRunFlags(&f, cmd)
 	console.AddPlanFlags(&o, cmd)
 	console.AddProbeFlag(&c.Probes, cmd)
-	cmd.Flags().StringVar(&f.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
+	cmd.Flags().
+		StringVar(&f.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
 	return cmd
 }
 
@@ -65,11 +68,13 @@ func newRollback(c *console.Console) *cobra.Command {
 	addRunFlags(&f, cmd)
 	console.AddKubeletFlags(cmd.Flags(), &f.Kubelets)
 	console.AddProbeFlag(&c.Probes, cmd)
-	cmd.Flags().StringArrayVar(&accept, "accept", nil, `live with a difference that the verification at the end finds, OBJECT="reason" or "OBJECT FIELD=reason"`)
+	cmd.Flags().
+		StringArrayVar(&accept, "accept", nil, `live with a difference that the verification at the end finds, OBJECT="reason" or "OBJECT FIELD=reason"`)
 	return cmd
 }
 
 // addWithoutFlag names the hosts that are gone for good.
 func addWithoutFlag(f *run.Options, cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&f.Without, "without-host", nil, "go on without this host, which is gone for good: its steps are skipped, and it must not come back as it was (repeatable)")
+	cmd.Flags().
+		StringSliceVar(&f.Without, "without-host", nil, "go on without this host, which is gone for good: its steps are skipped, and it must not come back as it was (repeatable)")
 }

@@ -27,7 +27,9 @@ func newCheck(c *console.Console) *cobra.Command {
 	var wait time.Duration
 	var output *printer.Format
 	cmd := &cobra.Command{
-		Use: "check", Short: "Find what would go wrong, before anything is touched", Args: cobra.NoArgs,
+		Use:   "check",
+		Short: "Find what would go wrong, before anything is touched",
+		Args:  cobra.NoArgs,
 		Example: "  transplant check\n  transplant check --wait=10m --problems\n" +
 			"  transplant check --from-snapshot snapshot.yaml -o json\n  transplant check --list",
 		Long: "Check looks at the cluster and the hosts, read-only, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.",
@@ -69,7 +71,11 @@ func newCheck(c *console.Console) *cobra.Command {
 			}
 			switch {
 			case inVain:
-				return exitcode.With(exitcode.Timeout, "waited %s: what blocks may still pass by itself; run the same command again to go on waiting", wait)
+				return exitcode.With(
+					exitcode.Timeout,
+					"waited %s: what blocks may still pass by itself; run the same command again to go on waiting",
+					wait,
+				)
 			case report.Summary.Blocked:
 				return exitcode.With(exitcode.Blocked, "")
 			}
@@ -102,7 +108,13 @@ func listChecks(c *console.Console, cmd *cobra.Command, output *printer.Format) 
 }
 
 // validateCheck refuses flags that would have no effect.
-func validateCheck(c *console.Console, cmd *cobra.Command, from string, output *printer.Format, wait time.Duration) error {
+func validateCheck(
+	c *console.Console,
+	cmd *cobra.Command,
+	from string,
+	output *printer.Format,
+	wait time.Duration,
+) error {
 	if err := console.CheckFromSnapshot(cmd, from, c.Proof.Asked); err != nil {
 		return err
 	}
@@ -135,7 +147,10 @@ func newExplain(c *console.Console) *cobra.Command {
 				return err
 			}
 			if from == "" {
-				if err := console.RefuseFlags(cmd, "no cluster is judged without --from-snapshot", append(slices.Collect(maps.Keys(client.PlanOptionFlags)), "accept")...); err != nil {
+				if err := console.RefuseFlags(
+					cmd,
+					"no cluster is judged without --from-snapshot",
+					append(slices.Collect(maps.Keys(client.PlanOptionFlags)), "accept")...); err != nil {
 					return err
 				}
 			}
@@ -150,7 +165,10 @@ func newExplain(c *console.Console) *cobra.Command {
 				return err
 			}
 			report := check.Run(snap, f.CheckOptions())
-			report.Findings = slices.DeleteFunc(report.Findings, func(f v1.Finding) bool { return !strings.EqualFold(f.Code, args[0]) })
+			report.Findings = slices.DeleteFunc(
+				report.Findings,
+				func(f v1.Finding) bool { return !strings.EqualFold(f.Code, args[0]) },
+			)
 			fmt.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, report.TakenAt.Format(time.RFC3339))
 			return printer.PrintFindings(c.Out, report, c.LayoutFor(c.Out, true))
 		},

@@ -48,7 +48,8 @@ func TestAReportAsJUnit(t *testing.T) {
 			}
 		}
 	}
-	if tests != len(check.List()) || suites.Tests != tests || suites.Failures != failures || suites.Errors != errs || suites.Skipped != skipped || failures == 0 || errs == 0 {
+	if tests != len(check.List()) || suites.Tests != tests || suites.Failures != failures || suites.Errors != errs || suites.Skipped != skipped || failures == 0 ||
+		errs == 0 {
 		t.Errorf("%d cases of %d checks: %d failures, %d errors, %d skipped; the sums are %+v", tests, len(check.List()), failures, errs, skipped, suites)
 	}
 	for code, want := range map[string]string{"CP-002": "failure", "CLOUD-001": "error", "NODE-001": "skipped: accepted: the node <worker> is about to be removed"} {

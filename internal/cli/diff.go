@@ -33,7 +33,9 @@ func newDiff(c *console.Console) *cobra.Command {
 	var f client.PlanOptions
 	var from, until string
 	cmd := &cobra.Command{
-		Use: "diff [PLAN]", Short: "Show what a plan would change in each file and object", Args: cobra.MaximumNArgs(1),
+		Use:     "diff [PLAN]",
+		Short:   "Show what a plan would change in each file and object",
+		Args:    cobra.MaximumNArgs(1),
 		Example: "  transplant diff\n  transplant diff plan.yaml\n  transplant diff --from-snapshot snapshot.yaml",
 		Long: "Diff compares every manifest, unit, kubelet's flags, kubeadm's configuration and object as it is with what it would be after the plan, and changes nothing.\n" +
 			"With --host-access it compares the files' bytes, edited as apply would edit them; from a snapshot alone, the flags, one argument a line. Secrets are masked.\n\n" +
@@ -58,7 +60,14 @@ func newDiff(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func runDiff(ctx context.Context, c *console.Console, cmd *cobra.Command, args []string, from, until string, f client.PlanOptions) (bool, error) {
+func runDiff(
+	ctx context.Context,
+	c *console.Console,
+	cmd *cobra.Command,
+	args []string,
+	from, until string,
+	f client.PlanOptions,
+) (bool, error) {
 	if err := console.CheckFromSnapshot(cmd, from, false); err != nil {
 		return false, err
 	}
@@ -122,7 +131,13 @@ func planToCompare(c *client.Client, snap *v1.Snapshot, args []string, f *client
 		return nil, err
 	}
 	if p.Cluster.UID != snap.Cluster.UID {
-		return nil, exitcode.With(exitcode.Stale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
+		return nil, exitcode.With(
+			exitcode.Stale,
+			"plan %s was made for the cluster with uid %s, this one has %s: check --context",
+			args[0],
+			p.Cluster.UID,
+			snap.Cluster.UID,
+		)
 	}
 	return p, nil
 }
@@ -170,7 +185,14 @@ func compareWith(ctx context.Context, c *console.Console, program string, all []
 		}
 	}
 	words := strings.Fields(program)
-	run := exec.CommandContext(ctx, words[0], append(words[1:], filepath.Join(dir, "LIVE"), filepath.Join(dir, "PLANNED"))...) //nolint:gosec // the user's own choice
+	run := exec.CommandContext(
+		ctx,
+		words[0],
+		append(
+			words[1:],
+			filepath.Join(dir, "LIVE"),
+			filepath.Join(dir, "PLANNED"),
+		)...) //nolint:gosec // the user's own choice
 	run.Stdout, run.Stderr = c.Out, c.Err
 	err = run.Run()
 	var exit *exec.ExitError

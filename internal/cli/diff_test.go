@@ -83,7 +83,13 @@ func TestTheDifferencesOfALiveClusterAreThoseOfItsFiles(t *testing.T) {
 func TestAProgramOfTheUsersChoiceCompares(t *testing.T) {
 	args := append([]string{"diff", "--from-snapshot", labSnapshot}, credentials...)
 	script := filepath.Join(t.TempDir(), "compare")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$1 $(ls \"$2\" | wc -l) $(ls \"$3\" | wc -l)\"\ngrep -l -- --cloud-provider=external \"$3\"/*kube-controller-manager* | wc -l\nexit 1\n"), 0o700); err != nil {
+	if err := os.WriteFile(
+		script,
+		[]byte(
+			"#!/bin/sh\necho \"$1 $(ls \"$2\" | wc -l) $(ls \"$3\" | wc -l)\"\ngrep -l -- --cloud-provider=external \"$3\"/*kube-controller-manager* | wc -l\nexit 1\n",
+		),
+		0o700,
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(externalDiff, script+" -x")

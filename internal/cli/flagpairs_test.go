@@ -54,7 +54,8 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 	} {
 		var out, narrated bytes.Buffer
 		code := Run(t.Context(), strings.Fields(tc.line), console.Streams{In: strings.NewReader(""), Out: &out, Err: &narrated})
-		if code != exitcode.Error && !(strings.HasPrefix(tc.line, "diff") && code == exitcode.DiffError) || !strings.Contains(narrated.String(), tc.says) || out.Len() > 0 {
+		if code != exitcode.Error && !(strings.HasPrefix(tc.line, "diff") && code == exitcode.DiffError) || !strings.Contains(narrated.String(), tc.says) ||
+			out.Len() > 0 {
 			t.Errorf("transplant %s: exit code %d\n%s%s\nwant: %s", tc.line, code, narrated.String(), out.String(), tc.says)
 		}
 	}
@@ -62,7 +63,9 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 
 // TestAPlanHasItsOwnOptions: a flag that says otherwise is refused, one that says the same is not.
 func TestAPlanHasItsOwnOptions(t *testing.T) {
-	planned := options.Defaults(v1.Options{Strategy: planstep.LeaderMigration, Image: "registry.example.com/ccm:v1.26.0", MaxUnavailable: "2", Env: []string{"A=b"}})
+	planned := options.Defaults(
+		v1.Options{Strategy: planstep.LeaderMigration, Image: "registry.example.com/ccm:v1.26.0", MaxUnavailable: "2", Env: []string{"A=b"}},
+	)
 	for _, tc := range []struct{ line, says string }{
 		{"", ""},
 		{"--strategy=leader-migration --image=registry.example.com/ccm:v1.26.0 --max-unavailable=2 --ccm-env=A=b", ""},
@@ -116,7 +119,8 @@ func TestStrictSaysThatWarningsBlock(t *testing.T) {
 		t.Fatalf("without --strict: exit code %d\n%s", lenient.code, lenient.out)
 	}
 	strict := transplant(t, "check", "--from-snapshot", labSnapshot, "-q", "--strict")
-	if strict.code != exitcode.Blocked || strings.Contains(strict.out, "nothing blocks") || !strings.Contains(strict.out, "blocked (--strict): 0 failed") || !strings.Contains(strict.out, "next: transplant explain ") {
+	if strict.code != exitcode.Blocked || strings.Contains(strict.out, "nothing blocks") || !strings.Contains(strict.out, "blocked (--strict): 0 failed") ||
+		!strings.Contains(strict.out, "next: transplant explain ") {
 		t.Errorf("exit code %d\n%s", strict.code, strict.out)
 	}
 	machine := transplant(t, "check", "--from-snapshot", labSnapshot, "-q", "--strict", "-o", "json")

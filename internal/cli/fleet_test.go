@@ -93,7 +93,8 @@ func (w *seedWorld) plain(names ...string) {
 // patch merges into a cluster, as an operator or a person does.
 func (w *seedWorld) patch(name, patch string) {
 	_, dyn := w.api.Clients(w.t)
-	if _, err := dyn.Resource(objects.Resource(kubermaticv1.GroupName)).Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := dyn.Resource(objects.Resource(kubermaticv1.GroupName)).
+		Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -150,7 +151,27 @@ func TestFleetStatusOutputs(t *testing.T) {
 func TestFleetPlanOutputs(t *testing.T) {
 	w := filled(t)
 	golden(t, "fleet-plan", w.run("plan", "--details", "none"), nil)
-	golden(t, "fleet-plan-held", w.run("plan", "--details", "none", "--release-holds", "--waves", "2,100%", "--soak", "30m", "--until", "handover", "--max-failures", "2", "--restart-machines", "--ascii"), nil)
+	golden(
+		t,
+		"fleet-plan-held",
+		w.run(
+			"plan",
+			"--details",
+			"none",
+			"--release-holds",
+			"--waves",
+			"2,100%",
+			"--soak",
+			"30m",
+			"--until",
+			"handover",
+			"--max-failures",
+			"2",
+			"--restart-machines",
+			"--ascii",
+		),
+		nil,
+	)
 	golden(t, "fleet-plan-json", w.run("plan", "--details", "none", "--except", "bare-metal1", "-o", "json"), nil)
 	golden(t, "fleet-apply-dry-run", w.run("apply", "--dry-run"), nil)
 	lookInto(t, func(o fleet.Object) (rollout.Plane, error) { return fakePlane{t: t, name: o.Cluster.Name}, nil })
@@ -196,7 +217,13 @@ func (p fakePlane) Gather(context.Context) *v1.Snapshot { return &v1.Snapshot{} 
 func (p fakePlane) Check(*v1.Snapshot) v1.CheckReport {
 	r := v1.CheckReport{TypeMeta: v1.Type(v1.KindCheckReport), Summary: v1.CheckSummary{Passed: 30, Warned: 1}, Findings: []v1.Finding{
 		{Code: "CP-001", Category: "control plane", Level: "error", Outcome: v1.Pass, Summary: "all is well"},
-		{Code: "CP-004", Category: "control plane", Level: "warning", Outcome: v1.Warn, Summary: "controller-manager has one replica: nobody runs the loops for a moment"},
+		{
+			Code:     "CP-004",
+			Category: "control plane",
+			Level:    "warning",
+			Outcome:  v1.Warn,
+			Summary:  "controller-manager has one replica: nobody runs the loops for a moment",
+		},
 	}}
 	if strings.HasPrefix(p.name, "blocked") {
 		r.Summary.Failed, r.Summary.Blocked = 1, true
@@ -234,7 +261,10 @@ func TestFleetsThatCannotBeRead(t *testing.T) {
 		}
 		return false
 	}
-	if r := one.run("status"); r.code != exitcode.OK || !strings.Contains(r.out, "not read   listing clusters of kubermatic.k8s.io: clusters.kubermatic.k8s.io is forbidden") {
+	if r := one.run(
+		"status",
+	); r.code != exitcode.OK ||
+		!strings.Contains(r.out, "not read   listing clusters of kubermatic.k8s.io: clusters.kubermatic.k8s.io is forbidden") {
 		t.Error(r.text(nil))
 	}
 }

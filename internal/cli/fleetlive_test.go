@@ -38,7 +38,11 @@ type operate struct {
 }
 
 func (w *seedWorld) operator() *operate {
-	o := &operate{w: w, done: make(chan struct{}), phases: []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseMachines, kubermaticv1.PhaseCompleted}}
+	o := &operate{
+		w:      w,
+		done:   make(chan struct{}),
+		phases: []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseMachines, kubermaticv1.PhaseCompleted},
+	}
 	o.ctx, o.end = context.WithCancel(context.Background())
 	_, dyn := w.api.Clients(w.t)
 	o.clusters = dyn.Resource(objects.Resource(kubermaticv1.GroupName))
@@ -239,10 +243,19 @@ func TestWhatTheWebhookRefusesIsAFailureInItsWords(t *testing.T) {
 		}
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"admission webhook denied the request: not supported"}`)
+		fmt.Fprint(
+			rw,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"admission webhook denied the request: not supported"}`,
+		)
 		return true
 	}
-	fails(t, w.run("apply", "--waves", "1,100%", "--yes"), exitcode.Error, "failed: c0: starting it was refused", "admission webhook denied the request: not supported")
+	fails(
+		t,
+		w.run("apply", "--waves", "1,100%", "--yes"),
+		exitcode.Error,
+		"failed: c0: starting it was refused",
+		"admission webhook denied the request: not supported",
+	)
 }
 
 func TestAHoldOfFleetsOwnIsTakenOffAndAnotherIsNot(t *testing.T) {
@@ -271,7 +284,13 @@ func TestAnInterruptedRolloutSaysHowToGoOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(1500*time.Millisecond, cancel)
 	r := w.as(transplantWith(ctx, t, "fleet", "apply", "--waves", "1,100%", "--yes", "--kubeconfig", w.kubeconfig))
-	fails(t, r, exitcode.Interrupted, "interrupted: no further cluster is started; 1 is under way, which the operator carries on", "to go on: run the same command again")
+	fails(
+		t,
+		r,
+		exitcode.Interrupted,
+		"interrupted: no further cluster is started; 1 is under way, which the operator carries on",
+		"to go on: run the same command again",
+	)
 }
 
 func TestAPipeThatWatchesAFleetGetsALineForEachChange(t *testing.T) {

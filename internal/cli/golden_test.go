@@ -68,7 +68,10 @@ func TestCheckFindings(t *testing.T) {
 	golden(t, "check-accepted", transplant(t, "check", "--from-snapshot", failing, "--accept", "NODE-001=the node is about to be removed"), v)
 	unknown := changed(t, func(s *v1.Snapshot) {
 		s.Nodes, s.Cloud = nil, nil
-		s.Errors = []v1.GatherError{{Fact: "cloud", Error: "403 from https://ec2.amazonaws.com: role reader lacks ec2:DescribeInstances"}, {Fact: "nodes", Error: `listing nodes: nodes is forbidden: User "ops" cannot list resource "nodes"`}}
+		s.Errors = []v1.GatherError{
+			{Fact: "cloud", Error: "403 from https://ec2.amazonaws.com: role reader lacks ec2:DescribeInstances"},
+			{Fact: "nodes", Error: `listing nodes: nodes is forbidden: User "ops" cannot list resource "nodes"`},
+		}
 	})
 	golden(t, "check-unknown", transplant(t, "check", "--from-snapshot", unknown), volatile{unknown: "snapshot.yaml"})
 	if r := transplant(t, "check", "--from-snapshot", labSnapshot, "--strict", "-q"); r.code != exitcode.Blocked || r.errOut != "" {

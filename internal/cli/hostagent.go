@@ -16,7 +16,12 @@ const agentSocket = "/run/transplant/agent.sock"
 
 // newHostAgent is what runs in the pods through which hosts are reached; an operator never starts it.
 func newHostAgent(c *console.Console) *cobra.Command {
-	cmd := &cobra.Command{Use: "host-agent", Short: "What runs in the pods of --host-access=pod", Hidden: true, Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use:    "host-agent",
+		Short:  "What runs in the pods of --host-access=pod",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+	}
 	o := agent.Options{}
 	var socket string
 	serve := &cobra.Command{
@@ -38,7 +43,12 @@ func newHostAgent(c *console.Console) *cobra.Command {
 	f := serve.Flags()
 	f.StringVar(&o.Name, "name", "", "the host's name")
 	f.StringVar(&o.Root, "root", "/host", "where the host's root is mounted")
-	f.StringArrayVar(&o.Parts, "part", nil, "a directory that is mounted and may be changed (default: everything is mounted, and only read)")
+	f.StringArrayVar(
+		&o.Parts,
+		"part",
+		nil,
+		"a directory that is mounted and may be changed (default: everything is mounted, and only read)",
+	)
 	f.BoolVar(&o.Service, "service", false, "units may be restarted, stopped and started")
 	f.DurationVar(&o.Idle, "idle", 2*time.Minute, "end when nobody has asked for so long")
 	relay := &cobra.Command{

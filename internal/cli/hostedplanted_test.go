@@ -150,7 +150,13 @@ func TestAPlantedEnvironmentInASeedIsRefused(t *testing.T) {
 	const env = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.9/x"
 	s := newSeededJournal(t, env)
 	s.begin()
-	fails(t, s.run("apply"), exitcode.NotApproved, "the plan in the journal was not approved on this machine", "gives the cloud-controller-manager AWS_CONTAINER_CREDENTIALS_FULL_URI")
+	fails(
+		t,
+		s.run("apply"),
+		exitcode.NotApproved,
+		"the plan in the journal was not approved on this machine",
+		"gives the cloud-controller-manager AWS_CONTAINER_CREDENTIALS_FULL_URI",
+	)
 	fails(t, s.run("apply", "--ccm-env", env), exitcode.NotApproved, "there is no terminal to ask on")
 }
 

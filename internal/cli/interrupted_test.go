@@ -70,9 +70,16 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 		return err == nil
 	}
 	r := c.run("apply", "--yes", "--accept", "CLOUD-001=no cloud in this test")
-	fails(t, r, exitcode.Error, "[ 1/", "✓ create/ClusterRole/transplant-observer", "✗ create/RoleBinding/kube-system/transplant-leader-migration",
+	fails(
+		t,
+		r,
+		exitcode.Error,
+		"[ 1/",
+		"✓ create/ClusterRole/transplant-observer",
+		"✗ create/RoleBinding/kube-system/transplant-leader-migration",
 		"stopped. What was done stays; to go on: transplant apply; to go back: transplant rollback",
-		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`)
+		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`,
+	)
 	status := c.run("status")
 	for _, part := range []string{"· failed · 4/42 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · for ", "error      creating RoleBinding"} {
 		if !strings.Contains(status.out, part) {

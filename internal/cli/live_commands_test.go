@@ -92,7 +92,13 @@ func TestASnapshotOfALiveCluster(t *testing.T) {
 // lock lets somebody hold the lock.
 func (c *live) lock(holder string) {
 	now := metav1.NewMicroTime(time.Now())
-	c.api.Put(c.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: planlayout.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now}})
+	c.api.Put(
+		c.t,
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: planlayout.Namespace},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now},
+		},
+	)
 }
 
 // unchanged fails when a command wrote anything.
@@ -148,7 +154,12 @@ func TestApplyIsRefused(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) { fails(t, c.run(append([]string{"apply"}, r.args...)...), r.code, r.words...) })
 	}
 	c.unchanged()
-	if r := c.run("apply", "--dry-run", good); r.code != exitcode.OK || strings.Contains(r.errOut, "phase") || !strings.Contains(r.out, "every one can be undone") {
+	if r := c.run(
+		"apply",
+		"--dry-run",
+		good,
+	); r.code != exitcode.OK || strings.Contains(r.errOut, "phase") ||
+		!strings.Contains(r.out, "every one can be undone") {
 		t.Errorf("a dry run: %s", r.text(nil))
 	}
 	c.unchanged()
@@ -161,7 +172,14 @@ func TestAStalePlan(t *testing.T) {
 		c.write(h, "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-2\n")
 	}
 	r := c.run("apply", good, "--yes")
-	fails(t, r, exitcode.Stale, "the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed by somebody else", "/etc/kubernetes/cloud.conf on host cp-2", "nothing was changed; make a new plan")
+	fails(
+		t,
+		r,
+		exitcode.Stale,
+		"the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed by somebody else",
+		"/etc/kubernetes/cloud.conf on host cp-2",
+		"nothing was changed; make a new plan",
+	)
 	c.unchanged()
 }
 
@@ -196,7 +214,11 @@ func TestFlagsInTwoWords(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(r.out), &p); err != nil {
 		t.Fatal(err)
 	}
-	if i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepAddManifest }); i < 0 || !strings.Contains(p.Steps[i].Content, "--cluster-name=test") {
+	if i := slices.IndexFunc(
+		p.Steps,
+		func(s v1.Step) bool { return s.Kind == v1.StepAddManifest },
+	); i < 0 ||
+		!strings.Contains(p.Steps[i].Content, "--cluster-name=test") {
 		t.Errorf("--cluster-name test is not carried over:\n%s", r.text(nil))
 	}
 }
@@ -227,7 +249,13 @@ func TestTwoAtOnce(t *testing.T) {
 	c.unchanged()
 	here := c.approvedHere(c.journal(v1.RunApplying, 2, 1))
 	before := len(c.api.Writes())
-	fails(t, c.run("apply", "--yes", here), exitcode.Locked, "migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of", "the cluster is locked by ops@bastion")
+	fails(
+		t,
+		c.run("apply", "--yes", here),
+		exitcode.Locked,
+		"migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of",
+		"the cluster is locked by ops@bastion",
+	)
 	fails(t, c.run("rollback", "--yes", here), exitcode.Locked, "the cluster is locked by ops@bastion")
 	if have := len(c.api.Writes()); have != before {
 		t.Errorf("%d writes beside the holder of the lock", have-before)

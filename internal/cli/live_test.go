@@ -77,7 +77,11 @@ func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *liv
 		}
 		c.api.Put(t, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: "uid-of-node"}, Spec: corev1.NodeSpec{
-				ProviderID: "aws:///us-east-1a/i-0123456789abcde0" + fmt.Sprint(i), PodCIDR: fmt.Sprintf("10.200.%d.0/24", i), PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", i)},
+				ProviderID: "aws:///us-east-1a/i-0123456789abcde0" + fmt.Sprint(
+					i,
+				),
+				PodCIDR:  fmt.Sprintf("10.200.%d.0/24", i),
+				PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", i)},
 			},
 			Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -92,8 +96,12 @@ func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *liv
 				metrics += fmt.Sprintf("running_managed_controllers{manager=\"kube-controller-manager\",name=%q} 1\n", loop)
 			}
 		}
-		c.component(name, "kube-controller-manager", metrics, append([]string{"--allocate-node-cidrs=true", "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws",
-			"--cluster-cidr=10.200.0.0/16", "--cluster-name=test", "--configure-cloud-routes=true", "--leader-elect=true"}, managerFlags...)...)
+		c.component(
+			name,
+			"kube-controller-manager",
+			metrics,
+			append([]string{"--allocate-node-cidrs=true", "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws",
+				"--cluster-cidr=10.200.0.0/16", "--cluster-name=test", "--configure-cloud-routes=true", "--leader-elect=true"}, managerFlags...)...)
 	}
 	// Nobody renews it: it lasts as long as any test, and was taken long before, so that what is said of it does not change with the time of a look.
 	renewed, taken := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(-72*time.Hour))
@@ -140,12 +148,20 @@ func (c *live) component(host, name, metrics string, args ...string) {
 		t.Fatal(err)
 	}
 	args = append([]string{name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", socket.Addr().(*net.TCPAddr).Port)}, args...)
-	c.write(host, manifestPath(name), fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %[1]s\n  namespace: kube-system\nspec:\n  containers:\n  - name: %[1]s\n"+
-		"    image: registry.k8s.io/%[1]s:v1.26.0\n    command:\n    - %[2]s\n    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: conf\n"+
-		"  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud.conf\n", name, strings.Join(asYAML(args), "\n    - ")))
+	c.write(
+		host,
+		manifestPath(name),
+		fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %[1]s\n  namespace: kube-system\nspec:\n  containers:\n  - name: %[1]s\n"+
+			"    image: registry.k8s.io/%[1]s:v1.26.0\n    command:\n    - %[2]s\n    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: conf\n"+
+			"  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud.conf\n", name, strings.Join(asYAML(args), "\n    - ")),
+	)
 	c.api.Put(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name + "-node-" + host, Namespace: planlayout.Namespace, Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
-			Labels: map[string]string{"component": name, "tier": "control-plane"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name + "-node-" + host,
+			Namespace:   planlayout.Namespace,
+			Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
+			Labels:      map[string]string{"component": name, "tier": "control-plane"},
+		},
 		Spec:   corev1.PodSpec{NodeName: "node-" + host, Containers: []corev1.Container{{Name: name, Command: args}}},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	})

@@ -24,7 +24,9 @@ import (
 func newPause(c *console.Console) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "pause", Short: "Let a run wait before its next step, from any machine", Args: cobra.NoArgs,
+		Use:     "pause",
+		Short:   "Let a run wait before its next step, from any machine",
+		Args:    cobra.NoArgs,
 		Example: "  transplant pause --reason \"the shop is open\"",
 		Long: "Pause asks the run to wait: the step that is under way is finished first. Whoever carries the run out holds its lock meanwhile, and an apply or rollback\n" +
 			"that is started on a paused run says so and waits, too. Asking twice changes nothing. It takes the right to update one ConfigMap.",
@@ -36,11 +38,20 @@ func newPause(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			asked, err := pause.Request(cmd.Context(), c.Kube, v1.Pause{Run: doc.Run, By: requesterName(), At: c.ServerTime().UTC(), Reason: reason})
+			asked, err := pause.Request(
+				cmd.Context(),
+				c.Kube,
+				v1.Pause{Run: doc.Run, By: requesterName(), At: c.ServerTime().UTC(), Reason: reason},
+			)
 			if err != nil {
 				return err
 			}
-			c.Narrate("migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on", doc.Run, pause.Describe(*asked), describePause(cmd.Context(), c))
+			c.Narrate(
+				"migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on",
+				doc.Run,
+				pause.Describe(*asked),
+				describePause(cmd.Context(), c),
+			)
 			return nil
 		},
 	}
@@ -50,7 +61,9 @@ func newPause(c *console.Console) *cobra.Command {
 
 func newResume(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume", Short: "Let a paused run go on", Args: cobra.NoArgs,
+		Use:     "resume",
+		Short:   "Let a paused run go on",
+		Args:    cobra.NoArgs,
 		Example: "  transplant resume",
 		Long:    "Resume takes back what pause asked for. It carries nothing out itself: where nobody holds the lock, run apply or rollback after it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +84,10 @@ func newResume(c *console.Console) *cobra.Command {
 			}
 			c.Narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
 			if ownLock, err := lock.Read(cmd.Context(), c.Kube); errors.Is(err, lock.ErrNoLock) {
-				c.Narrate("nobody carries it out now\nnext: transplant %s", map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase])
+				c.Narrate(
+					"nobody carries it out now\nnext: transplant %s",
+					map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase],
+				)
 			} else if err == nil {
 				c.Narrate("%s carries it out\nnext: transplant status --watch", ownLock.Who())
 			}
@@ -84,13 +100,23 @@ func newResume(c *console.Console) *cobra.Command {
 func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1.Journal, error) {
 	j, err := journal.Open(ctx, c.Kube)
 	if errors.Is(err, journal.ErrNoJournal) {
-		return v1.Journal{}, exitcode.With(exitcode.Error, "no migration was started on this cluster: there is nothing to %s", what)
+		return v1.Journal{}, exitcode.With(
+			exitcode.Error,
+			"no migration was started on this cluster: there is nothing to %s",
+			what,
+		)
 	} else if err != nil {
 		return v1.Journal{}, err
 	}
 	doc := j.Doc()
 	if doc.Phase != v1.RunApplying && doc.Phase != v1.RunRollingBack {
-		return v1.Journal{}, exitcode.With(exitcode.Error, "migration %s is %s: there is nothing to %s", doc.Run, wording.StateWords(doc.Phase), what)
+		return v1.Journal{}, exitcode.With(
+			exitcode.Error,
+			"migration %s is %s: there is nothing to %s",
+			doc.Run,
+			wording.StateWords(doc.Phase),
+			what,
+		)
 	}
 	return doc, nil
 }
@@ -119,7 +145,9 @@ func requesterName() string {
 func newUnlock(c *console.Console) *cobra.Command {
 	var yes, force bool
 	cmd := &cobra.Command{
-		Use: "unlock", Short: "Take the lock of a run away whose holder has ended", Args: cobra.NoArgs,
+		Use:     "unlock",
+		Short:   "Take the lock of a run away whose holder has ended",
+		Args:    cobra.NoArgs,
 		Example: "  transplant unlock",
 		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. Of a lock whose\n" +
 			"holder was a process of this machine, in the same container of it, that has ended it is known at once. A lock that is renewed is refused: its holder is at work.\n\n" +
@@ -132,7 +160,8 @@ func newUnlock(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&force, "force", false, "also when the lock is renewed: its holder stops in the middle of its step")
+	cmd.Flags().
+		BoolVar(&force, "force", false, "also when the lock is renewed: its holder stops in the middle of its step")
 	return cmd
 }
 
@@ -154,7 +183,11 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) error 
 	case err != nil:
 		return err
 	case alive && !force:
-		return exitcode.With(exitcode.Locked, "%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step", ownLock.Who())
+		return exitcode.With(
+			exitcode.Locked,
+			"%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step",
+			ownLock.Who(),
+		)
 	case alive:
 		c.Narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
@@ -168,7 +201,11 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) error 
 	}
 	var locked *lock.HeldError
 	if errors.As(err, &locked) {
-		return exitcode.With(exitcode.Locked, "the lock was renewed or taken by %s in between: it was left alone", holder.Words(locked.Holder))
+		return exitcode.With(
+			exitcode.Locked,
+			"the lock was renewed or taken by %s in between: it was left alone",
+			holder.Words(locked.Holder),
+		)
 	} else if err != nil {
 		return err
 	}

@@ -118,7 +118,10 @@ func leaseObject(name, holder string, age time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: planlayout.Namespace, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x", Time: &written}}},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &holder, RenewTime: &renewed, AcquireTime: ptr.To(metav1.NewMicroTime(client.Now().Add(-269 * time.Second))), LeaseDurationSeconds: ptr.To[int32](15),
+			HolderIdentity:       &holder,
+			RenewTime:            &renewed,
+			AcquireTime:          ptr.To(metav1.NewMicroTime(client.Now().Add(-269 * time.Second))),
+			LeaseDurationSeconds: ptr.To[int32](15),
 		},
 	}
 }
@@ -141,7 +144,12 @@ func (o *onlooker) unlock() {
 
 // waiting is what the holder of the lock says of the step that is under way.
 func (o *onlooker) waiting(what string) v1.StepProgress {
-	return v1.StepProgress{ID: o.doc.Plan.Steps[o.current].ID, Since: client.Now().Add(-20 * time.Second), Waiting: what, WaitingSince: client.Now().Add(-12 * time.Second)}
+	return v1.StepProgress{
+		ID:           o.doc.Plan.Steps[o.current].ID,
+		Since:        client.Now().Add(-20 * time.Second),
+		Waiting:      what,
+		WaitingSince: client.Now().Add(-12 * time.Second),
+	}
 }
 
 // paused lets somebody ask the run to wait.

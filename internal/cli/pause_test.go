@@ -23,7 +23,8 @@ func TestPausingAndResuming(t *testing.T) {
 	o.begin()
 	o.lock(time.Second)
 	r := o.run("pause", "--reason", "the shop is open")
-	if r.code != exitcode.OK || !strings.Contains(r.errOut, "at 12:00:00 UTC: the shop is open") || !strings.Contains(r.errOut, "ops@bastion pid 4412 finishes the step that is under way, and waits") {
+	if r.code != exitcode.OK || !strings.Contains(r.errOut, "at 12:00:00 UTC: the shop is open") ||
+		!strings.Contains(r.errOut, "ops@bastion pid 4412 finishes the step that is under way, and waits") {
 		t.Errorf("pause: %s", r.text(nil))
 	}
 	by := o.api.Field(controlPath, "data", "paused-by")

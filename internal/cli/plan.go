@@ -38,8 +38,18 @@ func newPlan(c *console.Console) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&o.from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
 	fl.StringVar(&o.out, "out", "", "also save the plan in this file")
-	fl.StringVar(&o.until, "until", "", "apply stops behind this step or phase, and goes on with the rest when it is run again")
-	fl.StringVar(&o.refresh, "refresh", "", "make the plan in this file anew with its own options, and say which facts have changed")
+	fl.StringVar(
+		&o.until,
+		"until",
+		"",
+		"apply stops behind this step or phase, and goes on with the rest when it is run again",
+	)
+	fl.StringVar(
+		&o.refresh,
+		"refresh",
+		"",
+		"make the plan in this file anew with its own options, and say which facts have changed",
+	)
 	o.format = console.AddFormatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
 	fl.BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")
 	return cmd
@@ -177,11 +187,20 @@ func nextCommand(ctx context.Context, c *client.Client, from string) string {
 	}
 	switch doc := j.Doc(); doc.Phase {
 	case v1.RunApplying:
-		return fmt.Sprintf("\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback", doc.Run)
+		return fmt.Sprintf(
+			"\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback",
+			doc.Run,
+		)
 	case v1.RunRollingBack:
-		return fmt.Sprintf("\nthe rollback of migration %s was begun and is not finished: go on with transplant rollback", doc.Run)
+		return fmt.Sprintf(
+			"\nthe rollback of migration %s was begun and is not finished: go on with transplant rollback",
+			doc.Run,
+		)
 	case v1.RunApplied:
-		return fmt.Sprintf("\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback", doc.Run)
+		return fmt.Sprintf(
+			"\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback",
+			doc.Run,
+		)
 	}
 	return ""
 }
@@ -225,7 +244,8 @@ func newSnapshot(c *console.Console) *cobra.Command {
 	}
 	console.AddProofFlags(&c.Proof, cmd.Flags())
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
-	cmd.Flags().StringArrayVar(&options.Env, "ccm-env", nil, "also look for the file that this environment of the cloud-controller-manager names, NAME=FILE; {host} stands for the host's name")
+	cmd.Flags().
+		StringArrayVar(&options.Env, "ccm-env", nil, "also look for the file that this environment of the cloud-controller-manager names, NAME=FILE; {host} stands for the host's name")
 	output = console.AddFormatFlag(cmd, "yaml", "json")
 	return cmd
 }

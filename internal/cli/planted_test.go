@@ -42,8 +42,16 @@ func cron(p *v1.Plan) v1.Step {
 	id := planstep.FileFact("cp-1", "/etc/cron.d/x")
 	p.Facts = append(p.Facts, v1.Fact{ID: id, Value: "absent"})
 	return v1.Step{
-		ID: "write/leader-migration", Phase: p.Steps[0].Phase, Kind: v1.StepWriteFile, Title: "write " + planlayout.KCMMigration + " on cp-1", Host: "cp-1", Path: "/etc/cron.d/x",
-		Content: "* * * * * root id\n", Mode: "0644", Requires: []string{"cluster:uid", id}, Undo: "remove it",
+		ID:       "write/leader-migration",
+		Phase:    p.Steps[0].Phase,
+		Kind:     v1.StepWriteFile,
+		Title:    "write " + planlayout.KCMMigration + " on cp-1",
+		Host:     "cp-1",
+		Path:     "/etc/cron.d/x",
+		Content:  "* * * * * root id\n",
+		Mode:     "0644",
+		Requires: []string{"cluster:uid", id},
+		Undo:     "remove it",
 	}
 }
 
@@ -267,7 +275,8 @@ func TestAPlantedRollbackIsNotGoneOnWithUnseen(t *testing.T) {
 			}
 			writes := len(c.api.Writes())
 			r := c.run("rollback", "--yes", here)
-			if says := map[string]string{"a step less": "was not approved on this machine", "its own image": "its options are not those of the plan: image"}[name]; r.code == exitcode.OK || !strings.Contains(r.text(nil), says) {
+			if says := map[string]string{"a step less": "was not approved on this machine", "its own image": "its options are not those of the plan: image"}[name]; r.code == exitcode.OK ||
+				!strings.Contains(r.text(nil), says) {
 				t.Errorf("it is not refused with %q (code %d):\n%s", says, r.code, r.text(nil))
 			}
 			if after := c.api.Writes(); len(after) != writes {

@@ -25,7 +25,9 @@ func newProbe(c *console.Console) *cobra.Command {
 	var log string
 	var output *printer.Format
 	cmd := &cobra.Command{
-		Use: "probe", Short: "Measure what a cluster's clients notice, until Ctrl-C", Args: cobra.NoArgs,
+		Use:     "probe",
+		Short:   "Measure what a cluster's clients notice, until Ctrl-C",
+		Args:    cobra.NoArgs,
 		Example: "  transplant probe --for 10m --budget 5s\n  transplant probe --url https://shop.example.com/healthz -o json",
 		Long: "Probe asks the API over a kept connection, over a new one each time and through a watch, follows the endpoints of every Service, and connects to each TCP\n" +
 			"port of each load balancer that can be reached from here, again and again. At the end it prints for each path how often and for how long it was out.\n" +
@@ -42,12 +44,20 @@ func newProbe(c *console.Console) *cobra.Command {
 	}
 	console.AddProbeSettings(&f, cmd.Flags(), "")
 	cmd.Flags().DurationVar(&length, "for", 0, "end after this time (default: at Ctrl-C)")
-	cmd.Flags().StringVar(&log, "log", "", "also append every event to this file, as JSON lines; what is in it already counts too")
+	cmd.Flags().
+		StringVar(&log, "log", "", "also append every event to this file, as JSON lines; what is in it already counts too")
 	output = console.AddFormatFlag(cmd, "text", "wide", "json", "yaml")
 	return cmd
 }
 
-func runProbe(ctx context.Context, c *console.Console, f client.ProbeOptions, length time.Duration, log string, output *printer.Format) error {
+func runProbe(
+	ctx context.Context,
+	c *console.Console,
+	f client.ProbeOptions,
+	length time.Duration,
+	log string,
+	output *printer.Format,
+) error {
 	var events []v1.ProbeEvent
 	keep := func(v1.ProbeEvent) error { return nil }
 	if log != "" {

@@ -36,8 +36,11 @@ func (c *live) published(name string) net.Listener {
 	}()
 	c.api.Put(c.t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: int32(l.Addr().(*net.TCPAddr).Port), Protocol: corev1.ProtocolTCP}}},
-		Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "127.0.0.1"}}}},
+		Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Port: int32(l.Addr().(*net.TCPAddr).Port), Protocol: corev1.ProtocolTCP}},
+		},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "127.0.0.1"}}}},
 	})
 	return l
 }
@@ -108,13 +111,20 @@ func TestALogThatSomebodyBrokeIsNamed(t *testing.T) {
 func TestVerifyNamesWhoChangedWhat(t *testing.T) {
 	c := newLive(t)
 	c.journal(v1.RunRolledBack, 1000, 0)
-	if r := c.run("verify"); r.code != exitcode.OK || !strings.Contains(r.out, "✓ nodes: 2, with their addresses") || !strings.Contains(r.out, "- load-balancers: the cloud was not looked at") {
+	if r := c.run(
+		"verify",
+	); r.code != exitcode.OK || !strings.Contains(r.out, "✓ nodes: 2, with their addresses") ||
+		!strings.Contains(r.out, "- load-balancers: the cloud was not looked at") {
 		t.Fatal(r.text(nil))
 	}
 	c.api.Delete("/api/v1/nodes/node-cp-2")
 	c.api.Put(t, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e1"}, InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "node-cp-2"},
-		Reason: "DeletingNode", Message: "the instance is gone", Source: corev1.EventSource{Component: "cloud-node-lifecycle-controller"}, LastTimestamp: metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "e1"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "node-cp-2"},
+		Reason:         "DeletingNode",
+		Message:        "the instance is gone",
+		Source:         corev1.EventSource{Component: "cloud-node-lifecycle-controller"},
+		LastTimestamp:  metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
 	})
 	node := &corev1.Node{}
 	if !c.api.Get(t, "/api/v1/nodes/node-cp-1", node) {
@@ -122,8 +132,10 @@ func TestVerifyNamesWhoChangedWhat(t *testing.T) {
 	}
 	node.Labels = map[string]string{"team": "shop"}
 	written := metav1.NewTime(time.Now().Add(time.Hour))
-	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-label", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: ptr.To(written),
-		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)}}
+	node.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl-label", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: ptr.To(written),
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
+	}
 	c.api.Put(t, node)
 	r := c.run("verify")
 	fails(t, r, exitcode.Unverified, "the cluster was left as it is")
@@ -133,11 +145,17 @@ func TestVerifyNamesWhoChangedWhat(t *testing.T) {
 			t.Errorf("verify does not say %q:\n%s", part, r.out)
 		}
 	}
-	if r := c.run("verify", "-o", "junit"); r.code != exitcode.Unverified || !strings.Contains(r.out, `<testcase classname="verify" name="nodes">`) || !strings.Contains(r.out, "<failure") {
+	if r := c.run(
+		"verify",
+		"-o",
+		"junit",
+	); r.code != exitcode.Unverified || !strings.Contains(r.out, `<testcase classname="verify" name="nodes">`) ||
+		!strings.Contains(r.out, "<failure") {
 		t.Error(r.text(nil))
 	}
 	r = c.run("verify", "--accept", "Node/node-cp-2=taken down", "--accept", "Node/* label team=ours", "--accept", "Node/x=y")
-	if !strings.Contains(r.out, "accepted: Node/node-cp-2: object (taken down)") || !strings.Contains(r.errOut, "--accept Node/x is not needed") || strings.Contains(r.out, "✗ nodes") {
+	if !strings.Contains(r.out, "accepted: Node/node-cp-2: object (taken down)") || !strings.Contains(r.errOut, "--accept Node/x is not needed") ||
+		strings.Contains(r.out, "✗ nodes") {
 		t.Error(r.text(nil))
 	}
 	fails(t, c.run("verify", "--accept", "Node/x"), exitcode.Error, "give an object and a reason")

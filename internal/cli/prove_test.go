@@ -21,10 +21,16 @@ func ec2(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/xml")
 	switch r.Form.Get("Action") {
 	case "DescribeInstances":
-		fmt.Fprint(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-0123456789abcde01</instanceId><instanceType>m5.large</instanceType>
-<instanceState><name>running</name></instanceState><privateDnsName>node-cp-1</privateDnsName><placement><availabilityZone>us-east-1a</availabilityZone></placement></item></instancesSet></item></reservationSet></DescribeInstancesResponse>`)
+		fmt.Fprint(
+			w,
+			`<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-0123456789abcde01</instanceId><instanceType>m5.large</instanceType>
+<instanceState><name>running</name></instanceState><privateDnsName>node-cp-1</privateDnsName><placement><availabilityZone>us-east-1a</availabilityZone></placement></item></instancesSet></item></reservationSet></DescribeInstancesResponse>`,
+		)
 	case "DescribeAvailabilityZones":
-		fmt.Fprint(w, "<DescribeAvailabilityZonesResponse><availabilityZoneInfo><item><zoneName>us-east-1a</zoneName><zoneId>use1-az1</zoneId></item></availabilityZoneInfo></DescribeAvailabilityZonesResponse>")
+		fmt.Fprint(
+			w,
+			"<DescribeAvailabilityZonesResponse><availabilityZoneInfo><item><zoneName>us-east-1a</zoneName><zoneId>use1-az1</zoneId></item></availabilityZoneInfo></DescribeAvailabilityZonesResponse>",
+		)
 	default:
 		fmt.Fprint(w, "<DescribeInstanceTopologyResponse/>")
 	}
@@ -55,7 +61,9 @@ func TestProofsOfALiveCluster(t *testing.T) {
 	defer server.Close()
 	c := newLive(t)
 	c.api.Deny("create", "rolebindings")
-	_, s := c.proven("[Global]\nKubernetesClusterID = test\nRegion = us-east-1\n[ServiceOverride \"1\"]\nService = EC2\nRegion = us-east-1\nURL = " + server.URL + "\nSigningRegion = us-east-1\n")
+	_, s := c.proven(
+		"[Global]\nKubernetesClusterID = test\nRegion = us-east-1\n[ServiceOverride \"1\"]\nService = EC2\nRegion = us-east-1\nURL = " + server.URL + "\nSigningRegion = us-east-1\n",
+	)
 	if s.Preview == nil || s.Preview.Error != "" || len(s.Preview.Nodes) != 2 || s.Preview.Calls == 0 {
 		t.Fatalf("preview: %+v", s.Preview)
 	}

@@ -164,7 +164,10 @@ func TestTheMigratorsRoleIsWhatPlansNeed(t *testing.T) {
 func TestTheMigratorAsksForTokensOfTwoAccounts(t *testing.T) {
 	granted := apitest.Granted(t, manifestsOf("reader", "planner", "pauser", "migrator")...)
 	for name, want := range map[string]bool{planlayout.Observer: true, component.CCM: true, "clusterrole-aggregation-controller": false, "": false} {
-		missing := apitest.Uncovered(granted, asRights([]collect.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: planlayout.Namespace, Name: name}}))
+		missing := apitest.Uncovered(
+			granted,
+			asRights([]collect.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: planlayout.Namespace, Name: name}}),
+		)
 		if has := len(missing) == 0; has != want {
 			t.Errorf("account %q: %v", name, has)
 		}

@@ -75,7 +75,10 @@ func TestTheRecorderSeesTheManagersOfAClusterWithManyWorkersAndASilentHost(t *te
 		for range 30 {
 			workers = append(workers, add("worker", false))
 		}
-		want := []recorder.Target{{Component: component.CCM, Host: first.name, Address: "127.0.0.1:10258"}, {Component: component.CCM, Host: second.name, Address: "127.0.0.1:10258"}}
+		want := []recorder.Target{
+			{Component: component.CCM, Host: first.name, Address: "127.0.0.1:10258"},
+			{Component: component.CCM, Host: second.name, Address: "127.0.0.1:10258"},
+		}
 		m := run.NewManagerHosts(hosts, before)
 		for _, silent := range []bool{false, true} {
 			second.silent = silent

@@ -21,7 +21,9 @@ func newRenew(c *console.Console) *cobra.Command {
 	var all bool
 	var named []string
 	cmd := &cobra.Command{
-		Use: "renew", Short: "Renew the tokens of the cloud-controller-managers that have one in a file", Args: cobra.NoArgs,
+		Use:   "renew",
+		Short: "Renew the tokens of the cloud-controller-managers that have one in a file",
+		Args:  cobra.NoArgs,
 		Example: "  transplant renew --host-access=pod:node-role.kubernetes.io/control-plane\n" +
 			"  transplant renew --seed-namespace=cluster-abc",
 		Long: "Renew replaces the token of each manager that runs as a static pod, once a third of its life is over, and says when each of them expires. Managers read it\n" +
@@ -35,7 +37,8 @@ func newRenew(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also tokens that are not due yet")
-	cmd.Flags().StringSliceVar(&named, "host", nil, "hosts that may have a manager, by their names of --host-access, instead of those whose nodes are labelled as control plane")
+	cmd.Flags().
+		StringSliceVar(&named, "host", nil, "hosts that may have a manager, by their names of --host-access, instead of those whose nodes are labelled as control plane")
 	return cmd
 }
 
@@ -73,7 +76,9 @@ func renewTokens(ctx context.Context, c *console.Console, named []string, all bo
 // given a new one.
 func managerHosts(ctx context.Context, c *client.Client, named []string) ([]hostaccess.Host, error) {
 	if len(c.Hosts) == 0 {
-		return nil, errors.New("no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts")
+		return nil, errors.New(
+			"no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts",
+		)
 	}
 	chosen := map[string]bool{}
 	for _, name := range named {
@@ -95,7 +100,9 @@ func managerHosts(ctx context.Context, c *client.Client, named []string) ([]host
 	}
 	hosts := slices.DeleteFunc(slices.Clone(c.Hosts), func(h hostaccess.Host) bool { return !chosen[h.Name()] })
 	if len(hosts) == 0 {
-		return nil, errors.New("no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager with --host")
+		return nil, errors.New(
+			"no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager with --host",
+		)
 	}
 	return hosts, nil
 }

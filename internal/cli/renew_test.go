@@ -51,7 +51,11 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 		t.Error("the token is printed")
 	}
 	c.write("cp-2", planlayout.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
-	if r = c.run("renew", hosts); r.code != exitcode.Error || !strings.Contains(r.out, "host cp-2: the token never expires") || !strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
+	if r = c.run(
+		"renew",
+		hosts,
+	); r.code != exitcode.Error || !strings.Contains(r.out, "host cp-2: the token never expires") ||
+		!strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
 		t.Error(r.text(nil))
 	}
 }
@@ -82,8 +86,11 @@ func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
 				seed.Deny("get", "secrets")
 			}
 			var out strings.Builder
-			code := Run(t.Context(), []string{"status", "--output=json", "--seed-namespace=cluster-x", "--seed-kubeconfig", seed.Kubeconfig(t), "--kubeconfig", user.Kubeconfig(t)},
-				console.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+			code := Run(
+				t.Context(),
+				[]string{"status", "--output=json", "--seed-namespace=cluster-x", "--seed-kubeconfig", seed.Kubeconfig(t), "--kubeconfig", user.Kubeconfig(t)},
+				console.Streams{In: strings.NewReader(""), Out: &out, Err: &out},
+			)
 			said := out.String()
 			if code != exitcode.OK || !strings.Contains(said, c.says) || strings.Contains(said, "renew --seed-namespace cluster-x") != c.warned {
 				t.Errorf("exit code %d, want %q:\n%s", code, c.says, said)

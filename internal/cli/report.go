@@ -53,9 +53,12 @@ func newReport(c *console.Console) *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
 	output = console.AddFormatFlag(cmd, "markdown", "html", "json", "yaml")
 	cmd.Flags().StringVar(&f.Log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
-	cmd.Flags().StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")
-	cmd.Flags().StringVar(&f.Audit, "cloud-audit", "", "audit log of the cloud, JSON lines of CloudCall: proves that no two managers wrote")
-	cmd.Flags().StringVar(&f.Keys, "cloud-keys", "", `who has which access key, JSON: {"AKIA...": "kube-controller-manager@cp-1"}`)
+	cmd.Flags().
+		StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")
+	cmd.Flags().
+		StringVar(&f.Audit, "cloud-audit", "", "audit log of the cloud, JSON lines of CloudCall: proves that no two managers wrote")
+	cmd.Flags().
+		StringVar(&f.Keys, "cloud-keys", "", `who has which access key, JSON: {"AKIA...": "kube-controller-manager@cp-1"}`)
 	return cmd
 }
 
@@ -64,7 +67,9 @@ func newVerify(c *console.Console) *cobra.Command {
 	var accept []string
 	var f client.Evidence
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Prove that each loop has one owner and that nothing was lost", Args: cobra.NoArgs,
+		Use:   "verify",
+		Short: "Prove that each loop has one owner and that nothing was lost",
+		Args:  cobra.NoArgs,
 		Example: "  transplant verify --cloud=aws\n" +
 			"  transplant verify --accept 'Node/worker-3=taken down by ops on Monday' --accept 'Node/spot-*=come and go'",
 		Long: "Verify compares the cluster with the snapshot from before the migration: nodes, Services and their endpoints, volumes and their attachments, CSI drivers, and\n" +
@@ -90,13 +95,19 @@ func newVerify(c *console.Console) *cobra.Command {
 				"text": text(false), "wide": text(true), "junit": func() error { return printer.VerificationJUnit(c.Out, v) },
 			})
 			if err == nil && v.Result != v1.ResultOK {
-				return exitcode.With(exitcode.Unverified, "%s; the cluster was left as it is", wording.Count(len(v.Problems), "problem"))
+				return exitcode.With(
+					exitcode.Unverified,
+					"%s; the cluster was left as it is",
+					wording.Count(len(v.Problems), "problem"),
+				)
 			}
 			return err
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "wide", "json", "yaml", "junit")
-	cmd.Flags().StringArrayVar(&accept, "accept", nil, `live with a difference, OBJECT="reason" or "OBJECT FIELD=reason"; * stands for any part of a name`)
-	cmd.Flags().StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")
+	cmd.Flags().
+		StringArrayVar(&accept, "accept", nil, `live with a difference, OBJECT="reason" or "OBJECT FIELD=reason"; * stands for any part of a name`)
+	cmd.Flags().
+		StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")
 	return cmd
 }

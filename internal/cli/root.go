@@ -29,7 +29,10 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 	ctx, c.Session.Abort = context.WithCancelCause(ctx)
 	defer c.Session.Abort(nil)
 	defer c.Close(ctx)
-	root := rootOf(c, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
+	root := rootOf(
+		c,
+		calledAs(os.Args[0]),
+	) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), client.ErrAborted) {
@@ -65,8 +68,9 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 			"  transplant apply plan.yaml\n" +
 			"  transplant report -o html --out report.html\n" +
 			"  transplant rollback",
-		SilenceUsage: true, SilenceErrors: true,
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 	}
 	root.Example = strings.ReplaceAll(root.Example, "  transplant ", "  "+name+" ")
 	root.SetOut(s.Out)
@@ -109,7 +113,13 @@ func newVersion(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := map[string]string{"apiVersion": v1.GroupVersion, "kind": "Version", "version": client.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+			v := map[string]string{
+				"apiVersion": v1.GroupVersion,
+				"kind":       "Version",
+				"version":    client.Version,
+				"go":         runtime.Version(),
+				"platform":   runtime.GOOS + "/" + runtime.GOARCH,
+			}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, s := range info.Settings {
 					if s.Key == "vcs.revision" {

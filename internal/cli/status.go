@@ -22,7 +22,9 @@ func newStatus(c *console.Console) *cobra.Command {
 	var w console.WatchFlag
 	details := printer.Format{Value: console.DetailsNone, Allowed: []string{console.DetailsNone, console.DetailsNodes}}
 	cmd := &cobra.Command{
-		Use: "status", Short: "One screen: how far it is, who owns the loops, what stands in the way, what to do next", Args: cobra.NoArgs,
+		Use:   "status",
+		Short: "One screen: how far it is, who owns the loops, what stands in the way, what to do next",
+		Args:  cobra.NoArgs,
 		Example: "  transplant status           # from any machine, with the right to read a few objects\n" +
 			"  transplant status --watch   # until the run ends; the exit code is that of its result",
 		Long: "Status says how a run goes that may be carried out on another machine. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
@@ -104,7 +106,14 @@ func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
 	switch s.State {
 	case v1.StateApplied, v1.StateRolledBack:
 		if s.Untrusted != "" {
-			return true, exitcode.With(exitcode.Error, "whether migration %s is %s is not known: %s\nnext: %s", s.Run, wording.StateWords(s.State), s.Untrusted, s.Next)
+			return true, exitcode.With(
+				exitcode.Error,
+				"whether migration %s is %s is not known: %s\nnext: %s",
+				s.Run,
+				wording.StateWords(s.State),
+				s.Untrusted,
+				s.Next,
+			)
 		}
 		return true, nil
 	case v1.StateFailed:
@@ -124,9 +133,22 @@ func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
 		return false, nil
 	}
 	if s.State == v1.StateFailed {
-		return true, exitcode.With(exitcode.Error, "migration %s ended with an error: %s\nnext: %s", s.Run, s.LastError, s.Next)
+		return true, exitcode.With(
+			exitcode.Error,
+			"migration %s ended with an error: %s\nnext: %s",
+			s.Run,
+			s.LastError,
+			s.Next,
+		)
 	}
-	return true, exitcode.With(exitcode.Error, "nobody works on migration %s any longer: %d of %d steps are done\nnext: %s", s.Run, s.StepsDone, s.StepsTotal, s.Next)
+	return true, exitcode.With(
+		exitcode.Error,
+		"nobody works on migration %s any longer: %d of %d steps are done\nnext: %s",
+		s.Run,
+		s.StepsDone,
+		s.StepsTotal,
+		s.Next,
+	)
 }
 
 // pipedStatus is what a pipe was told of a run.

@@ -51,7 +51,10 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 	ended := client.Now()
 	o.doc.Ended = &ended
 	for i := range o.doc.Plan.Steps {
-		o.doc.Records = append(o.doc.Records[:min(i, len(o.doc.Records))], v1.StepRecord{ID: o.doc.Plan.Steps[i].ID, Started: client.Now(), Ended: &ended, Result: "done"})
+		o.doc.Records = append(
+			o.doc.Records[:min(i, len(o.doc.Records))],
+			v1.StepRecord{ID: o.doc.Plan.Steps[i].ID, Started: client.Now(), Ended: &ended, Result: "done"},
+		)
 	}
 	for _, phase := range []string{v1.RunApplied, v1.RunRolledBack} {
 		o.doc.Phase = phase
@@ -116,14 +119,48 @@ func TestStatusWritesNothingAndOpensNoHost(t *testing.T) {
 func longest() v1.Status {
 	step := "leader-migration/kube-controller-manager@ip-10-0-113-210.eu-central-1.compute.internal"
 	s := v1.Status{
-		Run: "20261121-115500", State: v1.StateApplying, Phase: v1.RunApplying, StepsDone: 120, StepsTotal: 571, Section: "leader-migration", SectionNumber: 10, Sections: 12,
-		Current: []v1.StepStatus{{ID: step, SinceSeconds: 4000, Waiting: strings.Repeat("waits for a very long sentence ", 9), WaitingSeconds: 3}},
-		Lock:    &v1.LockStatus{Holder: lockHolder, User: "ops", Host: strings.Repeat("bastion", 20), PID: 4412}, ElapsedSeconds: 100000, Remaining: &v1.Range{LowSeconds: 100, HighSeconds: 100000},
-		Owners: map[string]string{"service": component.CCM + "@ip-10-0-113-210.eu-central-1.compute.internal"}, OwnersFrom: map[string]string{"service": "lease cloud-provider-extraction-migration"},
-		Disruption: "probes: " + strings.Repeat("1 outage ", 20), NotRead: []string{strings.Repeat("forbidden ", 30)}, Next: "transplant status --watch, or transplant pause", LastError: "x\x1b[2Jy\nz",
+		Run:           "20261121-115500",
+		State:         v1.StateApplying,
+		Phase:         v1.RunApplying,
+		StepsDone:     120,
+		StepsTotal:    571,
+		Section:       "leader-migration",
+		SectionNumber: 10,
+		Sections:      12,
+		Current:       []v1.StepStatus{{ID: step, SinceSeconds: 4000, Waiting: strings.Repeat("waits for a very long sentence ", 9), WaitingSeconds: 3}},
+		Lock: &v1.LockStatus{
+			Holder: lockHolder,
+			User:   "ops",
+			Host:   strings.Repeat("bastion", 20),
+			PID:    4412,
+		},
+		ElapsedSeconds: 100000,
+		Remaining:      &v1.Range{LowSeconds: 100, HighSeconds: 100000},
+		Owners: map[string]string{
+			"service": component.CCM + "@ip-10-0-113-210.eu-central-1.compute.internal",
+		},
+		OwnersFrom: map[string]string{"service": "lease cloud-provider-extraction-migration"},
+		Disruption: "probes: " + strings.Repeat(
+			"1 outage ",
+			20,
+		),
+		NotRead:   []string{strings.Repeat("forbidden ", 30)},
+		Next:      "transplant status --watch, or transplant pause",
+		LastError: "x\x1b[2Jy\nz",
 	}
 	for range 20 {
-		s.Nodes = append(s.Nodes, v1.NodeStatus{Name: "ip-10-0-113-210.eu-central-1.compute.internal", State: v1.NodeBlocked, Done: 10, Total: 12, Step: step, SinceSeconds: 100000, Message: strings.Repeat("drain ", 40)})
+		s.Nodes = append(
+			s.Nodes,
+			v1.NodeStatus{
+				Name:         "ip-10-0-113-210.eu-central-1.compute.internal",
+				State:        v1.NodeBlocked,
+				Done:         10,
+				Total:        12,
+				Step:         step,
+				SinceSeconds: 100000,
+				Message:      strings.Repeat("drain ", 40),
+			},
+		)
 		s.Health = append(s.Health, v1.Blocker{Level: "warning", Impact: "load balancers", Message: strings.Repeat("Service ", 30)})
 	}
 	return s

@@ -23,7 +23,9 @@ func newTimeline(c *console.Console) *cobra.Command {
 	var w console.WatchFlag
 	var since, ownershipLog string
 	cmd := &cobra.Command{
-		Use: "timeline", Short: "What happened when: steps, handovers, leases, events, pauses, probes", Args: cobra.NoArgs,
+		Use:     "timeline",
+		Short:   "What happened when: steps, handovers, leases, events, pauses, probes",
+		Args:    cobra.NoArgs,
 		Example: "  transplant timeline --since 10m\n  transplant timeline -o markdown >timeline.md",
 		Long: "Timeline puts into one order what the journal, the managers' leases, Kubernetes' events and, on the machine that carried the run out, its logs say. It\n" +
 			"reads objects of the API and files of this machine: no host is opened, nothing is written. Times are UTC, by the clock of their source. Kubernetes keeps\n" +
@@ -59,8 +61,10 @@ func newTimeline(c *console.Console) *cobra.Command {
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "markdown", "json", "yaml")
-	cmd.Flags().StringVar(&since, "since", "", "leave out what had ended before: a duration (10m), or a time (2026-11-21T12:00:00Z)")
-	cmd.Flags().StringVar(&ownershipLog, "ownership-log", "", "ownership log (default: what apply kept on this machine, where it did)")
+	cmd.Flags().
+		StringVar(&since, "since", "", "leave out what had ended before: a duration (10m), or a time (2026-11-21T12:00:00Z)")
+	cmd.Flags().
+		StringVar(&ownershipLog, "ownership-log", "", "ownership log (default: what apply kept on this machine, where it did)")
 	w.AddTo(cmd)
 	return cmd
 }
@@ -75,13 +79,22 @@ func parseSince(c *console.Console, text string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, exitcode.With(exitcode.Error, "--since %q: give a duration, such as 10m, or a time, such as 2026-11-21T12:00:00Z", text)
+		return time.Time{}, exitcode.With(
+			exitcode.Error,
+			"--since %q: give a duration, such as 10m, or a time, such as 2026-11-21T12:00:00Z",
+			text,
+		)
 	}
 	return t, nil
 }
 
 // buildTimeline makes the timeline of what the board holds, with the logs of this machine.
-func buildTimeline(c *console.Console, board *status.Board, since time.Time, ownershipLog string) (v1.Timeline, status.Facts, error) {
+func buildTimeline(
+	c *console.Console,
+	board *status.Board,
+	since time.Time,
+	ownershipLog string,
+) (v1.Timeline, status.Facts, error) {
 	in := timeline.Input{Facts: board.Facts(), Since: since}
 	doc := in.Facts.Journal
 	if doc == nil {
@@ -106,13 +119,25 @@ func buildTimeline(c *console.Console, board *status.Board, since time.Time, own
 		return v1.Timeline{}, in.Facts, err
 	}
 	if in.Ownership == nil {
-		in.Facts.NotRead = append(in.Facts.NotRead, fmt.Sprintf("who held the leases in between: the ownership log %s is on the machine that carried the run out", filepath.Base(path)))
+		in.Facts.NotRead = append(
+			in.Facts.NotRead,
+			fmt.Sprintf(
+				"who held the leases in between: the ownership log %s is on the machine that carried the run out",
+				filepath.Base(path),
+			),
+		)
 	}
 	return timeline.Build(in), in.Facts, nil
 }
 
 // watchTimeline shows entries as they come, until the run ends.
-func watchTimeline(ctx context.Context, c *console.Console, board *status.Board, output string, build func() (v1.Timeline, status.Facts, error)) error {
+func watchTimeline(
+	ctx context.Context,
+	c *console.Console,
+	board *status.Board,
+	output string,
+	build func() (v1.Timeline, status.Facts, error),
+) error {
 	view := c.NewView(c.Out)
 	seen := map[string]bool{}
 	var e endDetector

@@ -19,7 +19,14 @@ func eventful(t *testing.T) *onlooker {
 	t.Helper()
 	o := newOnlooker(t)
 	at := func(before time.Duration) *time.Time { at := client.Now().Add(-before); return &at }
-	o.doc.Pauses = []v1.PauseRecord{{Pause: v1.Pause{Run: o.doc.Run, By: "boss@desk", Reason: "the shop is open"}, From: *at(240 * time.Second), To: at(30 * time.Second), Before: o.doc.Plan.Steps[o.current].ID}}
+	o.doc.Pauses = []v1.PauseRecord{
+		{
+			Pause:  v1.Pause{Run: o.doc.Run, By: "boss@desk", Reason: "the shop is open"},
+			From:   *at(240 * time.Second),
+			To:     at(30 * time.Second),
+			Before: o.doc.Plan.Steps[o.current].ID,
+		},
+	}
 	o.begin()
 	o.lease(planlayout.DefaultLease, "cp-2_77aa", 2*time.Second)
 	o.event("Node", "", "cp-1", "Normal", "NodeNotReady", "Node cp-1 status is now: NodeNotReady", 260*time.Second)
@@ -83,7 +90,10 @@ func TestATimelineTakesInTheLogsOfThisMachine(t *testing.T) {
 }
 
 func TestATimelineFitsTheTerminal(t *testing.T) {
-	text := printer.TimelineText(v1.Timeline{Entries: []v1.TimelineEntry{{Time: client.Now(), Source: v1.TimelineEvent, Level: "warning", Message: strings.Repeat("long ", 40)}}}, printer.Layout{Width: 80})
+	text := printer.TimelineText(
+		v1.Timeline{Entries: []v1.TimelineEntry{{Time: client.Now(), Source: v1.TimelineEvent, Level: "warning", Message: strings.Repeat("long ", 40)}}},
+		printer.Layout{Width: 80},
+	)
 	for line := range strings.Lines(text) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
 			t.Errorf("a line of %d: %s", n, line)

@@ -61,7 +61,12 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 	fails(t, c.run("apply", other, "--yes"), exitcode.Error, "was begun and is not finished: run transplant apply without a plan")
 
 	before := len(c.api.Writes())
-	if r = c.run("apply", path, "--yes"); r.code != exitcode.OK || !strings.Contains(r.errOut, "3 of 5 steps are done") || !strings.Contains(r.errOut, "applied: 5 steps") {
+	if r = c.run(
+		"apply",
+		path,
+		"--yes",
+	); r.code != exitcode.OK || !strings.Contains(r.errOut, "3 of 5 steps are done") ||
+		!strings.Contains(r.errOut, "applied: 5 steps") {
 		t.Fatal(r.text(nil))
 	}
 	for _, write := range c.api.Writes()[before:] {
@@ -83,7 +88,10 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 	c := newLive(t)
 	text := "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nkubernetesVersion: v1.26.0\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\n    cloud-config: /etc/kubernetes/cloud.conf\n"
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: planlayout.Namespace}, Data: map[string]string{"ClusterConfiguration": text}}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: planlayout.Namespace},
+		Data:       map[string]string{"ClusterConfiguration": text},
+	}
 	c.api.Put(t, config)
 	out := c.plan()
 	p, err := client.ReadPlan(out)
@@ -102,6 +110,12 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 	}
 	config.Data["ClusterConfiguration"] = text + "clusterName: other\n"
 	c.api.Put(t, config)
-	fails(t, c.run("apply", out, "--yes"), exitcode.Stale, "ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else", "nothing was changed")
+	fails(
+		t,
+		c.run("apply", out, "--yes"),
+		exitcode.Stale,
+		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else",
+		"nothing was changed",
+	)
 	c.unchanged()
 }

@@ -89,7 +89,10 @@ func TestWatchingARunInAPipe(t *testing.T) {
 	if code := <-w.code; code != exitcode.OK {
 		t.Errorf("exit %d: %s", code, w.errOut.String())
 	}
-	if !strings.HasSuffix(w.out.String(), "12:00:00 applied "+steps+" · leader-migration/kube-controller-manager@cp-2 waits: kube-controller-manager on cp-2 is not ready\n") {
+	if !strings.HasSuffix(
+		w.out.String(),
+		"12:00:00 applied "+steps+" · leader-migration/kube-controller-manager@cp-2 waits: kube-controller-manager on cp-2 is not ready\n",
+	) {
 		t.Errorf("the last line:\n%s", w.out.String())
 	}
 }
@@ -106,7 +109,11 @@ func TestWatchingARunThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.unlock()
-	if code := <-w.code; code != exitcode.Error || !strings.Contains(w.errOut.String(), "migration 20261121-115500 ended with an error: the disk of cp-2 is full\nnext: transplant apply, or transplant rollback") {
+	if code := <-w.code; code != exitcode.Error ||
+		!strings.Contains(
+			w.errOut.String(),
+			"migration 20261121-115500 ended with an error: the disk of cp-2 is full\nnext: transplant apply, or transplant rollback",
+		) {
 		t.Errorf("exit %d: %s", code, w.errOut.String())
 	}
 	for line := range strings.Lines(w.out.String()) {
@@ -206,7 +213,10 @@ func TestAFingerprintHasNoAges(t *testing.T) {
 }
 
 func TestALongMessageOfAKubeletIsSaidOnce(t *testing.T) {
-	long := "pod kube-system/ccm-cp-1 on node cp-1: %s of image example.com/ccm:v1 (rpc error: code = Unknown desc = failed to pull and unpack image: " + strings.Repeat("no route to host, ", 20) + ")"
+	long := "pod kube-system/ccm-cp-1 on node cp-1: %s of image example.com/ccm:v1 (rpc error: code = Unknown desc = failed to pull and unpack image: " + strings.Repeat(
+		"no route to host, ",
+		20,
+	) + ")"
 	of := func(done int, waiting string) v1.Status {
 		return v1.Status{State: v1.StateApplying, StepsDone: done, StepsTotal: 6, Current: []v1.StepStatus{{ID: "external/ccm@cp-1", Waiting: waiting}}}
 	}

@@ -24,8 +24,19 @@ func TestHostsThatCannotBeTakenOut(t *testing.T) {
 	here := c.approvedHere(c.journal(v1.RunApplying, 20, 1))
 	for _, command := range []string{"apply", "rollback"} {
 		fails(t, c.run(command, "--yes", "--without-host=a b"), exitcode.Error, `--without-host="a b" names no host: give the name that the plan has for it`)
-		fails(t, c.run(command, "--yes", here, "--without-host=cp-9"), exitcode.Error, "host cp-9 stays in the migration: the plan has no host of that name (it has cp-1", "nothing was changed")
-		fails(t, c.run(command, "--yes", here, "--without-host=cp-1"), exitcode.Error, "host cp-1 stays in the migration: it can be reached: run the same command without --without-host")
+		fails(
+			t,
+			c.run(command, "--yes", here, "--without-host=cp-9"),
+			exitcode.Error,
+			"host cp-9 stays in the migration: the plan has no host of that name (it has cp-1",
+			"nothing was changed",
+		)
+		fails(
+			t,
+			c.run(command, "--yes", here, "--without-host=cp-1"),
+			exitcode.Error,
+			"host cp-1 stays in the migration: it can be reached: run the same command without --without-host",
+		)
 	}
 }
 
@@ -39,7 +50,10 @@ func TestAManualAccessThatCannotWork(t *testing.T) {
 }
 
 func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
-	lost := &lostnode.Error{Hosts: []lostnode.Host{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}, Err: &step.StepError{Step: v1.Step{ID: "x"}, Err: errors.New("y")}}
+	lost := &lostnode.Error{
+		Hosts: []lostnode.Host{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}},
+		Err:   &step.StepError{Step: v1.Step{ID: "x"}, Err: errors.New("y")},
+	}
 	for direction, want := range map[string]string{
 		planstep.Forward:  "to go on when cp-3 is back: transplant apply\nto go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n",
 		planstep.Rollback: "to go on when cp-3 is back: transplant rollback\nto go on without what is gone for good: transplant rollback --without-host=cp-3\n",

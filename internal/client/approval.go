@@ -21,7 +21,13 @@ func (f Pin) Check(p *v1.Plan, where string) error {
 	if f.Sha256 == "" || strings.EqualFold(strings.TrimSpace(f.Sha256), have) {
 		return nil
 	}
-	return exitcode.With(exitcode.Stale, "%s has SHA-256 %s, and --plan-sha256 asks for %s: nothing was changed; look at it with transplant plan or transplant status, have it approved, and give its SHA-256", where, have, f.Sha256)
+	return exitcode.With(
+		exitcode.Stale,
+		"%s has SHA-256 %s, and --plan-sha256 asks for %s: nothing was changed; look at it with transplant plan or transplant status, have it approved, and give its SHA-256",
+		where,
+		have,
+		f.Sha256,
+	)
 }
 
 // approvalPath is where this machine notes which plan was approved here for a run.
@@ -83,15 +89,23 @@ func (f Pin) CheckApproved(yes, approved bool, p *v1.Plan, look string) error {
 	if !yes || approved || f.Sha256 != "" {
 		return nil
 	}
-	return exitcode.With(exitcode.NotApproved, "the journal's plan was not approved on this machine, and with --yes nobody looks at it: nothing was changed; look at it with %s, and run the same command "+
-		"without --yes on a terminal, or with --plan-sha256 %s", look, compare.Digest(p))
+	return exitcode.With(
+		exitcode.NotApproved,
+		"the journal's plan was not approved on this machine, and with --yes nobody looks at it: nothing was changed; look at it with %s, and run the same command "+
+			"without --yes on a terminal, or with --plan-sha256 %s",
+		look,
+		compare.Digest(p),
+	)
 }
 
 // LogPath is where the ownership log of a run is kept on this machine.
 func (c *Client) LogPath(uid, run string) (string, error) {
 	for _, name := range []string{uid, run} { // of the journal, which others may have written
 		if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
-			return "", fmt.Errorf("the journal names %q where a plain name belongs: no file of this machine is called by that; find out who wrote the journal", name)
+			return "", fmt.Errorf(
+				"the journal names %q where a plain name belongs: no file of this machine is called by that; find out who wrote the journal",
+				name,
+			)
 		}
 	}
 	dir, err := c.stateHome()

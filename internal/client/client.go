@@ -83,7 +83,10 @@ type Client struct {
 func (c *Client) Connect() error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		rules,
+		&clientcmd.ConfigOverrides{CurrentContext: c.Context},
+	)
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
@@ -128,7 +131,14 @@ func (c *Client) OpenHostsAndCloud(ctx context.Context) (err error) {
 
 // NameCluster names the cluster before anything is said about it.
 func (c *Client) NameCluster(cl v1.Cluster) {
-	c.Narrate("cluster %s (uid %s) · %s · %s · context %s", wording.OrDash(cl.Name), wording.Short(cl.UID), wording.OrDash(cl.Version), wording.OrDash(cl.Server), wording.OrDash(cl.Context))
+	c.Narrate(
+		"cluster %s (uid %s) · %s · %s · context %s",
+		wording.OrDash(cl.Name),
+		wording.Short(cl.UID),
+		wording.OrDash(cl.Version),
+		wording.OrDash(cl.Server),
+		wording.OrDash(cl.Context),
+	)
 }
 
 // Now is the time that is written into plans and reports.
@@ -182,5 +192,8 @@ func (c *Client) NewBoard(ctx context.Context, follow bool) (*status.Board, erro
 	if err != nil {
 		doc = nil // the board says why, beside what can be read
 	}
-	return status.NewBoard(status.Options{Kube: kube, Cluster: c.DescribeCluster(ctx, doc), Now: c.ServerTime}, status.LeaseNames(doc)), nil
+	return status.NewBoard(
+		status.Options{Kube: kube, Cluster: c.DescribeCluster(ctx, doc), Now: c.ServerTime},
+		status.LeaseNames(doc),
+	), nil
 }

@@ -100,7 +100,10 @@ func JudgeHostImage(image string) (note string, err error) {
 	case imageDigest.MatchString(image):
 		return "", nil
 	case strings.Contains(image, "@"):
-		return "", fmt.Errorf("--host-image=%s: a digest is @sha256: and 64 hexadecimal digits: take it from the registry or from the release", image)
+		return "", fmt.Errorf(
+			"--host-image=%s: a digest is @sha256: and 64 hexadecimal digits: take it from the registry or from the release",
+			image,
+		)
 	}
 	return fmt.Sprintf("the pods that reach hosts run image %s by its tag, and a tag may be moved: "+
 		"to run what you have checked, name it with --host-image=NAME@sha256:DIGEST", image), nil
@@ -117,8 +120,14 @@ func (c *Client) openPods(ctx context.Context, selector string) (err error) {
 	c.Session.watch()
 	klog.SetLogger(logr.Discard()) // the library complains of each session that ends, which is told where it matters
 	c.Hosts, c.Session.closing, err = pod.Open(ctx, pod.Options{
-		Kube: c.Kube, Config: c.Config, Image: c.Host.Image, Selector: selector, User: UserName(), TTL: c.Host.Ttl, Linger: 10 * time.Second,
-		Tell: func(message string) { c.Narrate("%s", message) },
+		Kube:     c.Kube,
+		Config:   c.Config,
+		Image:    c.Host.Image,
+		Selector: selector,
+		User:     UserName(),
+		TTL:      c.Host.Ttl,
+		Linger:   10 * time.Second,
+		Tell:     func(message string) { c.Narrate("%s", message) },
 	})
 	return err
 }

@@ -54,7 +54,11 @@ func (c *Client) Scrape(ctx context.Context, component, host, address string) (m
 }
 
 // askComponent lets ask talk to a component on a host for at most 5 s, with the credentials that scrape describes.
-func (c *Client) askComponent(ctx context.Context, component, host string, ask func(context.Context, *http.Client, string) error) error {
+func (c *Client) askComponent(
+	ctx context.Context,
+	component, host string,
+	ask func(context.Context, *http.Client, string) error,
+) error {
 	transport := c.transport(host)
 	defer transport.CloseIdleConnections()
 	token, err := c.observerToken(ctx)
@@ -97,15 +101,30 @@ func (c *Client) observerToken(ctx context.Context) (string, error) {
 		return c.token, nil
 	}
 	// Asked first, so that a command that only looks sends no create before a migration has begun.
-	if _, err := c.Kube.CoreV1().ServiceAccounts(planlayout.Namespace).Get(ctx, planlayout.Observer, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("ServiceAccount %s/%s is not there yet (apply makes it)", planlayout.Namespace, planlayout.Observer)
+	if _, err := c.Kube.CoreV1().
+		ServiceAccounts(planlayout.Namespace).
+		Get(ctx, planlayout.Observer, metav1.GetOptions{}); apierrors.IsNotFound(
+		err,
+	) {
+		return "", fmt.Errorf(
+			"ServiceAccount %s/%s is not there yet (apply makes it)",
+			planlayout.Namespace,
+			planlayout.Observer,
+		)
 	} else if err != nil {
 		return "", fmt.Errorf("reading ServiceAccount %s/%s: %w", planlayout.Namespace, planlayout.Observer, err)
 	}
 	t, err := c.Kube.CoreV1().ServiceAccounts(planlayout.Namespace).CreateToken(ctx, planlayout.Observer,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)},
+		}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", planlayout.Namespace, planlayout.Observer, err)
+		return "", fmt.Errorf(
+			"asking for a token of ServiceAccount %s/%s: %w",
+			planlayout.Namespace,
+			planlayout.Observer,
+			err,
+		)
 	}
 	c.token, c.tokenEnd = t.Status.Token, time.Now().Add(30*time.Minute)
 	return c.token, nil
@@ -115,7 +134,10 @@ func (c *Client) observerToken(ctx context.Context) (string, error) {
 // 127.0.0.1. TLS is end to end: what proves who asks never is on the host. A manager in a pod with a network of its own
 // is asked through the API server.
 func (c *Client) transport(host string) *http.Transport {
-	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // managers sign their own certificate; see scrape
+	t := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true,
+	} //nolint:gosec // managers sign their own certificate; see scrape
 	if namespace, name, ok := workloads.PodOfPlace(host); ok {
 		dial := PortForward(c.Config, c.Kube, namespace)
 		t.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, name, address) }

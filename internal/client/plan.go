@@ -90,8 +90,22 @@ func (f *PlanOptions) CheckOptions() facts.Options {
 		code, reason, _ := strings.Cut(a, "=")
 		accept[code] = reason
 	}
-	return facts.Options{Strategy: f.Options.Strategy, Shape: f.Options.Shape, NodeIPAM: f.Options.NodeIPAM, Volumes: f.Options.Volumes, Image: f.Options.Image, LeaseName: f.Options.LeaseName, CCMEnv: names, CCMFiles: files, RenewDeadline: f.Options.RenewDeadline,
-		ReplaceHosts: f.Options.ReplaceHosts, TargetVersion: f.Options.TargetVersion, Accept: accept, AcceptedBy: UserName(), AcceptedAt: Now().UTC()}
+	return facts.Options{
+		Strategy:      f.Options.Strategy,
+		Shape:         f.Options.Shape,
+		NodeIPAM:      f.Options.NodeIPAM,
+		Volumes:       f.Options.Volumes,
+		Image:         f.Options.Image,
+		LeaseName:     f.Options.LeaseName,
+		CCMEnv:        names,
+		CCMFiles:      files,
+		RenewDeadline: f.Options.RenewDeadline,
+		ReplaceHosts:  f.Options.ReplaceHosts,
+		TargetVersion: f.Options.TargetVersion,
+		Accept:        accept,
+		AcceptedBy:    UserName(),
+		AcceptedAt:    Now().UTC(),
+	}
 }
 
 // AcceptAs accepts what a plan of a file does. What the command itself accepts comes behind it and counts where both
@@ -113,13 +127,25 @@ func ReadPlan(path string) (*v1.Plan, error) {
 	}
 	var p v1.Plan
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
-		return nil, fmt.Errorf("plan %s cannot be read as one of this version of transplant; use the version that wrote it, or undo what was edited: %w", path, err)
+		return nil, fmt.Errorf(
+			"plan %s cannot be read as one of this version of transplant; use the version that wrote it, or undo what was edited: %w",
+			path,
+			err,
+		)
 	}
 	if p.Direction != planstep.Forward {
-		return nil, fmt.Errorf("plan %s is a %s: apply carries out migrations, rollback makes its own plan", path, p.Direction)
+		return nil, fmt.Errorf(
+			"plan %s is a %s: apply carries out migrations, rollback makes its own plan",
+			path,
+			p.Direction,
+		)
 	}
 	if err := invariant.CheckWellFormed(&p); err != nil {
-		return nil, fmt.Errorf("plan %s cannot be carried out; make it anew with transplant plan --refresh, or undo what was edited:\n%w", path, err)
+		return nil, fmt.Errorf(
+			"plan %s cannot be carried out; make it anew with transplant plan --refresh, or undo what was edited:\n%w",
+			path,
+			err,
+		)
 	}
 	return &p, nil
 }
@@ -140,13 +166,29 @@ func checkPlanHeader(path string, data []byte) error {
 	}
 	switch {
 	case head.Kind == "":
-		return fmt.Errorf("reading the plan: %s is no plan, it is empty or names no kind; transplant plan --out writes one", path)
+		return fmt.Errorf(
+			"reading the plan: %s is no plan, it is empty or names no kind; transplant plan --out writes one",
+			path,
+		)
 	case head.Kind != v1.KindPlan:
-		return fmt.Errorf("reading the plan: %s is a %s, not a %s; transplant plan --out writes one", path, head.Kind, v1.KindPlan)
+		return fmt.Errorf(
+			"reading the plan: %s is a %s, not a %s; transplant plan --out writes one",
+			path,
+			head.Kind,
+			v1.KindPlan,
+		)
 	case head.APIVersion != v1.GroupVersion:
-		return fmt.Errorf("reading the plan: %s is of %q, and this version of transplant reads %s only; use the version that wrote it, or make the plan anew with transplant plan", path, head.APIVersion, v1.GroupVersion)
+		return fmt.Errorf(
+			"reading the plan: %s is of %q, and this version of transplant reads %s only; use the version that wrote it, or make the plan anew with transplant plan",
+			path,
+			head.APIVersion,
+			v1.GroupVersion,
+		)
 	}
-	if err := (document.Form{Object: "plan " + path, Known: v1.PlanSchema}).Judge(head.Schema, head.ToolVersion); err != nil {
+	if err := (document.Form{Object: "plan " + path, Known: v1.PlanSchema}).Judge(
+		head.Schema,
+		head.ToolVersion,
+	); err != nil {
 		return fmt.Errorf("reading the plan: %w; or make the plan anew with transplant plan", err)
 	}
 	return nil
@@ -169,7 +211,12 @@ func (g GivenFlags) Refuse(why string, names ...string) error {
 	if len(given) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s would have no effect: %s; leave %s out", strings.Join(given, ", "), why, map[bool]string{true: "it", false: "them"}[len(given) == 1])
+	return fmt.Errorf(
+		"%s would have no effect: %s; leave %s out",
+		strings.Join(given, ", "),
+		why,
+		map[bool]string{true: "it", false: "them"}[len(given) == 1],
+	)
 }
 
 // CheckAgainstPlan refuses options that differ from those of a plan which is there already: the plan's count. The same
@@ -193,7 +240,11 @@ func CheckAgainstPlan(flags GivenFlags, given, planned v1.Options, which string,
 		return nil
 	}
 	slices.Sort(differ)
-	return fmt.Errorf("%s would have no effect: %s has options of its own, and others; make a new plan with the flags, or leave them out", strings.Join(differ, ", "), which)
+	return fmt.Errorf(
+		"%s would have no effect: %s has options of its own, and others; make a new plan with the flags, or leave them out",
+		strings.Join(differ, ", "),
+		which,
+	)
 }
 
 // checkIgnoredOptions refuses options that no step of a plan for this cluster could follow.

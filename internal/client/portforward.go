@@ -29,10 +29,23 @@ func PortForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) 
 		if err != nil {
 			return nil, fmt.Errorf("preparing a way to pod %s/%s: %w", namespace, pod, err)
 		}
-		at := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
-		conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: 0}, http.MethodPost, at).Dial(portforward.PortForwardProtocolV1Name)
+		at := kube.CoreV1().
+			RESTClient().
+			Post().
+			Resource("pods").
+			Namespace(namespace).
+			Name(pod).
+			SubResource("portforward").
+			URL()
+		conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: 0}, http.MethodPost, at).
+			Dial(portforward.PortForwardProtocolV1Name)
 		if err != nil {
-			return nil, fmt.Errorf("reaching pod %s/%s through the API server (pods/portforward; --seed-direct where the addresses of a seed's pods are reached from here): %w", namespace, pod, err)
+			return nil, fmt.Errorf(
+				"reaching pod %s/%s through the API server (pods/portforward; --seed-direct where the addresses of a seed's pods are reached from here): %w",
+				namespace,
+				pod,
+				err,
+			)
 		}
 		return forwarded(conn, port)
 	}

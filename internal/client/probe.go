@@ -73,7 +73,14 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 		return nil, fmt.Errorf("making the clients of the probes: %w", err)
 	}
 	return probe.New(probe.Options{
-		Interval: f.Interval, Timeout: f.Timeout, Budget: f.Budget, Kube: kube, Reads: reads, Targets: probe.Balancers(kube, f.Urls), Earlier: earlier, Sink: sink,
+		Interval: f.Interval,
+		Timeout:  f.Timeout,
+		Budget:   f.Budget,
+		Kube:     kube,
+		Reads:    reads,
+		Targets:  probe.Balancers(kube, f.Urls),
+		Earlier:  earlier,
+		Sink:     sink,
 	}), nil
 }
 

@@ -60,7 +60,13 @@ func (c *Client) BuildReport(ctx context.Context, f Evidence) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := report.Input{Journal: doc, Before: before, After: c.Gather(ctx, doc.Plan.Options), Now: Now(), ToolVersion: Version}
+	in := report.Input{
+		Journal:     doc,
+		Before:      before,
+		After:       c.Gather(ctx, doc.Plan.Options),
+		Now:         Now(),
+		ToolVersion: Version,
+	}
 	if in.Events, err = c.readEvents(f.Log, doc); err != nil {
 		return nil, err
 	}
@@ -85,7 +91,11 @@ func (c *Client) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, e
 			return nil, err
 		}
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			c.Narrate("no ownership log of migration %s on this machine (%s): gaps and owners are unknown; name one with --ownership-log", doc.Run, path)
+			c.Narrate(
+				"no ownership log of migration %s on this machine (%s): gaps and owners are unknown; name one with --ownership-log",
+				doc.Run,
+				path,
+			)
 			return nil, nil
 		}
 	}
@@ -146,8 +156,15 @@ func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]strin
 	}
 	blame.Blame(ctx, c.Kube, b.before.TakenAt, b.Report.Inventory.Differences)
 	v, unused := report.Verify(report.VerifyInput{
-		Report: b.Report, Phase: b.journal.Phase, Owners: manager.CompareOwners(b.after.Managers, promised(b.journal)), OwnersLine: ownersLine(b.after), Remains: remains,
-		Errors: b.after.Errors, CloudBefore: b.before.Cloud != nil, CloudNow: b.after.Cloud != nil, Accept: accept,
+		Report:      b.Report,
+		Phase:       b.journal.Phase,
+		Owners:      manager.CompareOwners(b.after.Managers, promised(b.journal)),
+		OwnersLine:  ownersLine(b.after),
+		Remains:     remains,
+		Errors:      b.after.Errors,
+		CloudBefore: b.before.Cloud != nil,
+		CloudNow:    b.after.Cloud != nil,
+		Accept:      accept,
 	})
 	for _, key := range unused {
 		c.Narrate("--accept %s is not needed: there is no such difference; take it back", key)

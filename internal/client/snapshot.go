@@ -41,7 +41,12 @@ func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 		snapshot.SetDryRuns(s, nil, "no plan can be made: "+mask.Error(err))
 		return
 	}
-	snapshot.AskAgain(ctx, s, collect.Sources{Kube: c.Kube, Server: c.Config.Host}, c.needs(permission.NeedsOf(made.Steps)))
+	snapshot.AskAgain(
+		ctx,
+		s,
+		collect.Sources{Kube: c.Kube, Server: c.Config.Host},
+		c.needs(permission.NeedsOf(made.Steps)),
+	)
 	snapshot.SetDryRuns(s, dryrun.Run(ctx, c.Dynamic, made.Steps), "")
 }
 
@@ -88,12 +93,19 @@ func (c *Client) cloudConfig(ctx context.Context, s *v1.Snapshot) ([]byte, error
 		}
 		derived, err := cloudconfig.Derive(s.Cluster.Provider, file.Data)
 		if err != nil {
-			return nil, fmt.Errorf("deriving the new provider's cloud config from %s of host %s: %w; name one with --preview-cloud-config", h.CloudConfig.Path, h.Name, err)
+			return nil, fmt.Errorf(
+				"deriving the new provider's cloud config from %s of host %s: %w; name one with --preview-cloud-config",
+				h.CloudConfig.Path,
+				h.Name,
+				err,
+			)
 		}
 		return derived.Data, nil
 	}
 	if len(c.Hosts) == 0 {
-		return nil, errors.New("no host can be read, so the cloud config is not known: name one with --preview-cloud-config, or the hosts with --host-access")
+		return nil, errors.New(
+			"no host can be read, so the cloud config is not known: name one with --preview-cloud-config, or the hosts with --host-access",
+		)
 	}
 	return nil, nil
 }
@@ -101,7 +113,16 @@ func (c *Client) cloudConfig(ctx context.Context, s *v1.Snapshot) ([]byte, error
 // Gather looks at everything once.
 func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 	return snapshot.Gather(ctx, collect.Sources{
-		Kube: c.Kube, Dynamic: c.Dynamic, Traffic: &c.Traffic, Hosts: c.Hosts, HostsAreNodes: c.Pods, Cloud: c.inv, Context: c.Context, Server: c.Config.Host, ToolVersion: Version, Now: time.Now,
+		Kube:          c.Kube,
+		Dynamic:       c.Dynamic,
+		Traffic:       &c.Traffic,
+		Hosts:         c.Hosts,
+		HostsAreNodes: c.Pods,
+		Cloud:         c.inv,
+		Context:       c.Context,
+		Server:        c.Config.Host,
+		ToolVersion:   Version,
+		Now:           time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
 			m, err := c.Scrape(ctx, component, host, address)
 			if err != nil {
@@ -137,14 +158,20 @@ func ReadSnapshot(path string) (*v1.Snapshot, error) {
 	}
 	defer func() { _ = file.Close() }() // nothing was written
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("snapshot %s: reading the snapshot: it is a directory; name the file that transplant snapshot wrote", path)
+		return nil, fmt.Errorf(
+			"snapshot %s: reading the snapshot: it is a directory; name the file that transplant snapshot wrote",
+			path,
+		)
 	}
 	s, err := snapshot.Load(file)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", path, err)
 	}
 	if s.TakenAt.IsZero() {
-		return nil, fmt.Errorf("snapshot %s does not say when it was taken: it was cut off or edited; take it again with transplant snapshot", path)
+		return nil, fmt.Errorf(
+			"snapshot %s does not say when it was taken: it was cut off or edited; take it again with transplant snapshot",
+			path,
+		)
 	}
 	return s, nil
 }

@@ -20,7 +20,12 @@ var ErrStillBlocked = errors.New("waited in vain")
 
 // WaitForCheck looks again until nothing blocks, until something blocks that does not pass by itself, or until the time
 // is over. It tells what it waits for whenever that changes. Without a limit it looks once.
-func (c *Client) WaitForCheck(ctx context.Context, limit time.Duration, strict bool, look func(context.Context) (v1.CheckReport, error)) (v1.CheckReport, error) {
+func (c *Client) WaitForCheck(
+	ctx context.Context,
+	limit time.Duration,
+	strict bool,
+	look func(context.Context) (v1.CheckReport, error),
+) (v1.CheckReport, error) {
 	deadline, last := time.Now().Add(limit), ""
 	for {
 		report, err := look(ctx)

@@ -97,7 +97,11 @@ func (d *derivation) validate() {
 		}
 		signature := o.service + "\x00" + o.region
 		if other := seen[signature]; other != "" && o.service != "" {
-			d.refuse("%s: %s overrides the same service in the same region, with which no provider starts: take one of them out", o.title(), other)
+			d.refuse(
+				"%s: %s overrides the same service in the same region, with which no provider starts: take one of them out",
+				o.title(),
+				other,
+			)
 		}
 		seen[signature] = o.title()
 	}
@@ -117,7 +121,13 @@ func (d *derivation) rename(o *override) {
 	}
 	if len(missing) == 0 {
 		d.remove(o)
-		d.say("%s for %s is left out: %s is there for %s", o.title(), o.service, d.override(targets[0], o.region).title(), targets[0])
+		d.say(
+			"%s for %s is left out: %s is there for %s",
+			o.title(),
+			o.service,
+			d.override(targets[0], o.region).title(),
+			targets[0],
+		)
 		return
 	}
 	e := o.entry("Service")
@@ -137,7 +147,13 @@ func (d *derivation) shortenURL(o *override) {
 	if e == nil {
 		return
 	}
-	if short := strings.TrimSuffix(strings.TrimSuffix(trimmed(e.value), "/"), "/latest"); short != strings.TrimSuffix(trimmed(e.value), "/") {
+	if short := strings.TrimSuffix(
+		strings.TrimSuffix(trimmed(e.value), "/"),
+		"/latest",
+	); short != strings.TrimSuffix(
+		trimmed(e.value),
+		"/",
+	) {
 		d.splices = append(d.splices, splice{e.start, e.end, quotedAs(d.raw(e), short)})
 		d.say("%s: URL loses its path /latest, which the external provider adds by itself", o.title())
 	}
@@ -170,7 +186,13 @@ func (d *derivation) copy(o *override, service string) {
 		text = d.eol + strings.TrimSuffix(text, d.eol)
 	}
 	d.splices = append(d.splices, splice{at, at, text})
-	d.say("[%s %q] is added for %s, with the values of %s: the in-tree provider has one override for both", overrideSection, sub, service, o.title())
+	d.say(
+		"[%s %q] is added for %s, with the values of %s: the in-tree provider has one override for both",
+		overrideSection,
+		sub,
+		service,
+		o.title(),
+	)
 }
 
 // freeName is a name for a new section: one more than the largest number in use.

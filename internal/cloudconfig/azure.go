@@ -34,8 +34,11 @@ func deriveAzure(in []byte) (Derived, error) {
 		}
 	}
 	if n := field(root, "enableMultipleStandardLoadBalancers"); n != nil && isTrue(n) {
-		out.Problems = append(out.Problems, "enableMultipleStandardLoadBalancers is true, and the external provider does not read it: it would move every Service to one "+
-			"load balancer. Configure multipleStandardLoadBalancerConfigurations for it, and take this key out")
+		out.Problems = append(
+			out.Problems,
+			"enableMultipleStandardLoadBalancers is true, and the external provider does not read it: it would move every Service to one "+
+				"load balancer. Configure multipleStandardLoadBalancerConfigurations for it, and take this key out",
+		)
 		return out, nil
 	}
 	var missing []string
@@ -50,8 +53,12 @@ func deriveAzure(in []byte) (Derived, error) {
 	}
 	data, ok := withDefaults(in, root, missing)
 	if !ok {
-		return Derived{Data: in, Format: out.Format, Problems: []string{fmt.Sprintf("%s: the file says nothing of it, and is of a form into which it cannot be "+
-			"written: write it in by hand, with the in-tree provider's default (vmType standard, loadBalancerSku basic)", strings.Join(missing, ", "))}}, nil
+		return Derived{
+			Data:   in,
+			Format: out.Format,
+			Problems: []string{fmt.Sprintf("%s: the file says nothing of it, and is of a form into which it cannot be "+
+				"written: write it in by hand, with the in-tree provider's default (vmType standard, loadBalancerSku basic)", strings.Join(missing, ", "))},
+		}, nil
 	}
 	out.Data = data
 	return out, nil
@@ -100,7 +107,9 @@ func absent(root *yaml.Node, keys []string) int {
 // fillIn replaces the empty value of a key ("" or null or nothing) by one; a file with several such places stays as it
 // is.
 func fillIn(in []byte, key, value string) []byte {
-	pattern := regexp.MustCompile(`(?i)"?\b` + regexp.QuoteMeta(key) + `"?[ \t]*:([ \t]*(?:""|''|null|~)?[ \t]*)(?:[,}\r\n#]|\z)`)
+	pattern := regexp.MustCompile(
+		`(?i)"?\b` + regexp.QuoteMeta(key) + `"?[ \t]*:([ \t]*(?:""|''|null|~)?[ \t]*)(?:[,}\r\n#]|\z)`,
+	)
 	found := pattern.FindAllSubmatchIndex(in, -1)
 	if len(found) != 1 {
 		return in

@@ -203,12 +203,24 @@ func TestDeriveOf(t *testing.T) {
 		name, provider, in, want string
 		changes                  []string
 	}{
-		{"AWS's overrides are renamed", "aws", section("1", "ec2", "r"), section("1", "EC2", "r"), []string{`[ServiceOverride "1"]: Service ec2 becomes EC2, the name that the external provider looks for`}},
+		{
+			"AWS's overrides are renamed",
+			"aws",
+			section("1", "ec2", "r"),
+			section("1", "EC2", "r"),
+			[]string{`[ServiceOverride "1"]: Service ec2 becomes EC2, the name that the external provider looks for`},
+		},
 		{"OpenStack's volumes are left out", "openstack", openstackInTree, openstackDerived, []string{
 			"[BlockStorage]: bs-version is left out: only volumes used it, and the CSI driver has a config of its own",
 			"[BlockStorage]: ignore-volume-az is left out: only volumes used it, and the CSI driver has a config of its own",
 		}},
-		{"OpenStack's external config stays", "openstack", "[Global]\nuse-clouds = true\n[LoadBalancer]\nenabled = false\n[Networking]\naddress-sort-order = 10.0.0.0/8\n", "", nil},
+		{
+			"OpenStack's external config stays",
+			"openstack",
+			"[Global]\nuse-clouds = true\n[LoadBalancer]\nenabled = false\n[Networking]\naddress-sort-order = 10.0.0.0/8\n",
+			"",
+			nil,
+		},
 		{"half a Secret means nothing in tree", "openstack", "[Global]\nsecret-name = x\nregion = r\n", "[Global]\nregion = r\n", []string{
 			"[Global]: secret-name is left out: the external provider reads its credentials from its config alone",
 		}},
@@ -224,12 +236,24 @@ func TestDeriveOf(t *testing.T) {
 		{"Azure's empty value", "azure", `{"vmType": "", "loadBalancerSku": "standard"}`, `{"vmType": "standard", "loadBalancerSku": "standard"}`, []string{
 			"vmType: standard is written down: the external provider looks for scale sets when nothing is said",
 		}},
-		{"Azure's JSON with tabs and escapes", "azure", "{\n\t\"vmType\": \"vmss\",\n\t\"loadBalancerSku\": null,\n\t\"aadClientSecret\": \"a\\/hunter2\\u00e4\"\n}\n", "{\n\t\"vmType\": \"vmss\",\n\t\"loadBalancerSku\": \"basic\",\n\t\"aadClientSecret\": \"a\\/hunter2\\u00e4\"\n}\n", []string{
-			"loadBalancerSku: basic is written down: the external provider makes standard load balancers when nothing is said",
-		}},
-		{"Azure's YAML without a value", "azure", "vmType: # to be chosen\nloadBalancerSku: basic\n", "vmType: \"standard\" # to be chosen\nloadBalancerSku: basic\n", []string{
-			"vmType: standard is written down: the external provider looks for scale sets when nothing is said",
-		}},
+		{
+			"Azure's JSON with tabs and escapes",
+			"azure",
+			"{\n\t\"vmType\": \"vmss\",\n\t\"loadBalancerSku\": null,\n\t\"aadClientSecret\": \"a\\/hunter2\\u00e4\"\n}\n",
+			"{\n\t\"vmType\": \"vmss\",\n\t\"loadBalancerSku\": \"basic\",\n\t\"aadClientSecret\": \"a\\/hunter2\\u00e4\"\n}\n",
+			[]string{
+				"loadBalancerSku: basic is written down: the external provider makes standard load balancers when nothing is said",
+			},
+		},
+		{
+			"Azure's YAML without a value",
+			"azure",
+			"vmType: # to be chosen\nloadBalancerSku: basic\n",
+			"vmType: \"standard\" # to be chosen\nloadBalancerSku: basic\n",
+			[]string{
+				"vmType: standard is written down: the external provider looks for scale sets when nothing is said",
+			},
+		},
 		{"Azure's empty object", "azure", `{}`, `{"loadBalancerSku": "basic", "vmType": "standard" }`, []string{
 			"vmType: standard is written down: the external provider looks for scale sets when nothing is said",
 			"loadBalancerSku: basic is written down: the external provider makes standard load balancers when nothing is said",
@@ -299,7 +323,12 @@ func TestWhatCannotBeCarriedOver(t *testing.T) {
 			`[VirtualCenter "a"]: there are no user and password`, `[VirtualCenter "b"]: there are no user and password`,
 		}},
 		{"a port that is none", "vsphere", "[Global]\nuser=a\npassword=hunter2\nport=hunter2\nserver=x\nworking-dir=y\n", []string{"[Global]: port is no number"}},
-		{"keys of both", "vsphere", "[Global]\nuser=a\npassword=b\nserver=x\nworking-dir=y\nip-family=ipv6\n", []string{"[Global]: ip-family is the external provider's"}},
+		{
+			"keys of both",
+			"vsphere",
+			"[Global]\nuser=a\npassword=b\nserver=x\nworking-dir=y\nip-family=ipv6\n",
+			[]string{"[Global]: ip-family is the external provider's"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -362,31 +391,62 @@ func TestDescriptions(t *testing.T) {
 				"LoadBalancer.use-octavia is not there: the in-tree provider then makes load balancers of Neutron LBaaS, with which the external one cannot do anything",
 			},
 		}},
-		{"Azure", "azure", `{"cloud": "AzurePublicCloud", "VMType": "vmss", "loadBalancerSku": "standard", "aadClientSecret": "hunter2", "useInstanceMetadata": true, "odd": {"a": "hunter2"}}`, Description{
-			Format: FormatJSON, Keys: []string{"aadClientSecret", "cloud", "loadBalancerSku", "odd", "useInstanceMetadata", "vmType"},
-			Settings: map[string]string{"cloud": "AzurePublicCloud", "loadBalancerSku": "standard", "useInstanceMetadata": "true", "vmType": "vmss"},
-			Secrets:  []string{"aadClientSecret"}, Problems: []string{"odd is known to neither provider, and means nothing"},
-		}},
+		{
+			"Azure",
+			"azure",
+			`{"cloud": "AzurePublicCloud", "VMType": "vmss", "loadBalancerSku": "standard", "aadClientSecret": "hunter2", "useInstanceMetadata": true, "odd": {"a": "hunter2"}}`,
+			Description{
+				Format: FormatJSON, Keys: []string{"aadClientSecret", "cloud", "loadBalancerSku", "odd", "useInstanceMetadata", "vmType"},
+				Settings: map[string]string{"cloud": "AzurePublicCloud", "loadBalancerSku": "standard", "useInstanceMetadata": "true", "vmType": "vmss"},
+				Secrets:  []string{"aadClientSecret"}, Problems: []string{"odd is known to neither provider, and means nothing"},
+			},
+		},
 		{"GCE", "gce", gceInTree, Description{
 			Format: FormatINI,
 			Keys:   []string{"Global.multizone", "Global.network-name", "Global.node-instance-prefix", "Global.node-tags", "Global.project-id", "Global.token-url"},
 			Settings: map[string]string{
-				"Global.multizone": "true", "Global.network-name": "prod-net", "Global.node-instance-prefix": "prod", "Global.node-tags": "prod-nodes", "Global.project-id": "prod-1",
+				"Global.multizone":            "true",
+				"Global.network-name":         "prod-net",
+				"Global.node-instance-prefix": "prod",
+				"Global.node-tags":            "prod-nodes",
+				"Global.project-id":           "prod-1",
 			},
 			Secrets: []string{"Global.token-url"},
 		}},
-		{"vSphere's YAML", "vsphere", "global:\n  user: u\n  password: hunter2\n  soapRoundtripCount: 3\nvcenter:\n  a:\n    server: b\n    password: hunter2\n    datacenters: [c, d]\nlabels:\n  zone: z\n", Description{
-			Format: FormatYAML,
-			Keys: []string{
-				"Global.password", "Global.soap-roundtrip-count", "Global.user", "Labels.zone", `VirtualCenter "a".datacenters`, `VirtualCenter "a".password`, `VirtualCenter "a".server`,
+		{
+			"vSphere's YAML",
+			"vsphere",
+			"global:\n  user: u\n  password: hunter2\n  soapRoundtripCount: 3\nvcenter:\n  a:\n    server: b\n    password: hunter2\n    datacenters: [c, d]\nlabels:\n  zone: z\n",
+			Description{
+				Format: FormatYAML,
+				Keys: []string{
+					"Global.password",
+					"Global.soap-roundtrip-count",
+					"Global.user",
+					"Labels.zone",
+					`VirtualCenter "a".datacenters`,
+					`VirtualCenter "a".password`,
+					`VirtualCenter "a".server`,
+				},
+				Settings: map[string]string{
+					"Global.soap-roundtrip-count":   "3",
+					"Labels.zone":                   "z",
+					`VirtualCenter "a".datacenters`: "c,d",
+					`VirtualCenter "a".server`:      "b",
+				},
+				Secrets: []string{"Global.password", `VirtualCenter "a".password`},
 			},
-			Settings: map[string]string{"Global.soap-roundtrip-count": "3", "Labels.zone": "z", `VirtualCenter "a".datacenters`: "c,d", `VirtualCenter "a".server`: "b"},
-			Secrets:  []string{"Global.password", `VirtualCenter "a".password`},
-		}},
+		},
 		{"AWS", "aws", "[Global]\nzone = a\nOdd = hunter2\nVPC\n" + section("1", "ec2", "r"), Description{
 			Format: FormatINI,
 			Keys: []string{
-				"Global.Odd", "Global.VPC", "Global.Zone", `ServiceOverride "1".Region`, `ServiceOverride "1".Service`, `ServiceOverride "1".SigningRegion`, `ServiceOverride "1".URL`,
+				"Global.Odd",
+				"Global.VPC",
+				"Global.Zone",
+				`ServiceOverride "1".Region`,
+				`ServiceOverride "1".Service`,
+				`ServiceOverride "1".SigningRegion`,
+				`ServiceOverride "1".URL`,
 			},
 			ServiceOverrides: []string{"ec2"},
 			Settings: map[string]string{

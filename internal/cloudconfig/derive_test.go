@@ -78,11 +78,14 @@ func section(name, service, region string) string {
 
 func TestDerive(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
-		"every kind of change":                              {inTree, derived},
-		"the external provider's own config stays":          {derived, derived},
-		"an empty config":                                   {"", ""},
-		"a config without overrides":                        {"[Global]\nZone = a\n", "[Global]\nZone = a\n"},
-		"names of sections and variables in another case":   {"[global]\ndisablestrictzonecheck\n" + strings.ToLower(section("1", "kms", "r")), "[global]\n" + strings.Replace(strings.ToLower(section("1", "kms", "r")), "kms", "KMS", 1)},
+		"every kind of change":                     {inTree, derived},
+		"the external provider's own config stays": {derived, derived},
+		"an empty config":                          {"", ""},
+		"a config without overrides":               {"[Global]\nZone = a\n", "[Global]\nZone = a\n"},
+		"names of sections and variables in another case": {
+			"[global]\ndisablestrictzonecheck\n" + strings.ToLower(section("1", "kms", "r")),
+			"[global]\n" + strings.Replace(strings.ToLower(section("1", "kms", "r")), "kms", "KMS", 1),
+		},
 		"a quoted name stays quoted":                        {section("1", `"ec2"`, "r"), section("1", `"EC2"`, "r")},
 		"a comment behind the name stays":                   {section("1", "ec2 ; ours", "r"), section("1", "EC2 ; ours", "r")},
 		"an override that is there for both is not doubled": {section("1", "ec2", "r") + section("2", "EC2", "r"), section("2", "EC2", "r")},
@@ -153,9 +156,12 @@ func TestChangesAreSentencesWithoutValues(t *testing.T) {
 
 func TestDeriveRefuses(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
-		"an unknown service":                {section("7", "Ec2", "r"), `[ServiceOverride "7"]: Service "Ec2" is not known: the external provider would ignore it`},
-		"a blank service":                   {section("1", `" "`, "r"), `[ServiceOverride "1"]: Service is missing`},
-		"one service twice":                 {section("1", "ec2", "r") + section("2", "ec2", "r"), `[ServiceOverride "2"]: [ServiceOverride "1"] overrides the same service in the same region`},
+		"an unknown service": {section("7", "Ec2", "r"), `[ServiceOverride "7"]: Service "Ec2" is not known: the external provider would ignore it`},
+		"a blank service":    {section("1", `" "`, "r"), `[ServiceOverride "1"]: Service is missing`},
+		"one service twice": {
+			section("1", "ec2", "r") + section("2", "ec2", "r"),
+			`[ServiceOverride "2"]: [ServiceOverride "1"] overrides the same service in the same region`,
+		},
 		"a line that is nothing":            {"[Global]\n= x\n", "line 2: "},
 		"a variable before any section":     {"Zone = a\n", "line 1: a variable stands before the first section"},
 		"an open bracket":                   {"[Global\nZone = a\n", "line 1: a section's closing bracket was expected"},
@@ -192,7 +198,15 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"Global.Odd", "Global.VPC", "Global.Zone", `ServiceOverride "1".Region`, `ServiceOverride "1".Service`, `ServiceOverride "1".SigningRegion`, `ServiceOverride "1".URL`}
+	want := []string{
+		"Global.Odd",
+		"Global.VPC",
+		"Global.Zone",
+		`ServiceOverride "1".Region`,
+		`ServiceOverride "1".Service`,
+		`ServiceOverride "1".SigningRegion`,
+		`ServiceOverride "1".URL`,
+	}
 	if diff := cmp.Diff(want, d.Keys); diff != "" {
 		t.Errorf("keys, -want +got:\n%s", diff)
 	}

@@ -12,12 +12,16 @@ func deriveOpenStack(in []byte) (Derived, error) {
 	name, _ := d.value(globalSection, "secret-name")
 	namespace, _ := d.value(globalSection, "secret-namespace")
 	if name != "" && namespace != "" {
-		d.refuse("[Global]: secret-name and secret-namespace let the in-tree provider read its credentials from a Secret, and the external one has them in its " +
-			"config alone: write them into the config, or keep the whole config in a Secret that the cloud-controller-manager mounts, and take both keys out")
+		d.refuse(
+			"[Global]: secret-name and secret-namespace let the in-tree provider read its credentials from a Secret, and the external one has them in its " +
+				"config alone: write them into the config, or keep the whole config in a Secret that the cloud-controller-manager mounts, and take both keys out",
+		)
 	}
 	if octavia, ok := d.value(loadBalancerSection, "use-octavia"); ok && !truth(octavia) {
-		d.refuse("[LoadBalancer]: use-octavia is false, so that the load balancers are Neutron LBaaS's, with which the external provider cannot do anything: " +
-			"move them to Octavia first, and set use-octavia = true")
+		d.refuse(
+			"[LoadBalancer]: use-octavia is false, so that the load balancers are Neutron LBaaS's, with which the external provider cannot do anything: " +
+				"move them to Octavia first, and set use-octavia = true",
+		)
 	}
 	if len(d.problems) == 0 {
 		d.drop("openstack")
@@ -37,7 +41,10 @@ func (d *Description) neutron(entries []setting) {
 		}
 	}
 	if balancers && !octavia {
-		d.Problems = append(d.Problems, "LoadBalancer.use-octavia is not there: the in-tree provider then makes load balancers of Neutron LBaaS, with which the external "+
-			"one cannot do anything")
+		d.Problems = append(
+			d.Problems,
+			"LoadBalancer.use-octavia is not there: the in-tree provider then makes load balancers of Neutron LBaaS, with which the external "+
+				"one cannot do anything",
+		)
 	}
 }

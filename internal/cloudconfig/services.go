@@ -16,10 +16,23 @@ var renamed = map[string][]string{
 const metadataService = "ec2imds"
 
 // external are the names that the external provider looks for.
-var external = map[string]bool{"EC2": true, "Elastic Load Balancing": true, "Elastic Load Balancing v2": true, "KMS": true, metadataService: true}
+var external = map[string]bool{
+	"EC2":                       true,
+	"Elastic Load Balancing":    true,
+	"Elastic Load Balancing v2": true,
+	"KMS":                       true,
+	metadataService:             true,
+}
 
 // uncalled are services that neither provider's cloud loops call through an override; what a file says of them changes
 // nothing.
-var uncalled = map[string]bool{"autoscaling": true, "Auto Scaling": true, "sts": true, "STS": true, "s3": true, "S3": true}
+var uncalled = map[string]bool{
+	"autoscaling":  true,
+	"Auto Scaling": true,
+	"sts":          true,
+	"STS":          true,
+	"s3":           true,
+	"S3":           true,
+}
 
 const noHint = "the external provider would ignore it and call the public endpoint: correct the name or take the section out"

@@ -32,7 +32,10 @@ func tree(in []byte) (*yaml.Node, error) {
 	root := doc.Content[0]
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Tag == "!!merge" {
-			return nil, fmt.Errorf("line %d: keys that are merged in (<<) are not read here: write them out", root.Content[i].Line)
+			return nil, fmt.Errorf(
+				"line %d: keys that are merged in (<<) are not read here: write them out",
+				root.Content[i].Line,
+			)
 		}
 	}
 	return root, nil

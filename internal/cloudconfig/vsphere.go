@@ -223,7 +223,9 @@ func (t *translation) rest() {
 	}
 	if network, _ := t.value("Network", "public-network"); network != "" {
 		t.out.Nodes = &vsphereNodes{InternalVMNetworkName: network, ExternalVMNetworkName: network}
-		t.say("[Network]: public-network becomes the network of both addresses of a node: internalVmNetworkName and externalVmNetworkName")
+		t.say(
+			"[Network]: public-network becomes the network of both addresses of a node: internalVmNetworkName and externalVmNetworkName",
+		)
 	}
 }
 
@@ -236,7 +238,11 @@ func (t *translation) leaveOut() {
 			case !ok:
 				t.say("%s: %s is left out: no provider knows it", b.title(), e.key)
 			case !k.InTree:
-				t.refuse("%s: %s is the external provider's, in a file of the in-tree one, which does not start with it: take it out", b.title(), k.Key)
+				t.refuse(
+					"%s: %s is the external provider's, in a file of the in-tree one, which does not start with it: take it out",
+					b.title(),
+					k.Key,
+				)
 			case !k.External && k.Renamed == "":
 				t.say("%s: %s is left out: %s", b.title(), k.Key, k.Why)
 			}
@@ -284,7 +290,10 @@ func vsphereEntries(root *yaml.Node) []setting {
 				continue
 			}
 			for k := 0; k+1 < len(inner.Content); k += 2 {
-				out = append(out, setting{section: centerSection, sub: key, key: dashed(inner.Content[k].Value), value: scalar(inner.Content[k+1])})
+				out = append(
+					out,
+					setting{section: centerSection, sub: key, key: dashed(inner.Content[k].Value), value: scalar(inner.Content[k+1])},
+				)
 			}
 		}
 	}

@@ -103,6 +103,9 @@ func (m *Manifest) carryOut(c *change) ([]byte, error) {
 }
 
 func entangled(err error) error {
-	return fmt.Errorf("the manifest is written in a way that cannot be edited safely (anchors, tags or unusual line breaks), so it was left alone: "+
-		"write it out in plain block style and run the same command again (%w)", err)
+	return fmt.Errorf(
+		"the manifest is written in a way that cannot be edited safely (anchors, tags or unusual line breaks), so it was left alone: "+
+			"write it out in plain block style and run the same command again (%w)",
+		err,
+	)
 }

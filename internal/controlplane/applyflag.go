@@ -98,7 +98,10 @@ func (m *Manifest) insertArguments(args []argument, all []commandline.Occurrence
 		after = all[len(all)-1].LastIndex()
 	}
 	if after < 0 || after >= len(args) {
-		return nil, yamltext.Unsupported(m.containerNode().Line, "the container has neither a command nor a flag to put another one behind")
+		return nil, yamltext.Unsupported(
+			m.containerNode().Line,
+			"the container has neither a command nor a flag to put another one behind",
+		)
 	}
 	a := args[after]
 	s, err := m.insertElements(a, add)
@@ -142,7 +145,11 @@ func (m *Manifest) insertElements(a argument, add []string) ([]textedit.Splice, 
 		return nil, err
 	}
 	if !m.doc.EndsLine(end) {
-		return nil, yamltext.Unsupported(a.node.Line, "something follows the argument %q on its line", yamltext.Abbreviate(a.value))
+		return nil, yamltext.Unsupported(
+			a.node.Line,
+			"something follows the argument %q on its line",
+			yamltext.Abbreviate(a.value),
+		)
 	}
 	var lines []string
 	for _, v := range add {
@@ -179,7 +186,9 @@ func (m *Manifest) replaceArgument(a argument, value string) (*change, error) {
 		if a.node.Kind == yaml.AliasNode {
 			style = 0
 		}
-		s = []textedit.Splice{{Start: start, End: end, Text: yamltext.QuoteScalar(value, style, a.list.node.Style&yaml.FlowStyle != 0)}}
+		s = []textedit.Splice{
+			{Start: start, End: end, Text: yamltext.QuoteScalar(value, style, a.list.node.Style&yaml.FlowStyle != 0)},
+		}
 	}
 	return m.argumentChange(a.list, s, func(have []any) []any { have[a.index] = value; return have }), nil
 }
@@ -197,7 +206,10 @@ func (m *Manifest) removeArguments(args []argument, first, last int) (*change, e
 		if err != nil {
 			return nil, err
 		}
-		return &change{splices: append(name.splices, value.splices...), want: func(t map[string]any) { name.want(t); value.want(t) }}, nil
+		return &change{
+			splices: append(name.splices, value.splices...),
+			want:    func(t map[string]any) { name.want(t); value.want(t) },
+		}, nil
 	}
 	list, from, to := args[first].list, args[first].index, args[last].index
 	s, err := m.removeElements(list, from, to)

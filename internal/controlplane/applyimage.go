@@ -16,7 +16,10 @@ import (
 // neither tag nor digest, is an error: what version it is cannot be told, and no other version of it can be named.
 func SplitImage(image string) (repository, tag string, err error) {
 	if strings.Contains(image, "@") {
-		return "", "", fmt.Errorf("image %s is named by its digest, and the digest of another version is not known: name it with the tag of its version alone", image)
+		return "", "", fmt.Errorf(
+			"image %s is named by its digest, and the digest of another version is not known: name it with the tag of its version alone",
+			image,
+		)
 	}
 	at := strings.LastIndex(image, ":")
 	if at <= strings.LastIndex(image, "/") || at+1 == len(image) {
@@ -64,5 +67,8 @@ func (m *Manifest) setImage(component, tag string) (*change, error) {
 		return nil, err
 	}
 	text := yamltext.QuoteScalar(want, value.Style, owner.Style&yaml.FlowStyle != 0)
-	return &change{splices: []textedit.Splice{{Start: start, End: end, Text: text}}, want: func(tree map[string]any) { m.containerTree(tree)["image"] = want }}, nil
+	return &change{
+		splices: []textedit.Splice{{Start: start, End: end, Text: text}},
+		want:    func(tree map[string]any) { m.containerTree(tree)["image"] = want },
+	}, nil
 }

@@ -21,7 +21,11 @@ func (m *Manifest) addHostPath(e v1.Edit) (*change, error) {
 		case m.HostPaths()[e.Value] == e.Value:
 			return nil, nil
 		default:
-			return nil, fmt.Errorf("the container has something else mounted at %s (volume %s): move that elsewhere", e.Value, mt.Name)
+			return nil, fmt.Errorf(
+				"the container has something else mounted at %s (volume %s): move that elsewhere",
+				e.Value,
+				mt.Name,
+			)
 		}
 	}
 	for _, v := range m.pod.Spec.Volumes {
@@ -39,7 +43,12 @@ func (m *Manifest) addHostPath(e v1.Edit) (*change, error) {
 	if e.PathType != "" {
 		source = append(source, yamltext.Field{Key: "type", Value: e.PathType})
 	}
-	return m.addItem(m.specNode(), "volumes", specTree, []yamltext.Field{{Key: "hostPath", Fields: source}, {Key: "name", Value: e.Name}})
+	return m.addItem(
+		m.specNode(),
+		"volumes",
+		specTree,
+		[]yamltext.Field{{Key: "hostPath", Fields: source}, {Key: "name", Value: e.Name}},
+	)
 }
 
 // removeHostPath takes the volume of a name away, and its mounts in the component's container. One that shows another
@@ -64,7 +73,12 @@ func (m *Manifest) removeHostPath(e v1.Edit) (*change, error) {
 }
 
 // addItem adds an element to the end of a list of maps, and the list where there is none.
-func (m *Manifest) addItem(owner *yaml.Node, key string, in func(map[string]any) map[string]any, item []yamltext.Field) (*change, error) {
+func (m *Manifest) addItem(
+	owner *yaml.Node,
+	key string,
+	in func(map[string]any) map[string]any,
+	item []yamltext.Field,
+) (*change, error) {
 	s, err := m.addItemText(owner, key, item)
 	if err != nil {
 		return nil, err
@@ -123,7 +137,11 @@ func (m *Manifest) addListText(owner *yaml.Node, key string, item []yamltext.Fie
 		return textedit.Splice{}, err
 	}
 	if owner.Style&yaml.FlowStyle != 0 {
-		return textedit.Splice{Start: end, End: end, Text: ", " + yamltext.QuoteDouble(key) + ": [" + yamltext.FormatFlow(item) + "]"}, nil
+		return textedit.Splice{
+			Start: end,
+			End:   end,
+			Text:  ", " + yamltext.QuoteDouble(key) + ": [" + yamltext.FormatFlow(item) + "]",
+		}, nil
 	}
 	if !m.doc.EndsLine(end) {
 		return textedit.Splice{}, yamltext.Unsupported(owner.Line, "something follows the place for %s on its line", key)
@@ -133,7 +151,12 @@ func (m *Manifest) addListText(owner *yaml.Node, key string, item []yamltext.Fie
 }
 
 // removeItem takes an element out of a list of maps, and the list with its last element.
-func (m *Manifest) removeItem(owner *yaml.Node, key string, in func(map[string]any) map[string]any, at int) (*change, error) {
+func (m *Manifest) removeItem(
+	owner *yaml.Node,
+	key string,
+	in func(map[string]any) map[string]any,
+	at int,
+) (*change, error) {
 	name, list := yamltext.FindKey(owner, key)
 	items := yamltext.ListItems(list)
 	if at >= len(items) || list.Kind == yaml.AliasNode {
@@ -171,7 +194,13 @@ func (m *Manifest) removeItem(owner *yaml.Node, key string, in func(map[string]a
 	}
 	if strings.TrimSpace(m.doc.TextBefore(keyAt)) != "" || len(owner.Content) == 2 {
 		colon, err := m.doc.ColonOf(owner, key)
-		return &change{splices: []textedit.Splice{{Start: colon, End: colon, Text: " []"}, m.doc.RemoveLines(start, end)}, want: want}, err
+		return &change{
+			splices: []textedit.Splice{{Start: colon, End: colon, Text: " []"}, m.doc.RemoveLines(start, end)},
+			want:    want,
+		}, err
 	}
-	return &change{splices: []textedit.Splice{m.doc.RemoveLines(keyAt, end)}, want: func(tree map[string]any) { delete(in(tree), key) }}, nil
+	return &change{
+		splices: []textedit.Splice{m.doc.RemoveLines(keyAt, end)},
+		want:    func(tree map[string]any) { delete(in(tree), key) },
+	}, nil
 }

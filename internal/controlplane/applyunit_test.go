@@ -50,11 +50,17 @@ func TestApplyUnitTouchesOnlyTheseLines(t *testing.T) {
 		"the config goes, with its line": {[]v1.Edit{unset("cloud-config")}, []string{
 			`-  --cloud-config=/etc/kubernetes/cloud.conf \`,
 		}},
-		"the last flag goes, with its line":            {[]v1.Edit{unset("v")}, []string{`-  --cloud-config=/etc/kubernetes/cloud.conf \`, `-  --v=2`, `+  --cloud-config=/etc/kubernetes/cloud.conf`}},
+		"the last flag goes, with its line": {
+			[]v1.Edit{unset("v")},
+			[]string{`-  --cloud-config=/etc/kubernetes/cloud.conf \`, `-  --v=2`, `+  --cloud-config=/etc/kubernetes/cloud.conf`},
+		},
 		"a flag behind a comment goes, and that stays": {[]v1.Edit{unset("cloud-provider")}, []string{`-  --cloud-provider=aws \`}},
-		"a new flag gets a line of its own":            {[]v1.Edit{set("enable-leader-migration", "true")}, []string{`-  --v=2`, `+  --v=2 \`, `+  --enable-leader-migration=true`}},
-		"a percent sign is doubled":                    {[]v1.Edit{set("v", "2%")}, []string{`-  --v=2`, `+  --v=2%%`}},
-		"nothing to do":                                {[]v1.Edit{set("cloud-provider", "aws"), unset("nosuch"), add("x", "/x"), remove("x", "/x")}, nil},
+		"a new flag gets a line of its own": {
+			[]v1.Edit{set("enable-leader-migration", "true")},
+			[]string{`-  --v=2`, `+  --v=2 \`, `+  --enable-leader-migration=true`},
+		},
+		"a percent sign is doubled": {[]v1.Edit{set("v", "2%")}, []string{`-  --v=2`, `+  --v=2%%`}},
+		"nothing to do":             {[]v1.Edit{set("cloud-provider", "aws"), unset("nosuch"), add("x", "/x"), remove("x", "/x")}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,27 +80,135 @@ func TestApplyUnitInEveryStyle(t *testing.T) {
 		edits             []v1.Edit
 		wantUnit, wantEnv string
 	}{
-		"on one line":                    {"ExecStart=" + at + " --a=b --c\n", "", []v1.Edit{set("a", "x"), unset("c"), set("d", "e")}, "ExecStart=" + at + " --a=x --d=e\n", ""},
-		"no flag yet":                    {"ExecStart=" + at, "", []v1.Edit{set("a", "b")}, "ExecStart=" + at + " --a=b", ""},
-		"in quotes":                      {"ExecStart=" + at + " \"--a=b\" '--c=d'", "", []v1.Edit{set("a", "x"), unset("c")}, "ExecStart=" + at + " --a=x", ""},
-		"in two words":                   {"ExecStart=" + at + " --a b --c d", "", []v1.Edit{set("a", "x"), unset("c"), set("e", "f")}, "ExecStart=" + at + " --a x --e f", ""},
-		"the first of a variable":        {"Environment=\"A=--a b --c=d\"\nExecStart=" + at + " $A", "", []v1.Edit{unset("a")}, "Environment=\"A=--c=d\"\nExecStart=" + at + " $A", ""},
-		"the only one of a variable":     {"Environment=\"A=--a b\"\nExecStart=" + at + " $A", "", []v1.Edit{unset("a")}, "Environment=\"A=\"\nExecStart=" + at + " $A", ""},
-		"a new one in a variable":        {"Environment=\"A=--a=b\"\nExecStart=" + at + " $A", "", []v1.Edit{set("c", "d")}, "Environment=\"A=--a=b --c=d\"\nExecStart=" + at + " $A", ""},
-		"a variable that needs quotes":   {"Environment=B=x A=--a=b\nExecStart=" + at + " $A", "", []v1.Edit{set("c", "d")}, "Environment=B=x \"A=--a=b --c=d\"\nExecStart=" + at + " $A", ""},
-		"a percent sign in a setting":    {"Environment=A=--a=b\nExecStart=" + at + " $A", "", []v1.Edit{set("a", "5%")}, "Environment=A=--a=5%%\nExecStart=" + at + " $A", ""},
-		"a variable in braces":           {"Environment=A=b\nExecStart=" + at + " --a=${A} --c", "", []v1.Edit{set("a", "x")}, "Environment=A=b\nExecStart=" + at + " --a=x --c", ""},
-		"a variable in a file":           {"EnvironmentFile=/e\nExecStart=" + at + " --x $A", "# mine\nA=\"--a=b --c=d\"  \nB=c", []v1.Edit{set("cloud-provider", "external"), unset("a")}, "EnvironmentFile=/e\nExecStart=" + at + " --x $A", "# mine\nA=\"--c=d --cloud-provider=external\"  \nB=c"},
-		"a percent sign in a file":       {"EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--a=b", []v1.Edit{set("a", "5%")}, "EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--a=5%"},
-		"a file that goes on":            {"EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--a=b \\\n  --c=d\n", []v1.Edit{unset("c"), set("e", "f")}, "EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--a=b --e=f\n"},
-		"given in both":                  {"EnvironmentFile=/e\nExecStart=" + at + " --a=1 $A", "A=--a=2 --b", []v1.Edit{set("a", "3")}, "EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--a=3 --b"},
-		"a name here, its value there":   {"EnvironmentFile=/e\nExecStart=" + at + " --a $A", "A=b --c", []v1.Edit{unset("a")}, "EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--c"},
-		"gates that are given twice":     {"ExecStart=" + at + " --feature-gates=A=true --feature-gates=B=false", "", []v1.Edit{set("feature-gates", "A=true,B=true")}, "ExecStart=" + at + " --feature-gates=A=true,B=true", ""},
-		"an empty variable of kubeadm":   {"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS --y", "KUBELET_KUBEADM_ARGS=\"\"\n", []v1.Edit{set("a", "b"), set("c", "d")}, "EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS --y", "KUBELET_KUBEADM_ARGS=\"--a=b --c=d\"\n"},
-		"a variable of spaces":           {"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS", "KUBELET_KUBEADM_ARGS='  '\n", []v1.Edit{set("a", "b")}, "EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS", "KUBELET_KUBEADM_ARGS='--a=b  '\n"},
-		"an empty one without quotes":    {"Environment=KUBELET_KUBEADM_ARGS=\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS", "", []v1.Edit{set("a", "b"), set("c", "d")}, "Environment=\"KUBELET_KUBEADM_ARGS=--a=b --c=d\"\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS", ""},
-		"where nothing ends the line":    {"ExecStart=" + at + " --a=b", "", []v1.Edit{set("a", "c")}, "ExecStart=" + at + " --a=c", ""},
-		"line breaks of Windows":         {"ExecStart=" + at + " \\\r\n  --a=b \\\r\n  --c\r\n", "", []v1.Edit{unset("a"), set("d", "e")}, "ExecStart=" + at + " \\\r\n  --c \\\r\n  --d=e\r\n", ""},
+		"on one line": {
+			"ExecStart=" + at + " --a=b --c\n",
+			"",
+			[]v1.Edit{set("a", "x"), unset("c"), set("d", "e")},
+			"ExecStart=" + at + " --a=x --d=e\n",
+			"",
+		},
+		"no flag yet": {"ExecStart=" + at, "", []v1.Edit{set("a", "b")}, "ExecStart=" + at + " --a=b", ""},
+		"in quotes":   {"ExecStart=" + at + " \"--a=b\" '--c=d'", "", []v1.Edit{set("a", "x"), unset("c")}, "ExecStart=" + at + " --a=x", ""},
+		"in two words": {
+			"ExecStart=" + at + " --a b --c d",
+			"",
+			[]v1.Edit{set("a", "x"), unset("c"), set("e", "f")},
+			"ExecStart=" + at + " --a x --e f",
+			"",
+		},
+		"the first of a variable": {
+			"Environment=\"A=--a b --c=d\"\nExecStart=" + at + " $A",
+			"",
+			[]v1.Edit{unset("a")},
+			"Environment=\"A=--c=d\"\nExecStart=" + at + " $A",
+			"",
+		},
+		"the only one of a variable": {
+			"Environment=\"A=--a b\"\nExecStart=" + at + " $A",
+			"",
+			[]v1.Edit{unset("a")},
+			"Environment=\"A=\"\nExecStart=" + at + " $A",
+			"",
+		},
+		"a new one in a variable": {
+			"Environment=\"A=--a=b\"\nExecStart=" + at + " $A",
+			"",
+			[]v1.Edit{set("c", "d")},
+			"Environment=\"A=--a=b --c=d\"\nExecStart=" + at + " $A",
+			"",
+		},
+		"a variable that needs quotes": {
+			"Environment=B=x A=--a=b\nExecStart=" + at + " $A",
+			"",
+			[]v1.Edit{set("c", "d")},
+			"Environment=B=x \"A=--a=b --c=d\"\nExecStart=" + at + " $A",
+			"",
+		},
+		"a percent sign in a setting": {
+			"Environment=A=--a=b\nExecStart=" + at + " $A",
+			"",
+			[]v1.Edit{set("a", "5%")},
+			"Environment=A=--a=5%%\nExecStart=" + at + " $A",
+			"",
+		},
+		"a variable in braces": {
+			"Environment=A=b\nExecStart=" + at + " --a=${A} --c",
+			"",
+			[]v1.Edit{set("a", "x")},
+			"Environment=A=b\nExecStart=" + at + " --a=x --c",
+			"",
+		},
+		"a variable in a file": {
+			"EnvironmentFile=/e\nExecStart=" + at + " --x $A",
+			"# mine\nA=\"--a=b --c=d\"  \nB=c",
+			[]v1.Edit{set("cloud-provider", "external"), unset("a")},
+			"EnvironmentFile=/e\nExecStart=" + at + " --x $A",
+			"# mine\nA=\"--c=d --cloud-provider=external\"  \nB=c",
+		},
+		"a percent sign in a file": {
+			"EnvironmentFile=/e\nExecStart=" + at + " $A",
+			"A=--a=b",
+			[]v1.Edit{set("a", "5%")},
+			"EnvironmentFile=/e\nExecStart=" + at + " $A",
+			"A=--a=5%",
+		},
+		"a file that goes on": {
+			"EnvironmentFile=/e\nExecStart=" + at + " $A",
+			"A=--a=b \\\n  --c=d\n",
+			[]v1.Edit{unset("c"), set("e", "f")},
+			"EnvironmentFile=/e\nExecStart=" + at + " $A",
+			"A=--a=b --e=f\n",
+		},
+		"given in both": {
+			"EnvironmentFile=/e\nExecStart=" + at + " --a=1 $A",
+			"A=--a=2 --b",
+			[]v1.Edit{set("a", "3")},
+			"EnvironmentFile=/e\nExecStart=" + at + " $A",
+			"A=--a=3 --b",
+		},
+		"a name here, its value there": {
+			"EnvironmentFile=/e\nExecStart=" + at + " --a $A",
+			"A=b --c",
+			[]v1.Edit{unset("a")},
+			"EnvironmentFile=/e\nExecStart=" + at + " $A",
+			"A=--c",
+		},
+		"gates that are given twice": {
+			"ExecStart=" + at + " --feature-gates=A=true --feature-gates=B=false",
+			"",
+			[]v1.Edit{set("feature-gates", "A=true,B=true")},
+			"ExecStart=" + at + " --feature-gates=A=true,B=true",
+			"",
+		},
+		"an empty variable of kubeadm": {
+			"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS --y",
+			"KUBELET_KUBEADM_ARGS=\"\"\n",
+			[]v1.Edit{set("a", "b"), set("c", "d")},
+			"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS --y",
+			"KUBELET_KUBEADM_ARGS=\"--a=b --c=d\"\n",
+		},
+		"a variable of spaces": {
+			"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS",
+			"KUBELET_KUBEADM_ARGS='  '\n",
+			[]v1.Edit{set("a", "b")},
+			"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS",
+			"KUBELET_KUBEADM_ARGS='--a=b  '\n",
+		},
+		"an empty one without quotes": {
+			"Environment=KUBELET_KUBEADM_ARGS=\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS",
+			"",
+			[]v1.Edit{set("a", "b"), set("c", "d")},
+			"Environment=\"KUBELET_KUBEADM_ARGS=--a=b --c=d\"\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS",
+			"",
+		},
+		"where nothing ends the line": {"ExecStart=" + at + " --a=b", "", []v1.Edit{set("a", "c")}, "ExecStart=" + at + " --a=c", ""},
+		"line breaks of Windows": {
+			"ExecStart=" + at + " \\\r\n  --a=b \\\r\n  --c\r\n",
+			"",
+			[]v1.Edit{unset("a"), set("d", "e")},
+			"ExecStart=" + at + " \\\r\n  --c \\\r\n  --d=e\r\n",
+			"",
+		},
 		"a value that looks like a flag": {"ExecStart=" + at + " --a b", "", []v1.Edit{set("a", "-x")}, "ExecStart=" + at + " --a=-x", ""},
 	}
 	for name, tt := range tests {
@@ -114,7 +228,12 @@ func TestApplyUnitOfAKubeadmKubelet(t *testing.T) {
 	files["/etc/default/kubelet"] = "# mine\nKUBELET_EXTRA_ARGS=--cloud-config=/etc/kubernetes/cloud.conf --node-labels=tier=front\n"
 	edits := []v1.Edit{set("cloud-provider", "external"), unset("cloud-config"), set("image-credential-provider-bin-dir", "/usr/local/bin")}
 	want := maps.Clone(files)
-	want[kubeletfile.KubeletFlagsFile] = strings.Replace(strings.Replace(kubeadmFlags, "=aws", "=external", 1), "pause:3.9", "pause:3.9 --image-credential-provider-bin-dir=/usr/local/bin", 1)
+	want[kubeletfile.KubeletFlagsFile] = strings.Replace(
+		strings.Replace(kubeadmFlags, "=aws", "=external", 1),
+		"pause:3.9",
+		"pause:3.9 --image-credential-provider-bin-dir=/usr/local/bin",
+		1,
+	)
 	want["/etc/default/kubelet"] = "# mine\nKUBELET_EXTRA_ARGS=--node-labels=tier=front\n"
 	if diff := cmp.Diff(want, after(t, files, "kubelet", edits...)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -129,8 +248,11 @@ func TestNewFlagsGoWhereTheCallerWantsThem(t *testing.T) {
 		file string
 		want map[string][]byte
 	}{
-		"in the unit":                  {unitFile, map[string][]byte{unitFile: []byte("[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler --x=y --z=1 $A\n")}},
-		"in its environment file":      {"/e", map[string][]byte{unitFile: []byte("[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler $A\n"), "/e": []byte("A=--cloud-provider=aws --x=y --z=1\n")}},
+		"in the unit": {unitFile, map[string][]byte{unitFile: []byte("[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler --x=y --z=1 $A\n")}},
+		"in its environment file": {
+			"/e",
+			map[string][]byte{unitFile: []byte("[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler $A\n"), "/e": []byte("A=--cloud-provider=aws --x=y --z=1\n")},
+		},
 		"where the provider stood too": {"/e", map[string][]byte{"/e": []byte("A=--x=y\n")}},
 	}
 	for name, tt := range tests {
@@ -148,7 +270,12 @@ func TestNewFlagsGoWhereTheCallerWantsThem(t *testing.T) {
 			}
 		})
 	}
-	if got, err := systemdunit.ApplyUnitIn(u, "/elsewhere", edits); got != nil || err == nil || !strings.Contains(err.Error(), "there is no flag in /elsewhere to put another one behind") {
+	if got, err := systemdunit.ApplyUnitIn(
+		u,
+		"/elsewhere",
+		edits,
+	); got != nil || err == nil ||
+		!strings.Contains(err.Error(), "there is no flag in /elsewhere to put another one behind") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -183,7 +310,10 @@ func TestApplyUnitRefuses(t *testing.T) {
 func FuzzUnit(f *testing.F) {
 	f.Add(handmade, "")
 	f.Add(kubeadmHost()[kubeadmOne], kubeadmFlags)
-	f.Add("[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironment=A=--a=b 'B=c d' C=\\x20e\nExecStart=-/usr/bin/kubelet $A --x=${B} $KUBELET_KUBEADM_ARGS \\\n# c\n $C\n", "KUBELET_KUBEADM_ARGS=\"--a=1 \\\n --b='c d'\" x\n")
+	f.Add(
+		"[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironment=A=--a=b 'B=c d' C=\\x20e\nExecStart=-/usr/bin/kubelet $A --x=${B} $KUBELET_KUBEADM_ARGS \\\n# c\n $C\n",
+		"KUBELET_KUBEADM_ARGS=\"--a=1 \\\n --b='c d'\" x\n",
+	)
 	f.Add("[Service]\r\nExecStart=\r\nExecStart=/usr/bin/kubelet \"--a b\" --cloud-provider '' \\;\r\n", "A=\\\n")
 	edits := []v1.Edit{set("cloud-provider", "external"), unset("a"), set("v", "4"), unset("cloud-provider")}
 	f.Fuzz(func(t *testing.T, unit, env string) {

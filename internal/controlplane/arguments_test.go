@@ -24,15 +24,27 @@ func TestApplyArguments(t *testing.T) {
 			list("kube-controller-manager", "--v=2"), list("--cloud-provider=aws"), []v1.Edit{set("cloud-provider", "external"), set("v", "4")},
 			list("kube-controller-manager", "--v=4"), list("--cloud-provider=external"),
 		},
-		"a new flag comes behind the last one":                  {list("kcm"), list("--a=b"), []v1.Edit{set("c", "d")}, list("kcm"), list("--a=b", "--c=d")},
-		"a new flag comes into the command where all flags are": {list("kcm", "--a=b"), list("stray"), []v1.Edit{set("c", "d")}, list("kcm", "--a=b", "--c=d"), list("stray")},
-		"a program with no flag gets its first":                 {list("kcm"), nil, []v1.Edit{set("c", "d")}, list("kcm", "--c=d"), nil},
-		"arguments of the image's own program":                  {nil, list("--a=b"), []v1.Edit{set("c", "d"), unset("a")}, nil, list("--c=d")},
-		"a value that stands in the arguments":                  {list("kcm", "--a"), list("b", "--c"), []v1.Edit{unset("a")}, list("kcm"), list("--c")},
-		"given twice":                                           {list("kcm", "--a=1"), list("--a=2"), []v1.Edit{set("a", "3")}, list("kcm"), list("--a=3")},
-		"two words":                                             {list("kcm", "--a", "b"), nil, []v1.Edit{set("a", "c"), set("d", "e")}, list("kcm", "--a", "c", "--d", "e"), nil},
-		"the last argument goes":                                {list("kcm"), list("--a"), []v1.Edit{unset("a")}, list("kcm"), []string{}},
-		"nothing to do":                                         {list("kcm", "--a=b"), nil, []v1.Edit{set("a", "b"), unset("x")}, list("kcm", "--a=b"), nil},
+		"a new flag comes behind the last one": {list("kcm"), list("--a=b"), []v1.Edit{set("c", "d")}, list("kcm"), list("--a=b", "--c=d")},
+		"a new flag comes into the command where all flags are": {
+			list("kcm", "--a=b"),
+			list("stray"),
+			[]v1.Edit{set("c", "d")},
+			list("kcm", "--a=b", "--c=d"),
+			list("stray"),
+		},
+		"a program with no flag gets its first": {list("kcm"), nil, []v1.Edit{set("c", "d")}, list("kcm", "--c=d"), nil},
+		"arguments of the image's own program":  {nil, list("--a=b"), []v1.Edit{set("c", "d"), unset("a")}, nil, list("--c=d")},
+		"a value that stands in the arguments":  {list("kcm", "--a"), list("b", "--c"), []v1.Edit{unset("a")}, list("kcm"), list("--c")},
+		"given twice":                           {list("kcm", "--a=1"), list("--a=2"), []v1.Edit{set("a", "3")}, list("kcm"), list("--a=3")},
+		"two words": {
+			list("kcm", "--a", "b"),
+			nil,
+			[]v1.Edit{set("a", "c"), set("d", "e")},
+			list("kcm", "--a", "c", "--d", "e"),
+			nil,
+		},
+		"the last argument goes": {list("kcm"), list("--a"), []v1.Edit{unset("a")}, list("kcm"), []string{}},
+		"nothing to do":          {list("kcm", "--a=b"), nil, []v1.Edit{set("a", "b"), unset("x")}, list("kcm", "--a=b"), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +93,11 @@ func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
 	for seed := range uint64(400) {
 		w := writer{rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // the same ones in every run
 		command, args := append([]string{"kube-scheduler"}, w.elements()...), w.elements()
-		edit := v1.Edit{Op: w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "off")}
+		edit := v1.Edit{
+			Op:    w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag),
+			Name:  w.one("a", "b-c", "leader-elect", "v", "new"),
+			Value: w.one("/x", "1", "a b", "-1", "off"),
+		}
 		c := map[string]any{"name": "x", "command": command}
 		if len(args) > 0 {
 			c["args"] = args

@@ -70,7 +70,10 @@ func RenderCCM(c CCM) []byte {
 	if c.Host != "" {
 		line("  annotations:\n    transplant.dev/host: %s", yamltext.QuoteDouble(c.Host))
 	}
-	line("  labels:\n    app.kubernetes.io/managed-by: transplant\n    component: %s\n    tier: control-plane", text(c.Name))
+	line(
+		"  labels:\n    app.kubernetes.io/managed-by: transplant\n    component: %s\n    tier: control-plane",
+		text(c.Name),
+	)
 	line("  name: %s\n  namespace: kube-system", text(c.Name))
 	line("spec:\n  containers:\n  - command:\n    - %s", text(cmp.Or(c.Program, c.Name)))
 	for _, f := range c.Flags {
@@ -130,8 +133,14 @@ func (c CCM) probe(line func(string, ...any), p probe) {
 			port = f.Value
 		}
 	}
-	line("    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: %s\n        port: %s\n        scheme: HTTPS",
-		p.name, p.failures, text(commandline.LoopbackAddress(c.BindAddress)), p.path, port)
+	line(
+		"    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: %s\n        port: %s\n        scheme: HTTPS",
+		p.name,
+		p.failures,
+		text(commandline.LoopbackAddress(c.BindAddress)),
+		p.path,
+		port,
+	)
 	line("      initialDelaySeconds: %s\n      periodSeconds: %s\n      timeoutSeconds: 15", p.delay, p.period)
 }
 

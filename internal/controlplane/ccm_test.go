@@ -16,11 +16,21 @@ import (
 var update = goflag.Bool("update", false, "write the golden files anew")
 
 var ccm = CCM{
-	Name: "cloud-controller-manager", Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v1.37.0", Host: "cp-1", BindAddress: "0.0.0.0",
-	Flags: []Flag{{"cloud-provider", "aws"}, {"cloud-config", "/etc/kubernetes/transplant/cloud.conf"}, {"bind-address", "0.0.0.0"}, {"cluster-name", "it's: prod"}, {"leader-elect", "true"}},
+	Name:        "cloud-controller-manager",
+	Image:       "ghcr.io/transplant-dev/aws-cloud-controller-manager:v1.37.0",
+	Host:        "cp-1",
+	BindAddress: "0.0.0.0",
+	Flags: []Flag{
+		{"cloud-provider", "aws"},
+		{"cloud-config", "/etc/kubernetes/transplant/cloud.conf"},
+		{"bind-address", "0.0.0.0"},
+		{"cluster-name", "it's: prod"},
+		{"leader-elect", "true"},
+	},
 	Env: []Env{{Name: "NODE_NAME", FieldPath: "spec.nodeName"}, {Name: "AWS_REGION", Value: "us-east-1"}, {Name: "AWS_MAX_ATTEMPTS", Value: "5"},
 		{Name: "QUOTED", Value: "a \"b\" \\ 'c' <d>: #e"}, {Name: "EMPTY"}},
-	ReadyPath: "/readyz", GraceSeconds: "30",
+	ReadyPath:    "/readyz",
+	GraceSeconds: "30",
 	HostPaths: []HostPath{
 		{Path: "/etc/kubernetes/transplant/cloud.conf", Type: "File"},
 		{Path: "/etc/kubernetes/transplant/ccm.yaml", Type: "File", Name: "transplant-leader-migration"},
@@ -63,7 +73,16 @@ func TestARenderedCCMIsWhatItWasMadeFrom(t *testing.T) {
 			env[e.Name] = "the pod's " + e.ValueFrom.FieldRef.FieldPath
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"NODE_NAME": "the pod's spec.nodeName", "AWS_REGION": "us-east-1", "AWS_MAX_ATTEMPTS": "5", "QUOTED": "a \"b\" \\ 'c' <d>: #e", "EMPTY": ""}, env); diff != "" {
+	if diff := cmp.Diff(
+		map[string]string{
+			"NODE_NAME":        "the pod's spec.nodeName",
+			"AWS_REGION":       "us-east-1",
+			"AWS_MAX_ATTEMPTS": "5",
+			"QUOTED":           "a \"b\" \\ 'c' <d>: #e",
+			"EMPTY":            "",
+		},
+		env,
+	); diff != "" {
 		t.Errorf("environment, -want +got:\n%s", diff)
 	}
 	if !pod.Spec.HostNetwork || pod.Spec.PriorityClassName != "system-node-critical" || *pod.Spec.Priority != 2000001000 || pod.Namespace != "kube-system" ||
@@ -88,8 +107,10 @@ func TestARenderedCCMIsWhatItWasMadeFrom(t *testing.T) {
 		t.Errorf("component %q at %q with %v", m.Component(), m.Address(), m.Flags())
 	}
 	want := map[string]string{
-		"/etc/kubernetes/transplant/cloud.conf": "/etc/kubernetes/transplant/cloud.conf", "/etc/kubernetes/transplant/ccm.yaml": "/etc/kubernetes/transplant/ccm.yaml",
-		"/etc/ssl/certs": "/etc/ssl/certs", "/srv/x": "/srv/x",
+		"/etc/kubernetes/transplant/cloud.conf": "/etc/kubernetes/transplant/cloud.conf",
+		"/etc/kubernetes/transplant/ccm.yaml":   "/etc/kubernetes/transplant/ccm.yaml",
+		"/etc/ssl/certs":                        "/etc/ssl/certs",
+		"/srv/x":                                "/srv/x",
 	}
 	if diff := cmp.Diff(want, m.HostPaths()); diff != "" {
 		t.Errorf("paths, -want +got:\n%s", diff)

@@ -24,23 +24,32 @@ func TestParseKubeletFlags(t *testing.T) {
 			"cloud-provider": "aws", "container-runtime-endpoint": "unix:///var/run/containerd/containerd.sock",
 			"hostname-override": "ip-10-0-0-11.ec2.internal", "pod-infra-container-image": "registry.k8s.io/pause:3.9",
 		}},
-		"nothing":                                 {"", map[string]string{}},
-		"an empty value":                          {"KUBELET_EXTRA_ARGS=\n", map[string]string{}},
-		"empty quotes":                            {"KUBELET_EXTRA_ARGS=\"\"\n", map[string]string{}},
-		"no quotes":                               {"KUBELET_EXTRA_ARGS=--a=b  --c d", map[string]string{"a": "b", "c": "d"}},
-		"single quotes":                           {"KUBELET_EXTRA_ARGS='--a=\"b c\"'", map[string]string{"a": "b c"}},
-		"quotes that the file's quotes let pass":  {`KUBELET_EXTRA_ARGS="--a=\"b c\" --d='e f' --g=h\\ i"`, map[string]string{"a": "b c", "d": "e f", "g": "h i"}},
-		"comments and other variables":            {"# a\n; b\n\n  HTTP_PROXY=http://x\nKUBELET_EXTRA_ARGS=--a=b\r\n", map[string]string{"a": "b"}},
-		"the extra flags win wherever they stand": {"KUBELET_EXTRA_ARGS=--a=extra\nKUBELET_KUBEADM_ARGS=\"--a=kubeadm --b=c\"\n", map[string]string{"a": "extra", "b": "c"}},
-		"what is no assignment":                   {"hello\n1a=b\nexport KUBELET_EXTRA_ARGS=--a\nKUBELET_EXTRA_ARGS=--b=c\n", map[string]string{"b": "c"}},
-		"a value of several lines":                {"KUBELET_EXTRA_ARGS=--a=b \\\n --c=d\nKUBELET_ARGS=\"--e=f \\\n --g\"\n", map[string]string{"a": "b", "c": "d", "e": "f", "g": "true"}},
-		"quotes one after the other":              {"KUBELET_EXTRA_ARGS=\"--a=b \"'--c=d'\n", map[string]string{"a": "b", "c": "d"}},
-		"a later assignment replaces":             {"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_EXTRA_ARGS=--c=d\n", map[string]string{"c": "d"}},
-		"other installers' variables":             {"DAEMON_ARGS=\"--a=b\"\nKUBELET_ARGS=--c=d\nKUBELET_CONFIG_ARGS=--config=/x\n", map[string]string{"a": "b", "c": "d", "config": "/x"}},
-		"a drop-in":                               {"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=b\" HTTP_PROXY=x\n", map[string]string{"a": "b"}},
-		"a drop-in with a command":                {"[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --a=b $KUBELET_KUBEADM_ARGS\n", map[string]string{"a": "b"}},
-		"a drop-in without flags":                 {"[Service]\nRestart=always\n", map[string]string{}},
-		"a boolean alone":                         {"KUBELET_EXTRA_ARGS=--fail-swap-on --a b", map[string]string{"fail-swap-on": "true", "a": "b"}},
+		"nothing":                                {"", map[string]string{}},
+		"an empty value":                         {"KUBELET_EXTRA_ARGS=\n", map[string]string{}},
+		"empty quotes":                           {"KUBELET_EXTRA_ARGS=\"\"\n", map[string]string{}},
+		"no quotes":                              {"KUBELET_EXTRA_ARGS=--a=b  --c d", map[string]string{"a": "b", "c": "d"}},
+		"single quotes":                          {"KUBELET_EXTRA_ARGS='--a=\"b c\"'", map[string]string{"a": "b c"}},
+		"quotes that the file's quotes let pass": {`KUBELET_EXTRA_ARGS="--a=\"b c\" --d='e f' --g=h\\ i"`, map[string]string{"a": "b c", "d": "e f", "g": "h i"}},
+		"comments and other variables":           {"# a\n; b\n\n  HTTP_PROXY=http://x\nKUBELET_EXTRA_ARGS=--a=b\r\n", map[string]string{"a": "b"}},
+		"the extra flags win wherever they stand": {
+			"KUBELET_EXTRA_ARGS=--a=extra\nKUBELET_KUBEADM_ARGS=\"--a=kubeadm --b=c\"\n",
+			map[string]string{"a": "extra", "b": "c"},
+		},
+		"what is no assignment": {"hello\n1a=b\nexport KUBELET_EXTRA_ARGS=--a\nKUBELET_EXTRA_ARGS=--b=c\n", map[string]string{"b": "c"}},
+		"a value of several lines": {
+			"KUBELET_EXTRA_ARGS=--a=b \\\n --c=d\nKUBELET_ARGS=\"--e=f \\\n --g\"\n",
+			map[string]string{"a": "b", "c": "d", "e": "f", "g": "true"},
+		},
+		"quotes one after the other":  {"KUBELET_EXTRA_ARGS=\"--a=b \"'--c=d'\n", map[string]string{"a": "b", "c": "d"}},
+		"a later assignment replaces": {"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_EXTRA_ARGS=--c=d\n", map[string]string{"c": "d"}},
+		"other installers' variables": {
+			"DAEMON_ARGS=\"--a=b\"\nKUBELET_ARGS=--c=d\nKUBELET_CONFIG_ARGS=--config=/x\n",
+			map[string]string{"a": "b", "c": "d", "config": "/x"},
+		},
+		"a drop-in":                {"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=b\" HTTP_PROXY=x\n", map[string]string{"a": "b"}},
+		"a drop-in with a command": {"[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --a=b $KUBELET_KUBEADM_ARGS\n", map[string]string{"a": "b"}},
+		"a drop-in without flags":  {"[Service]\nRestart=always\n", map[string]string{}},
+		"a boolean alone":          {"KUBELET_EXTRA_ARGS=--fail-swap-on --a b", map[string]string{"fail-swap-on": "true", "a": "b"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,10 +87,22 @@ func TestApplyKubelet(t *testing.T) {
 		edits []v1.Edit
 		want  string
 	}{
-		"the provider becomes external":       {kubeadmFlags, []v1.Edit{set("cloud-provider", "external"), unset("cloud-config")}, strings.Replace(kubeadmFlags, "=aws", "=external", 1)},
-		"the first flag goes":                 {kubeadmFlags, []v1.Edit{unset("cloud-provider")}, strings.Replace(kubeadmFlags, "--cloud-provider=aws ", "", 1)},
-		"the last flag goes":                  {kubeadmFlags, []v1.Edit{unset("pod-infra-container-image")}, strings.Replace(kubeadmFlags, " --pod-infra-container-image=registry.k8s.io/pause:3.9", "", 1)},
-		"a flag more":                         {kubeadmFlags, []v1.Edit{set("a", "b"), set("c", "d")}, strings.Replace(kubeadmFlags, ":3.9\"", ":3.9 --a=b --c=d\"", 1)},
+		"the provider becomes external": {
+			kubeadmFlags,
+			[]v1.Edit{set("cloud-provider", "external"), unset("cloud-config")},
+			strings.Replace(kubeadmFlags, "=aws", "=external", 1),
+		},
+		"the first flag goes": {kubeadmFlags, []v1.Edit{unset("cloud-provider")}, strings.Replace(kubeadmFlags, "--cloud-provider=aws ", "", 1)},
+		"the last flag goes": {
+			kubeadmFlags,
+			[]v1.Edit{unset("pod-infra-container-image")},
+			strings.Replace(kubeadmFlags, " --pod-infra-container-image=registry.k8s.io/pause:3.9", "", 1),
+		},
+		"a flag more": {
+			kubeadmFlags,
+			[]v1.Edit{set("a", "b"), set("c", "d")},
+			strings.Replace(kubeadmFlags, ":3.9\"", ":3.9 --a=b --c=d\"", 1),
+		},
 		"nothing to do":                       {kubeadmFlags, []v1.Edit{set("cloud-provider", "aws"), unset("nosuch")}, kubeadmFlags},
 		"a file without flags, nothing to do": {"# none\n", []v1.Edit{unset("nosuch")}, "# none\n"},
 		"an empty value":                      {"KUBELET_EXTRA_ARGS=\n", []v1.Edit{set("a", "b")}, "KUBELET_EXTRA_ARGS=--a=b\n"},
@@ -89,18 +110,58 @@ func TestApplyKubelet(t *testing.T) {
 		"the only flag goes":                  {"KUBELET_EXTRA_ARGS=\" --a=b \"", []v1.Edit{unset("a")}, "KUBELET_EXTRA_ARGS=\"  \""},
 		"in two words":                        {"KUBELET_EXTRA_ARGS=--a b --c\n", []v1.Edit{set("a", "x"), unset("c")}, "KUBELET_EXTRA_ARGS=--a x\n"},
 		"two words go":                        {"KUBELET_EXTRA_ARGS=--a b --c\n", []v1.Edit{unset("a")}, "KUBELET_EXTRA_ARGS=--c\n"},
-		"a word alone gets a value":           {"KUBELET_EXTRA_ARGS=--fail-swap-on\n", []v1.Edit{set("fail-swap-on", "false")}, "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"},
-		"klog's short flag":                   {"KUBELET_EXTRA_ARGS=-v2\n", []v1.Edit{set("v", "4")}, "KUBELET_EXTRA_ARGS=-v=4\n"},
-		"a value that looks like a flag":      {"KUBELET_EXTRA_ARGS=--a b\n", []v1.Edit{set("a", "-x")}, "KUBELET_EXTRA_ARGS=--a=-x\n"},
-		"given in both variables":             {"KUBELET_KUBEADM_ARGS=\"--a=1 --b=c\"\nKUBELET_EXTRA_ARGS=--a=2\n", []v1.Edit{set("a", "3")}, "KUBELET_KUBEADM_ARGS=\"--b=c\"\nKUBELET_EXTRA_ARGS=--a=3\n"},
-		"goes from both variables":            {"KUBELET_KUBEADM_ARGS=\"--a=1 --b=c\"\nKUBELET_EXTRA_ARGS=--a=2\n", []v1.Edit{unset("a")}, "KUBELET_KUBEADM_ARGS=\"--b=c\"\nKUBELET_EXTRA_ARGS=\n"},
-		"a value in the next variable":        {"KUBELET_KUBEADM_ARGS=--a\nKUBELET_EXTRA_ARGS=\"b --c\"\n", []v1.Edit{unset("a")}, "KUBELET_KUBEADM_ARGS=\nKUBELET_EXTRA_ARGS=\"--c\"\n"},
-		"new flags go to kubeadm's":           {"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_KUBEADM_ARGS=\"--c=d\"\n", []v1.Edit{set("e", "f")}, "KUBELET_EXTRA_ARGS=--a=b\nKUBELET_KUBEADM_ARGS=\"--c=d --e=f\"\n"},
-		"everything else stays":               {"# a\r\nHTTP_PROXY=x\r\nKUBELET_EXTRA_ARGS='--a=b'  \r\n\r\n", []v1.Edit{set("a", "c")}, "# a\r\nHTTP_PROXY=x\r\nKUBELET_EXTRA_ARGS='--a=c'  \r\n\r\n"},
-		"a drop-in":                           {"[Service]\n# mine\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=aws --cloud-config=/x\"\n", []v1.Edit{set("cloud-provider", "external"), unset("cloud-config"), set("a", "b")}, "[Service]\n# mine\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external --a=b\"\n"},
-		"a drop-in of two variables":          {"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=2\"\nEnvironment=KUBELET_CLOUD_ARGS=--a=1\n", []v1.Edit{set("a", "3")}, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=3\"\nEnvironment=KUBELET_CLOUD_ARGS=\n"},
-		"a unit":                              {"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--a=b\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=d $KUBELET_EXTRA_ARGS $OTHER\n", []v1.Edit{set("c", "e"), unset("a")}, "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=e $KUBELET_EXTRA_ARGS $OTHER\n"},
-		"quotes beside it stay":               {`KUBELET_EXTRA_ARGS="--a=\"b c\" --d=e"`, []v1.Edit{set("d", "f"), set("g", "h")}, `KUBELET_EXTRA_ARGS="--a=\"b c\" --d=f --g=h"`},
+		"a word alone gets a value": {
+			"KUBELET_EXTRA_ARGS=--fail-swap-on\n",
+			[]v1.Edit{set("fail-swap-on", "false")},
+			"KUBELET_EXTRA_ARGS=--fail-swap-on=false\n",
+		},
+		"klog's short flag":              {"KUBELET_EXTRA_ARGS=-v2\n", []v1.Edit{set("v", "4")}, "KUBELET_EXTRA_ARGS=-v=4\n"},
+		"a value that looks like a flag": {"KUBELET_EXTRA_ARGS=--a b\n", []v1.Edit{set("a", "-x")}, "KUBELET_EXTRA_ARGS=--a=-x\n"},
+		"given in both variables": {
+			"KUBELET_KUBEADM_ARGS=\"--a=1 --b=c\"\nKUBELET_EXTRA_ARGS=--a=2\n",
+			[]v1.Edit{set("a", "3")},
+			"KUBELET_KUBEADM_ARGS=\"--b=c\"\nKUBELET_EXTRA_ARGS=--a=3\n",
+		},
+		"goes from both variables": {
+			"KUBELET_KUBEADM_ARGS=\"--a=1 --b=c\"\nKUBELET_EXTRA_ARGS=--a=2\n",
+			[]v1.Edit{unset("a")},
+			"KUBELET_KUBEADM_ARGS=\"--b=c\"\nKUBELET_EXTRA_ARGS=\n",
+		},
+		"a value in the next variable": {
+			"KUBELET_KUBEADM_ARGS=--a\nKUBELET_EXTRA_ARGS=\"b --c\"\n",
+			[]v1.Edit{unset("a")},
+			"KUBELET_KUBEADM_ARGS=\nKUBELET_EXTRA_ARGS=\"--c\"\n",
+		},
+		"new flags go to kubeadm's": {
+			"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_KUBEADM_ARGS=\"--c=d\"\n",
+			[]v1.Edit{set("e", "f")},
+			"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_KUBEADM_ARGS=\"--c=d --e=f\"\n",
+		},
+		"everything else stays": {
+			"# a\r\nHTTP_PROXY=x\r\nKUBELET_EXTRA_ARGS='--a=b'  \r\n\r\n",
+			[]v1.Edit{set("a", "c")},
+			"# a\r\nHTTP_PROXY=x\r\nKUBELET_EXTRA_ARGS='--a=c'  \r\n\r\n",
+		},
+		"a drop-in": {
+			"[Service]\n# mine\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=aws --cloud-config=/x\"\n",
+			[]v1.Edit{set("cloud-provider", "external"), unset("cloud-config"), set("a", "b")},
+			"[Service]\n# mine\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external --a=b\"\n",
+		},
+		"a drop-in of two variables": {
+			"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=2\"\nEnvironment=KUBELET_CLOUD_ARGS=--a=1\n",
+			[]v1.Edit{set("a", "3")},
+			"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=3\"\nEnvironment=KUBELET_CLOUD_ARGS=\n",
+		},
+		"a unit": {
+			"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--a=b\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=d $KUBELET_EXTRA_ARGS $OTHER\n",
+			[]v1.Edit{set("c", "e"), unset("a")},
+			"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=e $KUBELET_EXTRA_ARGS $OTHER\n",
+		},
+		"quotes beside it stay": {
+			`KUBELET_EXTRA_ARGS="--a=\"b c\" --d=e"`,
+			[]v1.Edit{set("d", "f"), set("g", "h")},
+			`KUBELET_EXTRA_ARGS="--a=\"b c\" --d=f --g=h"`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,11 +202,27 @@ func TestApplyKubeletRefuses(t *testing.T) {
 		"a value with a space":         {kubeadmFlags, set("a", "b c"), "setFlag a: its value holds a space, a quote or another character"},
 		"a value with a quote":         {kubeadmFlags, set("a", `b"`), "setFlag a: its value holds a space, a quote or another character"},
 		"a value that systemd expands": {kubeadmFlags, set("a", "${B}"), "setFlag a: its value holds a space, a quote or another character"},
-		"a stray word":                 {"KUBELET_EXTRA_ARGS=--a --fail-swap-on word", unset("fail-swap-on"), "unsetFlag fail-swap-on: a word that belongs to no flag"},
-		"a drop-in without flags":      {"[Service]\nRestart=always\n", set("a", "b"), `add a line Environment="KUBELET_EXTRA_ARGS="`},
-		"a wrapper in a unit":          {"[Service]\nExecStart=/opt/kubelet.sh\n", set("a", "b"), "unit kubelet.service starts /opt/kubelet.sh, which is none of the components"},
-		"a mount in a drop-in":         {"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--a\n", add("x", "/x"), "addHostPath x: this operation is not known for a kubelet"},
-		"a file without the variable":  {"HTTP_PROXY=x\n", set("a", "b"), `setFlag a: the file assigns no KUBELET_KUBEADM_ARGS: add the line KUBELET_KUBEADM_ARGS=""`},
+		"a stray word": {
+			"KUBELET_EXTRA_ARGS=--a --fail-swap-on word",
+			unset("fail-swap-on"),
+			"unsetFlag fail-swap-on: a word that belongs to no flag",
+		},
+		"a drop-in without flags": {"[Service]\nRestart=always\n", set("a", "b"), `add a line Environment="KUBELET_EXTRA_ARGS="`},
+		"a wrapper in a unit": {
+			"[Service]\nExecStart=/opt/kubelet.sh\n",
+			set("a", "b"),
+			"unit kubelet.service starts /opt/kubelet.sh, which is none of the components",
+		},
+		"a mount in a drop-in": {
+			"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--a\n",
+			add("x", "/x"),
+			"addHostPath x: this operation is not known for a kubelet",
+		},
+		"a file without the variable": {
+			"HTTP_PROXY=x\n",
+			set("a", "b"),
+			`setFlag a: the file assigns no KUBELET_KUBEADM_ARGS: add the line KUBELET_KUBEADM_ARGS=""`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

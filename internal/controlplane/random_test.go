@@ -103,7 +103,11 @@ func TestApplyByChance(t *testing.T) {
 		}
 		flags, paths := m.Flags(), m.HostPaths()
 		for range 4 {
-			edit := v1.Edit{Op: w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag, commandline.OpAddHostPath, commandline.OpRemoveHostPath), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "it's", "off")}
+			edit := v1.Edit{
+				Op:    w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag, commandline.OpAddHostPath, commandline.OpRemoveHostPath),
+				Name:  w.one("a", "b-c", "leader-elect", "v", "new"),
+				Value: w.one("/x", "1", "a b", "-1", "it's", "off"),
+			}
 			if strings.HasSuffix(edit.Op, "HostPath") {
 				edit = v1.Edit{Op: edit.Op, Name: "new", Value: "/new", PathType: "File"}
 			}

@@ -68,7 +68,10 @@ func (m *Manifest) Remarks() []string {
 	flags := m.Flags()
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if strings.Contains(flags[name], "$(") {
-			out = append(out, fmt.Sprintf("the value of --%s depends on a variable that the manifest does not show (%s)", name, flags[name]))
+			out = append(
+				out,
+				fmt.Sprintf("the value of --%s depends on a variable that the manifest does not show (%s)", name, flags[name]),
+			)
 		}
 	}
 	if c := m.container(); len(commandline.FlagsOf(c.Command)) > 0 && slices.ContainsFunc(c.Args, commandline.IsFlag) {

@@ -93,9 +93,15 @@ func TestReadUnitOfAKubeadmKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"bootstrap-kubeconfig": kubeadmOne, "kubeconfig": kubeadmOne, "config": kubeadmOne,
-		"cloud-provider": kubeletfile.KubeletFlagsFile, "container-runtime-endpoint": kubeletfile.KubeletFlagsFile, "hostname-override": kubeletfile.KubeletFlagsFile, "pod-infra-container-image": kubeletfile.KubeletFlagsFile,
-		"cloud-config": "/etc/default/kubelet", "node-labels": "/etc/default/kubelet",
+		"bootstrap-kubeconfig":       kubeadmOne,
+		"kubeconfig":                 kubeadmOne,
+		"config":                     kubeadmOne,
+		"cloud-provider":             kubeletfile.KubeletFlagsFile,
+		"container-runtime-endpoint": kubeletfile.KubeletFlagsFile,
+		"hostname-override":          kubeletfile.KubeletFlagsFile,
+		"pod-infra-container-image":  kubeletfile.KubeletFlagsFile,
+		"cloud-config":               "/etc/default/kubelet",
+		"node-labels":                "/etc/default/kubelet",
 	}
 	if diff := cmp.Diff(want, u.Sources()); diff != "" {
 		t.Errorf("sources, -want +got:\n%s", diff)
@@ -128,31 +134,93 @@ func TestReadUnitCommand(t *testing.T) {
 			"/usr/local/bin/kube-controller-manager", "--bind-address=0.0.0.0", "--cluster-cidr=10.200.0.0/16", "--cluster-name=kubernetes", "--cloud-provider=aws",
 			"--cloud-config=/etc/kubernetes/cloud.conf", "--v=2",
 		}},
-		"line breaks of Windows":                     {service("ExecStart=" + at + " \\\r\n --a=b\r\n"), []string{at, "--a=b"}},
-		"quotes and escapes":                         {service(`ExecStart=` + at + ` "--a=b c" '--d=e\x20f' --g=\"h\" --i=$$j --k=100%%`), []string{at, "--a=b c", "--d=e f", `--g="h"`, "--i=$j", "--k=100%"}},
-		"a failure that does not matter":             {service("ExecStart=-" + at + " --a"), []string{at, "--a"}},
-		"a variable alone makes words":               {service("Environment=\"A=--a=b  --c 'd e'\"\nExecStart=" + at + " $A"), []string{at, "--a=b", "--c", "d e"}},
-		"a value with a percent sign":                {service("Environment=\"A=5%%i\" B=6%%\nExecStart=" + at + " --a=${A} --b=7%%i $B"), []string{at, "--a=5%i", "--b=7%i", "6%"}},
-		"a variable in braces makes one":             {service("Environment=\"A=b c\" B=d\nExecStart=" + at + " --a=${A} --${B}"), []string{at, "--a=b c", "--d"}},
-		"a variable inside a word without braces":    {service("Environment=A=b\nExecStart=" + at + " --a=$A"), []string{at, "--a=$A"}},
-		"a variable that nothing sets":               {service("ExecStart=" + at + " $A --b=${C}"), []string{at, "--b="}},
-		"a later setting wins":                       {service("Environment=A=--x A=--y\nEnvironment=A=--z\nExecStart=" + at + " $A"), []string{at, "--z"}},
-		"an empty setting resets":                    {service("Environment=A=--x\nEnvironment=\nExecStart=" + at + " $A"), []string{at}},
-		"a variable that is taken away":              {service("Environment=A=--x\nUnsetEnvironment=A\nExecStart=" + at + " $A"), []string{at}},
-		"variables that are not replaced":            {service("Environment=A=--x\nExecStart=:" + at + " $A"), []string{at, "$A"}},
-		"a program that starts it":                   {service("ExecStart=/hyperkube kube-controller-manager --a=b"), []string{"/hyperkube", "kube-controller-manager", "--a=b"}},
-		"other sections do not count":                {machine{unitFile: "[Unit]\nExecStart=/bin/false\n[Service]\nExecStart=" + at + "\n[Install]\nExecStart=/bin/false\n"}, []string{at}},
-		"a file wins over a setting":                 {machine{unitFile: "[Service]\nEnvironmentFile=/etc/kcm.env\nEnvironment=A=--x\nExecStart=" + at + " $A", "/etc/kcm.env": "A=--y\n"}, []string{at, "--y"}},
-		"a file that may be absent":                  {service("EnvironmentFile=-/etc/kcm.env\nExecStart=" + at + " $A"), []string{at}},
-		"files by a pattern":                         {machine{unitFile: "[Service]\nEnvironmentFile=/etc/kcm.d/*.env\nExecStart=" + at + " $A $B", "/etc/kcm.d/2.env": "A=--y", "/etc/kcm.d/1.env": "A=--x\nB=--b", "/etc/kcm.d/3.bak": "A=--z"}, []string{at, "--y", "--b"}},
-		"a drop-in adds a variable":                  {machine{unitFile: "[Service]\nExecStart=" + at + " $A", unitFile + ".d/1.conf": "[Service]\nEnvironment=A=--x\n"}, []string{at, "--x"}},
-		"drop-ins in the order of their names":       {machine{unitFile: "[Service]\nExecStart=" + at + " $A", unitFile + ".d/2.conf": "[Service]\nEnvironment=A=--late\n", "/usr/lib/systemd/system/kube-controller-manager.service.d/1.conf": "[Service]\nEnvironment=A=--early\n"}, []string{at, "--late"}},
-		"a drop-in takes another's place":            {machine{unitFile: "[Service]\nExecStart=" + at + " $A", unitFile + ".d/1.conf": "", "/usr/lib/systemd/system/kube-controller-manager.service.d/1.conf": "[Service]\nEnvironment=A=--early\n"}, []string{at}},
-		"a drop-in of every unit that begins so":     {machine{unitFile: "[Service]\nExecStart=" + at + " $A", "/etc/systemd/system/kube-.service.d/1.conf": "[Service]\nEnvironment=A=--x\n", "/etc/systemd/system/service.d/0.conf": "[Service]\nEnvironment=A=--y\n"}, []string{at, "--x"}},
-		"a drop-in resets the command":               {machine{unitFile: "[Service]\nExecStart=/bin/false", unitFile + ".d/1.conf": "[Service]\nExecStart=\nExecStart=" + at + "\n"}, []string{at}},
-		"the unit of an earlier directory counts":    {machine{unitFile: "[Service]\nExecStart=" + at, "/lib/systemd/system/kube-controller-manager.service": "[Service]\nExecStart=/bin/false"}, []string{at}},
-		"an environment file as shells write it":     {machine{unitFile: "[Service]\nEnvironmentFile=/e\nExecStart=" + at + " $A $B $C $D", "/e": "# c\n; d\nnonsense\nexport X=y\nA=\"--a=b \\\n--c=d\"\nB='--e=f'  \nC=--g=h \\\n  --i=j\nD=\"--k\"'=l'\n"}, []string{at, "--a=b", "--c=d", "--e=f", "--g=h", "--i=j", "--k=l"}},
-		"an environment file with quotes in a value": {machine{unitFile: "[Service]\nEnvironmentFile=/e\nExecStart=" + at + " $A", "/e": `A=--a="b c" --d=e\ f`}, []string{at, "--a=b c", "--d=e", "f"}},
+		"line breaks of Windows": {service("ExecStart=" + at + " \\\r\n --a=b\r\n"), []string{at, "--a=b"}},
+		"quotes and escapes": {
+			service(`ExecStart=` + at + ` "--a=b c" '--d=e\x20f' --g=\"h\" --i=$$j --k=100%%`),
+			[]string{at, "--a=b c", "--d=e f", `--g="h"`, "--i=$j", "--k=100%"},
+		},
+		"a failure that does not matter": {service("ExecStart=-" + at + " --a"), []string{at, "--a"}},
+		"a variable alone makes words":   {service("Environment=\"A=--a=b  --c 'd e'\"\nExecStart=" + at + " $A"), []string{at, "--a=b", "--c", "d e"}},
+		"a value with a percent sign": {
+			service("Environment=\"A=5%%i\" B=6%%\nExecStart=" + at + " --a=${A} --b=7%%i $B"),
+			[]string{at, "--a=5%i", "--b=7%i", "6%"},
+		},
+		"a variable in braces makes one":          {service("Environment=\"A=b c\" B=d\nExecStart=" + at + " --a=${A} --${B}"), []string{at, "--a=b c", "--d"}},
+		"a variable inside a word without braces": {service("Environment=A=b\nExecStart=" + at + " --a=$A"), []string{at, "--a=$A"}},
+		"a variable that nothing sets":            {service("ExecStart=" + at + " $A --b=${C}"), []string{at, "--b="}},
+		"a later setting wins":                    {service("Environment=A=--x A=--y\nEnvironment=A=--z\nExecStart=" + at + " $A"), []string{at, "--z"}},
+		"an empty setting resets":                 {service("Environment=A=--x\nEnvironment=\nExecStart=" + at + " $A"), []string{at}},
+		"a variable that is taken away":           {service("Environment=A=--x\nUnsetEnvironment=A\nExecStart=" + at + " $A"), []string{at}},
+		"variables that are not replaced":         {service("Environment=A=--x\nExecStart=:" + at + " $A"), []string{at, "$A"}},
+		"a program that starts it": {
+			service("ExecStart=/hyperkube kube-controller-manager --a=b"),
+			[]string{"/hyperkube", "kube-controller-manager", "--a=b"},
+		},
+		"other sections do not count": {
+			machine{unitFile: "[Unit]\nExecStart=/bin/false\n[Service]\nExecStart=" + at + "\n[Install]\nExecStart=/bin/false\n"},
+			[]string{at},
+		},
+		"a file wins over a setting": {
+			machine{unitFile: "[Service]\nEnvironmentFile=/etc/kcm.env\nEnvironment=A=--x\nExecStart=" + at + " $A", "/etc/kcm.env": "A=--y\n"},
+			[]string{at, "--y"},
+		},
+		"a file that may be absent": {service("EnvironmentFile=-/etc/kcm.env\nExecStart=" + at + " $A"), []string{at}},
+		"files by a pattern": {
+			machine{
+				unitFile:           "[Service]\nEnvironmentFile=/etc/kcm.d/*.env\nExecStart=" + at + " $A $B",
+				"/etc/kcm.d/2.env": "A=--y",
+				"/etc/kcm.d/1.env": "A=--x\nB=--b",
+				"/etc/kcm.d/3.bak": "A=--z",
+			},
+			[]string{at, "--y", "--b"},
+		},
+		"a drop-in adds a variable": {
+			machine{unitFile: "[Service]\nExecStart=" + at + " $A", unitFile + ".d/1.conf": "[Service]\nEnvironment=A=--x\n"},
+			[]string{at, "--x"},
+		},
+		"drop-ins in the order of their names": {
+			machine{
+				unitFile:               "[Service]\nExecStart=" + at + " $A",
+				unitFile + ".d/2.conf": "[Service]\nEnvironment=A=--late\n",
+				"/usr/lib/systemd/system/kube-controller-manager.service.d/1.conf": "[Service]\nEnvironment=A=--early\n",
+			},
+			[]string{at, "--late"},
+		},
+		"a drop-in takes another's place": {
+			machine{
+				unitFile:               "[Service]\nExecStart=" + at + " $A",
+				unitFile + ".d/1.conf": "",
+				"/usr/lib/systemd/system/kube-controller-manager.service.d/1.conf": "[Service]\nEnvironment=A=--early\n",
+			},
+			[]string{at},
+		},
+		"a drop-in of every unit that begins so": {
+			machine{
+				unitFile: "[Service]\nExecStart=" + at + " $A",
+				"/etc/systemd/system/kube-.service.d/1.conf": "[Service]\nEnvironment=A=--x\n",
+				"/etc/systemd/system/service.d/0.conf":       "[Service]\nEnvironment=A=--y\n",
+			},
+			[]string{at, "--x"},
+		},
+		"a drop-in resets the command": {
+			machine{unitFile: "[Service]\nExecStart=/bin/false", unitFile + ".d/1.conf": "[Service]\nExecStart=\nExecStart=" + at + "\n"},
+			[]string{at},
+		},
+		"the unit of an earlier directory counts": {
+			machine{unitFile: "[Service]\nExecStart=" + at, "/lib/systemd/system/kube-controller-manager.service": "[Service]\nExecStart=/bin/false"},
+			[]string{at},
+		},
+		"an environment file as shells write it": {
+			machine{
+				unitFile: "[Service]\nEnvironmentFile=/e\nExecStart=" + at + " $A $B $C $D",
+				"/e":     "# c\n; d\nnonsense\nexport X=y\nA=\"--a=b \\\n--c=d\"\nB='--e=f'  \nC=--g=h \\\n  --i=j\nD=\"--k\"'=l'\n",
+			},
+			[]string{at, "--a=b", "--c=d", "--e=f", "--g=h", "--i=j", "--k=l"},
+		},
+		"an environment file with quotes in a value": {
+			machine{unitFile: "[Service]\nEnvironmentFile=/e\nExecStart=" + at + " $A", "/e": `A=--a="b c" --d=e\ f`},
+			[]string{at, "--a=b c", "--d=e", "f"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -189,17 +257,23 @@ func TestReadUnitRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a shell's script":          {"ExecStart=/bin/sh -c 'exec kube-controller-manager --a=b'", "kube-controller-manager is started by a script of /bin/sh"},
 		"a script of nothing known": {"ExecStart=/bin/bash -c /opt/start", "is started by a script of /bin/bash"},
-		"a wrapper":                 {"ExecStart=/opt/start-kcm.sh --a=b", "unit kube-controller-manager.service starts /opt/start-kcm.sh, which is none of the components"},
-		"a container runtime":       {"ExecStart=/usr/bin/docker run --rm x kube-controller-manager --a", "starts kube-controller-manager by way of /usr/bin/docker"},
-		"no command":                {"Type=simple", "has no ExecStart="},
-		"a command that was reset":  {"ExecStart=/bin/false\nExecStart=", "has no ExecStart="},
-		"several commands":          {"ExecStart=/bin/a\nExecStart=/bin/b", "several ExecStart= (" + unitFile + " line 2 and " + unitFile + " line 3)"},
-		"commands in one line":      {"ExecStart=/bin/a ; /bin/b", "it starts several commands"},
-		"an open quote":             {"ExecStart=/bin/a \"b", "line 2: ExecStart=: it has a quote (\") that is not closed"},
-		"an unknown escape":         {`ExecStart=/bin/a \q`, `it has an escape ("\\q") that is not known`},
-		"an open quote of a value":  {"Environment='A=b\nExecStart=/bin/a", unitFile + " line 2: Environment=: it has a quote"},
-		"a file that is absent":     {"EnvironmentFile=/absent\nExecStart=/bin/a", "reads the environment file /absent, which is not there"},
-		"a file that is denied":     {"EnvironmentFile=-/denied\nExecStart=/bin/a", "reading an environment file of kube-controller-manager.service: permission denied"},
+		"a wrapper": {
+			"ExecStart=/opt/start-kcm.sh --a=b",
+			"unit kube-controller-manager.service starts /opt/start-kcm.sh, which is none of the components",
+		},
+		"a container runtime":      {"ExecStart=/usr/bin/docker run --rm x kube-controller-manager --a", "starts kube-controller-manager by way of /usr/bin/docker"},
+		"no command":               {"Type=simple", "has no ExecStart="},
+		"a command that was reset": {"ExecStart=/bin/false\nExecStart=", "has no ExecStart="},
+		"several commands":         {"ExecStart=/bin/a\nExecStart=/bin/b", "several ExecStart= (" + unitFile + " line 2 and " + unitFile + " line 3)"},
+		"commands in one line":     {"ExecStart=/bin/a ; /bin/b", "it starts several commands"},
+		"an open quote":            {"ExecStart=/bin/a \"b", "line 2: ExecStart=: it has a quote (\") that is not closed"},
+		"an unknown escape":        {`ExecStart=/bin/a \q`, `it has an escape ("\\q") that is not known`},
+		"an open quote of a value": {"Environment='A=b\nExecStart=/bin/a", unitFile + " line 2: Environment=: it has a quote"},
+		"a file that is absent":    {"EnvironmentFile=/absent\nExecStart=/bin/a", "reads the environment file /absent, which is not there"},
+		"a file that is denied": {
+			"EnvironmentFile=-/denied\nExecStart=/bin/a",
+			"reading an environment file of kube-controller-manager.service: permission denied",
+		},
 		"a relative file":           {"EnvironmentFile=x\nExecStart=/bin/a", `the environment file "x" is no absolute path`},
 		"a file by the host's name": {"EnvironmentFile=/etc/%H.env\nExecStart=/bin/a", "holds %H, which is not known here"},
 		"a variable of systemd's":   {"PassEnvironment=A B\nExecStart=kube-scheduler $B", "the value of $B is passed on from systemd's own environment"},
@@ -218,10 +292,18 @@ func TestReadUnitRefuses(t *testing.T) {
 }
 
 func TestReadUnitThatIsNotThere(t *testing.T) {
-	if _, err := systemdunit.ReadUnit(machine{}, "kubelet"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "there is no unit kubelet.service in /etc/systemd/system, ") {
+	if _, err := systemdunit.ReadUnit(
+		machine{},
+		"kubelet",
+	); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "there is no unit kubelet.service in /etc/systemd/system, ") {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := systemdunit.ReadUnit(machine{"/etc/systemd/system/kubelet.service": "\n"}, "kubelet"); err == nil || !strings.Contains(err.Error(), "is masked by an empty file") {
+	if _, err := systemdunit.ReadUnit(
+		machine{"/etc/systemd/system/kubelet.service": "\n"},
+		"kubelet",
+	); err == nil ||
+		!strings.Contains(err.Error(), "is masked by an empty file") {
 		t.Errorf("err = %v", err)
 	}
 	if _, err := systemdunit.ReadUnit(machine{"/etc/systemd/system/kubelet.service": "denied"}, "kubelet"); !errors.Is(err, fs.ErrPermission) {

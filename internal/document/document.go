@@ -39,7 +39,13 @@ func (e *NewerError) Error() string {
 	if e.Writer != "" {
 		use = fmt.Sprintf("transplant %s, which wrote it, or a later version", e.Writer)
 	}
-	return fmt.Sprintf("%s has %s, and this version of transplant knows no more than schema %d of it: use %s; this one reads nothing of it and changes nothing", e.Object, e.Has, e.Known, use)
+	return fmt.Sprintf(
+		"%s has %s, and this version of transplant knows no more than schema %d of it: use %s; this one reads nothing of it and changes nothing",
+		e.Object,
+		e.Has,
+		e.Known,
+		use,
+	)
 }
 
 // Judge refuses a number that the reader does not know. No number is schema 1.
@@ -64,7 +70,12 @@ func (f Form) Read(data []byte, into any) error {
 		return fmt.Errorf("%s is no JSON of this form: %w", f.Object, err)
 	}
 	if f.Kind != "" && (head.APIVersion != v1.GroupVersion || head.Kind != f.Kind) {
-		return fmt.Errorf("%s holds %s %s, which this version of transplant does not know: use the version that wrote it", f.Object, head.APIVersion, head.Kind)
+		return fmt.Errorf(
+			"%s holds %s %s, which this version of transplant does not know: use the version that wrote it",
+			f.Object,
+			head.APIVersion,
+			head.Kind,
+		)
 	}
 	if err := f.Judge(head.Schema, head.ToolVersion); err != nil {
 		return err

@@ -110,12 +110,33 @@ func writeOf(s v1.Step) (write, bool) {
 		// Which arguments come out is for the engine to work out; whether the template may be changed at all is what a
 		// webhook or a right decides.
 		w.change = func(o *unstructured.Unstructured) error {
-			return unstructured.SetNestedField(o.Object, "true", "spec", "template", "metadata", "annotations", "transplant.dev/dry-run")
+			return unstructured.SetNestedField(
+				o.Object,
+				"true",
+				"spec",
+				"template",
+				"metadata",
+				"annotations",
+				"transplant.dev/dry-run",
+			)
 		}
 	case v1.StepInitializeNode:
 		w.change = addTaint
-	case v1.StepDeleteObject, v1.StepWriteFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest,
-		v1.StepKubelet, v1.StepVerify, v1.StepUnpatchObject, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepCopyFile, v1.StepAwait:
+	case v1.StepDeleteObject,
+		v1.StepWriteFile,
+		v1.StepRemoveFile,
+		v1.StepEditManifest,
+		v1.StepAddManifest,
+		v1.StepRemoveManifest,
+		v1.StepRestoreManifest,
+		v1.StepKubelet,
+		v1.StepVerify,
+		v1.StepUnpatchObject,
+		v1.StepEditUnit,
+		v1.StepStopUnit,
+		v1.StepStartUnit,
+		v1.StepCopyFile,
+		v1.StepAwait:
 		return w, false
 	}
 	w.locate()
@@ -153,7 +174,12 @@ func addTaint(o *unstructured.Unstructured) error {
 			return nil
 		}
 	}
-	return unstructured.SetNestedSlice(o.Object, append(taints, map[string]any{"key": uninitialized, "value": "true", "effect": "NoSchedule"}), "spec", "taints")
+	return unstructured.SetNestedSlice(
+		o.Object,
+		append(taints, map[string]any{"key": uninitialized, "value": "true", "effect": "NoSchedule"}),
+		"spec",
+		"taints",
+	)
 }
 
 // kinds whose objects are changed, and where they are served.
@@ -179,7 +205,11 @@ func (w *write) locate() {
 	}
 	var known bool
 	if w.resource, known = kinds[parts[0]]; !known {
-		w.err = fmt.Errorf("objects of kind %q are not known to this version of transplant: use one of %s", parts[0], strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+		w.err = fmt.Errorf(
+			"objects of kind %q are not known to this version of transplant: use one of %s",
+			parts[0],
+			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "),
+		)
 	}
 }
 
@@ -220,7 +250,11 @@ func (w write) create(ctx context.Context, objects dynamic.ResourceInterface) er
 	if w.object == nil {
 		return nil
 	}
-	_, err := objects.Create(ctx, w.object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
+	_, err := objects.Create(
+		ctx,
+		w.object,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager},
+	)
 	return err
 }
 
@@ -285,12 +319,17 @@ var refusals = []struct {
 	// unanswered tells that nobody judged the object.
 	unanswered bool
 }{
-	{says: "a webhook has side effects and does not support dry run, so nobody was asked (its configuration says sideEffects: Some or Unknown)", unanswered: true, is: func(err error) bool {
-		return strings.Contains(err.Error(), "does not support dry run")
-	}},
+	{
+		says:       "a webhook has side effects and does not support dry run, so nobody was asked (its configuration says sideEffects: Some or Unknown)",
+		unanswered: true,
+		is: func(err error) bool {
+			return strings.Contains(err.Error(), "does not support dry run")
+		},
+	},
 	// What apply sends would be refused as well.
 	{says: "a webhook that must be asked did not answer", is: func(err error) bool {
-		return strings.Contains(err.Error(), "failed calling webhook") || strings.Contains(err.Error(), "failed to call webhook")
+		return strings.Contains(err.Error(), "failed calling webhook") ||
+			strings.Contains(err.Error(), "failed to call webhook")
 	}},
 	{says: "a webhook refused it", is: byWebhook},
 	{says: "forbidden", is: apierrors.IsForbidden},
@@ -317,6 +356,8 @@ func explain(err error) (string, bool) {
 func noAnswer(err error) bool {
 	_, network := errors.AsType[*url.Error](err)
 	var status apierrors.APIStatus
-	return network || !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+	return network || !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err) ||
+		apierrors.IsInternalError(err)
 }

@@ -31,8 +31,16 @@ func ensure(ref, object string) v1.Step {
 func server(t *testing.T) *apitest.Server {
 	t.Helper()
 	s := apitest.New(t)
-	s.Put(t,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"a": "1", "b": "2", "ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\n"}},
+	s.Put(
+		t,
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"},
+			Data: map[string]string{
+				"a":                    "1",
+				"b":                    "2",
+				"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\n",
+			},
+		},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "plane", Name: "kcm"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1)}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "old", Effect: "NoSchedule"}}}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "there"}},
@@ -43,7 +51,10 @@ func server(t *testing.T) *apitest.Server {
 var steps = []v1.Step{
 	ensure("Role/kube-system/r", role),
 	{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/x"},
-	ensure("ServiceAccount/kube-system/there", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"there","namespace":"kube-system","labels":{"x":"y"}}}`),
+	ensure(
+		"ServiceAccount/kube-system/there",
+		`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"there","namespace":"kube-system","labels":{"x":"y"}}}`,
+	),
 	{Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Patch: `{"data":{"a":"3","b":null}}`},
 	{Kind: v1.StepScale, Ref: "Deployment/plane/kcm", Replicas: ptr.To[int32](0)},
 	{Kind: v1.StepEditWorkload, Ref: "Deployment/plane/kcm"},
@@ -172,9 +183,13 @@ func TestEditsOfKubeadmsConfigurationAreTriedOnItAsItStands(t *testing.T) {
 	if diff := cmp.Diff([]v1.DryRun{{Ref: step.Ref, Verb: "update", OK: true}}, got); diff != "" || !strings.Contains(sent, "cloud-provider: external") {
 		t.Errorf("(-want +got):\n%s sent %s", diff, sent)
 	}
-	s.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"ClusterConfiguration": "a: ["}})
+	s.Put(
+		t,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"ClusterConfiguration": "a: ["}},
+	)
 	got = Run(t.Context(), client, []v1.Step{step})
-	if got[0].OK || got[0].Unanswered || !strings.HasPrefix(got[0].Error, "the plan's change does not fit what is there: ClusterConfiguration of ConfigMap/kube-system/kubeadm-config: ") {
+	if got[0].OK || got[0].Unanswered ||
+		!strings.HasPrefix(got[0].Error, "the plan's change does not fit what is there: ClusterConfiguration of ConfigMap/kube-system/kubeadm-config: ") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -183,7 +198,11 @@ func TestAnObjectThatIsThereNeedsNoRightToUpdate(t *testing.T) {
 	s := server(t)
 	s.Deny("update", "serviceaccounts")
 	_, client := s.Clients(t)
-	got := Run(t.Context(), client, []v1.Step{ensure("ServiceAccount/kube-system/there", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"there","namespace":"kube-system"}}`)})
+	got := Run(
+		t.Context(),
+		client,
+		[]v1.Step{ensure("ServiceAccount/kube-system/there", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"there","namespace":"kube-system"}}`)},
+	)
 	if diff := cmp.Diff([]v1.DryRun{{Ref: "ServiceAccount/kube-system/there", Verb: "create", OK: true}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

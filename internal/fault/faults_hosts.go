@@ -137,7 +137,12 @@ func (h faultyHost) WriteFile(ctx context.Context, path string, data []byte, mod
 		return err
 	}
 	if h.has("full") {
-		return fmt.Errorf("no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)", h.Name(), path, syscall.ENOSPC)
+		return fmt.Errorf(
+			"no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)",
+			h.Name(),
+			path,
+			syscall.ENOSPC,
+		)
 	}
 	return h.Host.WriteFile(ctx, path, data, mode)
 }

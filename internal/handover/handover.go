@@ -119,7 +119,11 @@ func (l Leases) Bind(ctx context.Context, lease string, candidates []Candidate) 
 }
 
 func binding(l *coordinationv1.Lease) Binding {
-	b := Binding{Lease: l.Name, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Transitions: ptr.Deref(l.Spec.LeaseTransitions, 0)}
+	b := Binding{
+		Lease:       l.Name,
+		Holder:      ptr.Deref(l.Spec.HolderIdentity, ""),
+		Transitions: ptr.Deref(l.Spec.LeaseTransitions, 0),
+	}
 	if l.Spec.AcquireTime != nil {
 		b.AcquireTime = l.Spec.AcquireTime.UTC()
 	}
@@ -132,27 +136,42 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 	for _, c := range candidates {
 		procs, err := c.Processes(ctx)
 		if err != nil {
-			return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("processes of %s on host %s are unknown: %v", c.Component, c.Host, err)}
+			return Binding{}, &UnboundError{
+				Lease:  lease,
+				Reason: fmt.Sprintf("processes of %s on host %s are unknown: %v", c.Component, c.Host, err),
+			}
 		}
 		if len(procs) == 0 {
 			continue // it certainly does not run
 		}
 		m, err := c.Look(ctx)
 		if err != nil {
-			return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%s on host %s did not answer: %v", c.Component, c.Host, err)}
+			return Binding{}, &UnboundError{
+				Lease:  lease,
+				Reason: fmt.Sprintf("%s on host %s did not answer: %v", c.Component, c.Host, err),
+			}
 		}
 		if !leads(m, lease) {
 			continue
 		}
 		if len(procs) != 1 {
-			return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%d processes of %s run on host %s", len(procs), c.Component, c.Host)}
+			return Binding{}, &UnboundError{
+				Lease:  lease,
+				Reason: fmt.Sprintf("%d processes of %s run on host %s", len(procs), c.Component, c.Host),
+			}
 		}
 		if m.ProcessStarted != nil && !procs[0].Started.IsZero() {
 			if d := m.ProcessStarted.Sub(procs[0].Started).Abs(); d > startTolerance {
-				return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%s on host %s was restarted while it was asked", c.Component, c.Host)}
+				return Binding{}, &UnboundError{
+					Lease:  lease,
+					Reason: fmt.Sprintf("%s on host %s was restarted while it was asked", c.Component, c.Host),
+				}
 			}
 		}
-		found = append(found, Binding{Component: c.Component, Host: c.Host, PID: procs[0].PID, StartTicks: procs[0].StartTicks})
+		found = append(
+			found,
+			Binding{Component: c.Component, Host: c.Host, PID: procs[0].PID, StartTicks: procs[0].StartTicks},
+		)
 	}
 	switch len(found) {
 	case 0:
@@ -160,7 +179,10 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 	case 1:
 		return found[0], nil
 	}
-	return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%d managers say that they lead: a paused one may have been resumed", len(found))}
+	return Binding{}, &UnboundError{
+		Lease:  lease,
+		Reason: fmt.Sprintf("%d managers say that they lead: a paused one may have been resumed", len(found)),
+	}
 }
 
 // FindClaim returns which candidate says that it leads by a lease, and nil when all have answered and none does. An
@@ -208,7 +230,12 @@ func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string 
 		}
 		renewed := lease.Spec.RenewTime
 		if renewed == nil || !renewed.Time.Before(p.Started.Add(-startTolerance)) {
-			return fmt.Sprintf("%s was restarted on host %s (process %d), and the lease was renewed since: it may have it under the same name", b.Component, b.Host, p.PID)
+			return fmt.Sprintf(
+				"%s was restarted on host %s (process %d), and the lease was renewed since: it may have it under the same name",
+				b.Component,
+				b.Host,
+				p.PID,
+			)
 		}
 	}
 	return ""
@@ -225,14 +252,21 @@ type Outcome struct {
 
 // Release gives up the lease for a holder whose process is gone. It asks once more, right before the write, and leaves
 // a lease alone that is not in the bound term any longer.
-func (l Leases) Release(ctx context.Context, b Binding, processes func(context.Context) ([]v1.Process, error)) (Outcome, error) {
+func (l Leases) Release(
+	ctx context.Context,
+	b Binding,
+	processes func(context.Context) ([]v1.Process, error),
+) (Outcome, error) {
 	lease, err := l.Client.Get(ctx, b.Lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Outcome{Reason: "the lease is gone"}, nil
 	} else if err != nil {
 		return Outcome{}, fmt.Errorf("reading lease %s: %w", b.Lease, err)
 	}
-	if now := binding(lease); now.Holder != b.Holder || now.Transitions != b.Transitions || !now.AcquireTime.Equal(b.AcquireTime) {
+	if now := binding(
+		lease,
+	); now.Holder != b.Holder || now.Transitions != b.Transitions ||
+		!now.AcquireTime.Equal(b.AcquireTime) {
 		if now.Holder == "" {
 			return Outcome{Reason: "its holder gave it up itself"}, nil
 		}
@@ -240,7 +274,15 @@ func (l Leases) Release(ctx context.Context, b Binding, processes func(context.C
 	}
 	procs, err := processes(ctx)
 	if err != nil {
-		return Outcome{Holder: b.Holder}, fmt.Errorf("looking for process %d of %s on host %s: %w", b.PID, b.Component, b.Host, err)
+		return Outcome{
+				Holder: b.Holder,
+			}, fmt.Errorf(
+				"looking for process %d of %s on host %s: %w",
+				b.PID,
+				b.Component,
+				b.Host,
+				err,
+			)
 	}
 	if why := mayHold(b, lease, procs); why != "" {
 		return Outcome{Holder: b.Holder, Reason: why}, nil
@@ -250,7 +292,13 @@ func (l Leases) Release(ctx context.Context, b Binding, processes func(context.C
 	released.Spec.HolderIdentity = ptr.To("")
 	released.Spec.LeaseDurationSeconds = ptr.To[int32](1)
 	released.Spec.RenewTime, released.Spec.AcquireTime = &now, &now
-	if _, err := l.Client.Update(ctx, released, metav1.UpdateOptions{FieldManager: "transplant"}); apierrors.IsConflict(err) {
+	if _, err := l.Client.Update(
+		ctx,
+		released,
+		metav1.UpdateOptions{FieldManager: "transplant"},
+	); apierrors.IsConflict(
+		err,
+	) {
 		return Outcome{Holder: b.Holder, Reason: "it was written in between: its holder may be alive"}, nil
 	} else if err != nil {
 		return Outcome{Holder: b.Holder}, fmt.Errorf("releasing lease %s: %w", b.Lease, err)

@@ -86,7 +86,8 @@ func Words(s string) string {
 // containers of one machine, may well have one hostname.
 func (p Process) Dead(other string) bool {
 	o, ok := Parse(other)
-	if !ok || p.Boot == "" || p.Space == "" || p.Start == "" || o.Start == "" || o.Boot != p.Boot || o.Space != p.Space || o.Host != p.Host {
+	if !ok || p.Boot == "" || p.Space == "" || p.Start == "" || o.Start == "" || o.Boot != p.Boot || o.Space != p.Space ||
+		o.Host != p.Host {
 		return false
 	}
 	now := startOf(o.PID)

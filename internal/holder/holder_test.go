@@ -42,7 +42,8 @@ func TestWhoIsDead(t *testing.T) {
 func TestWhoDoesNotKnowItsOwnMachineTakesNobodyForDead(t *testing.T) {
 	gone := This("ops")
 	gone.PID = 1<<22 + 1
-	if blind := (Process{User: "ops", Host: gone.Host, PID: os.Getpid()}); blind.Dead(gone.String()) || blind.Dead(Process{Host: gone.Host, PID: gone.PID}.String()) {
+	if blind := (Process{User: "ops", Host: gone.Host, PID: os.Getpid()}); blind.Dead(gone.String()) ||
+		blind.Dead(Process{Host: gone.Host, PID: gone.PID}.String()) {
 		t.Error("it took a process for dead that may live anywhere")
 	}
 }

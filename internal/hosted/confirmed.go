@@ -75,7 +75,13 @@ const namedSteps = 4
 
 // Error names the steps that differ.
 func (e *UnconfirmedError) Error() string {
-	out := fmt.Sprintf("the plan is not the one that was confirmed (%.*s then, %.*s now)", stepDigits, e.Confirmed, stepDigits, e.Made)
+	out := fmt.Sprintf(
+		"the plan is not the one that was confirmed (%.*s then, %.*s now)",
+		stepDigits,
+		e.Confirmed,
+		stepDigits,
+		e.Made,
+	)
 	var words []string
 	for _, sort := range []struct {
 		what string

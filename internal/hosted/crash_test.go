@@ -321,11 +321,31 @@ func TestANodeThatIsGoneIsLostWhenItsMachineStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, false)
-			w.user.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n2"}, Spec: corev1.NodeSpec{ProviderID: "aws:///eu-1a/i-2", PodCIDR: "172.25.2.0/24", PodCIDRs: []string{"172.25.2.0/24"}}, Status: corev1.NodeStatus{
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.26.0", OperatingSystem: "linux"}}})
+			w.user.Put(
+				t,
+				&corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n2"},
+					Spec:       corev1.NodeSpec{ProviderID: "aws:///eu-1a/i-2", PodCIDR: "172.25.2.0/24", PodCIDRs: []string{"172.25.2.0/24"}},
+					Status: corev1.NodeStatus{
+						Conditions: []corev1.NodeCondition{
+							{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+						},
+						NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.26.0", OperatingSystem: "linux"},
+					},
+				},
+			)
 			machine := func(node string) {
-				w.user.Put(t, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "Machine", "metadata": map[string]any{"name": "m-" + node, "namespace": "kube-system"},
-					"status": map[string]any{"nodeRef": map[string]any{"name": node, "uid": node}}}})
+				w.user.Put(
+					t,
+					&unstructured.Unstructured{
+						Object: map[string]any{
+							"apiVersion": "cluster.k8s.io/v1alpha1",
+							"kind":       "Machine",
+							"metadata":   map[string]any{"name": "m-" + node, "namespace": "kube-system"},
+							"status":     map[string]any{"nodeRef": map[string]any{"name": node, "uid": node}},
+						},
+					},
+				)
 			}
 			machine("n1")
 			if stays {

@@ -34,8 +34,13 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 
 func (p *Plane) seed() *collect.Seed {
 	return &collect.Seed{
-		Kube: p.Seed.Kube, Namespace: p.Namespace, Provider: p.Provider, ConfigSecret: layout.SeedCloudConfig, ConfigKey: layout.SeedCloudConfigKey,
-		TokenSecret: layout.SeedKubeconfig, TokenKey: layout.SeedTokenKey,
+		Kube:         p.Seed.Kube,
+		Namespace:    p.Namespace,
+		Provider:     p.Provider,
+		ConfigSecret: layout.SeedCloudConfig,
+		ConfigKey:    layout.SeedCloudConfigKey,
+		TokenSecret:  layout.SeedKubeconfig,
+		TokenKey:     layout.SeedTokenKey,
 	}
 }
 
@@ -55,7 +60,13 @@ func (p *Plane) Check(snap *v1.Snapshot) v1.CheckReport {
 func (p *Plane) CheckPart(snap *v1.Snapshot, part Part) v1.CheckReport {
 	o := plan.Choose(snap, p.options(part))
 	return check.Run(snap, facts.Options{
-		Strategy: o.Strategy, Image: o.Image, LeaseName: o.LeaseName, RenewDeadline: o.RenewDeadline, Accept: p.Accept, Part: string(part), Provider: p.Provider,
+		Strategy:      o.Strategy,
+		Image:         o.Image,
+		LeaseName:     o.LeaseName,
+		RenewDeadline: o.RenewDeadline,
+		Accept:        p.Accept,
+		Part:          string(part),
+		Provider:      p.Provider,
 	})
 }
 

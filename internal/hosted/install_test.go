@@ -181,7 +181,13 @@ func TestAnInstallationIsRefusedWithWhatIsMissing(t *testing.T) {
 			w.catchUp()
 		}
 		w.refuses("mounts no cloud config")
-		w.seed.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: layout.SeedCloudConfig, Namespace: ns}, Data: map[string][]byte{layout.SeedCloudConfigKey: []byte("[Global]\nZone = mine\n")}})
+		w.seed.Put(
+			t,
+			&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: layout.SeedCloudConfig, Namespace: ns},
+				Data:       map[string][]byte{layout.SeedCloudConfigKey: []byte("[Global]\nZone = mine\n")},
+			},
+		)
 		w.run(Install)
 		w.owns(component.CCM)
 		secret, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), layout.SeedCloudConfig, metav1.GetOptions{})

@@ -31,7 +31,8 @@ func TestTheStatusOfAPartIsReadFromTheSeedAlone(t *testing.T) {
 	p.Hook = func(at, of string) {
 		if at == "during" && of == "start/"+component.CCM {
 			s := status(Handover)
-			if s.State != v1.StateApplying || s.Section != planstep.PhaseHandover || s.StepsDone == 0 || len(s.Current) != 1 || s.Current[0].ID != of || s.Lock == nil || s.Lock.Holder != "test" {
+			if s.State != v1.StateApplying || s.Section != planstep.PhaseHandover || s.StepsDone == 0 || len(s.Current) != 1 || s.Current[0].ID != of || s.Lock == nil ||
+				s.Lock.Holder != "test" {
 				t.Errorf("during: %+v", s)
 			}
 		}

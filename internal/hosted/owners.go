@@ -68,7 +68,12 @@ func (p *Plane) ask(ctx context.Context, pod collect.SeedPod) v1.Manager {
 
 // configs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is seen
 // to run.
-func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []collect.SeedPod, seen *Owners) []*v1.CloudConfig {
+func (p *Plane) configs(
+	ctx context.Context,
+	pods []corev1.Pod,
+	asked []collect.SeedPod,
+	seen *Owners,
+) []*v1.CloudConfig {
 	out := make([]*v1.CloudConfig, len(asked))
 	if ownerOf(seen.Managers, string(controllernames.Route)).Component != "" {
 		return out
@@ -80,7 +85,10 @@ func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []collect.
 		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == m.Name })
 		var err error
 		if out[i], err = hosted.PodCloudConfig(ctx, p.Seed.Kube, &pods[at], m.Component, p.provider(m)); err != nil {
-			seen.Unknown = append(seen.Unknown, fmt.Sprintf("whether %s in pod %s has a route loop, which its cloud config says: %v", m.Component, m.Name, err))
+			seen.Unknown = append(
+				seen.Unknown,
+				fmt.Sprintf("whether %s in pod %s has a route loop, which its cloud config says: %v", m.Component, m.Name, err),
+			)
 		}
 	}
 	return out
@@ -153,7 +161,8 @@ func (p *Plane) silent(asked []collect.SeedPod, seen *Owners) []bool {
 	out := make([]bool, len(asked))
 	for i, m := range asked {
 		answer := seen.Managers[i]
-		if answer.Error != "" || len(answer.Loops) > 0 || m.Flags["cloud-provider"] == "external" || program.ShowsLoops(m.Component, p.provider(m), m.Image) {
+		if answer.Error != "" || len(answer.Loops) > 0 || m.Flags["cloud-provider"] == "external" ||
+			program.ShowsLoops(m.Component, p.provider(m), m.Image) {
 			continue
 		}
 		alone := 0
@@ -163,7 +172,8 @@ func (p *Plane) silent(asked []collect.SeedPod, seen *Owners) []bool {
 			}
 		}
 		for _, l := range seen.Leases {
-			if l.Name != m.Component || l.Holder == "" || l.RenewTime == nil || p.clock().Since(*l.RenewTime) > 2*time.Duration(l.DurationSeconds)*time.Second {
+			if l.Name != m.Component || l.Holder == "" || l.RenewTime == nil ||
+				p.clock().Since(*l.RenewTime) > 2*time.Duration(l.DurationSeconds)*time.Second {
 				continue
 			}
 			// A pod on the network of its node holds the lease under the node's name.
@@ -186,8 +196,13 @@ func (p *Plane) leases(ctx context.Context, out *Owners) {
 			out.Unknown = append(out.Unknown, fmt.Sprintf("lease %s: %v", lease, err))
 			continue
 		}
-		seen := v1.Lease{Name: lease, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), DurationSeconds: ptr.Deref(l.Spec.LeaseDurationSeconds, 0),
-			Transitions: ptr.Deref(l.Spec.LeaseTransitions, 0), ResourceVersion: l.ResourceVersion}
+		seen := v1.Lease{
+			Name:            lease,
+			Holder:          ptr.Deref(l.Spec.HolderIdentity, ""),
+			DurationSeconds: ptr.Deref(l.Spec.LeaseDurationSeconds, 0),
+			Transitions:     ptr.Deref(l.Spec.LeaseTransitions, 0),
+			ResourceVersion: l.ResourceVersion,
+		}
 		if l.Spec.AcquireTime != nil {
 			seen.AcquireTime = &l.Spec.AcquireTime.Time
 		}

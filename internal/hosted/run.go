@@ -94,7 +94,10 @@ func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 		return handover == v1.RunApplied, nil
 	}
 	if handover == v1.RunApplying {
-		return false, fmt.Errorf("the handover of %s is under way: finish it before the in-tree provider is taken out", p.Name)
+		return false, fmt.Errorf(
+			"the handover of %s is under way: finish it before the in-tree provider is taken out",
+			p.Name,
+		)
 	}
 	finish, err := p.phase(ctx, Finish)
 	return finish == v1.RunApplied, err
@@ -151,7 +154,17 @@ func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Sna
 	if err := p.note(ctx, part, made); err != nil {
 		return nil, nil, err
 	}
-	j, err = home.Create(ctx, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: holder.Words(p.Holder), Plan: *made}, snap)
+	j, err = home.Create(
+		ctx,
+		v1.Journal{
+			Run:     now.Format("20060102-150405"),
+			Started: now,
+			Phase:   v1.RunApplying,
+			User:    holder.Words(p.Holder),
+			Plan:    *made,
+		},
+		snap,
+	)
 	return j, snap, err
 }
 
@@ -295,7 +308,11 @@ func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 		return context.Cause(ctx)
 	}
 	if err := unread(live); err != nil {
-		return fmt.Errorf("migration %s is not gone on with before its journal is compared with the clusters: %w; run again when they answer", doc.Run, err)
+		return fmt.Errorf(
+			"migration %s is not gone on with before its journal is compared with the clusters: %w; run again when they answer",
+			doc.Run,
+			err,
+		)
 	}
 	return trust.CheckJournal(doc, live)
 }
@@ -304,7 +321,10 @@ func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 func (p *Plane) keepsRules(doc v1.Journal) error {
 	for _, of := range []*v1.Plan{&doc.Plan, doc.Rollback} {
 		if of != nil && of.Cluster.Seed != p.Namespace {
-			return &trust.UntrustedError{What: "the journal in namespace " + p.Namespace, Err: fmt.Errorf("its plan is for a control plane in namespace %q", of.Cluster.Seed)}
+			return &trust.UntrustedError{
+				What: "the journal in namespace " + p.Namespace,
+				Err:  fmt.Errorf("its plan is for a control plane in namespace %q", of.Cluster.Seed),
+			}
 		}
 	}
 	return trust.CheckJournal(doc, nil)

@@ -29,7 +29,9 @@ const (
 
 // ErrNoObserver says that the account is not there yet by which managers are asked for their gauges. Run makes it
 // before it looks.
-var ErrNoObserver = errors.New("the account that may read /metrics, ServiceAccount " + layout.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins")
+var ErrNoObserver = errors.New(
+	"the account that may read /metrics, ServiceAccount " + layout.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins",
+)
 
 // NewScraper returns a Scrape that connects to the pods' addresses, with a token of the observer's account in the user
 // cluster, which may read /metrics and nothing else; whose certificate answers is not known, so that no other
@@ -47,7 +49,10 @@ func NewScraperThrough(user Clients, dial func(ctx context.Context, pod, address
 		if err != nil {
 			return v1.Manager{}, err
 		}
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // managers sign their own certificate; the token opens nothing else
+		transport := &http.Transport{
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives: true,
+		} //nolint:gosec // managers sign their own certificate; the token opens nothing else
 		defer transport.CloseIdleConnections()
 		if dial != nil {
 			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, pod, address) }
@@ -83,7 +88,14 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 		return t.now, nil
 	}
 	accounts := t.user.Kube.CoreV1().ServiceAccounts(layout.Namespace)
-	answer, err := accounts.CreateToken(ctx, layout.Observer, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)}}, metav1.CreateOptions{})
+	answer, err := accounts.CreateToken(
+		ctx,
+		layout.Observer,
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)},
+		},
+		metav1.CreateOptions{},
+	)
 	if apierrors.IsNotFound(err) {
 		return "", ErrNoObserver
 	} else if err != nil {

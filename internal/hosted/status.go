@@ -57,7 +57,13 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 // The part is empty without a journal.
 func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error) {
 	now := p.clock().Now().UTC()
-	out := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Time: now, State: v1.StateNotStarted, Phase: v1.StateNotStarted, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
+	out := v1.Status{
+		TypeMeta: v1.Type(v1.KindStatus),
+		Time:     now,
+		State:    v1.StateNotStarted,
+		Phase:    v1.StateNotStarted,
+		Cluster:  v1.Cluster{Name: p.Name, Seed: p.Namespace},
+	}
 	j, err := p.home(part).Open(ctx)
 	if errors.Is(err, journal.ErrNoJournal) {
 		return out, "", nil
@@ -114,7 +120,10 @@ func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
 			out.StepsDone++
 			continue
 		case begun:
-			out.Current = append(out.Current, v1.StepStatus{ID: s.ID, Title: s.Title, SinceSeconds: out.Time.Sub(rec.Started).Seconds()})
+			out.Current = append(
+				out.Current,
+				v1.StepStatus{ID: s.ID, Title: s.Title, SinceSeconds: out.Time.Sub(rec.Started).Seconds()},
+			)
 			failed, out.LastError = rec.Error != "", rec.Error
 		case out.Upcoming == "":
 			out.Upcoming = s.ID
@@ -139,7 +148,13 @@ func (p *Plane) lock(ctx context.Context, out *v1.Status) (*v1.Progress, error) 
 		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", p.Namespace, lock.LeaseName, err)
 	}
 	seen := lock.StateOf(l)
-	out.Lock = &v1.LockStatus{Holder: seen.Holder, User: seen.User, Host: seen.Host, PID: seen.PID, AgeFrom: "this machine's clock and the holder's"}
+	out.Lock = &v1.LockStatus{
+		Holder:  seen.Holder,
+		User:    seen.User,
+		Host:    seen.Host,
+		PID:     seen.PID,
+		AgeFrom: "this machine's clock and the holder's",
+	}
 	if l.Spec.RenewTime != nil {
 		age := out.Time.Sub(l.Spec.RenewTime.Time).Seconds()
 		out.Lock.AgeSeconds, out.Lock.Expired = age, age > float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))

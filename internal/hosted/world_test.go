@@ -81,9 +81,23 @@ func newWorld(t *testing.T, replicas int32, wrapped bool) *world {
 	w.user.Now = w.clock.Now
 	w.s.Kube, w.s.Dynamic = w.seed.Clients(t)
 	w.u.Kube, w.u.Dynamic = w.user.Clients(t)
-	command, args := []string{"/usr/local/bin/kube-controller-manager"}, []string{"--kubeconfig", "/etc/kubernetes/kubeconfig/kubeconfig", "--cloud-provider", "aws", "--cloud-config", "/etc/kubernetes/cloud/config",
-		"--controllers", "*,bootstrapsigner,tokencleaner", "--allocate-node-cidrs", "--configure-cloud-routes=false", "--cluster-cidr=172.25.0.0/16", "--service-account-private-key-file=/etc/kubernetes/sa/sa.key",
-		"--bind-address=$(POD_IP)"}
+	command, args := []string{
+		"/usr/local/bin/kube-controller-manager",
+	}, []string{
+		"--kubeconfig",
+		"/etc/kubernetes/kubeconfig/kubeconfig",
+		"--cloud-provider",
+		"aws",
+		"--cloud-config",
+		"/etc/kubernetes/cloud/config",
+		"--controllers",
+		"*,bootstrapsigner,tokencleaner",
+		"--allocate-node-cidrs",
+		"--configure-cloud-routes=false",
+		"--cluster-cidr=172.25.0.0/16",
+		"--service-account-private-key-file=/etc/kubernetes/sa/sa.key",
+		"--bind-address=$(POD_IP)",
+	}
 	if wrapped {
 		raw, err := json.Marshal(map[string]any{"command": command[0], "args": args})
 		if err != nil {
@@ -91,23 +105,55 @@ func newWorld(t *testing.T, replicas int32, wrapped bool) *world {
 		}
 		command, args = []string{"/http-prober-bin/http-prober"}, []string{"-endpoint", "https://apiserver/healthz", "-command", string(raw)}
 	}
-	w.seed.Put(t,
+	w.seed.Put(
+		t,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, UID: "seed-ns"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kcm-kubeconfig", Namespace: ns}, Data: map[string][]byte{"kubeconfig": []byte(kubeconfig)}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cloud-config", Namespace: ns}, Data: map[string]string{"config": "[Global]\nZone = eu-1a\nVPC = vpc-1\nKubernetesClusterID = x\n"}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "cloud-config", Namespace: ns},
+			Data:       map[string]string{"config": "[Global]\nZone = eu-1a\nVPC = vpc-1\nKubernetesClusterID = x\n"},
+		},
 		deployment(kcmRef, replicas, corev1.Container{
-			Name: "controller-manager", Image: "registry.k8s.io/kube-controller-manager:v1.26.0", Command: command, Args: args,
-			Env: []corev1.EnvVar{{Name: "AWS_SECRET_ACCESS_KEY", Value: secretText}, {Name: "AWS_ACCESS_KEY_ID", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "id"}}}},
-			VolumeMounts: []corev1.VolumeMount{{Name: "kubeconfig", MountPath: "/etc/kubernetes/kubeconfig"}, {Name: "cloud", MountPath: "/etc/kubernetes/cloud"}, {Name: "sa", MountPath: "/etc/kubernetes/sa"},
-				{Name: "ca-bundle", MountPath: "/etc/ssl/certs"}},
+			Name:    "controller-manager",
+			Image:   "registry.k8s.io/kube-controller-manager:v1.26.0",
+			Command: command,
+			Args:    args,
+			Env: []corev1.EnvVar{
+				{Name: "AWS_SECRET_ACCESS_KEY", Value: secretText},
+				{Name: "AWS_ACCESS_KEY_ID", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "id"}}},
+			},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "kubeconfig", MountPath: "/etc/kubernetes/kubeconfig"},
+				{Name: "cloud", MountPath: "/etc/kubernetes/cloud"},
+				{Name: "sa", MountPath: "/etc/kubernetes/sa"},
+				{Name: "ca-bundle", MountPath: "/etc/ssl/certs"},
+			},
 		}, secretVolume("kubeconfig", "kcm-kubeconfig"), corev1.Volume{Name: "cloud", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-config"}}}},
 			secretVolume("sa", "sa"), secretVolume("ca-bundle", "ca-bundle")),
-		deployment("apiserver", 2, corev1.Container{Name: "apiserver", Image: "registry.k8s.io/kube-apiserver:v1.26.0", Command: []string{"/usr/local/bin/kube-apiserver"}, Args: []string{"--cloud-provider", "aws"}}),
+		deployment(
+			"apiserver",
+			2,
+			corev1.Container{
+				Name:    "apiserver",
+				Image:   "registry.k8s.io/kube-apiserver:v1.26.0",
+				Command: []string{"/usr/local/bin/kube-apiserver"},
+				Args:    []string{"--cloud-provider", "aws"},
+			},
+		),
 	)
-	w.user.Put(t,
+	w.user.Put(
+		t,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "user-uid"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}, Spec: corev1.NodeSpec{ProviderID: "aws:///eu-1a/i-1", PodCIDR: "172.25.1.0/24", PodCIDRs: []string{"172.25.1.0/24"}}, Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.26.0", OperatingSystem: "linux"}}},
+		&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"},
+			Spec:       corev1.NodeSpec{ProviderID: "aws:///eu-1a/i-1", PodCIDR: "172.25.1.0/24", PodCIDRs: []string{"172.25.1.0/24"}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+				},
+				NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.26.0", OperatingSystem: "linux"},
+			},
+		},
 	)
 	for range 8 {
 		w.catchUp()
@@ -131,14 +177,29 @@ func secretVolume(name, secret string) corev1.Volume {
 func deployment(name string, replicas int32, c corev1.Container, volumes ...corev1.Volume) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, UID: "d-" + "x"}, Spec: appsv1.DeploymentSpec{
-		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name, "cluster": "x"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{c}, Volumes: volumes}},
+		Replicas: &replicas,
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name, "cluster": "x"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{c}, Volumes: volumes},
+		},
 	}}
 }
 
 func (w *world) plane() *Plane {
-	return &Plane{Name: "x", Namespace: ns, Seed: w.s, User: w.u, Scrape: w.scrape, Provider: "aws", Options: v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"}, Clock: w.clock, Accept: accepted,
-		Holder: "test"}
+	return &Plane{
+		Name:      "x",
+		Namespace: ns,
+		Seed:      w.s,
+		User:      w.u,
+		Scrape:    w.scrape,
+		Provider:  "aws",
+		Options:   v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"},
+		Clock:     w.clock,
+		Accept:    accepted,
+		Holder:    "test",
+	}
 }
 
 // accepted are checks about what the world has not got.
@@ -161,7 +222,10 @@ func (w *world) catchUp() {
 	for _, p := range w.pods(ctx) {
 		switch {
 		case p.Name == workloads.TrialPod:
-			p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}}
+			p.Status = corev1.PodStatus{
+				Phase:             corev1.PodSucceeded,
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
+			}
 			w.seed.Put(w.t, &p)
 		case !live[p.Labels["app"]]:
 			w.end(&p)
@@ -246,7 +310,12 @@ func (w *world) rollOut(ctx context.Context, d *appsv1.Deployment) {
 			w.end(&old[i])
 		}
 	}
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, UpdatedReplicas: int32(len(now)), ReadyReplicas: int32(ready), Replicas: int32(len(now) + len(old))}
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation,
+		UpdatedReplicas:    int32(len(now)),
+		ReadyReplicas:      int32(ready),
+		Replicas:           int32(len(now) + len(old)),
+	}
 	fresh, err := w.s.Kube.AppsV1().Deployments(ns).Get(ctx, d.Name, metav1.GetOptions{})
 	if err != nil || fresh.ResourceVersion != d.ResourceVersion {
 		return
@@ -256,7 +325,10 @@ func (w *world) rollOut(ctx context.Context, d *appsv1.Deployment) {
 
 func (w *world) start(d *appsv1.Deployment, hash string) corev1.Pod {
 	w.n++
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, w.n), Namespace: ns, UID: "", Labels: map[string]string{"pod-template-hash": hash}}, Spec: *d.Spec.Template.Spec.DeepCopy()}
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, w.n), Namespace: ns, UID: "", Labels: map[string]string{"pod-template-hash": hash}},
+		Spec:       *d.Spec.Template.Spec.DeepCopy(),
+	}
 	for k, v := range d.Spec.Template.Labels {
 		p.Labels[k] = v
 	}
@@ -295,7 +367,13 @@ func (w *world) contend(ctx context.Context, name string, candidates []string) {
 		} else {
 			next = ptr.Deref(l.Spec.LeaseTransitions, 0) + 1
 		}
-		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To(candidates[0] + "_id"), LeaseDurationSeconds: ptr.To[int32](15), AcquireTime: &now, RenewTime: &now, LeaseTransitions: &next}
+		l.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity:       ptr.To(candidates[0] + "_id"),
+			LeaseDurationSeconds: ptr.To[int32](15),
+			AcquireTime:          &now,
+			RenewTime:            &now,
+			LeaseTransitions:     &next,
+		}
 	}
 	w.user.Put(w.t, l)
 }

@@ -61,8 +61,13 @@ func OpenAWS(ctx context.Context, opts AWSOptions) (*AWS, error) {
 
 func newAWS(cfg aws.Config, opts AWSOptions) *AWS {
 	return &AWS{
-		opts: opts, region: cfg.Region,
-		ec2: ec2.NewFromConfig(cfg), elb: elasticloadbalancing.NewFromConfig(cfg), elbv2: elasticloadbalancingv2.NewFromConfig(cfg),
+		opts:   opts,
+		region: cfg.Region,
+		ec2: ec2.NewFromConfig(
+			cfg,
+		),
+		elb:   elasticloadbalancing.NewFromConfig(cfg),
+		elbv2: elasticloadbalancingv2.NewFromConfig(cfg),
 	}
 }
 
@@ -77,7 +82,12 @@ func (a *AWS) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 
 	cluster, err := a.cluster(instances)
 	if err != nil {
-		inv.Errors = append(inv.Errors, PartRoutes+": "+err.Error(), PartLoadBalancers+": "+err.Error(), PartSecurityGroups+": "+err.Error())
+		inv.Errors = append(
+			inv.Errors,
+			PartRoutes+": "+err.Error(),
+			PartLoadBalancers+": "+err.Error(),
+			PartSecurityGroups+": "+err.Error(),
+		)
 		slices.Sort(inv.Errors)
 		return inv
 	}
@@ -143,7 +153,11 @@ func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) 
 	if len(out.asked) > 0 && len(out.found) == 0 {
 		// Every node's instance gone at once is not what happened: it is another account or region. Saying "not found" here
 		// would be read as "will be deleted".
-		return answered{}, fmt.Errorf("EC2 in region %s knows none of the nodes' %d instances: the account or region is not the cluster's", a.region, len(out.asked))
+		return answered{}, fmt.Errorf(
+			"EC2 in region %s knows none of the nodes' %d instances: the account or region is not the cluster's",
+			a.region,
+			len(out.asked),
+		)
 	}
 	return out, nil
 }
@@ -164,7 +178,10 @@ func (a answered) add(asked []string, found []ec2types.Instance) {
 func (a *AWS) instancesByID(ctx context.Context, ids []string) ([]ec2types.Instance, error) {
 	found, err := a.describeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
 	if code := apiCode(err); code == "InvalidInstanceID.NotFound" || code == "InvalidInstanceID.Malformed" {
-		return a.describeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{filter("instance-id", ids...)}})
+		return a.describeInstances(
+			ctx,
+			&ec2.DescribeInstancesInput{Filters: []ec2types.Filter{filter("instance-id", ids...)}},
+		)
 	}
 	return found, err
 }
@@ -225,9 +242,15 @@ func (a *AWS) cluster(got answered) (string, error) {
 	case 1:
 		return sorted[0], nil
 	case 0:
-		return "", fmt.Errorf("no instance of a node has a tag %s<name>: name the cluster with --cloud=aws:cluster=NAME", tagCluster)
+		return "", fmt.Errorf(
+			"no instance of a node has a tag %s<name>: name the cluster with --cloud=aws:cluster=NAME",
+			tagCluster,
+		)
 	default:
-		return "", fmt.Errorf("the nodes' instances are tagged for several clusters (%s): name one with --cloud=aws:cluster=NAME", strings.Join(sorted, ", "))
+		return "", fmt.Errorf(
+			"the nodes' instances are tagged for several clusters (%s): name one with --cloud=aws:cluster=NAME",
+			strings.Join(sorted, ", "),
+		)
 	}
 }
 

@@ -176,8 +176,24 @@ func TestInventory(t *testing.T) {
 			{Table: "rtb-lab", CIDR: "10.200.9.0/24", Target: "eni-9", State: "active"},
 		},
 		Instances: []v1.CloudInstance{
-			{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
-			{Node: "ip-10-0-0-12.ec2.internal", ID: "i-0b", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-12.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
+			{
+				Node:           "ip-10-0-0-11.ec2.internal",
+				ID:             "i-0a",
+				State:          "running",
+				Found:          true,
+				PrivateDNSName: "ip-10-0-0-11.ec2.internal",
+				ClusterTags:    labTag,
+				ClusterGroups:  new(int),
+			},
+			{
+				Node:           "ip-10-0-0-12.ec2.internal",
+				ID:             "i-0b",
+				State:          "running",
+				Found:          true,
+				PrivateDNSName: "ip-10-0-0-12.ec2.internal",
+				ClusterTags:    labTag,
+				ClusterGroups:  new(int),
+			},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -303,10 +319,22 @@ func TestWhatAnInstanceTellsOfItself(t *testing.T) {
 	}
 	got := source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
 	one, two := 1, 2
-	want := []v1.CloudInstance{{
-		Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", HostnameType: "resource-name", Zone: "us-east-1a",
-		Type: "m5.large", ClusterTags: []string{"a=shared", "lab=legacy", "lab=owned"}, ClusterGroups: &two, MetadataHops: &one, Profile: true,
-	}}
+	want := []v1.CloudInstance{
+		{
+			Node:           "ip-10-0-0-11.ec2.internal",
+			ID:             "i-0a",
+			State:          "running",
+			Found:          true,
+			PrivateDNSName: "ip-10-0-0-11.ec2.internal",
+			HostnameType:   "resource-name",
+			Zone:           "us-east-1a",
+			Type:           "m5.large",
+			ClusterTags:    []string{"a=shared", "lab=legacy", "lab=owned"},
+			ClusterGroups:  &two,
+			MetadataHops:   &one,
+			Profile:        true,
+		},
+	}
 	if diff := cmp.Diff(want, got.Instances); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
@@ -315,7 +343,11 @@ func TestWhatAnInstanceTellsOfItself(t *testing.T) {
 	}
 	c.answers[ec2API+"/DescribeSecurityGroups"] = refuse("UnauthorizedOperation", "no")
 	got = source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
-	if diff := cmp.Diff([]string{"securitygroups: ec2:DescribeSecurityGroups was refused: UnauthorizedOperation: no"}, got.Errors); diff != "" || got.Instances[0].ClusterGroups != nil {
+	if diff := cmp.Diff(
+		[]string{"securitygroups: ec2:DescribeSecurityGroups was refused: UnauthorizedOperation: no"},
+		got.Errors,
+	); diff != "" ||
+		got.Instances[0].ClusterGroups != nil {
 		t.Errorf("errors (-want +got):\n%s, groups %v", diff, got.Instances[0].ClusterGroups)
 	}
 }

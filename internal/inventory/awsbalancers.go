@@ -52,7 +52,12 @@ func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1.LoadBa
 
 func classic(b elbtypes.LoadBalancerDescription) v1.LoadBalancer {
 	out := v1.LoadBalancer{
-		Name: aws.ToString(b.LoadBalancerName), Kind: "classic", Address: aws.ToString(b.DNSName), Scheme: aws.ToString(b.Scheme),
+		Name: aws.ToString(
+			b.LoadBalancerName,
+		),
+		Kind:    "classic",
+		Address: aws.ToString(b.DNSName),
+		Scheme:  aws.ToString(b.Scheme),
 		Created: aws.ToTime(b.CreatedTime).UTC(),
 	}
 	// A classic load balancer has no id, and one that is deleted and made again has the same name.
@@ -62,7 +67,10 @@ func classic(b elbtypes.LoadBalancerDescription) v1.LoadBalancer {
 	}
 	for _, l := range b.ListenerDescriptions {
 		if l.Listener != nil {
-			out.Listeners = append(out.Listeners, listener(l.Listener.LoadBalancerPort, aws.ToString(l.Listener.Protocol), aws.ToInt32(l.Listener.InstancePort)))
+			out.Listeners = append(
+				out.Listeners,
+				listener(l.Listener.LoadBalancerPort, aws.ToString(l.Listener.Protocol), aws.ToInt32(l.Listener.InstancePort)),
+			)
 		}
 	}
 	slices.Sort(out.Members)
@@ -111,8 +119,14 @@ func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBa
 
 func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBalancer, error) {
 	out := v1.LoadBalancer{
-		ID: aws.ToString(b.LoadBalancerArn), Name: aws.ToString(b.LoadBalancerName), Kind: string(b.Type), Address: aws.ToString(b.DNSName),
-		Scheme: string(b.Scheme), Created: aws.ToTime(b.CreatedTime).UTC(),
+		ID: aws.ToString(
+			b.LoadBalancerArn,
+		),
+		Name:    aws.ToString(b.LoadBalancerName),
+		Kind:    string(b.Type),
+		Address: aws.ToString(b.DNSName),
+		Scheme:  string(b.Scheme),
+		Created: aws.ToTime(b.CreatedTime).UTC(),
 	}
 	ports := map[string]int32{}
 	for pages := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(a.elbv2, &elasticloadbalancingv2.DescribeTargetGroupsInput{LoadBalancerArn: b.LoadBalancerArn}); pages.HasMorePages(); {
@@ -122,7 +136,10 @@ func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBa
 		}
 		for _, g := range page.TargetGroups {
 			ports[aws.ToString(g.TargetGroupArn)] = aws.ToInt32(g.Port)
-			health, err := a.elbv2.DescribeTargetHealth(ctx, &elasticloadbalancingv2.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn})
+			health, err := a.elbv2.DescribeTargetHealth(
+				ctx,
+				&elasticloadbalancingv2.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn},
+			)
 			if err != nil {
 				return out, translate("elasticloadbalancing:DescribeTargetHealth", err)
 			}
@@ -141,7 +158,10 @@ func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBa
 		}
 		for _, l := range page.Listeners {
 			for _, action := range l.DefaultActions {
-				out.Listeners = append(out.Listeners, listener(aws.ToInt32(l.Port), string(l.Protocol), ports[aws.ToString(action.TargetGroupArn)]))
+				out.Listeners = append(
+					out.Listeners,
+					listener(aws.ToInt32(l.Port), string(l.Protocol), ports[aws.ToString(action.TargetGroupArn)]),
+				)
 			}
 		}
 	}

@@ -27,7 +27,10 @@ func translate(action string, err error) error {
 	// The chain of credentials ends at the instance's metadata service, whose address would say nothing to somebody who
 	// forgot a profile.
 	if strings.Contains(err.Error(), "get credentials") {
-		return &callError{text: action + " was not tried: there are no AWS credentials; set AWS_PROFILE or AWS_SHARED_CREDENTIALS_FILE, or run where the instance has a role", err: err}
+		return &callError{
+			text: action + " was not tried: there are no AWS credentials; set AWS_PROFILE or AWS_SHARED_CREDENTIALS_FILE, or run where the instance has a role",
+			err:  err,
+		}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		at := e.URL

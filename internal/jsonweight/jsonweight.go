@@ -24,8 +24,11 @@ const mapEntry = 16
 type TooHeavyError struct{ Limit int64 }
 
 func (e *TooHeavyError) Error() string {
-	return fmt.Sprintf("it would take more than %d bytes of memory, which is several times what the largest supported cluster needs: "+
-		"transplant did not write it; find out who did, and put it back from a backup of the cluster", e.Limit)
+	return fmt.Sprintf(
+		"it would take more than %d bytes of memory, which is several times what the largest supported cluster needs: "+
+			"transplant did not write it; find out who did, and put it back from a backup of the cluster",
+		e.Limit,
+	)
 }
 
 // Of returns about how many bytes a document takes when it is decoded into a value of a type: a *TooHeavyError at the

@@ -22,7 +22,11 @@ const (
 )
 
 // sections are the components' names in the text.
-var sections = map[string]string{"kube-apiserver": "apiServer", "kube-controller-manager": "controllerManager", "kube-scheduler": "scheduler"}
+var sections = map[string]string{
+	"kube-apiserver":          "apiServer",
+	"kube-controller-manager": "controllerManager",
+	"kube-scheduler":          "scheduler",
+}
 
 // Apply carries the edits of a component out on a ClusterConfiguration of the versions v1beta1 to v1beta4 and returns
 // the changed text: the same bytes when there is nothing to change. setFlag and unsetFlag change extraArgs, addHostPath
@@ -156,7 +160,10 @@ func (c config) unsetArg(e v1.Edit) ([]v1.Edit, error) {
 	}
 	undo := []v1.Edit{{Op: "setFlag", Name: e.Name, Value: value.Value}}
 	if c.list {
-		args.Content = slices.DeleteFunc(args.Content, func(n *yaml.Node) bool { name := get(n, "name"); return name != nil && name.Value == e.Name })
+		args.Content = slices.DeleteFunc(
+			args.Content,
+			func(n *yaml.Node) bool { name := get(n, "name"); return name != nil && name.Value == e.Name },
+		)
 	} else {
 		remove(args, e.Name)
 	}

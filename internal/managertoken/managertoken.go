@@ -102,7 +102,9 @@ func (r Renewal) InSeed(ctx context.Context, seed kubernetes.Interface, namespac
 func replace(ctx context.Context, seed kubernetes.Interface, secret *corev1.Secret, token string) error {
 	secret = secret.DeepCopy()
 	secret.Data[layout.SeedTokenKey] = []byte(token)
-	if _, err := seed.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: "transplant"}); err != nil {
+	if _, err := seed.CoreV1().
+		Secrets(secret.Namespace).
+		Update(ctx, secret, metav1.UpdateOptions{FieldManager: "transplant"}); err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
@@ -115,7 +117,13 @@ func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error)
 	switch {
 	case err != nil:
 	case claims.Namespace != layout.Namespace || claims.Account != layout.CCMAccount:
-		return Token{}, "", fmt.Errorf("the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced", claims.Namespace, claims.Account, layout.Namespace, layout.CCMAccount)
+		return Token{}, "", fmt.Errorf(
+			"the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced",
+			claims.Namespace,
+			claims.Account,
+			layout.Namespace,
+			layout.CCMAccount,
+		)
 	default:
 		account, err := r.Kube.CoreV1().ServiceAccounts(layout.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
 		if err != nil {

@@ -156,7 +156,13 @@ func TestAManagerOfAnEarlierVersionIsSaidToHaveAnEndlessToken(t *testing.T) {
 	if err := os.Remove(filepath.Join(p.dir, "cp-1", layout.CCMToken)); err != nil {
 		t.Fatal(err)
 	}
-	p.server.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: layout.SeedKubeconfig, Namespace: namespace}, Data: map[string][]byte{layout.SeedKubeconfigKey: []byte("kubeconfig")}})
+	p.server.Put(
+		t,
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: layout.SeedKubeconfig, Namespace: namespace},
+			Data:       map[string][]byte{layout.SeedKubeconfigKey: []byte("kubeconfig")},
+		},
+	)
 	found, err := r.OnHost(t.Context(), p.host)
 	if err != nil || found.State != None {
 		t.Errorf("a host without a manager: %+v, %v", found, err)

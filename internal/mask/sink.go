@@ -72,7 +72,23 @@ func logValues(in []any) []any {
 
 func logValue(key string, value any) any {
 	switch v := value.(type) {
-	case nil, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64, time.Time, time.Duration, logr.Marshaler:
+	case nil,
+		bool,
+		int,
+		int8,
+		int16,
+		int32,
+		int64,
+		uint,
+		uint8,
+		uint16,
+		uint32,
+		uint64,
+		float32,
+		float64,
+		time.Time,
+		time.Duration,
+		logr.Marshaler:
 		return v
 	case error:
 		return Named(key, Error(v))

@@ -185,7 +185,15 @@ func TestTheSumOfALocalFileIsNotSaid(t *testing.T) {
 	w.readLocal = func(string) ([]byte, error) { return []byte("the administrator's key"), nil }
 	e := w.engine()
 	e.env.Plan = p
-	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: layout.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/key", Content: strings.Repeat("ab", 32), Mode: "0755"}
+	s := v1.Step{
+		ID:      "copy/x@cp-1",
+		Kind:    v1.StepCopyFile,
+		Host:    "cp-1",
+		Path:    layout.CredentialDir + "/ecr-credential-provider",
+		Source:  "/srv/admin/key",
+		Content: strings.Repeat("ab", 32),
+		Mode:    "0755",
+	}
 	err := (file.CopyFile{Env: e.env}).Do(t.Context(), s, &v1.StepRecord{ID: s.ID})
 	if err == nil || strings.Contains(err.Error(), hostaccess.SHA256([]byte("the administrator's key"))) || !strings.Contains(err.Error(), s.Source) {
 		t.Errorf("it ends with %v", err)

@@ -28,8 +28,16 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 	p, j := w.begin()
 	live := w.snapshot()
 	cron := v1.Step{
-		ID: "write/x", Phase: "prepare", Kind: v1.StepWriteFile, Title: "write the leader migration config", Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644",
-		Requires: []string{"cluster:uid", planstep.FileFact("cp-1", "/etc/cron.d/x")}, Undo: "remove it",
+		ID:       "write/x",
+		Phase:    "prepare",
+		Kind:     v1.StepWriteFile,
+		Title:    "write the leader migration config",
+		Host:     "cp-1",
+		Path:     "/etc/cron.d/x",
+		Content:  "* * * * * root id\n",
+		Mode:     "0644",
+		Requires: []string{"cluster:uid", planstep.FileFact("cp-1", "/etc/cron.d/x")},
+		Undo:     "remove it",
 	}
 	back := func() *v1.Plan {
 		doc := j.Doc()
@@ -158,7 +166,15 @@ func TestOnlyAProgramIsCopiedToAHost(t *testing.T) {
 		e := w.engine()
 		planned := *p
 		e.env.Plan = &planned
-		s := v1.Step{ID: "copy/" + target + "@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: target, Source: "provider", Content: hostaccess.SHA256([]byte(content)), Mode: "0755"}
+		s := v1.Step{
+			ID:      "copy/" + target + "@cp-1",
+			Kind:    v1.StepCopyFile,
+			Host:    "cp-1",
+			Path:    target,
+			Source:  "provider",
+			Content: hostaccess.SHA256([]byte(content)),
+			Mode:    "0755",
+		}
 		planned.Options.CredentialProvider, planned.Options.CredentialProviderSHA256 = s.Source, s.Content
 		if err := e.env.CheckAllowed(s); err != nil {
 			t.Fatal(err)

@@ -196,7 +196,14 @@ func TestABudgetThatOthersUseUpIsWaitedForAndEnds(t *testing.T) {
 	p := w.given(plainStep("cp-1"))
 	var told []string
 	_, err := w.run(p, func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } })
-	says(t, err, "waited for 15m0s", "at most 1 node may be not Ready or under change at a time, and dead is not Ready", "--max-unavailable", "Nothing was changed on host cp-1")
+	says(
+		t,
+		err,
+		"waited for 15m0s",
+		"at most 1 node may be not Ready or under change at a time, and dead is not Ready",
+		"--max-unavailable",
+		"Nothing was changed on host cp-1",
+	)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it is no timeout: %v", err)
 	}

@@ -23,7 +23,14 @@ const canary = "Canary7hunter2"
 
 // canaries are arguments that hold a secret; the last two are one.
 var canaries = []string{
-	"--v=2", "--oidc-client-secret=" + canary, "--api_key", canary, "--basic-auth=u:" + canary, "--endpoint=https://u:" + canary + "@cloud.example.com", "--db-pass", canary,
+	"--v=2",
+	"--oidc-client-secret=" + canary,
+	"--api_key",
+	canary,
+	"--basic-auth=u:" + canary,
+	"--endpoint=https://u:" + canary + "@cloud.example.com",
+	"--db-pass",
+	canary,
 }
 
 // secretLines are command lines of a component with secrets in them.
@@ -41,14 +48,26 @@ func secretLines(t *testing.T) map[string]workload.CommandLine {
 		"a command":        {Command: append([]string{component.KCM}, args...), Args: nil},
 		"command and args": {Command: []string{component.KCM, "--cloud-provider", "aws", "--token=" + canary}, Args: canaries},
 		"a seed's, in separate words": {Command: []string{component.KCM}, Args: slices.Concat(
-			[]string{"--bind-address", "$(POD_IP)", "--controllers", "*,bootstrapsigner", "--use-service-account-credentials=true", "--flex-volume-plugin-dir=/flex"}, canaries,
-			[]string{"--cloud-provider", "aws", "--cloud-config", "/etc/cloud.conf"})},
+			[]string{
+				"--bind-address",
+				"$(POD_IP)",
+				"--controllers",
+				"*,bootstrapsigner",
+				"--use-service-account-credentials=true",
+				"--flex-volume-plugin-dir=/flex",
+			},
+			canaries,
+			[]string{"--cloud-provider", "aws", "--cloud-config", "/etc/cloud.conf"},
+		)},
 		"a wrapped command": wrap(struct {
 			Command any `json:"command"`
 			Args    any `json:"args"`
 		}{"/" + component.KCM, args}),
-		"wrapped, as a map":   wrap(map[string]any{"command": "/" + component.KCM, "args": args}),
-		"wrapped, in its way": {Command: []string{"/http-prober"}, Args: []string{`-command={"args": ["--cloud-provider=aws", "--db-pass", "` + canary + `"], "command": "/` + component.KCM + `"}`}},
+		"wrapped, as a map": wrap(map[string]any{"command": "/" + component.KCM, "args": args}),
+		"wrapped, in its way": {
+			Command: []string{"/http-prober"},
+			Args:    []string{`-command={"args": ["--cloud-provider=aws", "--db-pass", "` + canary + `"], "command": "/` + component.KCM + `"}`},
+		},
 	}
 }
 
@@ -63,8 +82,17 @@ func TestAJournalKeepsNoSecretOfADeployment(t *testing.T) {
 			d := w.deployment()
 			d.Spec.Template.Spec.Containers[0].Command, d.Spec.Template.Spec.Containers[0].Args = line.Command, line.Args
 			w.api.Put(t, &d)
-			p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Leases: []string{"deployed"},
-				Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}}})
+			p := w.given(
+				v1.Step{
+					ID:        "external/" + component.KCM,
+					Phase:     "p",
+					Kind:      v1.StepEditWorkload,
+					Ref:       "Deployment/kube-system/" + component.KCM,
+					Component: component.KCM,
+					Leases:    []string{"deployed"},
+					Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}},
+				},
+			)
 			w.afterEveryDeath(p)
 			holds(t, w, "external")
 			w.backAfterEveryDeath()

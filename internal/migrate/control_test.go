@@ -69,7 +69,8 @@ func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 		t.Errorf("the third step: %v", kinds)
 	}
 	pauses := w.journal().Doc().Pauses
-	if len(pauses) != 1 || pauses[0].By != "ops@bastion" || pauses[0].Before != third || pauses[0].To == nil || pauses[0].To.Sub(pauses[0].From) < pause.PauseInterval {
+	if len(pauses) != 1 || pauses[0].By != "ops@bastion" || pauses[0].Before != third || pauses[0].To == nil ||
+		pauses[0].To.Sub(pauses[0].From) < pause.PauseInterval {
 		t.Errorf("written down: %+v", pauses)
 	}
 }

@@ -32,7 +32,11 @@ type mute struct{ hostaccess.Host }
 
 func credentialStep() v1.Step {
 	s := plainStep("cp-1")
-	s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialConfig, Value: providerConfig}, v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialDir, Value: providerDir})
+	s.Edits = append(
+		s.Edits,
+		v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialConfig, Value: providerConfig},
+		v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialDir, Value: providerDir},
+	)
 	return s
 }
 

@@ -91,11 +91,19 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 			w.api.Put(w.t, &appsv1.Deployment{ObjectMeta: meta(component.KCM), Spec: appsv1.DeploymentSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-					Volumes:    []corev1.Volume{{Name: "cloud", VolumeSource: tt.volume}},
-					Containers: []corev1.Container{{Name: component.KCM, Command: command, VolumeMounts: []corev1.VolumeMount{{Name: "cloud", MountPath: "/etc/kubernetes/cloud"}}}},
+					Volumes: []corev1.Volume{{Name: "cloud", VolumeSource: tt.volume}},
+					Containers: []corev1.Container{
+						{Name: component.KCM, Command: command, VolumeMounts: []corev1.VolumeMount{{Name: "cloud", MountPath: "/etc/kubernetes/cloud"}}},
+					},
 				}},
 			}})
-			s := v1.Step{ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Derive: layout.DeriveDeployedCloudConfig, Source: "Deployment/kube-system/" + component.KCM}
+			s := v1.Step{
+				ID:     "create",
+				Phase:  "p",
+				Kind:   v1.StepEnsureObject,
+				Derive: layout.DeriveDeployedCloudConfig,
+				Source: "Deployment/kube-system/" + component.KCM,
+			}
 			p := w.given(s)
 			want := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": layout.SeedCloudConfig, "namespace": component.Namespace}}}
 			e := w.engine()

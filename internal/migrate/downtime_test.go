@@ -147,7 +147,12 @@ func TestNoManagerIsStoppedBeforeTheImageOfTheNewOneIsThere(t *testing.T) {
 	}
 	answer = &hostaccess.ImageError{Host: "cp-1", Image: p.Options.Image, Why: "ImagePullBackOff: no such host"}
 	err := w.engine(with).Run(t.Context(), p, nil)
-	says(t, err, "image "+p.Options.Image+" cannot be used on host cp-1: ImagePullBackOff: no such host. The old manager still runs, and this step changed nothing", "transplant rollback")
+	says(
+		t,
+		err,
+		"image "+p.Options.Image+" cannot be used on host cp-1: ImagePullBackOff: no such host. The old manager still runs, and this step changed nothing",
+		"transplant rollback",
+	)
 	if !errors.Is(err, context.DeadlineExceeded) || old() != 1 {
 		t.Errorf("%d managers run, and the error is %v", old(), err)
 	}

@@ -182,9 +182,16 @@ func TestAVolumeThatNoDrainFrees(t *testing.T) {
 			agent := readyPod("agent", true, &yes)
 			agent.OwnerReferences = []metav1.OwnerReference{{Kind: c.kind, Name: "agent", Controller: &yes}}
 			agent.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: c.volume}}
-			w.api.Put(t, agent, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source}})
+			w.api.Put(
+				t,
+				agent,
+				&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source}},
+			)
 			for _, name := range []string{"logs", "agent-data"} {
-				w.api.Put(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}})
+				w.api.Put(
+					t,
+					&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}},
+				)
 			}
 			p := w.given(kubeletStep())
 			before := kubelet.Changeable(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p)

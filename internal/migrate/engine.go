@@ -106,7 +106,11 @@ func (e *Engine) runSequential(ctx context.Context, steps []v1.Step, stop <-chan
 			return false, step.ErrInterrupted
 		default:
 		}
-		if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return e.pauser.WaitWhilePaused(ctx, s, stop) }); err != nil {
+		if err := e.retryTransient(
+			ctx,
+			s,
+			func(ctx context.Context) error { return e.pauser.WaitWhilePaused(ctx, s, stop) },
+		); err != nil {
 			return false, err
 		}
 		if err := e.runStep(ctx, s); step.IsInterrupted(err) {
@@ -180,16 +184,28 @@ func (e *Engine) isSatisfied(ctx context.Context, s v1.Step, x step.Executor, re
 // execute does a step, or goes on with one that was begun, and waits until the cluster shows what it is for.
 func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) error {
 	e.env.Hook("before", s.ID)
-	if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return e.env.ProvesControlPlane(ctx, s) }); err != nil {
+	if err := e.retryTransient(
+		ctx,
+		s,
+		func(ctx context.Context) error { return e.env.ProvesControlPlane(ctx, s) },
+	); err != nil {
 		return err
 	}
 	if rec.Result != "started" {
-		if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return precondition.Check(ctx, e.env, s) }); err != nil {
+		if err := e.retryTransient(
+			ctx,
+			s,
+			func(ctx context.Context) error { return precondition.Check(ctx, e.env, s) },
+		); err != nil {
 			return err
 		}
 		rec = beginRecord(s, rec, e.env.Clock.Now().UTC())
 	}
-	if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return precondition.CheckOldManagers(ctx, e.env, s) }); err != nil {
+	if err := e.retryTransient(
+		ctx,
+		s,
+		func(ctx context.Context) error { return precondition.CheckOldManagers(ctx, e.env, s) },
+	); err != nil {
 		return err
 	}
 	release, err := e.grant(ctx, s)
@@ -238,7 +254,16 @@ func (e *Engine) extendLock(ctx context.Context, s v1.Step) (restore func(), err
 // what a rollback has to put back, and not what that try wrote; and what it made is still this migration's: a rollback
 // that left a cloud-controller-manager for somebody else's would start the in-tree managers beside it.
 func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
-	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode, Files: was.Files, Created: was.Created}
+	rec := v1.StepRecord{
+		ID:           s.ID,
+		Started:      now,
+		Result:       "started",
+		Backup:       was.Backup,
+		BackupSHA256: was.BackupSHA256,
+		BackupMode:   was.BackupMode,
+		Files:        was.Files,
+		Created:      was.Created,
+	}
 	switch s.Kind {
 	case v1.StepEditWorkload, v1.StepScale, v1.StepPatchObject:
 		rec.Before = was.Before
@@ -253,7 +278,10 @@ func isUnbegun(rec v1.StepRecord) bool { return rec.Result != "started" }
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	if rec.Result == "" {
 		now := e.env.Clock.Now().UTC()
-		if err := e.env.Journal.Save(ctx, v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "already-done"}); err != nil {
+		if err := e.env.Journal.Save(
+			ctx,
+			v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "already-done"},
+		); err != nil {
 			return err
 		}
 	}

@@ -37,14 +37,26 @@ import (
 func (w *world) given(steps ...v1.Step) *v1.Plan {
 	w.t.Helper()
 	p := &v1.Plan{
-		TypeMeta: v1.Type(v1.KindPlan), Cluster: v1.Cluster{UID: "cluster-uid"}, Strategy: planstep.Downtime, Direction: planstep.Forward, Options: options.Defaults(v1.Options{}),
-		Facts: []v1.Fact{{ID: "cluster:uid", Value: "cluster-uid"}}, Steps: steps,
+		TypeMeta: v1.Type(
+			v1.KindPlan,
+		),
+		Cluster:   v1.Cluster{UID: "cluster-uid"},
+		Strategy:  planstep.Downtime,
+		Direction: planstep.Forward,
+		Options:   options.Defaults(v1.Options{}),
+		Facts:     []v1.Fact{{ID: "cluster:uid", Value: "cluster-uid"}},
+		Steps:     steps,
 	}
 	for i := range p.Steps {
 		p.Steps[i].Requires = append(p.Steps[i].Requires, "cluster:uid")
 	}
 	w.unjudged = true
-	if _, err := journal.Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
+	if _, err := journal.Create(
+		w.t.Context(),
+		w.kube,
+		v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p},
+		w.snapshot(),
+	); err != nil {
 		w.t.Fatal(err)
 	}
 	return p
@@ -92,17 +104,40 @@ func (w *world) backAfterEveryDeath() {
 const kubeadmText = "apiServer:\n  extraArgs:\n    cloud-provider: aws\napiVersion: kubeadm.k8s.io/v1beta3\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\nkind: ClusterConfiguration\n"
 
 func kubeadmConfig() *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: component.Namespace}, Data: map[string]string{"ClusterConfiguration": kubeadmText}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: component.Namespace},
+		Data:       map[string]string{"ClusterConfiguration": kubeadmText},
+	}
 }
 
 func TestAPatchAndItsWayBackSurviveEveryDeath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.api.Put(t, kubeadmConfig(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: component.Namespace, Labels: map[string]string{"keep": "me"}}, Data: map[string]string{"a": "1", "b": "2"}})
+	w.api.Put(
+		t,
+		kubeadmConfig(),
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: component.Namespace, Labels: map[string]string{"keep": "me"}},
+			Data:       map[string]string{"a": "1", "b": "2"},
+		},
+	)
 	p := w.given(
-		v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9","b":null,"c":"3"},"metadata":{"labels":{"new":"x"}}}`},
-		v1.Step{ID: "patch/kubeadm", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: layout.DeriveKubeadm, Component: component.KCM,
-			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "v", Value: "3"}}},
+		v1.Step{
+			ID:    "patch/c",
+			Phase: "p",
+			Kind:  v1.StepPatchObject,
+			Ref:   "ConfigMap/kube-system/c",
+			Patch: `{"data":{"a":"9","b":null,"c":"3"},"metadata":{"labels":{"new":"x"}}}`,
+		},
+		v1.Step{
+			ID:        "patch/kubeadm",
+			Phase:     "p",
+			Kind:      v1.StepPatchObject,
+			Ref:       "ConfigMap/kube-system/kubeadm-config",
+			Derive:    layout.DeriveKubeadm,
+			Component: component.KCM,
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "v", Value: "3"}},
+		},
 	)
 	if n := w.afterEveryDeath(p); n < 6 {
 		t.Errorf("the engine died %d times only", n)
@@ -115,7 +150,12 @@ func TestAPatchAndItsWayBackSurviveEveryDeath(t *testing.T) {
 	if have := fmt.Sprint(data("c")); have != "map[a:9 c:3]" {
 		t.Errorf("patched: %s", have)
 	}
-	want := strings.Replace(kubeadmText, "controllerManager:\n  extraArgs:\n    cloud-provider: aws", "controllerManager:\n  extraArgs:\n    cloud-provider: external\n    v: \"3\"", 1)
+	want := strings.Replace(
+		kubeadmText,
+		"controllerManager:\n  extraArgs:\n    cloud-provider: aws",
+		"controllerManager:\n  extraArgs:\n    cloud-provider: external\n    v: \"3\"",
+		1,
+	)
 	if have := data("kubeadm-config")["ClusterConfiguration"]; have != want {
 		t.Errorf("kubeadm's configuration: %s", have)
 	}
@@ -134,11 +174,20 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	w.api.Put(t, kubeadmConfig(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
 	options := v1.Options{CredentialProvider: "/bin/provider", CredentialProviderSHA256: hostaccess.SHA256([]byte("binary"))}
 	p := &v1.Plan{Cluster: v1.Cluster{UID: "cluster-uid"}, Options: options, Facts: []v1.Fact{
-		{ID: planstep.KubeadmFact, Value: hostaccess.SHA256([]byte(kubeadmText))}, {ID: planstep.NodeFact("old")}, {ID: planstep.LocalFact("/bin/provider"), Value: hostaccess.SHA256([]byte("binary"))},
+		{
+			ID:    planstep.KubeadmFact,
+			Value: hostaccess.SHA256([]byte(kubeadmText)),
+		},
+		{ID: planstep.NodeFact("old")},
+		{ID: planstep.LocalFact("/bin/provider"), Value: hostaccess.SHA256([]byte("binary"))},
 	}}
 	local := "binary"
 	preflight := func() error {
-		return precondition.Preflight(t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) { return []byte(local), nil }}, p)
+		return precondition.Preflight(
+			t.Context(),
+			step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) { return []byte(local), nil }},
+			p,
+		)
 	}
 	if err := preflight(); err != nil {
 		t.Fatalf("nothing has changed: %v", err)
@@ -147,8 +196,13 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	changed := kubeadmConfig()
 	changed.Data["ClusterConfiguration"] += "# a note\n"
 	w.api.Put(t, changed, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}})
-	says(t, preflight(), "ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else", `node old has provider id "aws:///a/i-1" by now, it had ""`,
-		"/bin/provider on this machine is not the file with SHA-256 "+hostaccess.SHA256([]byte("binary")))
+	says(
+		t,
+		preflight(),
+		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else",
+		`node old has provider id "aws:///a/i-1" by now, it had ""`,
+		"/bin/provider on this machine is not the file with SHA-256 "+hostaccess.SHA256([]byte("binary")),
+	)
 }
 
 func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
@@ -178,7 +232,11 @@ func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(w, "2")
-		back := &v1.Plan{Cluster: p.Cluster, Facts: p.Facts, Steps: []v1.Step{{ID: "undo/patch/c", Phase: "r", Kind: v1.StepUnpatchObject, Ref: planned.Ref, Restore: planned.ID}}}
+		back := &v1.Plan{
+			Cluster: p.Cluster,
+			Facts:   p.Facts,
+			Steps:   []v1.Step{{ID: "undo/patch/c", Phase: "r", Kind: v1.StepUnpatchObject, Ref: planned.Ref, Restore: planned.ID}},
+		}
 		_, err := w.run(back)
 		says(t, err, "was changed by somebody else after step patch/c (fields data.a)", `{"data":{"a":"1"}}`)
 	})
@@ -196,7 +254,10 @@ func (w *world) deployed(replicas int32) {
 	w.api.Put(w.t, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: component.Namespace},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: component.KCM, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
+			ObjectMeta: metav1.ObjectMeta{
+				Labels: labels,
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: component.KCM, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
 				Command: []string{component.KCM, "--cloud-provider=aws"}, Args: []string{"--v=2"}}}},
 		}},
 	})
@@ -231,11 +292,29 @@ func (w *world) rollOut() {
 		}
 	}
 	for name := range want {
-		w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: map[string]string{"app": "kcm"}}, Spec: d.Spec.Template.Spec, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
+		w.api.Put(
+			w.t,
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: map[string]string{"app": "kcm"}},
+				Spec:       d.Spec.Template.Spec,
+				Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+			},
+		)
 		now := metav1.NewMicroTime(w.clock.Now())
-		w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(name + "_1"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now}})
+		w.api.Put(
+			w.t,
+			&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: component.Namespace},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(name + "_1"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now},
+			},
+		)
 	}
-	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: *d.Spec.Replicas, UpdatedReplicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas}
+	status := appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation,
+		Replicas:           *d.Spec.Replicas,
+		UpdatedReplicas:    *d.Spec.Replicas,
+		ReadyReplicas:      *d.Spec.Replicas,
+	}
 	if d.Status.String() != status.String() {
 		d.Status = status
 		w.api.Put(w.t, &d)
@@ -267,7 +346,16 @@ func TestScalingToNoneAndBackWithOtherFlags(t *testing.T) {
 	w.deployed(2)
 	ref := "Deployment/kube-system/" + component.KCM
 	stop := v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: ref, Component: component.KCM, Replicas: ptr.To[int32](0)}
-	start := v1.Step{ID: "start", Phase: "q", Kind: v1.StepScale, Ref: ref, Component: component.KCM, Replicas: ptr.To[int32](2), Restore: "stop", Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}}
+	start := v1.Step{
+		ID:        "start",
+		Phase:     "q",
+		Kind:      v1.StepScale,
+		Ref:       ref,
+		Component: component.KCM,
+		Replicas:  ptr.To[int32](2),
+		Restore:   "stop",
+		Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+	}
 	p := w.given(stop, start)
 	none := false
 	w.more = func() {
@@ -289,9 +377,25 @@ func TestAWorkloadThatSomebodyElseChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "a", Value: "b"}},
-		Requires: []string{planstep.WorkloadFact("Deployment/kube-system/" + component.KCM)}})
-	p.Facts = append(p.Facts, v1.Fact{ID: planstep.WorkloadFact("Deployment/kube-system/" + component.KCM), Value: workload.TemplateSum(live), Detail: component.KCM + "\n--cloud-provider=aws\n--v=2"})
+	p := w.given(
+		v1.Step{
+			ID:        "edit",
+			Phase:     "p",
+			Kind:      v1.StepEditWorkload,
+			Ref:       "Deployment/kube-system/" + component.KCM,
+			Component: component.KCM,
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "a", Value: "b"}},
+			Requires:  []string{planstep.WorkloadFact("Deployment/kube-system/" + component.KCM)},
+		},
+	)
+	p.Facts = append(
+		p.Facts,
+		v1.Fact{
+			ID:     planstep.WorkloadFact("Deployment/kube-system/" + component.KCM),
+			Value:  workload.TemplateSum(live),
+			Detail: component.KCM + "\n--cloud-provider=aws\n--v=2",
+		},
+	)
 	d := w.deployment()
 	d.Spec.Template.Spec.Containers[0].Args = []string{"--v=4"}
 	w.api.Put(t, &d)
@@ -309,7 +413,16 @@ func TestAFileIsCopiedAndTakenBackThroughEveryDeath(t *testing.T) {
 	w := newWorld(t, 1)
 	const path = "/opt/bin/ecr-credential-provider"
 	w.write("cp-1", path, "old", 0o700)
-	planned := v1.Step{ID: "copy", Phase: "p", Kind: v1.StepCopyFile, Host: "cp-1", Path: path, Source: "/here/ecr", Content: hostaccess.SHA256([]byte("new")), Mode: "0755"}
+	planned := v1.Step{
+		ID:      "copy",
+		Phase:   "p",
+		Kind:    v1.StepCopyFile,
+		Host:    "cp-1",
+		Path:    path,
+		Source:  "/here/ecr",
+		Content: hostaccess.SHA256([]byte("new")),
+		Mode:    "0755",
+	}
 	p := w.given(planned)
 	local := "other"
 	_, err := w.run(p, func(o *step.Options) { o.ReadLocal = func(string) ([]byte, error) { return []byte(local), nil } })
@@ -340,7 +453,12 @@ func TestAWaitForPeople(t *testing.T) {
 		}
 	}
 	p := w.given(v1.Step{ID: "await", Phase: "p", Kind: v1.StepAwait, Await: &v1.Await{
-		NodeGone: "node-cp-2", Component: component.KCM, Nodes: 1, Version: "1.26", Flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""}, Instructions: []string{"take it down"},
+		NodeGone:     "node-cp-2",
+		Component:    component.KCM,
+		Nodes:        1,
+		Version:      "1.26",
+		Flags:        map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""},
+		Instructions: []string{"take it down"},
 	}})
 	_, err := w.run(p, func(o *step.Options) {
 		o.Tell = func(e step.Event) {
@@ -377,7 +495,11 @@ func TestAWaitForANodeThatIsGoneGoesOnWhileAManagerThereHoldsALease(t *testing.T
 			for range 3 {
 				w.clock.Step(10 * time.Second)
 				hold()
-				if why, err := (verify.Await{Env: e.env}).Missing(t.Context(), step); err != nil || !strings.Contains(why, "holds lease "+component.CCM+": shut its machine down") {
+				if why, err := (verify.Await{Env: e.env}).Missing(
+					t.Context(),
+					step,
+				); err != nil ||
+					!strings.Contains(why, "holds lease "+component.CCM+": shut its machine down") {
 					t.Fatalf("while it renews its lease: %q, %v", why, err)
 				}
 			}
@@ -461,15 +583,20 @@ func (w *world) drainable(refusals int) (evicted func() []string) {
 		}
 		return p
 	}
-	w.api.Put(w.t,
-		pod("web", nil), pod("other", nil),
+	w.api.Put(
+		w.t,
+		pod("web", nil),
+		pod("other", nil),
 		pod("daemon", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &yes}}
 		}),
 		pod("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }),
 		pod("ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 		pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "another" }),
-		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "apps"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+		&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "apps"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		},
 	)
 	var gone []string
 	w.api.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
@@ -481,7 +608,10 @@ func (w *world) drainable(refusals int) (evicted func() []string) {
 		if strings.HasSuffix(path, "/web") && refusals > 0 {
 			refusals--
 			rw.WriteHeader(http.StatusTooManyRequests)
-			fmt.Fprint(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod as it would violate the pod's disruption budget."}`)
+			fmt.Fprint(
+				rw,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod as it would violate the pod's disruption budget."}`,
+			)
 			return true
 		}
 		gone = append(gone, path[strings.LastIndex(path, "/")+1:])
@@ -494,8 +624,16 @@ func (w *world) drainable(refusals int) (evicted func() []string) {
 }
 
 func kubeletStep() v1.Step {
-	return v1.Step{ID: "external/kubelet@cp-1", Phase: "p", Kind: v1.StepKubelet, Host: "cp-1", Component: "kubelet", Path: "/var/lib/kubelet/kubeadm-flags.env", Drain: true,
-		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}}
+	return v1.Step{
+		ID:        "external/kubelet@cp-1",
+		Phase:     "p",
+		Kind:      v1.StepKubelet,
+		Host:      "cp-1",
+		Component: "kubelet",
+		Path:      "/var/lib/kubelet/kubeadm-flags.env",
+		Drain:     true,
+		Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+	}
 }
 
 func TestANodeIsDrainedForItsKubeletAndMadeSchedulableAgain(t *testing.T) {

@@ -46,7 +46,10 @@ func (e *Engine) needBeside(ctx context.Context, h hostaccess.Host, s v1.Step, n
 	if err != nil {
 		return err
 	}
-	paths := []string{e.env.Journal.Record(trust.MovingID(s, component.KCM)).Path, e.env.Journal.Record(trust.MovingID(s, component.CCM)).Path}
+	paths := []string{
+		e.env.Journal.Record(trust.MovingID(s, component.KCM)).Path,
+		e.env.Journal.Record(trust.MovingID(s, component.CCM)).Path,
+	}
 	for _, t := range targets {
 		paths = append(paths, t.Path)
 	}
@@ -71,7 +74,13 @@ func need(s v1.Step) (hostaccess.Need, bool) {
 	switch s.Kind {
 	case v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
 		n.Service = true
-	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:
+	case v1.StepWriteFile,
+		v1.StepCopyFile,
+		v1.StepRemoveFile,
+		v1.StepEditManifest,
+		v1.StepAddManifest,
+		v1.StepRemoveManifest,
+		v1.StepRestoreManifest:
 	default:
 		return hostaccess.Need{}, false
 	}

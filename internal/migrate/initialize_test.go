@@ -17,7 +17,10 @@ import (
 func TestANodeIsInitialisedThroughEveryDeath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}}})
+	w.api.Put(
+		t,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}}},
+	)
 	node := func() (n corev1.Node) {
 		w.api.Get(t, "/api/v1/nodes/old", &n)
 		return n

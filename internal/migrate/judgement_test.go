@@ -247,7 +247,13 @@ func TestTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]manager.Target{{Component: component.KCM, Host: "cp-1", Address: "127.9.9.1:10257", Path: kcmManifest}, {Component: component.KCM, Host: "cp-2", Address: "127.9.9.2:10257", Path: kcmManifest}}, have); diff != "" {
+	if diff := cmp.Diff(
+		[]manager.Target{
+			{Component: component.KCM, Host: "cp-1", Address: "127.9.9.1:10257", Path: kcmManifest},
+			{Component: component.KCM, Host: "cp-2", Address: "127.9.9.2:10257", Path: kcmManifest},
+		},
+		have,
+	); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}
 }
@@ -266,7 +272,11 @@ func TestAVerificationAsksForTheWholeComparison(t *testing.T) {
 	}
 	problems = []string{"Node/cp-1 taints was (none) and is x:NoSchedule"}
 	err := w.engine(compare).Run(t.Context(), p, nil)
-	says(t, err, "not as before the migration: Node/cp-1 taints was (none) and is x:NoSchedule. To live with a difference, run the same command again with --accept")
+	says(
+		t,
+		err,
+		"not as before the migration: Node/cp-1 taints was (none) and is x:NoSchedule. To live with a difference, run the same command again with --accept",
+	)
 	if _, ok := errors.AsType[*step.VerifyError](err); !ok || asked < 2 {
 		t.Errorf("it was looked at %d times: %v", asked, err)
 	}

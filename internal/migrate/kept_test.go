@@ -67,8 +67,14 @@ func (w *world) keep(name string, before map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := keptWorld{
-		Commit: *keep, Time: w.clock.Now(), LastPID: w.lastPID, Before: before, Files: map[string]keptFile{}, Processes: map[string]keptProcess{}, Kubelets: map[string]keptKubelet{},
-		Objects: w.api.Objects(),
+		Commit:    *keep,
+		Time:      w.clock.Now(),
+		LastPID:   w.lastPID,
+		Before:    before,
+		Files:     map[string]keptFile{},
+		Processes: map[string]keptProcess{},
+		Kubelets:  map[string]keptKubelet{},
+		Objects:   w.api.Objects(),
 	}
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -24,13 +24,21 @@ import (
 
 // spreadStep changes a kubelet whose flags and gates are in four files.
 func spreadStep(host string) v1.Step {
-	return v1.Step{ID: "external/kubelet@" + host, Phase: "p", Kind: v1.StepKubelet, Host: host, Component: "kubelet", Path: flagsFile, Files: []string{dropInFile, defaultsFile, configFile},
+	return v1.Step{
+		ID:        "external/kubelet@" + host,
+		Phase:     "p",
+		Kind:      v1.StepKubelet,
+		Host:      host,
+		Component: "kubelet",
+		Path:      flagsFile,
+		Files:     []string{dropInFile, defaultsFile, configFile},
 		Edits: []v1.Edit{
 			{Op: "setFlag", Name: "cloud-provider", Value: "external"},
 			{Op: "unsetFlag", Name: "cloud-config", Path: defaultsFile},
 			{Op: "setFlag", Name: "feature-gates", Value: "CSIMigration=true,A=true", Path: dropInFile},
 			{Op: "setGate", Name: "CSIMigrationAWS", Value: "true", Path: configFile},
-		}}
+		},
+	}
 }
 
 func (w *world) spread(host string) {
@@ -70,7 +78,8 @@ func TestAKubeletOfSeveralFilesIsChangedWithOneRestartAndPutBackByteForByte(t *t
 		t.Errorf("%d restarts", w.restarts["kubelet@cp-1"])
 	}
 	rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
-	if rec.Result != "done" || rec.Node != nil || len(rec.Files) != 3 || rec.Flags["cloud-provider"] != "aws" || rec.Flags["cloud-config"] != "/etc/kubernetes/cloud.conf" {
+	if rec.Result != "done" || rec.Node != nil || len(rec.Files) != 3 || rec.Flags["cloud-provider"] != "aws" ||
+		rec.Flags["cloud-config"] != "/etc/kubernetes/cloud.conf" {
 		t.Errorf("the record: %+v", rec)
 	}
 	w.backAfterEveryDeath()
@@ -147,7 +156,12 @@ func TestAFileThatCannotBeEditedIsNoticedBeforeAnyIsWritten(t *testing.T) {
 	p := w.given(spreadStep("cp-1"))
 	_, err := w.run(p)
 	says(t, err, configFile+" on host cp-1", "cannot be edited line by line")
-	says(t, kubelet.Changeable(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p), configFile+" on host cp-1", "cannot be edited line by line")
+	says(
+		t,
+		kubelet.Changeable(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p),
+		configFile+" on host cp-1",
+		"cannot be edited line by line",
+	)
 	w.same(before)
 }
 
@@ -160,7 +174,10 @@ func TestTheFileAloneProvesNothing(t *testing.T) {
 	if _, err := w.run(w.given(plainStep("cp-1"))); err != nil {
 		t.Fatal(err)
 	}
-	if rec := w.engine().env.Journal.Record("external/kubelet@cp-1"); rec.Result != "done" || w.restarts["kubelet@cp-1"] != 1 || w.running("cp-1", "cloud-provider") != "external" {
+	if rec := w.engine().env.Journal.Record(
+		"external/kubelet@cp-1",
+	); rec.Result != "done" || w.restarts["kubelet@cp-1"] != 1 ||
+		w.running("cp-1", "cloud-provider") != "external" {
 		t.Errorf("result %s, %d restarts, running with %s", rec.Result, w.restarts["kubelet@cp-1"], w.running("cp-1", "cloud-provider"))
 	}
 }
@@ -273,8 +290,13 @@ func readyPod(name string, isReady bool, controller *bool) *corev1.Pod {
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name, Controller: controller}}},
-		Spec:       corev1.PodSpec{NodeName: "node-cp-1"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			Namespace:       "apps",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name, Controller: controller}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-cp-1"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
 	}
 }
 
@@ -286,7 +308,14 @@ func TestAKubeletThatDoesNotComeBackEvenWithItsOldFlags(t *testing.T) {
 	w.fate = func(string, map[string]string) *start { return &start{err: errors.New("exit status 1")} }
 	p := w.given(plainStep("cp-1"), plainStep("cp-2"))
 	_, err := w.run(p)
-	says(t, err, "Its files were put back, and the kubelet on host cp-1 does not come back with them either", "systemctl status kubelet", "journalctl -u kubelet", "No other node was touched")
+	says(
+		t,
+		err,
+		"Its files were put back, and the kubelet on host cp-1 does not come back with them either",
+		"systemctl status kubelet",
+		"journalctl -u kubelet",
+		"No other node was touched",
+	)
 	w.same(files)
 	rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
 	if rec.Result != "started" || rec.Undo == nil || rec.Undo.Ended != nil {
@@ -339,12 +368,20 @@ func TestAddressesMayComeInAnotherOrderAndNamesMayGo(t *testing.T) {
 	w := newWorld(t, 1)
 	w.kubeletRuns("cp-1")
 	w.changeNode("cp-1", func(n *corev1.Node) {
-		n.Status.Addresses = []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "ExternalIP", Address: "5.5.5.5"}, {Type: "Hostname", Address: "cp-1"}}
+		n.Status.Addresses = []corev1.NodeAddress{
+			{Type: "InternalIP", Address: "10.0.0.1"},
+			{Type: "ExternalIP", Address: "5.5.5.5"},
+			{Type: "Hostname", Address: "cp-1"},
+		}
 	})
 	w.fate = func(string, map[string]string) *start {
 		return &start{then: func() {
 			w.changeNode("cp-1", func(n *corev1.Node) {
-				n.Status.Addresses = []corev1.NodeAddress{{Type: "ExternalIP", Address: "5.5.5.5"}, {Type: "InternalIP", Address: "10.0.0.1"}, {Type: "ExternalDNS", Address: "cp-1.example"}}
+				n.Status.Addresses = []corev1.NodeAddress{
+					{Type: "ExternalIP", Address: "5.5.5.5"},
+					{Type: "InternalIP", Address: "10.0.0.1"},
+					{Type: "ExternalDNS", Address: "cp-1.example"},
+				}
 			})
 		}}
 	}
@@ -366,9 +403,18 @@ func TestAServingCertificateThatWaitsIsNamedWithItsCommand(t *testing.T) {
 			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: conditions},
 		}
 	}
-	w.api.Put(t, csr("csr-ours", "system:node:node-cp-1", certificatesv1.KubeletServingSignerName), csr("csr-other", "system:node:node-cp-2", certificatesv1.KubeletServingSignerName),
+	w.api.Put(
+		t,
+		csr("csr-ours", "system:node:node-cp-1", certificatesv1.KubeletServingSignerName),
+		csr("csr-other", "system:node:node-cp-2", certificatesv1.KubeletServingSignerName),
 		csr("csr-client", "system:node:node-cp-1", certificatesv1.KubeAPIServerClientKubeletSignerName),
-		csr("csr-approved", "system:node:node-cp-1", certificatesv1.KubeletServingSignerName, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}))
+		csr(
+			"csr-approved",
+			"system:node:node-cp-1",
+			certificatesv1.KubeletServingSignerName,
+			certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue},
+		),
+	)
 	var told []string
 	if _, err := w.run(w.given(plainStep("cp-1")), func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } }); err != nil {
 		t.Fatal(err)
@@ -426,7 +472,12 @@ func flagsOf(k *kubeletLife) map[string]string {
 func (w *world) refresh(p *v1.Plan) {
 	w.t.Helper()
 	w.unjudged = true
-	if _, err := journal.Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
+	if _, err := journal.Create(
+		w.t.Context(),
+		w.kube,
+		v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p},
+		w.snapshot(),
+	); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -456,9 +507,20 @@ func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
 	t.Parallel()
 	gone := &hostaccess.UnreachableError{Host: "w-1", Err: errors.New("no session")}
 	step := v1.Step{Kind: v1.StepKubelet, Host: "w-1", Path: "/var/lib/kubelet/kubeadm-flags.env"}
-	rec := v1.StepRecord{Backup: "/b/flags", AfterSHA256: "x", Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: "/b/default", AfterSHA256: "y"}, {Path: "/etc/untouched", Backup: "/b/untouched"}}}
+	rec := v1.StepRecord{
+		Backup:      "/b/flags",
+		AfterSHA256: "x",
+		Files:       []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: "/b/default", AfterSHA256: "y"}, {Path: "/etc/untouched", Backup: "/b/untouched"}},
+	}
 	err := kubelet.CutOffError(step, rec, gone)
-	says(t, err, gone.Error(), "cp /b/flags /var/lib/kubelet/kubeadm-flags.env", "cp /b/default /etc/default/kubelet", "systemctl daemon-reload && systemctl restart kubelet")
+	says(
+		t,
+		err,
+		gone.Error(),
+		"cp /b/flags /var/lib/kubelet/kubeadm-flags.env",
+		"cp /b/default /etc/default/kubelet",
+		"systemctl daemon-reload && systemctl restart kubelet",
+	)
 	if !hostaccess.IsUnreachable(err) || strings.Contains(err.Error(), "untouched") {
 		t.Errorf("error: %v", err)
 	}
@@ -484,7 +546,12 @@ func TestAFileOfAKubeletThatNoStepChangesMakesThePlanStale(t *testing.T) {
 			w := newWorld(t, 1)
 			w.write("cp-1", flagsFile, "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws\"\n", 0o644)
 			w.write("cp-1", defaultsFile, "KUBELET_EXTRA_ARGS=--v=2\n", 0o644)
-			w.write("cp-1", unit, "[Service]\nEnvironmentFile=-"+flagsFile+"\nEnvironmentFile=-"+defaultsFile+"\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n", 0o644)
+			w.write(
+				"cp-1",
+				unit,
+				"[Service]\nEnvironmentFile=-"+flagsFile+"\nEnvironmentFile=-"+defaultsFile+"\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
+				0o644,
+			)
 			p := w.given(plainStep("cp-1"))
 			p.Facts = append(p.Facts, v1.Fact{ID: "kubelet-files:cp-1", Value: defaultsFile + " " + unit + " " + flagsFile},
 				v1.Fact{ID: "file:cp-1:" + defaultsFile, Value: hostaccess.SHA256([]byte("KUBELET_EXTRA_ARGS=--v=2\n"))})

@@ -116,7 +116,12 @@ func TestARollbackOverwritesNothingInTheFilesOfAKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have := w.read("cp-1", flagsFile); have != byHand || w.running("cp-1", "cloud-provider") != "aws" || w.running("cp-1", "node-ip") == "" {
-		t.Errorf("the file is now\n%s\nand the kubelet runs with --cloud-provider=%s --node-ip=%s", have, w.running("cp-1", "cloud-provider"), w.running("cp-1", "node-ip"))
+		t.Errorf(
+			"the file is now\n%s\nand the kubelet runs with --cloud-provider=%s --node-ip=%s",
+			have,
+			w.running("cp-1", "cloud-provider"),
+			w.running("cp-1", "node-ip"),
+		)
 	}
 }
 

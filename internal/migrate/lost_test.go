@@ -53,7 +53,13 @@ func (w *world) silent(name string) {
 	}
 	w.api.Put(w.t, &n)
 	renewed := metav1.NewMicroTime(w.clock.Now().Add(-2 * time.Minute))
-	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, Namespace: component.NodeLeaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+	w.api.Put(
+		w.t,
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, Namespace: component.NodeLeaseNamespace},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+		},
+	)
 }
 
 // takeOut is apply --without-host.
@@ -67,7 +73,13 @@ func (w *world) takeOut(names ...string) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return lostnode.Exclude(w.t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Clock: w.clock}, j, names, "ops")
+	return lostnode.Exclude(
+		w.t.Context(),
+		step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Clock: w.clock},
+		j,
+		names,
+		"ops",
+	)
 }
 
 // begun is a migration of hosts of which the first edit is done.
@@ -91,7 +103,11 @@ func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
 		t.Fatalf("error: %v", err)
 	}
 	says(t, err, "host cp-3 is out of reach (", "its node node-cp-3 is Ready", "its kubelet renewed its lease last at")
-	says(t, w.takeOut("cp-3"), "host cp-3 stays in the migration: its node node-cp-3 is Ready, so that its managers may run and own the loops: repair the way to it; nothing was changed")
+	says(
+		t,
+		w.takeOut("cp-3"),
+		"host cp-3 stays in the migration: its node node-cp-3 is Ready, so that its managers may run and own the loops: repair the way to it; nothing was changed",
+	)
 
 	w.silent("cp-3")
 	says(t, w.engine().Run(t.Context(), p, nil), "its node node-cp-3 is not Ready (Unknown) since")
@@ -147,7 +163,16 @@ func TestAMigrationGoesBackWithoutALostHost(t *testing.T) {
 	if why := manager.CompareOwners(w.snapshot().Managers, map[string]string{"service": component.KCM, "route": component.KCM}); why != "" {
 		t.Error(why)
 	}
-	if text := w.read("cp-1", manifests+"kube-controller-manager.yaml") + w.read("cp-3", manifests+"kube-controller-manager.yaml"); strings.Contains(text, "leader-migration") {
+	if text := w.read(
+		"cp-1",
+		manifests+"kube-controller-manager.yaml",
+	) + w.read(
+		"cp-3",
+		manifests+"kube-controller-manager.yaml",
+	); strings.Contains(
+		text,
+		"leader-migration",
+	) {
 		t.Error(text)
 	}
 }
@@ -180,7 +205,13 @@ func TestAHostIsSilentWhenItsLeaseStaysAsItIsWhateverTheClocksSay(t *testing.T) 
 			w.silent("cp-3") // its node is not Ready: what it says of itself reaches the API server for a moment now and then
 			renew := func() {
 				renewed := metav1.NewMicroTime(w.clock.Now().Add(-c.behind))
-				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-cp-3", Namespace: component.NodeLeaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+				w.api.Put(
+					t,
+					&coordinationv1.Lease{
+						ObjectMeta: metav1.ObjectMeta{Name: "node-cp-3", Namespace: component.NodeLeaseNamespace},
+						Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+					},
+				)
 			}
 			renew()
 			j, err := journal.Open(t.Context(), w.kube)
@@ -201,7 +232,13 @@ func TestAHostIsSilentWhenItsLeaseStaysAsItIsWhateverTheClocksSay(t *testing.T) 
 				}},
 			}, j, []string{"cp-3"}, "ops")
 			if c.renews {
-				says(t, err, "host cp-3 stays in the migration: its kubelet renewed its lease while it was looked at", "wait until it has been silent for 40s", "nothing was changed")
+				says(
+					t,
+					err,
+					"host cp-3 stays in the migration: its kubelet renewed its lease while it was looked at",
+					"wait until it has been silent for 40s",
+					"nothing was changed",
+				)
 			} else if err != nil || len(j.Doc().Without) != 1 || strings.Contains(strings.Join(j.Doc().Without[0].Evidence, " "), " -") {
 				t.Errorf("error %v, taken out %+v", err, j.Doc().Without)
 			}
@@ -321,8 +358,10 @@ func podDoesNotComeUp(t *testing.T, hosts int, owners []string) {
 		if !w.api.Get(t, "/api/v1/namespaces/kube-system/pods/"+component.CCM+"-node-cp-1", &pod) {
 			return
 		}
-		pod.Status = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: component.CCM, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason: "ImagePullBackOff", Message: `Back-off pulling image "registry.example/ccm:v1"`}}}}}
+		pod.Status = corev1.PodStatus{
+			ContainerStatuses: []corev1.ContainerStatus{{Name: component.CCM, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason: "ImagePullBackOff", Message: `Back-off pulling image "registry.example/ccm:v1"`}}}},
+		}
 		w.api.Put(t, &pod)
 	}
 	err := w.engine().Run(t.Context(), p, nil)
@@ -330,8 +369,13 @@ func podDoesNotComeUp(t *testing.T, hosts int, owners []string) {
 	if !ok || planned.Step.Kind != v1.StepAddManifest {
 		t.Fatalf("error: %v", err)
 	}
-	says(t, err, "pod kube-system/cloud-controller-manager-node-cp-1 on node node-cp-1: ImagePullBackOff of image "+p.Options.Image, `Back-off pulling image "registry.example/ccm:v1"`,
-		"transplant rollback")
+	says(
+		t,
+		err,
+		"pod kube-system/cloud-controller-manager-node-cp-1 on node node-cp-1: ImagePullBackOff of image "+p.Options.Image,
+		`Back-off pulling image "registry.example/ccm:v1"`,
+		"transplant rollback",
+	)
 	says(t, err, owners...)
 	if _, ok := errors.AsType[*step.VerifyError](err); !ok {
 		t.Errorf("error: %v", err)

@@ -83,7 +83,10 @@ func (w *world) rolledBack(files map[string]string) {
 		w.t.Errorf("files before and after (-before +after):\n%s", diff)
 	}
 	snap := w.snapshot()
-	if why := manager.CompareOwners(snap.Managers, map[string]string{"service": component.KCM, "route": component.KCM, "cloud-node-lifecycle": component.KCM, "nodeipam": component.KCM}); why != "" {
+	if why := manager.CompareOwners(
+		snap.Managers,
+		map[string]string{"service": component.KCM, "route": component.KCM, "cloud-node-lifecycle": component.KCM, "nodeipam": component.KCM},
+	); why != "" {
 		w.t.Error(why)
 	}
 	for _, o := range snap.Objects {

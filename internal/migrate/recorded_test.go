@@ -83,7 +83,10 @@ func TestAManagerInAWorkloadIsLiveUnlessItHasNoPod(t *testing.T) {
 		if c.daemons != nil {
 			w.api.Put(t, c.daemons)
 		}
-		p := &v1.Plan{Cluster: v1.Cluster{UID: "uid"}, Steps: []v1.Step{{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: c.ref, Component: c.component}}}
+		p := &v1.Plan{
+			Cluster: v1.Cluster{UID: "uid"},
+			Steps:   []v1.Step{{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: c.ref, Component: c.component}},
+		}
 		doc := v1.Journal{Run: "run-1", Phase: v1.RunApplying, Plan: *p}
 		if c.created {
 			doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}

@@ -25,13 +25,20 @@ func (e *Engine) waitForRestart(ctx context.Context, s v1.Step, x step.Executor,
 		return false, err
 	}
 	reason := fmt.Sprintf("%s on host %s does not run as its manifest says", s.Component, s.Host)
-	err := e.env.WaitFor(ctx, s, step.TimeoutOf(s), step.SettleInterval, func() string { return reason }, func(ctx context.Context) (bool, error) {
-		done, err := x.Done(ctx, s)
-		if err != nil {
-			reason = err.Error()
-		}
-		return done, nil
-	})
+	err := e.env.WaitFor(
+		ctx,
+		s,
+		step.TimeoutOf(s),
+		step.SettleInterval,
+		func() string { return reason },
+		func(ctx context.Context) (bool, error) {
+			done, err := x.Done(ctx, s)
+			if err != nil {
+				reason = err.Error()
+			}
+			return done, nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
 		return false, &step.VerifyError{Waited: step.TimeoutOf(s), Reason: reason}
 	}

@@ -97,8 +97,10 @@ func TestTheLeaseOfAnEndedPodIsReleased(t *testing.T) {
 			t.Parallel()
 			w := deployedOnHosts(t, order...)
 			ref := "Deployment/kube-system/" + component.KCM
-			p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{component.KCM},
-				Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
+			p := w.given(
+				v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{component.KCM},
+					Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}},
+			)
 			w.expired = 0
 			released := false
 			if _, err := w.run(p, func(o *step.Options) {
@@ -135,8 +137,17 @@ func TestTheLeaseOfAPodThatIsNotSeenIsLeftAlone(t *testing.T) {
 		pod.Spec.HostNetwork = false
 		w.api.Put(t, &pod)
 	}
-	p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Leases: []string{component.KCM},
-		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
+	p := w.given(
+		v1.Step{
+			ID:        "external/" + component.KCM,
+			Phase:     "p",
+			Kind:      v1.StepEditWorkload,
+			Ref:       "Deployment/kube-system/" + component.KCM,
+			Component: component.KCM,
+			Leases:    []string{component.KCM},
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		},
+	)
 	w.expired = 0
 	var told []string
 	if _, err := w.run(p, func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } }); err != nil {

@@ -118,7 +118,16 @@ func TestAPlantedHandoverReleasesNoLeaseOfALivingHolder(t *testing.T) {
 			c.change(w, &h)
 			w.renewing(component.CCM)
 			holder := w.holder(component.CCM)
-			w.plant(v1.StepRecord{ID: s.ID, Started: w.clock.Now(), Result: "started", AfterSHA256: step.Absent, BackupSHA256: strings.Repeat("ab", 32), Handovers: []v1.HandoverRecord{h}})
+			w.plant(
+				v1.StepRecord{
+					ID:           s.ID,
+					Started:      w.clock.Now(),
+					Result:       "started",
+					AfterSHA256:  step.Absent,
+					BackupSHA256: strings.Repeat("ab", 32),
+					Handovers:    []v1.HandoverRecord{h},
+				},
+			)
 			step, err := w.run(back, func(o *step.Options) {
 				o.Hook = func(at, id string) {
 					for _, name := range w.hostNames() {
@@ -204,7 +213,17 @@ func TestAManagerThatLeadsIsMovedWhateverItsRecordSays(t *testing.T) {
 	h, now := w.claim(component.KCM, component.KCM, first.Host), w.clock.Now()
 	h.Ended, h.Released = &now, &now
 	sum := hostaccess.SHA256([]byte(w.read(first.Host, kcmManifest)))
-	w.plant(v1.StepRecord{ID: trust.MovingID(first, component.KCM), Started: now, Result: "started", Path: kcmManifest, BackupSHA256: sum, AfterSHA256: sum, Handovers: []v1.HandoverRecord{h}})
+	w.plant(
+		v1.StepRecord{
+			ID:           trust.MovingID(first, component.KCM),
+			Started:      now,
+			Result:       "started",
+			Path:         kcmManifest,
+			BackupSHA256: sum,
+			AfterSHA256:  sum,
+			Handovers:    []v1.HandoverRecord{h},
+		},
+	)
 	if _, err := w.run(p); err != nil { // the world fails the test if the API server is restarted under an owner
 		t.Fatal(err)
 	}
@@ -297,13 +316,19 @@ func TestAPlanForASeedIsNotCarriedOutInAClusterThatRunsItsOwn(t *testing.T) {
 	p, j := w.begin()
 	w.api.Put(t, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "victim"},
-		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}, Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop", Command: []string{"shop", component.KCM}}}},
-		}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](3),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
+			Template: corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop", Command: []string{"shop", component.KCM}}}},
+			},
+		},
 	})
 	planted := *p
 	planted.Cluster.Seed = "victim"
-	planted.Steps = append([]v1.Step{{ID: "stop", Phase: p.Steps[0].Phase, Kind: v1.StepScale, Ref: "Deployment/victim/shop", Component: component.KCM, Replicas: new(int32)}}, p.Steps...)
+	planted.Steps = append(
+		[]v1.Step{{ID: "stop", Phase: p.Steps[0].Phase, Kind: v1.StepScale, Ref: "Deployment/victim/shop", Component: component.KCM, Replicas: new(int32)}},
+		p.Steps...)
 	if err := w.engine().Run(t.Context(), &planted, nil); !trust.IsUntrusted(err) {
 		t.Errorf("it is not refused: %v", err)
 	}
@@ -335,7 +360,9 @@ func TestAWorkloadOfAnotherProgramIsNotScaled(t *testing.T) {
 	d := w.deployment()
 	d.Spec.Template.Spec.Containers[0].Command, d.Spec.Template.Spec.Containers[0].Args = []string{"/shop"}, nil
 	w.api.Put(t, &d)
-	_, err := w.run(w.given(v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Replicas: new(int32)}))
+	_, err := w.run(
+		w.given(v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Replicas: new(int32)}),
+	)
 	says(t, err, "has 0 containers that run "+component.KCM)
 	if d := w.deployment(); *d.Spec.Replicas != 2 {
 		t.Errorf("it has %d replicas", *d.Spec.Replicas)

@@ -115,7 +115,12 @@ func TestAManifestThatSomebodyChangesDuringTheMigration(t *testing.T) {
 		o.Hook = func(point, id string) {
 			if !edited && point == "after" && strings.HasPrefix(id, "leader-migration/") && strings.HasSuffix(id, "@cp-1") {
 				edited = true
-				w.write("cp-1", manifests+"kube-apiserver.yaml", strings.Replace(w.read("cp-1", manifests+"kube-apiserver.yaml"), "--bind-address=127.9.9.1", "--bind-address=127.9.9.3", 1), 0o600)
+				w.write(
+					"cp-1",
+					manifests+"kube-apiserver.yaml",
+					strings.Replace(w.read("cp-1", manifests+"kube-apiserver.yaml"), "--bind-address=127.9.9.1", "--bind-address=127.9.9.3", 1),
+					0o600,
+				)
 			}
 		}
 	})
@@ -131,7 +136,10 @@ func TestAManifestThatSomebodyChangesDuringTheMigration(t *testing.T) {
 func TestAnObjectOfAnotherContentIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	theirs := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMRole}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
+	theirs := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: layout.CCMRole},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}},
+	}
 	w.api.Put(t, theirs)
 	p, _ := w.begin()
 	step, err := w.run(p)

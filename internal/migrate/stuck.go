@@ -22,8 +22,16 @@ import (
 
 // stuckReasons are what a kubelet says of a container that will not come up by itself soon.
 var stuckReasons = []string{
-	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
-	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+	"ErrImagePull",
+	"ImagePullBackOff",
+	"InvalidImageName",
+	"ErrImageNeverPull",
+	"ImageInspectError",
+	"RegistryUnavailable",
+	"CreateContainerConfigError",
+	"CreateContainerError",
+	"RunContainerError",
+	"CrashLoopBackOff",
 }
 
 // whyStuck is why the step's pod does not come up, where its kubelet says that; else the reason that was known before.
@@ -34,12 +42,24 @@ func (e *Engine) whyStuck(ctx context.Context, s v1.Step, reason string) string 
 			if w == nil || !slices.Contains(stuckReasons, w.Reason) {
 				continue
 			}
-			out := fmt.Sprintf("pod %s/%s on node %s: %s of image %s", p.Namespace, p.Name, p.Spec.NodeName, w.Reason, imageOf(p, c))
+			out := fmt.Sprintf(
+				"pod %s/%s on node %s: %s of image %s",
+				p.Namespace,
+				p.Name,
+				p.Spec.NodeName,
+				w.Reason,
+				imageOf(p, c),
+			)
 			if w.Message != "" {
 				out += " (" + w.Message + ")"
 			}
 			if last := c.LastTerminationState.Terminated; last != nil {
-				out += fmt.Sprintf("; it ended last with exit code %d: see kubectl -n %s logs --previous %s", last.ExitCode, p.Namespace, p.Name)
+				out += fmt.Sprintf(
+					"; it ended last with exit code %d: see kubectl -n %s logs --previous %s",
+					last.ExitCode,
+					p.Namespace,
+					p.Name,
+				)
 			}
 			return out
 		}
@@ -69,7 +89,9 @@ func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 		if err != nil {
 			return nil
 		}
-		pod, err := e.env.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.env.NodeNames[s.Host], metav1.GetOptions{})
+		pod, err := e.env.Kube.CoreV1().
+			Pods(m.Namespace()).
+			Get(ctx, m.Name()+"-"+e.env.NodeNames[s.Host], metav1.GetOptions{})
 		if err != nil || !staticpod.HasCommand(pod, m.Command()) {
 			return nil // of the old manifest
 		}

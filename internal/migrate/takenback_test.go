@@ -101,7 +101,10 @@ func (w *world) daemons() {
 			w.lastPID++
 			command := d.Spec.Template.Spec.Containers[0].Command
 			w.procs[key] = &process{pid: w.lastPID, args: command, flags: commandline.FlagsOf(command), component: component.CCM, host: h, unit: true}
-			w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec})
+			w.api.Put(
+				w.t,
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec},
+			)
 		}
 	}
 	if there && d.Status.NumberReady != n {

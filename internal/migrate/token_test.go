@@ -40,7 +40,8 @@ func TestAManagerGetsATokenThatEndsAndNoSecretHoldsOne(t *testing.T) {
 	w.past(p, "write/"+layout.CCMKubeconfig+"@cp-1")
 	_, token, claims := w.tokenOn("cp-1")
 	var account corev1.ServiceAccount
-	if !w.api.Get(t, "/api/v1/namespaces/kube-system/serviceaccounts/"+layout.CCMAccount, &account) || claims.UID != string(account.UID) || claims.Account != layout.CCMAccount {
+	if !w.api.Get(t, "/api/v1/namespaces/kube-system/serviceaccounts/"+layout.CCMAccount, &account) || claims.UID != string(account.UID) ||
+		claims.Account != layout.CCMAccount {
 		t.Errorf("the token is of %+v, the account has uid %q", claims, account.UID)
 	}
 	if claims.Lifetime() != boundtoken.RenewingLifetime {

@@ -49,9 +49,23 @@ func triedWorld(t *testing.T, status corev1.PodStatus) (*world, *v1.Plan, *[]cor
 	w.remove("cp-1", manifests+component.KCM+".yaml")
 	w.deployed(2)
 	p := w.given(
-		v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Leases: []string{"deployed"},
-			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}},
-		v1.Step{ID: "create/" + component.CCM, Phase: "q", Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM, Object: managerToCome(t)},
+		v1.Step{
+			ID:        "external/" + component.KCM,
+			Phase:     "p",
+			Kind:      v1.StepEditWorkload,
+			Ref:       "Deployment/kube-system/" + component.KCM,
+			Component: component.KCM,
+			Leases:    []string{"deployed"},
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		},
+		v1.Step{
+			ID:        "create/" + component.CCM,
+			Phase:     "q",
+			Kind:      v1.StepEnsureObject,
+			Ref:       "Deployment/kube-system/" + component.CCM,
+			Component: component.CCM,
+			Object:    managerToCome(t),
+		},
 	)
 	tried := &[]corev1.Pod{}
 	w.more = func() {
@@ -101,7 +115,8 @@ func TestTheManagerOfADeploymentIsTriedBeforeTheOldOneIsStopped(t *testing.T) {
 			if have := strings.Join(c.Command, " "); have != "/aws-cloud-controller-manager --cloud-provider=aws --version" {
 				t.Errorf("it was tried with %q", have)
 			}
-			if c.LivenessProbe != nil || c.StartupProbe != nil || c.Ports != nil || trial.Spec.RestartPolicy != corev1.RestartPolicyNever || trial.Labels["app"] == "ccm" {
+			if c.LivenessProbe != nil || c.StartupProbe != nil || c.Ports != nil || trial.Spec.RestartPolicy != corev1.RestartPolicyNever ||
+				trial.Labels["app"] == "ccm" {
 				t.Errorf("the pod would be taken for one of the Deployment's, or started again: %+v", trial)
 			}
 			if trial.Spec.NodeSelector["role"] != "cp" || !trial.Spec.HostNetwork || trial.Spec.ServiceAccountName != layout.CCMAccount {

@@ -167,7 +167,18 @@ func TestAUnitIsReloadedBeforeItIsRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.asUnits()
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service", Path: "/etc/default/" + component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
+	p := w.given(
+		v1.Step{
+			ID:        "edit",
+			Phase:     "p",
+			Kind:      v1.StepEditUnit,
+			Host:      "cp-1",
+			Component: component.KCM,
+			Unit:      component.KCM + ".service",
+			Path:      "/etc/default/" + component.KCM,
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}},
+		},
+	)
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +197,18 @@ func TestANewFlagGoesIntoTheFileOfTheStep(t *testing.T) {
 	w.asUnits()
 	dropIn := unitDir + component.KCM + ".service.d/10-cloud.conf"
 	w.write("cp-1", dropIn, "[Service]\nExecStart=\nExecStart=/usr/bin/"+component.KCM+" $ARGS --feature-gates=CSIMigration=true\n", 0o644)
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service", Path: dropIn, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
+	p := w.given(
+		v1.Step{
+			ID:        "edit",
+			Phase:     "p",
+			Kind:      v1.StepEditUnit,
+			Host:      "cp-1",
+			Component: component.KCM,
+			Unit:      component.KCM + ".service",
+			Path:      dropIn,
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}},
+		},
+	)
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +244,18 @@ func TestAFlagThatMovedToAnotherFileIsNotWrittenTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.asUnits()
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service", Path: unitDir + component.KCM + ".service", Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
+	p := w.given(
+		v1.Step{
+			ID:        "edit",
+			Phase:     "p",
+			Kind:      v1.StepEditUnit,
+			Host:      "cp-1",
+			Component: component.KCM,
+			Unit:      component.KCM + ".service",
+			Path:      unitDir + component.KCM + ".service",
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		},
+	)
 	_, err := w.run(p)
 	var stale *step.StaleError
 	if !errors.As(err, &stale) {

@@ -30,19 +30,30 @@ func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 	}
 	var last error
 	told := false
-	err = e.env.WaitFor(ctx, s, reachBudget, step.SettleInterval, func() string { return "the host is out of reach: " + last.Error() }, func(ctx context.Context) (bool, error) {
-		if _, last = h.List(ctx, "/etc/kubernetes"); !hostaccess.IsUnreachable(last) {
-			return true, nil
-		}
-		if how := kubelet.RepairByHand(s, e.env.Journal.Record(s.ID)); how != "" && !told {
-			told = true
-			e.env.Report(s, "progress", how)
-		}
-		return false, nil
-	})
+	err = e.env.WaitFor(
+		ctx,
+		s,
+		reachBudget,
+		step.SettleInterval,
+		func() string { return "the host is out of reach: " + last.Error() },
+		func(ctx context.Context) (bool, error) {
+			if _, last = h.List(ctx, "/etc/kubernetes"); !hostaccess.IsUnreachable(last) {
+				return true, nil
+			}
+			if how := kubelet.RepairByHand(s, e.env.Journal.Record(s.ID)); how != "" && !told {
+				told = true
+				e.env.Report(s, "progress", how)
+			}
+			return false, nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
 		e.env.NoteUnreachable(last)
-		return fmt.Errorf("waiting %s for the host: %w", reachBudget, kubelet.CutOffError(s, e.env.Journal.Record(s.ID), last))
+		return fmt.Errorf(
+			"waiting %s for the host: %w",
+			reachBudget,
+			kubelet.CutOffError(s, e.env.Journal.Record(s.ID), last),
+		)
 	}
 	return err
 }
@@ -55,14 +66,24 @@ const answerBudget = 90 * time.Second
 // no harm to wait.
 func (e *Engine) retryTransient(ctx context.Context, s v1.Step, ask func(context.Context) error) error {
 	var last error
-	err := e.env.WaitFor(ctx, s, answerBudget, step.SettleInterval, func() string { return "the API server does not answer: " + last.Error() }, func(ctx context.Context) (bool, error) {
-		if last = ask(ctx); last != nil && !retry.IsTransient(last) {
-			return false, last
-		}
-		return last == nil, nil
-	})
+	err := e.env.WaitFor(
+		ctx,
+		s,
+		answerBudget,
+		step.SettleInterval,
+		func() string { return "the API server does not answer: " + last.Error() },
+		func(ctx context.Context) (bool, error) {
+			if last = ask(ctx); last != nil && !retry.IsTransient(last) {
+				return false, last
+			}
+			return last == nil, nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.WaitError{Waited: answerBudget, Reason: fmt.Sprintf("the API server does not answer: %v; nothing was changed meanwhile", last)}
+		return &step.WaitError{
+			Waited: answerBudget,
+			Reason: fmt.Sprintf("the API server does not answer: %v; nothing was changed meanwhile", last),
+		}
 	}
 	return err
 }

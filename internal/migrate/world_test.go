@@ -157,8 +157,17 @@ func (h host) RestartKubelet(context.Context) error {
 func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 	t.Helper()
 	w := &world{
-		t: t, dir: t.TempDir(), api: apitest.New(t),
-		parsed: map[string]*controlplane.Manifest{}, procs: map[string]*process{}, renewed: map[string]time.Time{}, restarts: map[string]int{}, stuck: map[string]bool{}, full: map[string]bool{}, deaf: map[string]bool{}, lastPID: 1000,
+		t:        t,
+		dir:      t.TempDir(),
+		api:      apitest.New(t),
+		parsed:   map[string]*controlplane.Manifest{},
+		procs:    map[string]*process{},
+		renewed:  map[string]time.Time{},
+		restarts: map[string]int{},
+		stuck:    map[string]bool{},
+		full:     map[string]bool{},
+		deaf:     map[string]bool{},
+		lastPID:  1000,
 	}
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), w}
 	w.api.Now = w.clock.Now
@@ -201,8 +210,13 @@ func (w *world) layOut(i int) {
 	mounts := "    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: cloud-config\n  volumes:\n  - hostPath:\n      path: /etc/kubernetes/cloud.conf\n    name: cloud-config\n"
 	address := fmt.Sprintf("--bind-address=127.9.9.%d", i)
 	w.write(name, manifests+"kube-apiserver.yaml", pod(component.KAS, mounts, address, "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws"), 0o600)
-	w.write(name, manifests+"kube-controller-manager.yaml", pod(component.KCM, mounts, "--allocate-node-cidrs=true", address, "--cloud-config=/etc/kubernetes/cloud.conf",
-		"--cloud-provider=aws", "--cluster-cidr=10.200.0.0/16", "--cluster-name=lab", "--configure-cloud-routes=true", "--leader-elect=true"), 0o600)
+	w.write(
+		name,
+		manifests+"kube-controller-manager.yaml",
+		pod(component.KCM, mounts, "--allocate-node-cidrs=true", address, "--cloud-config=/etc/kubernetes/cloud.conf",
+			"--cloud-provider=aws", "--cluster-cidr=10.200.0.0/16", "--cluster-name=lab", "--configure-cloud-routes=true", "--leader-elect=true"),
+		0o600,
+	)
 	w.write(name, "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n", 0o644)
 	w.write(name, layout.KCMKubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: kcm\nclusters: [{name: lab, cluster: {server: https://10.0.0.1:6443}}]\n"+
 		"contexts: [{name: kcm, context: {cluster: lab, user: kcm}}]\nusers: [{name: kcm, user: {token: planted}}]\n", 0o600)
@@ -216,7 +230,13 @@ func (w *world) layOut(i int) {
 
 func (w *world) nodeLease(host string) {
 	now := metav1.NewMicroTime(w.clock.Now())
-	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + host, Namespace: component.NodeLeaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}})
+	w.api.Put(
+		w.t,
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + host, Namespace: component.NodeLeaseNamespace},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &now},
+		},
+	)
 }
 
 func (w *world) at(host, path string) string { return filepath.Join(w.dir, host, path) }
@@ -511,7 +531,17 @@ func (w *world) engine(change ...func(*step.Options)) *Engine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock, ReadLocal: w.readLocal, Unjudged: w.unjudged}
+	o := step.Options{
+		Kube:      w.kube,
+		Dynamic:   w.dyn,
+		Hosts:     w.hosts,
+		NodeNames: w.nodeNames(),
+		Scrape:    w.scrape,
+		Before:    before,
+		Clock:     w.clock,
+		ReadLocal: w.readLocal,
+		Unjudged:  w.unjudged,
+	}
 	for _, c := range change {
 		c(&o)
 	}

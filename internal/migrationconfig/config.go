@@ -63,7 +63,10 @@ func (l Leader) Runs(component controllernames.Component) bool {
 func Default(component controllernames.Component, minor int) Config {
 	config := Config{Version: versionFor(minor), LeaderName: DefaultLeaderName}
 	for _, loop := range controllernames.CloudLoops {
-		config.Leaders = append(config.Leaders, Leader{Name: controllernames.Name(component, minor, loop), Component: AnyComponent})
+		config.Leaders = append(
+			config.Leaders,
+			Leader{Name: controllernames.Name(component, minor, loop), Component: AnyComponent},
+		)
 	}
 	return config
 }

@@ -47,7 +47,8 @@ func corrected(component controllernames.Component, minor int, leaders []Leader)
 		case known:
 			l.Name = controllernames.Name(component, minor, loop)
 		}
-		other := !slices.Contains(controllernames.Components, controllernames.Component(l.Component)) && l.Component != AnyComponent
+		other := !slices.Contains(controllernames.Components, controllernames.Component(l.Component)) &&
+			l.Component != AnyComponent
 		if other || slices.Contains(controllernames.CloudLoops, loop) && !l.Runs(component) {
 			l.Component = AnyComponent
 		}

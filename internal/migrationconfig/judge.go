@@ -48,7 +48,14 @@ func Judge(component controllernames.Component, minor int, config Config) []Prob
 	for i, leader := range config.Leaders {
 		at := fmt.Sprintf("controllerLeaders[%d]", i)
 		if last := j.names[leader.Name]; last != i {
-			j.block(DuplicateName, at+".name", "keep one", "%s is listed again as controllerLeaders[%d], and only the last one counts", leader.Name, last)
+			j.block(
+				DuplicateName,
+				at+".name",
+				"keep one",
+				"%s is listed again as controllerLeaders[%d], and only the last one counts",
+				leader.Name,
+				last,
+			)
 		}
 		if loop, ok := j.leader(at, leader); ok {
 			listed[loop] = true
@@ -73,7 +80,10 @@ type judge struct {
 }
 
 func (j *judge) block(code Code, field, fix, format string, args ...any) {
-	j.problems = append(j.problems, Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix, Blocking: true})
+	j.problems = append(
+		j.problems,
+		Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix, Blocking: true},
+	)
 }
 
 func (j *judge) warn(code Code, field, fix, format string, args ...any) {
@@ -84,17 +94,39 @@ func (j *judge) warn(code Code, field, fix, format string, args ...any) {
 func (j *judge) file(config Config) {
 	switch first := firstMinorOf[config.Version]; {
 	case j.minor < firstMinor:
-		j.block(NoLeaderMigration, "", "", "%s 1.%d has no leader migration: it came with 1.%d", j.component, j.minor, firstMinor)
+		j.block(
+			NoLeaderMigration,
+			"",
+			"",
+			"%s 1.%d has no leader migration: it came with 1.%d",
+			j.component,
+			j.minor,
+			firstMinor,
+		)
 	case j.minor < first:
 		j.block(VersionTooNew, "apiVersion", "write apiVersion: "+Group+"/"+versionFor(j.minor),
 			"%s 1.%d does not know %s and exits at start: it came with 1.%d", j.component, j.minor, config.Version, first)
 	}
 	switch {
 	case config.Version == V1 && config.ResourceLock != "" && j.minor >= firstStrictMinor:
-		j.block(ResourceLockInV1, "resourceLock", "remove it", "v1 has no such field, and %s 1.%d exits at start because of it", j.component, j.minor)
+		j.block(
+			ResourceLockInV1,
+			"resourceLock",
+			"remove it",
+			"v1 has no such field, and %s 1.%d exits at start because of it",
+			j.component,
+			j.minor,
+		)
 	case config.Version == V1 && config.ResourceLock != "":
-		j.warn(ResourceLockInV1, "resourceLock", "remove it", "v1 has no such field; %s 1.%d ignores it, a manager of 1.%d or later exits at start",
-			j.component, j.minor, firstStrictMinor)
+		j.warn(
+			ResourceLockInV1,
+			"resourceLock",
+			"remove it",
+			"v1 has no such field; %s 1.%d ignores it, a manager of 1.%d or later exits at start",
+			j.component,
+			j.minor,
+			firstStrictMinor,
+		)
 	case config.ResourceLock == lockEndpoints:
 		j.block(BadResourceLock, "resourceLock", "write resourceLock: "+lockLeases,
 			"locks on endpoints cannot be created any more: the manager exits as soon as it has its main lease")
@@ -105,8 +137,14 @@ func (j *judge) file(config Config) {
 func (j *judge) leader(at string, leader Leader) (controllernames.Loop, bool) {
 	loop, _, known := controllernames.Lookup(leader.Name)
 	if !known {
-		j.warn(UnknownName, at+".name", "", "%q is no cloud loop; if %s has a controller of this name, it runs only while this manager holds the migration lease",
-			leader.Name, j.component)
+		j.warn(
+			UnknownName,
+			at+".name",
+			"",
+			"%q is no cloud loop; if %s has a controller of this name, it runs only while this manager holds the migration lease",
+			leader.Name,
+			j.component,
+		)
 		return "", false
 	}
 	right := controllernames.Name(j.component, j.minor, loop)
@@ -128,11 +166,23 @@ func (j *judge) runsIn(at string, leader Leader, loop controllernames.Loop) {
 	switch {
 	case leader.Runs(j.component):
 	case !slices.Contains(controllernames.Components, controllernames.Component(leader.Component)):
-		j.block(UnknownComponent, at+".component", fmt.Sprintf(`write component: %q`, AnyComponent), "there is no component %q: this manager never runs the %s loop",
-			leader.Component, loop)
+		j.block(
+			UnknownComponent,
+			at+".component",
+			fmt.Sprintf(`write component: %q`, AnyComponent),
+			"there is no component %q: this manager never runs the %s loop",
+			leader.Component,
+			loop,
+		)
 	case slices.Contains(controllernames.CloudLoops, loop):
-		j.block(OtherComponent, at+".component", fmt.Sprintf("write component: %s", j.component), "the %s loop is left to %s: this manager never runs it",
-			loop, leader.Component)
+		j.block(
+			OtherComponent,
+			at+".component",
+			fmt.Sprintf("write component: %s", j.component),
+			"the %s loop is left to %s: this manager never runs it",
+			loop,
+			leader.Component,
+		)
 	}
 }
 
@@ -142,10 +192,19 @@ func Agree(a, b Config) []Problem {
 	if a.LeaderName == b.LeaderName {
 		return nil
 	}
-	return []Problem{{
-		Code: DifferentLease, Field: "leaderName", Fix: "write the same leaderName in both", Blocking: true,
-		Summary: fmt.Sprintf("one file names the lease %s, the other %s: each manager leads its own, and both run the loops", a.LeaderName, b.LeaderName),
-	}}
+	return []Problem{
+		{
+			Code:     DifferentLease,
+			Field:    "leaderName",
+			Fix:      "write the same leaderName in both",
+			Blocking: true,
+			Summary: fmt.Sprintf(
+				"one file names the lease %s, the other %s: each manager leads its own, and both run the loops",
+				a.LeaderName,
+				b.LeaderName,
+			),
+		},
+	}
 }
 
 // Blocking returns the blocking ones among problems.

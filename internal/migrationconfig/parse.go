@@ -35,7 +35,10 @@ func Parse(data []byte) (Config, error) {
 type reader struct{ problems []Problem }
 
 func (r *reader) problem(code Code, field, fix, format string, args ...any) {
-	r.problems = append(r.problems, Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix, Blocking: true})
+	r.problems = append(
+		r.problems,
+		Problem{Code: code, Field: field, Summary: fmt.Sprintf(format, args...), Fix: fix, Blocking: true},
+	)
 }
 
 func (r *reader) file(data []byte) Config {
@@ -98,7 +101,12 @@ func (r *reader) mend(data []byte) (mended []byte, found bool) {
 	mended = data
 	if at := indentingTab.FindIndex(data); at != nil {
 		found = true
-		r.problem(TabIndent, fmt.Sprintf("line %d", 1+bytes.Count(data[:at[1]], []byte("\n"))), "indent with spaces", "YAML takes no tabs for indentation: no manager can read the file")
+		r.problem(
+			TabIndent,
+			fmt.Sprintf("line %d", 1+bytes.Count(data[:at[1]], []byte("\n"))),
+			"indent with spaces",
+			"YAML takes no tabs for indentation: no manager can read the file",
+		)
 		mended = indentingTab.ReplaceAllFunc(data, func(indent []byte) []byte {
 			return bytes.ReplaceAll(bytes.ReplaceAll(indent, []byte("-\t"), []byte("- ")), []byte("\t"), []byte("  "))
 		})
@@ -119,8 +127,12 @@ func (r *reader) wildcards(data []byte) []byte {
 		if bytes.ContainsRune(line, '#') {
 			continue // in a comment
 		}
-		r.problem(UnquotedWildcard, fmt.Sprintf("line %d", 1+bytes.Count(data[:asterisk], []byte("\n"))), `write component: "*"`,
-			"component: * is not valid YAML: an asterisk without quotes starts an alias")
+		r.problem(
+			UnquotedWildcard,
+			fmt.Sprintf("line %d", 1+bytes.Count(data[:asterisk], []byte("\n"))),
+			`write component: "*"`,
+			"component: * is not valid YAML: an asterisk without quotes starts an alias",
+		)
 		quoted = append(append(quoted, data[done:asterisk]...), `"*"`...)
 		done = asterisk + 1
 	}
@@ -135,7 +147,10 @@ func several(data []byte) bool {
 	full := 0
 	for _, document := range documentMarker.Split(string(data), -1) {
 		for line := range strings.Lines(document) {
-			if line = strings.TrimSpace(line); line != "" && line != "..." && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "%") {
+			if line = strings.TrimSpace(
+				line,
+			); line != "" && line != "..." && !strings.HasPrefix(line, "#") &&
+				!strings.HasPrefix(line, "%") {
 				full++
 				break
 			}

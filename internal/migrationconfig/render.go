@@ -12,9 +12,19 @@ import (
 // Render returns the file for component of version 1.minor: loops in that version's dialect, in the newest apiVersion
 // that it reads, all to be run by that component under the lease leaderName ("" means DefaultLeaderName). It refuses a
 // component or a loop that does not exist.
-func Render(component controllernames.Component, minor int, loops []controllernames.Loop, leaderName string) ([]byte, error) {
+func Render(
+	component controllernames.Component,
+	minor int,
+	loops []controllernames.Loop,
+	leaderName string,
+) ([]byte, error) {
 	if minor < firstMinor {
-		return nil, fmt.Errorf("rendering the leader migration config of %s 1.%d: leader migration came with 1.%d", component, minor, firstMinor)
+		return nil, fmt.Errorf(
+			"rendering the leader migration config of %s 1.%d: leader migration came with 1.%d",
+			component,
+			minor,
+			firstMinor,
+		)
 	}
 	if leaderName == "" {
 		leaderName = DefaultLeaderName

@@ -54,7 +54,8 @@ func onSecurityGroups(c v1.CloudCall) bool {
 		ids = c.Resources
 	}
 	for _, id := range ids {
-		if !strings.HasPrefix(id, "sg-") && !strings.HasPrefix(id, "loadbalancer/") && !strings.Contains(id, ":loadbalancer/") {
+		if !strings.HasPrefix(id, "sg-") && !strings.HasPrefix(id, "loadbalancer/") &&
+			!strings.Contains(id, ":loadbalancer/") {
 			return false
 		}
 	}
@@ -109,7 +110,13 @@ func (c *counts) tell(j *judge) {
 			calls(s.calls), key, clockTime(s.first), clockTime(s.last), listed(s.actions))
 	}
 	for owner, s := range c.unseen {
-		j.unknown("scrape of %s: it made %s between %s and %s and was never looked at", owner, calls(s.calls), clockTime(s.first), clockTime(s.last))
+		j.unknown(
+			"scrape of %s: it made %s between %s and %s and was never looked at",
+			owner,
+			calls(s.calls),
+			clockTime(s.first),
+			clockTime(s.last),
+		)
 	}
 	for who, n := range c.strangers {
 		j.note("%s by %s, which runs no loop, left out", calls(n), who)
@@ -118,7 +125,12 @@ func (c *counts) tell(j *judge) {
 		j.note("%s of no cloud loop: %s", calls(n), who)
 	}
 	if c.outside > 0 {
-		j.note("%s before %s or after %s left out: nobody looked at owners then", calls(c.outside), clockTime(j.opts.From), clockTime(j.opts.Until))
+		j.note(
+			"%s before %s or after %s left out: nobody looked at owners then",
+			calls(c.outside),
+			clockTime(j.opts.From),
+			clockTime(j.opts.Until),
+		)
 	}
 }
 

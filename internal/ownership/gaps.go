@@ -28,7 +28,12 @@ func (j *judge) findGaps() {
 		switch {
 		case last.end == nil || atEndOfLog(last, j.opts.Until):
 		case j.opts.Until.Sub(j.lastAnswer()) > j.opts.MaxSilence:
-			j.unknown("scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown", clockTime(j.lastAnswer()), loop, last.inc.name())
+			j.unknown(
+				"scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown",
+				clockTime(j.lastAnswer()),
+				loop,
+				last.inc.name(),
+			)
 		case loopRank(loop) < len(controllernames.Loops):
 			j.gap(last, nil, j.opts.Until)
 		default: // cloud-node exists in a cloud-controller-manager only, and goes with the last one

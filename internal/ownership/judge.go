@@ -253,7 +253,10 @@ func CoreLoops() []string {
 
 // loopRank orders loops for reports: those that migrate first.
 func loopRank(loop string) int {
-	if i := slices.IndexFunc(controllernames.Loops, func(l controllernames.Loop) bool { return controllernames.MetricName(l) == loop }); i >= 0 {
+	if i := slices.IndexFunc(
+		controllernames.Loops,
+		func(l controllernames.Loop) bool { return controllernames.MetricName(l) == loop },
+	); i >= 0 {
 		return i
 	}
 	if strings.HasPrefix(loop, otherLoop) {

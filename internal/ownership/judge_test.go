@@ -112,7 +112,11 @@ func TestThePlantedGapIsSeenWhereverItIs(t *testing.T) {
 	again := manager{kcmName, "cp-1", 111, 11000}
 	s.fails(10050, kcm1, v1.SourceScrape).ends(10100, kcm1).lives(11100, again).recovers(13000, again, nil)
 	s.lease(26000, kcmName, "a2", 4).lease(26050, migration, "a2", 6).scrape(26200, again, inTree, kcmName, migration)
-	s.lives(30000, again).scrape(30000, again, inTree, kcmName, migration).scrape(30000, kcm2, nil).scrape(30000, ccm1, nil).scrape(30000, ccm2, []string{"cloud-node"}, ccmName)
+	s.lives(30000, again).
+		scrape(30000, again, inTree, kcmName, migration).
+		scrape(30000, kcm2, nil).
+		scrape(30000, ccm1, nil).
+		scrape(30000, ccm2, []string{"cloud-node"}, ccmName)
 	j := s.judge(Options{Causes: []CauseWindow{{Name: "elsewhere", From: at(0), To: at(9000)}}})
 	g := gapOf(t, j, "service")
 	want := v1.Gap{Loop: "service", From: "kube-controller-manager@cp-1", To: "kube-controller-manager@cp-1", Cause: v1.EndProcess,
@@ -223,9 +227,17 @@ func TestACallOfAManagerThatNeverOwnedTheLoopIsAnOverlap(t *testing.T) {
 	s := cleanHandover()
 	s.call(15000, kcm2, "CreateLoadBalancer") // an external one, which leads its own lease and runs node IPAM only
 	j := s.judge(Options{})
-	want := []v1.Overlap{{
-		Loop: "service", Old: "kube-controller-manager@cp-2", New: "cloud-controller-manager@cp-2", Start: at(15000), End: at(15000), Calls: []int64{5}, Evidence: v1.EvidenceCalls,
-	}}
+	want := []v1.Overlap{
+		{
+			Loop:     "service",
+			Old:      "kube-controller-manager@cp-2",
+			New:      "cloud-controller-manager@cp-2",
+			Start:    at(15000),
+			End:      at(15000),
+			Calls:    []int64{5},
+			Evidence: v1.EvidenceCalls,
+		},
+	}
 	if diff := cmp.Diff(want, j.Overlaps); diff != "" {
 		t.Errorf("overlaps (-want +got):\n%s", diff)
 	}

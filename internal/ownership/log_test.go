@@ -70,7 +70,9 @@ func TestReadCalls(t *testing.T) {
 	if err != nil || calls == nil {
 		t.Errorf("an empty audit log gives %v, %v: it is there and has no calls", calls, err)
 	}
-	calls, err = ReadCalls(strings.NewReader(`{"seq":1,"key":"K","service":"ec2","action":"CreateRoute","mutating":true,"arrived":"2026-03-01T12:00:00Z"}` + "\n" + `{"seq":2,`))
+	calls, err = ReadCalls(
+		strings.NewReader(`{"seq":1,"key":"K","service":"ec2","action":"CreateRoute","mutating":true,"arrived":"2026-03-01T12:00:00Z"}` + "\n" + `{"seq":2,`),
+	)
 	if err != nil || len(calls) != 1 || !calls[0].Mutating {
 		t.Errorf("calls are %+v, %v", calls, err)
 	}

@@ -118,7 +118,13 @@ func (j *judge) findLateEffects() {
 				continue
 			}
 			j.out.LateEffects = append(j.out.LateEffects, v1.LateEffect{
-				Seq: c.Seq, Loop: t.loop, Owner: t.inc.Owner.String(), Service: c.Service, Action: c.Action, Arrived: c.Arrived, Effect: *c.Effect,
+				Seq:     c.Seq,
+				Loop:    t.loop,
+				Owner:   t.inc.Owner.String(),
+				Service: c.Service,
+				Action:  c.Action,
+				Arrived: c.Arrived,
+				Effect:  *c.Effect,
 			})
 		}
 	}

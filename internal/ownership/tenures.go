@@ -28,8 +28,14 @@ type tenure struct {
 
 func (t *tenure) report() v1.Tenure {
 	r := v1.Tenure{
-		Loop: t.loop, Component: t.inc.Component, Host: t.inc.Host, PID: t.inc.pid, From: t.from, LeaseHeld: t.held, Earlier: t.earlier,
-		Certain: t.certainFrom && t.certainEnd,
+		Loop:      t.loop,
+		Component: t.inc.Component,
+		Host:      t.inc.Host,
+		PID:       t.inc.pid,
+		From:      t.from,
+		LeaseHeld: t.held,
+		Earlier:   t.earlier,
+		Certain:   t.certainFrom && t.certainEnd,
 	}
 	if t.end != nil {
 		to := t.end.lo
@@ -97,10 +103,22 @@ func (j *judge) attribute(calls []v1.CloudCall, keys map[string]Owner) {
 		}
 		return calls[a].Arrived.Before(calls[b].Arrived)
 	})
-	c := counts{unknownKeys: map[string]*span{}, strangers: map[string]int{}, others: map[string]int{}, unseen: map[Owner]*span{}}
+	c := counts{
+		unknownKeys: map[string]*span{},
+		strangers:   map[string]int{},
+		others:      map[string]int{},
+		unseen:      map[Owner]*span{},
+	}
 	for _, call := range calls {
 		if call.Unknown {
-			j.unknown("the cloud did not know call %d, %s %s by %s at %s: what it would have changed is unknown", call.Seq, call.Service, call.Action, call.Key, clockTime(call.Arrived))
+			j.unknown(
+				"the cloud did not know call %d, %s %s by %s at %s: what it would have changed is unknown",
+				call.Seq,
+				call.Service,
+				call.Action,
+				call.Key,
+				clockTime(call.Arrived),
+			)
 		}
 		if !call.Mutating {
 			continue // the node loop reads under its own lease while another manager owns the others

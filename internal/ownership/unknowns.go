@@ -68,7 +68,13 @@ func (j *judge) unseenLoops(i *processInstance) {
 		if (said || len(j.leases) > 0) && settled && !j.wonByNobody(i.Component, lo, hi) {
 			continue
 		}
-		j.unknown("scrape of %s: no answer between %s and %s (%s): whether it ran a loop then is unknown", i.name(), clockTime(lo), clockTime(hi), w.why)
+		j.unknown(
+			"scrape of %s: no answer between %s and %s (%s): whether it ran a loop then is unknown",
+			i.name(),
+			clockTime(lo),
+			clockTime(hi),
+			w.why,
+		)
 	}
 }
 
@@ -136,8 +142,13 @@ func (j *judge) unprovenEnd(t *tenure) {
 	if t.end.proof == v1.EndLease {
 		why = "another manager holds its lease"
 	}
-	j.unknown("process of %s: its end was not seen between %s and %s, only that %s: it may have been paused and may still act",
-		t.inc.name(), clockTime(t.end.lo), clockTime(t.end.hi), why)
+	j.unknown(
+		"process of %s: its end was not seen between %s and %s, only that %s: it may have been paused and may still act",
+		t.inc.name(),
+		clockTime(t.end.lo),
+		clockTime(t.end.hi),
+		why,
+	)
 }
 
 // silentOwner reports an owner that has not ended, as far as anybody knows, and of which nothing was heard until the
@@ -161,8 +172,14 @@ func (j *judge) lateStart(t *tenure) {
 			continue
 		}
 		if old.end == nil || old.end.hi.After(t.notBefore) {
-			j.unknown("scrape of %s: looks were missing between %s and %s, when it took over %s from %s: whether both ran it for a while is unknown",
-				t.inc.name(), clockTime(t.notBefore), clockTime(t.from), j.loopsBetween(old.inc, t.inc), old.inc.name())
+			j.unknown(
+				"scrape of %s: looks were missing between %s and %s, when it took over %s from %s: whether both ran it for a while is unknown",
+				t.inc.name(),
+				clockTime(t.notBefore),
+				clockTime(t.from),
+				j.loopsBetween(old.inc, t.inc),
+				old.inc.name(),
+			)
 		}
 	}
 }
@@ -179,8 +196,15 @@ func (j *judge) silentBesideSuccessor(old, next *tenure) {
 	if old.segment != nil {
 		quiet = old.segment.seen
 	}
-	j.unknown("scrape of %s: no answer after %s, while its process lived until %s at least and %s ran %s from %s: whether both acted is unknown",
-		old.inc.name(), clockTime(quiet), clockTime(old.inc.alive), next.inc.name(), j.loopsBetween(old.inc, next.inc), clockTime(next.from))
+	j.unknown(
+		"scrape of %s: no answer after %s, while its process lived until %s at least and %s ran %s from %s: whether both acted is unknown",
+		old.inc.name(),
+		clockTime(quiet),
+		clockTime(old.inc.alive),
+		next.inc.name(),
+		j.loopsBetween(old.inc, next.inc),
+		clockTime(next.from),
+	)
 }
 
 // loopsBetween lists the loops that went from one incarnation to another, so that one sentence tells of all of them.

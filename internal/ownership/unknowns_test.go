@@ -225,7 +225,12 @@ func TestARecorderThatStoppedBeforeTheHandoverKnowsNoSuccessor(t *testing.T) {
 	if len(j.Gaps) > 0 {
 		t.Errorf("gaps are %+v, want none: nobody looked", j.Gaps)
 	}
-	mustMention(t, j.Unknown, "no manager answered after 12:00:00.033", "whether one runs service since kube-controller-manager@cp-1 (pid 101) has ended is unknown")
+	mustMention(
+		t,
+		j.Unknown,
+		"no manager answered after 12:00:00.033",
+		"whether one runs service since kube-controller-manager@cp-1 (pid 101) has ended is unknown",
+	)
 }
 
 func TestATenureDoesNotEndBeforeItBegins(t *testing.T) {

@@ -30,7 +30,13 @@ func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string,
 		if clusterview.FindComponent(h, component.KCM) == nil {
 			continue
 		}
-		if other, err := Make(ownedBy(drained, h.Name), p.Options, nil, time.Time{}); err == nil && len(compare.DescribeDifferences(p, other)) == 0 {
+		if other, err := Make(
+			ownedBy(drained, h.Name),
+			p.Options,
+			nil,
+			time.Time{},
+		); err == nil &&
+			len(compare.DescribeDifferences(p, other)) == 0 {
 			return other, nil, nil
 		}
 	}

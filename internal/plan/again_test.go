@@ -87,7 +87,11 @@ func TestWhatChangesByItselfMakesNoOtherPlan(t *testing.T) {
 	if _, have, err := Unlike(p, with(drains(true), nil)); err != nil || len(have) > 0 {
 		t.Errorf("with a node whose volume has gone: %v, %v", have, err)
 	}
-	if _, have, err := Unlike(p, with(drains(false), []string{"kubernetes.io/cinder/new"})); err != nil || !strings.Contains(strings.Join(have, "\n"), "drain: nothing instead of true") {
+	if _, have, err := Unlike(
+		p,
+		with(drains(false), []string{"kubernetes.io/cinder/new"}),
+	); err != nil ||
+		!strings.Contains(strings.Join(have, "\n"), "drain: nothing instead of true") {
 		t.Errorf("with a node whose volume has come: %v, %v", have, err)
 	}
 }

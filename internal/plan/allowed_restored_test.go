@@ -21,7 +21,13 @@ func TestAListIsPutBackItemByItem(t *testing.T) {
 	}
 	const now = "    - --cloud-provider=external\n    - --feature-gates=A=true\n    - --controllers=*,-route\n"
 	s := v1.Step{ID: "external/x", Kind: v1.StepEditManifest, Host: "cp-1", Component: component.KCM, Path: "/etc/kubernetes/manifests/kcm.yaml", Edits: []v1.Edit{
-		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: flagvalue.FlagFeatureGates}, {Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,-route"},
+		{
+			Op:    "setFlag",
+			Name:  "cloud-provider",
+			Value: "external",
+		},
+		{Op: "unsetFlag", Name: flagvalue.FlagFeatureGates},
+		{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,-route"},
 	}}
 	back := v1.Step{ID: "undo/external/x", Kind: v1.StepRestoreManifest, Host: s.Host, Component: component.KCM, Path: s.Path, Restore: s.ID}
 	upgrade := s

@@ -57,37 +57,142 @@ const (
 )
 
 var attacks = []attack{
-	{"a file of cron", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644"}), false},
-	{"a key of root", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/ssh/authorized_keys", Content: "ssh-ed25519 AAAA\n", Mode: "0600"}), false},
-	{"a file by a detour", "lab", "detours", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.Dir + "/../../cron.d/x", Content: "x\n", Mode: "0644"}), false},
+	{
+		"a file of cron",
+		"lab",
+		"rule P-42",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644"}),
+		false,
+	},
+	{
+		"a key of root",
+		"lab",
+		"rule P-42",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/ssh/authorized_keys", Content: "ssh-ed25519 AAAA\n", Mode: "0600"}),
+		false,
+	},
+	{
+		"a file by a detour",
+		"lab",
+		"detours",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.Dir + "/../../cron.d/x", Content: "x\n", Mode: "0644"}),
+		false,
+	},
 	{"a file that goes away", "lab", "rule P-42", put(v1.Step{Kind: v1.StepRemoveFile, Host: "cp-1", Path: "/etc/kubernetes/admin.conf", Restore: "x"}), false},
-	{"its own file with another content", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CredentialConfig, Content: "providers: [{name: ../../bin/sh}]\n", Mode: "0644"}), false},
-	{"a kubeconfig that is said, not derived", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMKubeconfig, Content: "kind: Config\n", Mode: "0600"}), false},
-	{"a static pod of another component", "lab", "rule P-42", put(v1.Step{Kind: v1.StepAddManifest, Component: "x", Host: "cp-1", Path: "/etc/kubernetes/manifests/x.yaml", Content: evilPod, Mode: "0600"}), false},
-	{"a static pod in place of the API server", "lab", "rule P-42", put(v1.Step{Kind: v1.StepAddManifest, Component: component.KAS, Host: "cp-1", Path: "/etc/kubernetes/manifests/kube-apiserver.yaml", Content: evilPod, Mode: "0600"}), false},
+	{
+		"its own file with another content",
+		"lab",
+		"rule P-43",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CredentialConfig, Content: "providers: [{name: ../../bin/sh}]\n", Mode: "0644"}),
+		false,
+	},
+	{
+		"a kubeconfig that is said, not derived",
+		"lab",
+		"rule P-43",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMKubeconfig, Content: "kind: Config\n", Mode: "0600"}),
+		false,
+	},
+	{
+		"a static pod of another component",
+		"lab",
+		"rule P-42",
+		put(v1.Step{Kind: v1.StepAddManifest, Component: "x", Host: "cp-1", Path: "/etc/kubernetes/manifests/x.yaml", Content: evilPod, Mode: "0600"}),
+		false,
+	},
+	{
+		"a static pod in place of the API server",
+		"lab",
+		"rule P-42",
+		put(
+			v1.Step{
+				Kind:      v1.StepAddManifest,
+				Component: component.KAS,
+				Host:      "cp-1",
+				Path:      "/etc/kubernetes/manifests/kube-apiserver.yaml",
+				Content:   evilPod,
+				Mode:      "0600",
+			},
+		),
+		false,
+	},
 	{"the manager's manifest in another directory", "lab", "rule P-42", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "start/")
 		s.Path = "/etc/cron.d/cloud-controller-manager.yaml"
 		s.Requires, p.Facts = append(s.Requires, planstep.FileFact(s.Host, s.Path)), append(p.Facts, v1.Fact{ID: planstep.FileFact(s.Host, s.Path), Value: "absent"})
 	}, true},
-	{"the manager in a privileged container", "lab", "rule P-43", inObject("start/", "    resources:", "    securityContext:\n      privileged: true\n    resources:"), false},
+	{
+		"the manager in a privileged container",
+		"lab",
+		"rule P-43",
+		inObject("start/", "    resources:", "    securityContext:\n      privileged: true\n    resources:"),
+		false,
+	},
 	{"the manager in the host's process namespace", "lab", "rule P-43", inObject("start/", "  hostNetwork: true", "  hostPID: true\n  hostNetwork: true"), false},
 	{"the manager with another image", "lab", "rule P-43", inObject("start/", "    image: ", "    image: evil/"), false},
 	{"the manager with another program", "lab", "rule P-43", inObject("start/", "    - --cloud-provider=aws", "    - -c\n    - --cloud-provider=aws"), false},
-	{"the manager under the administrator's kubeconfig", "lab", "rule P-43", inObject("start/", "--kubeconfig="+layout.CCMKubeconfig, "--kubeconfig=/etc/kubernetes/admin.conf"), false},
+	{
+		"the manager under the administrator's kubeconfig",
+		"lab",
+		"rule P-43",
+		inObject("start/", "--kubeconfig="+layout.CCMKubeconfig, "--kubeconfig=/etc/kubernetes/admin.conf"),
+		false,
+	},
 	{"the manager with a mount that it may write", "lab", "rule P-43", inObject("start/", "      readOnly: true", "      readOnly: false"), false},
-	{"the manager sees a key of the control plane", "lab", "rule P-43", inObject("start/", "      path: "+layout.CCMKubeconfig, "      path: /etc/kubernetes/pki/ca.key"), false},
-	{"the manager has a variable of its own", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\""), false},
-	{"the manager sees a file that nothing names", "lab", "rule P-43", inObject("start/", "      path: "+layout.CCMKubeconfig, "      path: /etc/etcd.conf"), true},
-	{"the manager sees a file outside of /etc", "lab", "rule P-43", inObject("start/", "      path: "+layout.CCMKubeconfig, "      path: /opt/backup/ca.key"), false},
+	{
+		"the manager sees a key of the control plane",
+		"lab",
+		"rule P-43",
+		inObject("start/", "      path: "+layout.CCMKubeconfig, "      path: /etc/kubernetes/pki/ca.key"),
+		false,
+	},
+	{
+		"the manager has a variable of its own",
+		"lab",
+		"rule P-43",
+		inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\""),
+		false,
+	},
+	{
+		"the manager sees a file that nothing names",
+		"lab",
+		"rule P-43",
+		inObject("start/", "      path: "+layout.CCMKubeconfig, "      path: /etc/etcd.conf"),
+		true,
+	},
+	{
+		"the manager sees a file outside of /etc",
+		"lab",
+		"rule P-43",
+		inObject("start/", "      path: "+layout.CCMKubeconfig, "      path: /opt/backup/ca.key"),
+		false,
+	},
 	{"the manager sees its kubeconfig elsewhere", "lab", "rule P-43", inObject("start/", "mountPath: "+layout.CCMKubeconfig, "mountPath: /etc/ssl/certs"), false},
 	{"the manager loads other code", "lab", "rule P-43", func(t *testing.T, p *v1.Plan) {
 		p.Options.Env = append(p.Options.Env, "LD_PRELOAD=/x.so")
 		inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\"")(t, p)
 	}, false},
-	{"the manager asks another API server", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: KUBERNETES_SERVICE_HOST\n      value: \"192.0.2.1\""), true},
-	{"a DaemonSet asks another port", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"name":"KUBERNETES_SERVICE_PORT","value":"6443"`, `"name":"KUBERNETES_SERVICE_PORT","value":"31337"`), true},
-	{"a DaemonSet takes another field for the API server", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"fieldPath":"status.hostIP"`, `"fieldPath":"metadata.annotations"`), false},
+	{
+		"the manager asks another API server",
+		"lab",
+		"rule P-43",
+		inObject("start/", "    env:", "    env:\n    - name: KUBERNETES_SERVICE_HOST\n      value: \"192.0.2.1\""),
+		true,
+	},
+	{
+		"a DaemonSet asks another port",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"name":"KUBERNETES_SERVICE_PORT","value":"6443"`, `"name":"KUBERNETES_SERVICE_PORT","value":"31337"`),
+		true,
+	},
+	{
+		"a DaemonSet takes another field for the API server",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"fieldPath":"status.hostIP"`, `"fieldPath":"metadata.annotations"`),
+		false,
+	},
 	{"a kubeconfig of the administrator", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) {
 		find(t, p, "write/"+layout.CCMKubeconfig).Source = "/etc/kubernetes/admin.conf"
 	}, true},
@@ -95,10 +200,37 @@ var attacks = []attack{
 		find(t, p, "write/"+layout.CCMCloudConf).Source = "/etc/kubernetes/audit.yaml"
 	}, true},
 	{"a probe that runs a program", "lab", "rule P-43", inObject("start/", "    livenessProbe:", "    livenessProbe:\n      exec:\n        command: [sh]"), false},
-	{"the operator's kubeconfig", "lab", "rule P-44", put(v1.Step{Kind: v1.StepCopyFile, Host: "cp-1", Path: layout.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"}), false},
+	{
+		"the operator's kubeconfig",
+		"lab",
+		"rule P-44",
+		put(
+			v1.Step{
+				Kind:    v1.StepCopyFile,
+				Host:    "cp-1",
+				Path:    layout.CredentialDir + "/ecr-credential-provider",
+				Source:  "/srv/admin/kubeconfig",
+				Content: strings.Repeat("ab", 32),
+				Mode:    "0755",
+			},
+		),
+		false,
+	},
 	{"the operator's kubeconfig to another place", "azure-1.28", "rule P-42", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Path = "/tmp/config" }, false},
-	{"a source that is no file", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) { find(t, p, "write/"+layout.CCMCloudConf).Source = "/proc/1/environ" }, false},
-	{"cluster-admin", "lab", "rule P-46", put(v1.Step{Kind: v1.StepEnsureObject, Ref: "ClusterRoleBinding/x", Object: strings.Replace(binding, "NAME", "x", 1)}), false},
+	{
+		"a source that is no file",
+		"lab",
+		"rule P-44",
+		func(t *testing.T, p *v1.Plan) { find(t, p, "write/"+layout.CCMCloudConf).Source = "/proc/1/environ" },
+		false,
+	},
+	{
+		"cluster-admin",
+		"lab",
+		"rule P-46",
+		put(v1.Step{Kind: v1.StepEnsureObject, Ref: "ClusterRoleBinding/x", Object: strings.Replace(binding, "NAME", "x", 1)}),
+		false,
+	},
 	{"cluster-admin under the name of an object of ours", "lab", "rule P-46", func(t *testing.T, p *v1.Plan) {
 		find(t, p, "create/ClusterRoleBinding/"+layout.CCMRole).Object = strings.Replace(binding, "NAME", layout.CCMRole, 1)
 	}, false},
@@ -111,23 +243,103 @@ var attacks = []attack{
 		o["rules"] = []any{map[string]any{"apiGroups": []string{"*"}, "resources": []string{"*"}, "verbs": []string{"*"}}}
 		s.Object = layout.EncodeObject(o)
 	}, false},
-	{"the right for somebody else", "lab", "rule P-46", inObject("create/ClusterRoleBinding/"+layout.CCMRole, `"name":"cloud-controller-manager"`, `"name":"default"`), false},
-	{"a Secret of another account", "lab", "rule P-46", put(v1.Step{Kind: v1.StepEnsureObject, Ref: "Secret/kube-system/" + layout.TokenSecret, Object: strings.Replace(layout.EncodeObject(layout.OlderTokenSecret()),
-		`service-account.name":"cloud-controller-manager"`, `service-account.name":"clusterrole-aggregation-controller"`, 1)}), false},
+	{
+		"the right for somebody else",
+		"lab",
+		"rule P-46",
+		inObject("create/ClusterRoleBinding/"+layout.CCMRole, `"name":"cloud-controller-manager"`, `"name":"default"`),
+		false,
+	},
+	{
+		"a Secret of another account",
+		"lab",
+		"rule P-46",
+		put(
+			v1.Step{Kind: v1.StepEnsureObject, Ref: "Secret/kube-system/" + layout.TokenSecret, Object: strings.Replace(layout.EncodeObject(layout.OlderTokenSecret()),
+				`service-account.name":"cloud-controller-manager"`, `service-account.name":"clusterrole-aggregation-controller"`, 1)},
+		),
+		false,
+	},
 	{"a token of another account", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) {
 		find(t, p, "write/"+layout.CCMToken).Source = "ServiceAccount/kube-system/clusterrole-aggregation-controller"
 	}, false},
-	{"a token where the kubeconfig is", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMKubeconfig, Derive: layout.DeriveToken, Source: layout.AccountRef, Mode: "0600"}), false},
-	{"a kubeconfig where the token is", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMToken, Derive: layout.DeriveKubeconfig, Source: "/etc/kubernetes/admin.conf", Mode: "0600"}), false},
-	{"a token that others may read", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMToken, Derive: layout.DeriveToken, Source: layout.AccountRef, Mode: "0644"}), false},
-	{"the manager writes where it must not", "lab", "rule P-43", inObject("start/", "    - mountPath: "+layout.CCMKubeconfig+"\n      name: file-1\n      readOnly: true", "    - mountPath: "+layout.CCMKubeconfig+"\n      name: file-1"), false},
-	{"the manager may make tokens of others", "lab", "rule P-46", inObject("create/Role/kube-system/"+layout.CCMRole, `"resourceNames":["cloud-controller-manager"],"resources":["serviceaccounts/token"]`,
-		`"resources":["serviceaccounts/token"]`), false},
-	{"a DaemonSet with a privileged container", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"image":`, `"securityContext":{"privileged":true},"image":`), false},
-	{"a DaemonSet with a second container", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"containers":[`, `"containers":[{"name":"x","image":"evil"},`), false},
-	{"a DaemonSet with an init container", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"containers":[`, `"initContainers":[{"name":"x","image":"evil"}],"containers":[`), false},
-	{"a DaemonSet that sees its host", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"volumes":[`, `"volumes":[{"name":"x","hostPath":{"path":"/","type":"Directory"}},`), false},
-	{"a DaemonSet under an account of the cluster", "gce-1.30", "rule P-46", inObject("start/"+component.CCM, `"serviceAccountName":"cloud-controller-manager"`, `"serviceAccountName":"clusterrole-aggregation-controller"`), false},
+	{
+		"a token where the kubeconfig is",
+		"lab",
+		"rule P-43",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMKubeconfig, Derive: layout.DeriveToken, Source: layout.AccountRef, Mode: "0600"}),
+		false,
+	},
+	{
+		"a kubeconfig where the token is",
+		"lab",
+		"rule P-43",
+		put(
+			v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMToken, Derive: layout.DeriveKubeconfig, Source: "/etc/kubernetes/admin.conf", Mode: "0600"},
+		),
+		false,
+	},
+	{
+		"a token that others may read",
+		"lab",
+		"rule P-43",
+		put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMToken, Derive: layout.DeriveToken, Source: layout.AccountRef, Mode: "0644"}),
+		false,
+	},
+	{
+		"the manager writes where it must not",
+		"lab",
+		"rule P-43",
+		inObject(
+			"start/",
+			"    - mountPath: "+layout.CCMKubeconfig+"\n      name: file-1\n      readOnly: true",
+			"    - mountPath: "+layout.CCMKubeconfig+"\n      name: file-1",
+		),
+		false,
+	},
+	{
+		"the manager may make tokens of others",
+		"lab",
+		"rule P-46",
+		inObject("create/Role/kube-system/"+layout.CCMRole, `"resourceNames":["cloud-controller-manager"],"resources":["serviceaccounts/token"]`,
+			`"resources":["serviceaccounts/token"]`),
+		false,
+	},
+	{
+		"a DaemonSet with a privileged container",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"image":`, `"securityContext":{"privileged":true},"image":`),
+		false,
+	},
+	{
+		"a DaemonSet with a second container",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"containers":[`, `"containers":[{"name":"x","image":"evil"},`),
+		false,
+	},
+	{
+		"a DaemonSet with an init container",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"containers":[`, `"initContainers":[{"name":"x","image":"evil"}],"containers":[`),
+		false,
+	},
+	{
+		"a DaemonSet that sees its host",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"volumes":[`, `"volumes":[{"name":"x","hostPath":{"path":"/","type":"Directory"}},`),
+		false,
+	},
+	{
+		"a DaemonSet under an account of the cluster",
+		"gce-1.30",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"serviceAccountName":"cloud-controller-manager"`, `"serviceAccountName":"clusterrole-aggregation-controller"`),
+		false,
+	},
 	{"somebody else's object is deleted", "lab", "rule P-46", put(v1.Step{Kind: v1.StepDeleteObject, Ref: "ClusterRoleBinding/cluster-admin"}), false},
 	{"somebody else's lease is the migration's", "lab", "rule P-46", func(_ *testing.T, p *v1.Plan) { p.Options.LeaseName = "kube-scheduler" }, false},
 	{"a Node is patched", "lab", "rule P-46", put(v1.Step{Kind: v1.StepPatchObject, Ref: "Node/cp-1", Patch: `{"spec":{"unschedulable":true}}`}), false},
@@ -157,9 +369,27 @@ var attacks = []attack{
 		s := find(t, p, "external/"+component.KCM)
 		s.Edits = append(s.Edits, v1.Edit{Op: planstep.OpSetImage, Name: component.KCM, Value: "v1.0.0-evil"})
 	}, false},
-	{"a Deployment of the seed sees its node", "hosted-downtime", "rule P-46", inObject("start/"+component.CCM, `"volumes":[`, `"volumes":[{"name":"x","hostPath":{"path":"/"}},`), false},
-	{"a Deployment of the seed with another Secret", "hosted-downtime", "rule P-46", inObject("start/"+component.CCM, `"secretName":"`+layout.SeedKubeconfig+`"`, `"secretName":"admin-kubeconfig"`), false},
-	{"a Deployment of the seed is edited that is no manager", "hosted-downtime", "rule P-46", put(v1.Step{Kind: v1.StepEditWorkload, Component: "etcd", Ref: "Deployment/cluster-x/etcd"}), false},
+	{
+		"a Deployment of the seed sees its node",
+		"hosted-downtime",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"volumes":[`, `"volumes":[{"name":"x","hostPath":{"path":"/"}},`),
+		false,
+	},
+	{
+		"a Deployment of the seed with another Secret",
+		"hosted-downtime",
+		"rule P-46",
+		inObject("start/"+component.CCM, `"secretName":"`+layout.SeedKubeconfig+`"`, `"secretName":"admin-kubeconfig"`),
+		false,
+	},
+	{
+		"a Deployment of the seed is edited that is no manager",
+		"hosted-downtime",
+		"rule P-46",
+		put(v1.Step{Kind: v1.StepEditWorkload, Component: "etcd", Ref: "Deployment/cluster-x/etcd"}),
+		false,
+	},
 }
 
 // TestAKeyThatOnlyAVariableNamesIsNoManagers, wherever the installer of a cluster puts its keys. One that the cloud config of a control-plane host names is for

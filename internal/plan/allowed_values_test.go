@@ -46,17 +46,62 @@ var valueAttacks = []struct {
 	change           func(t *testing.T, p *v1.Plan)
 }{
 	{"NodeRestriction is switched off", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagDisablePlugins, "NodeRestriction")},
-	{"NodeRestriction is left out", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagEnablePlugins})},
-	{"another plugin takes its place", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "AlwaysAdmit"})},
-	{"a plugin comes beside it", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"})},
+	{
+		"NodeRestriction is left out",
+		"lab",
+		"external/" + component.KAS,
+		edited("external/"+component.KAS, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagEnablePlugins}),
+	},
+	{
+		"another plugin takes its place",
+		"lab",
+		"external/" + component.KAS,
+		edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "AlwaysAdmit"}),
+	},
+	{
+		"a plugin comes beside it",
+		"lab",
+		"external/" + component.KAS,
+		edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"}),
+	},
 	{"every alpha gate of the API server", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AllAlpha=true")},
-	{"a gate of the manager", "lab", "external/" + component.KCM, with("external/"+component.KCM, flagvalue.FlagFeatureGates, "LegacyServiceAccountTokenNoAutoGeneration=false")},
-	{"a gate of the scheduler", "openstack-1.20", "gates/" + component.Scheduler, with("gates/"+component.Scheduler, flagvalue.FlagFeatureGates, "PodSchedulingReadiness=false")},
+	{
+		"a gate of the manager",
+		"lab",
+		"external/" + component.KCM,
+		with("external/"+component.KCM, flagvalue.FlagFeatureGates, "LegacyServiceAccountTokenNoAutoGeneration=false"),
+	},
+	{
+		"a gate of the scheduler",
+		"openstack-1.20",
+		"gates/" + component.Scheduler,
+		with("gates/"+component.Scheduler, flagvalue.FlagFeatureGates, "PodSchedulingReadiness=false"),
+	},
 	{"a gate of a kubelet", "gce-1.30", "external/kubelet", with("external/kubelet", flagvalue.FlagFeatureGates, "RotateKubeletServerCertificate=false")},
-	{"a gate that is said twice", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AnonymousAuthConfigurableEndpoints=true,AnonymousAuthConfigurableEndpoints=false")},
-	{"a controller is switched off", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"})},
-	{"every other controller ends", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "bootstrapsigner,tokencleaner"})},
-	{"a controller begins", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"})},
+	{
+		"a gate that is said twice",
+		"lab",
+		"external/" + component.KAS,
+		with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AnonymousAuthConfigurableEndpoints=true,AnonymousAuthConfigurableEndpoints=false"),
+	},
+	{
+		"a controller is switched off",
+		"lab",
+		"external/" + component.KCM,
+		edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"}),
+	},
+	{
+		"every other controller ends",
+		"lab",
+		"external/" + component.KCM,
+		edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "bootstrapsigner,tokencleaner"}),
+	},
+	{
+		"a controller begins",
+		"lab",
+		"external/" + component.KCM,
+		edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"}),
+	},
 	{"a gate of kubeadm's API server", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		s := *find(t, p, "external/"+component.KAS)
 		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", layout.KubeadmConfigRef, layout.DeriveKubeadm
@@ -72,10 +117,25 @@ var valueAttacks = []struct {
 		with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AllAlpha=true")(t, p)
 	}},
 	{"another name of a kubelet", "lab", "external/kubelet", edited("external/kubelet", v1.Edit{Op: "setFlag", Name: flagvalue.FlagHostname, Value: "other"})},
-	{"an election that takes a year", "lab", "leader-migration/" + component.KCM, edited("leader-migration/"+component.KCM, v1.Edit{Op: "setFlag", Name: "leader-elect-retry-period", Value: "8760h"})},
+	{
+		"an election that takes a year",
+		"lab",
+		"leader-migration/" + component.KCM,
+		edited("leader-migration/"+component.KCM, v1.Edit{Op: "setFlag", Name: "leader-elect-retry-period", Value: "8760h"}),
+	},
 	{"no pod CIDRs", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: "allocate-node-cidrs", Value: "false"})},
-	{"the API server loses its audit policy", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "removeHostPath", Name: "audit", Value: "/etc/kubernetes/audit"})},
-	{"the manager loses its flexvolumes", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "removeHostPath", Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"})},
+	{
+		"the API server loses its audit policy",
+		"lab",
+		"external/" + component.KAS,
+		edited("external/"+component.KAS, v1.Edit{Op: "removeHostPath", Name: "audit", Value: "/etc/kubernetes/audit"}),
+	},
+	{
+		"the manager loses its flexvolumes",
+		"lab",
+		"external/" + component.KCM,
+		edited("external/"+component.KCM, v1.Edit{Op: "removeHostPath", Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"}),
+	},
 	{"kubeadm mounts no audit policy", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		s := *find(t, p, "external/"+component.KAS)
 		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", layout.KubeadmConfigRef, layout.DeriveKubeadm

@@ -43,7 +43,9 @@ var labJSON = sync.OnceValues(func() ([]byte, error) {
 
 // labOptions are those with which the plan of the lab was made.
 func labOptions() v1.Options {
-	return v1.Options{Env: []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/cloud-controller-manager.credentials", "AWS_EC2_METADATA_DISABLED=true", "HOST={host}"}}
+	return v1.Options{
+		Env: []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/cloud-controller-manager.credentials", "AWS_EC2_METADATA_DISABLED=true", "HOST={host}"},
+	}
 }
 
 // cluster is the smallest one that can be migrated, changed as a test wants it: two hosts, of which cp-1 owns the loops.
@@ -55,9 +57,15 @@ func cluster(change ...func(*v1.Snapshot)) *v1.Snapshot {
 			Name: name, NodeName: "node-" + name, ControlPlane: true,
 			Components: []v1.Component{
 				{Name: component.KAS, Manifest: "/etc/kubernetes/manifests/kube-apiserver.yaml", SHA256: "kas-" + name, Flags: map[string]string{"cloud-provider": "aws"}},
-				{Name: component.KCM, Manifest: "/etc/kubernetes/manifests/kube-controller-manager.yaml", SHA256: "kcm-" + name, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
-					Command: []string{component.KCM, "--cloud-provider=aws"}, Address: fmt.Sprintf("10.0.0.%d:10257", i),
-					Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "cluster-name": "prod", "allocate-node-cidrs": "true"}},
+				{
+					Name:     component.KCM,
+					Manifest: "/etc/kubernetes/manifests/kube-controller-manager.yaml",
+					SHA256:   "kcm-" + name,
+					Image:    "registry.k8s.io/kube-controller-manager:v1.26.0",
+					Command:  []string{component.KCM, "--cloud-provider=aws"},
+					Address:  fmt.Sprintf("10.0.0.%d:10257", i),
+					Flags:    map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "cluster-name": "prod", "allocate-node-cidrs": "true"},
+				},
 			},
 			Kubelet:     &v1.Kubelet{Source: "/var/lib/kubelet/kubeadm-flags.env", SHA256: "kubelet-" + name, Flags: map[string]string{"cloud-provider": "aws"}},
 			CloudConfig: &v1.CloudConfig{Path: "/etc/kubernetes/cloud.conf", SHA256: "conf"},

@@ -46,7 +46,10 @@ func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
 				m.Flags["controllers"] = "*,-service"
 			}
 		}
-		if err := json.Unmarshal([]byte(find(t, mustMake(t, like, v1.Options{Image: image, Strategy: planstep.Downtime, Shape: v1.ShapeDaemonSet}), "start/"+component.CCM).Object), &set); err != nil {
+		if err := json.Unmarshal(
+			[]byte(find(t, mustMake(t, like, v1.Options{Image: image, Strategy: planstep.Downtime, Shape: v1.ShapeDaemonSet}), "start/"+component.CCM).Object),
+			&set,
+		); err != nil {
 			t.Fatal(err)
 		}
 		spec := d.Spec.Template.Spec
@@ -58,7 +61,8 @@ func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
 			t.Errorf("%s: what the owner of the cluster has switched off runs: %s", image, c.Command)
 		}
 		for name, have := range map[string][2]*corev1.Probe{"liveness": {c.LivenessProbe, other.LivenessProbe}, "readiness": {c.ReadinessProbe, other.ReadinessProbe}, "startup": {c.StartupProbe, other.StartupProbe}} {
-			if have[0] == nil || have[0].HTTPGet.Port != have[1].HTTPGet.Port || have[0].HTTPGet.Path != have[1].HTTPGet.Path || have[0].FailureThreshold != have[1].FailureThreshold {
+			if have[0] == nil || have[0].HTTPGet.Port != have[1].HTTPGet.Port || have[0].HTTPGet.Path != have[1].HTTPGet.Path ||
+				have[0].FailureThreshold != have[1].FailureThreshold {
 				t.Errorf("%s: %s probe %+v, the DaemonSet's is %+v", image, name, have[0], have[1])
 			}
 		}
@@ -130,7 +134,10 @@ func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
 		t.Errorf("it runs with %s", spec.Containers[0].Command)
 	}
 	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == layout.SeedCloudConfig }) ||
-		!slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/kubernetes/cloud-config" && m.ReadOnly }) {
+		!slices.ContainsFunc(
+			spec.Containers[0].VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/kubernetes/cloud-config" && m.ReadOnly },
+		) {
 		t.Errorf("it mounts %+v at %+v", spec.Volumes, spec.Containers[0].VolumeMounts)
 	}
 	if effects := strings.Join(p.Effects, "\n"); strings.Contains(effects, "for about 0 s") || !strings.Contains(effects, "gap: for about ") {

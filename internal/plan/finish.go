@@ -21,13 +21,28 @@ func finish(d *draft.Draft) {
 	for _, h := range d.Hosts {
 		for _, path := range []string{layout.KCMMigration, layout.CCMMigration} {
 			d.Add(v1.Step{
-				ID: "remove/" + path + "@" + h.Name, Phase: planstep.PhaseFinish, Kind: v1.StepRemoveFile, Title: "remove " + path + " on " + h.Name,
-				Host: h.Name, Path: path, Restore: "write/" + path + "@" + h.Name, Requires: []string{"cluster:uid", planstep.FileFact(h.Name, path)},
-				Changes: []v1.Change{{Field: path, Before: "written by this migration"}}, Undo: "write it again", EstimateSeconds: 0.1,
+				ID:       "remove/" + path + "@" + h.Name,
+				Phase:    planstep.PhaseFinish,
+				Kind:     v1.StepRemoveFile,
+				Title:    "remove " + path + " on " + h.Name,
+				Host:     h.Name,
+				Path:     path,
+				Restore:  "write/" + path + "@" + h.Name,
+				Requires: []string{"cluster:uid", planstep.FileFact(h.Name, path)},
+				Changes: []v1.Change{
+					{Field: path, Before: "written by this migration"},
+				},
+				Undo:            "write it again",
+				EstimateSeconds: 0.1,
 			})
 		}
 	}
-	d.DeleteObject(planstep.PhaseFinish, "delete/", "Lease/"+layout.Namespace+"/"+d.Options.LeaseName, "nobody respects it any longer")
+	d.DeleteObject(
+		planstep.PhaseFinish,
+		"delete/",
+		"Lease/"+layout.Namespace+"/"+d.Options.LeaseName,
+		"nobody respects it any longer",
+	)
 	for _, o := range layout.MigrationObjects(d.Options.LeaseName) {
 		d.DeleteObject(planstep.PhaseFinish, "delete/", layout.Ref(o), "the lease that it grants is gone")
 	}

@@ -31,10 +31,17 @@ type kubeadmCluster struct {
 
 func (c kubeadmCluster) snapshot() *v1.Snapshot {
 	s := &v1.Snapshot{
-		TypeMeta: v1.Type(v1.KindSnapshot), ToolVersion: "test",
-		Cluster: v1.Cluster{UID: "7c1d0a52-5f64-4c8a-9a51-2d6a4d2b8f10", Version: c.version, Provider: c.provider, Name: c.kcm["cluster-name"]},
-		Kubeadm: &v1.KubeadmConfig{APIVersion: "kubeadm.k8s.io/v1beta3", KubernetesVersion: c.version, SHA256: strings.Repeat("ad", 32), ControlPlaneEndpoint: "api.prod.example:6443",
-			ExtraArgs: map[string]map[string]string{}, ExtraVolumes: map[string][]string{"apiServer": {c.config}, "controllerManager": {c.config}}},
+		TypeMeta:    v1.Type(v1.KindSnapshot),
+		ToolVersion: "test",
+		Cluster:     v1.Cluster{UID: "7c1d0a52-5f64-4c8a-9a51-2d6a4d2b8f10", Version: c.version, Provider: c.provider, Name: c.kcm["cluster-name"]},
+		Kubeadm: &v1.KubeadmConfig{
+			APIVersion:           "kubeadm.k8s.io/v1beta3",
+			KubernetesVersion:    c.version,
+			SHA256:               strings.Repeat("ad", 32),
+			ControlPlaneEndpoint: "api.prod.example:6443",
+			ExtraArgs:            map[string]map[string]string{},
+			ExtraVolumes:         map[string][]string{"apiServer": {c.config}, "controllerManager": {c.config}},
+		},
 		Volumes: &v1.Volumes{},
 	}
 	cloud := map[string]string{"cloud-provider": c.provider, "cloud-config": c.config}
@@ -78,8 +85,11 @@ func merged(all ...map[string]string) map[string]string {
 }
 
 func (c kubeadmCluster) host(name string, _ int) v1.Host {
-	flags := merged(map[string]string{"cloud-provider": c.provider, "cloud-config": c.config, "container-runtime-endpoint": "unix:///run/containerd/containerd.sock",
-		"pod-infra-container-image": "registry.k8s.io/pause:3.6", "hostname-override": name}, c.kubelet)
+	flags := merged(
+		map[string]string{"cloud-provider": c.provider, "cloud-config": c.config, "container-runtime-endpoint": "unix:///run/containerd/containerd.sock",
+			"pod-infra-container-image": "registry.k8s.io/pause:3.6", "hostname-override": name},
+		c.kubelet,
+	)
 	return v1.Host{Name: name, NodeName: name, Kubelet: &v1.Kubelet{
 		Source: kubeletfile.KubeletFlagsFile, SHA256: sum("kubelet" + name), Flags: flags, Version: c.version,
 		Config: &v1.KubeletConfig{Path: "/var/lib/kubelet/config.yaml", StaticPodPath: "/etc/kubernetes/manifests"},
@@ -87,7 +97,15 @@ func (c kubeadmCluster) host(name string, _ int) v1.Host {
 }
 
 func (c kubeadmCluster) node(name string, i int, controlPlane bool) v1.Node {
-	n := v1.Node{Name: name, UID: "uid-" + name, KubeletVersion: c.version, Ready: "True", OS: "linux", Labels: map[string]string{"kubernetes.io/os": "linux"}, ProviderID: c.providerID(i, name)}
+	n := v1.Node{
+		Name:           name,
+		UID:            "uid-" + name,
+		KubeletVersion: c.version,
+		Ready:          "True",
+		OS:             "linux",
+		Labels:         map[string]string{"kubernetes.io/os": "linux"},
+		ProviderID:     c.providerID(i, name),
+	}
 	if controlPlane {
 		if k, err := clusterview.ParseMinor("", c.version); err == nil && k < ccm.FirstWithoutMaster {
 			n.Labels[layout.LabelMaster] = ""
@@ -101,21 +119,39 @@ func (c kubeadmCluster) node(name string, i int, controlPlane bool) v1.Node {
 func (c kubeadmCluster) components(ip string) []v1.Component {
 	cloud := map[string]string{"cloud-provider": c.provider, "cloud-config": c.config}
 	kas := merged(map[string]string{
-		"advertise-address": ip, "allow-privileged": "true", "authorization-mode": "Node,RBAC", "client-ca-file": "/etc/kubernetes/pki/ca.crt",
-		"enable-admission-plugins": "NodeRestriction", "etcd-servers": "https://127.0.0.1:2379", "secure-port": "6443",
-		"service-account-issuer": "https://kubernetes.default.svc.cluster.local", "service-cluster-ip-range": "10.96.0.0/12", "tls-cert-file": "/etc/kubernetes/pki/apiserver.crt",
+		"advertise-address":        ip,
+		"allow-privileged":         "true",
+		"authorization-mode":       "Node,RBAC",
+		"client-ca-file":           "/etc/kubernetes/pki/ca.crt",
+		"enable-admission-plugins": "NodeRestriction",
+		"etcd-servers":             "https://127.0.0.1:2379",
+		"secure-port":              "6443",
+		"service-account-issuer":   "https://kubernetes.default.svc.cluster.local",
+		"service-cluster-ip-range": "10.96.0.0/12",
+		"tls-cert-file":            "/etc/kubernetes/pki/apiserver.crt",
 	}, cloud, c.kas)
 	kcm := merged(map[string]string{
-		"authentication-kubeconfig": layout.KCMKubeconfig, "authorization-kubeconfig": layout.KCMKubeconfig, "bind-address": "127.0.0.1", "client-ca-file": "/etc/kubernetes/pki/ca.crt",
-		"controllers": "*,bootstrapsigner,tokencleaner", "kubeconfig": layout.KCMKubeconfig, "leader-elect": "true", "root-ca-file": "/etc/kubernetes/pki/ca.crt",
-		"service-account-private-key-file": "/etc/kubernetes/pki/sa.key", "use-service-account-credentials": "true",
+		"authentication-kubeconfig":        layout.KCMKubeconfig,
+		"authorization-kubeconfig":         layout.KCMKubeconfig,
+		"bind-address":                     "127.0.0.1",
+		"client-ca-file":                   "/etc/kubernetes/pki/ca.crt",
+		"controllers":                      "*,bootstrapsigner,tokencleaner",
+		"kubeconfig":                       layout.KCMKubeconfig,
+		"leader-elect":                     "true",
+		"root-ca-file":                     "/etc/kubernetes/pki/ca.crt",
+		"service-account-private-key-file": "/etc/kubernetes/pki/sa.key",
+		"use-service-account-credentials":  "true",
 	}, cloud, c.kcm)
 	sched := merged(map[string]string{"bind-address": "127.0.0.1", "kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "true"}, c.scheduler)
 	paths := map[string]string{"/etc/kubernetes/pki": "/etc/kubernetes/pki", c.config: c.config}
 	for _, dir := range c.ca {
 		paths[dir] = dir
 	}
-	return []v1.Component{c.pod(component.KAS, kas, ip+":6443", paths), c.pod(component.KCM, kcm, "127.0.0.1:10257", paths), c.pod(component.Scheduler, sched, "127.0.0.1:10259", nil)}
+	return []v1.Component{
+		c.pod(component.KAS, kas, ip+":6443", paths),
+		c.pod(component.KCM, kcm, "127.0.0.1:10257", paths),
+		c.pod(component.Scheduler, sched, "127.0.0.1:10259", nil),
+	}
 }
 
 func (c kubeadmCluster) pod(name string, flags map[string]string, address string, paths map[string]string) v1.Component {
@@ -189,7 +225,12 @@ func aws26() *v1.Snapshot {
 // azure28 is a cluster of 1.28 with routes from the cloud, an image credential provider to come, and a private authority.
 func azure28() *v1.Snapshot {
 	s := kubeadmCluster{
-		provider: "azure", version: "v1.28.5", hosts: 3, workers: 1, config: "/etc/kubernetes/azure.json", ca: []string{"/etc/ssl/certs", "/usr/local/share/ca-certificates"},
+		provider: "azure",
+		version:  "v1.28.5",
+		hosts:    3,
+		workers:  1,
+		config:   "/etc/kubernetes/azure.json",
+		ca:       []string{"/etc/ssl/certs", "/usr/local/share/ca-certificates"},
 		kcm: map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "cluster-name": "prod", "configure-cloud-routes": "true",
 			"route-reconciliation-period": "10s"},
 		kubelet: map[string]string{"azure-container-registry-config": "/etc/kubernetes/azure.json"},
@@ -221,8 +262,16 @@ func gce30() *v1.Snapshot {
 func vsphere29() *v1.Snapshot {
 	again := "DisableCloudProviders=false"
 	s := kubeadmCluster{
-		provider: "vsphere", version: "v1.29.2", hosts: 3, workers: 1, config: "/etc/kubernetes/vsphere.conf", ca: []string{"/etc/ssl/certs"},
-		kas: map[string]string{"feature-gates": again + ",DisableKubeletCloudCredentialProviders=false"}, kcm: map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "feature-gates": again},
+		provider: "vsphere",
+		version:  "v1.29.2",
+		hosts:    3,
+		workers:  1,
+		config:   "/etc/kubernetes/vsphere.conf",
+		ca:       []string{"/etc/ssl/certs"},
+		kas: map[string]string{
+			"feature-gates": again + ",DisableKubeletCloudCredentialProviders=false",
+		},
+		kcm:        map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "feature-gates": again},
 		kubelet:    map[string]string{"feature-gates": again},
 		providerID: func(i int, _ string) string { return fmt.Sprintf("vsphere://4221%04d-0000-0000-0000-000000000000", i) },
 	}.snapshot()

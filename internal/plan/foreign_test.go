@@ -17,8 +17,13 @@ import (
 // tenantsManager is a kube-controller-manager that somebody else has created; by its name it comes first.
 func tenantsManager(ref string, replicas int32) v1.Component {
 	return v1.Component{
-		Name: component.KCM, Runs: v1.RunsDeployment, Manifest: ref, SHA256: "t", Replicas: ptr.To(replicas), Command: []string{component.KCM, "--cloud-provider=aws"},
-		Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/x/cloud.conf", "cluster-name": "prod"},
+		Name:     component.KCM,
+		Runs:     v1.RunsDeployment,
+		Manifest: ref,
+		SHA256:   "t",
+		Replicas: ptr.To(replicas),
+		Command:  []string{component.KCM, "--cloud-provider=aws"},
+		Flags:    map[string]string{"cloud-provider": "aws", "cloud-config": "/x/cloud.conf", "cluster-name": "prod"},
 	}
 }
 

@@ -25,7 +25,15 @@ var compact = []struct {
 }{
 	{"openstack-1.20", openstack20, v1.Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.20.2"}},
 	{"aws-1.26-single", aws26, v1.Options{}},
-	{"azure-1.28", azure28, v1.Options{Image: "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.28.5", CredentialProvider: "bin/acr-credential-provider", CredentialProviderSHA256: sha}},
+	{
+		"azure-1.28",
+		azure28,
+		v1.Options{
+			Image:                    "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.28.5",
+			CredentialProvider:       "bin/acr-credential-provider",
+			CredentialProviderSHA256: sha,
+		},
+	},
 	{"gce-1.30", gce30, v1.Options{Image: "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v30.0.0", Shape: v1.ShapeDaemonSet,
 		CredentialProvider: "bin/auth-provider-gcp", CredentialProviderSHA256: sha}},
 	{"vsphere-1.29", vsphere29, v1.Options{Image: "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.29.0"}},

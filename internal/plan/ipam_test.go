@@ -54,7 +54,8 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	if s := find(t, p, "external/"+component.KCM); !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") {
 		t.Errorf("%s leaves it running: %v", s.ID, s.Edits)
 	}
-	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; !slices.Contains(c.Command, "--controllers=*,node-ipam-controller") || !slices.Contains(c.Command, "--cluster-cidr=10.244.0.0/16") {
+	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; !slices.Contains(c.Command, "--controllers=*,node-ipam-controller") ||
+		!slices.Contains(c.Command, "--cluster-cidr=10.244.0.0/16") {
 		t.Errorf("the new manager does not run it: %s", c.Command)
 	}
 	p = mustMake(t, allocating(), v1.Options{})
@@ -78,7 +79,8 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", flagvalue.CloudAllocator
 	p = mustMake(t, cloud, v1.Options{})
 	s := find(t, p, "external/"+component.KCM)
-	if !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") && !planstep.SetsFlag(*s, "controllers", "*,-node-ipam-controller") || !slices.Contains(s.Edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"}) {
+	if !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") && !planstep.SetsFlag(*s, "controllers", "*,-node-ipam-controller") ||
+		!slices.Contains(s.Edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"}) {
 		t.Errorf("an external manager would ask a cloud that it has not: %v", s.Edits)
 	}
 }

@@ -94,7 +94,8 @@ func TestAGateOfCSIIsSwitchedOnWhereItIsOff(t *testing.T) {
 	step := find(t, p, "external/kubelet@worker-1")
 	e, _ := planstep.LastEdit(*step, flagvalue.FlagFeatureGates)
 	gates := flagvalue.ParseGates(e.Value)
-	if _, twice := gates["CSIMigrationOpenStack"]; twice || !strings.Contains(briefEdits(*step), "setGate CSIMigrationOpenStack true in /var/lib/kubelet/config.yaml") {
+	if _, twice := gates["CSIMigrationOpenStack"]; twice ||
+		!strings.Contains(briefEdits(*step), "setGate CSIMigrationOpenStack true in /var/lib/kubelet/config.yaml") {
 		t.Errorf("edits: %s", briefEdits(*step))
 	}
 	if !step.Drain {

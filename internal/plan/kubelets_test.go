@@ -58,7 +58,13 @@ func TestAKubeletKeepsTheNameThatItsCloudGaveIt(t *testing.T) {
 
 func TestTheCommandsForAKubeletPutNewFlagsWhereOthersStand(t *testing.T) {
 	step := v1.Step{Host: "h", Path: "/etc/systemd/system/kubelet.service.d/10-cloud.conf", Edits: []v1.Edit{
-		{Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: flagvalue.FlagHostname, Value: "h.internal"}}}
+		{
+			Op:   "unsetFlag",
+			Name: "cloud-config",
+		},
+		{Op: "setFlag", Name: "cloud-provider", Value: "external"},
+		{Op: "setFlag", Name: flagvalue.FlagHostname, Value: "h.internal"},
+	}}
 	script := manual.KubeletCommands(step, "h.internal", map[string]string{"cloud-provider": "aws", "cloud-config": "/a"})
 	if want := "sudo systemctl daemon-reload && sudo systemctl restart kubelet'"; !strings.HasSuffix(script[0], want) {
 		t.Errorf("a drop-in is not read again: %s", script[0])
@@ -66,7 +72,8 @@ func TestTheCommandsForAKubeletPutNewFlagsWhereOthersStand(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sed"+manual.FlagScript(step, map[string]string{"cloud-provider": "aws", "cloud-config": "/a"}))
 	cmd.Stdin = strings.NewReader("[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-config=/a --cloud-provider=aws --v=2\"\n")
 	out, err := cmd.CombinedOutput()
-	if want := "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS= --cloud-provider=external --hostname-override=h.internal --v=2\"\n"; err != nil || string(out) != want {
+	if want := "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS= --cloud-provider=external --hostname-override=h.internal --v=2\"\n"; err != nil ||
+		string(out) != want {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

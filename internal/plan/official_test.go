@@ -66,7 +66,10 @@ func TestWithoutAnOfficialImageNoPlanIsMade(t *testing.T) {
 	d := &draft.Draft{Options: v1.Options{Image: cloudprovider.Official}}
 	d.Provider, _ = cloudprovider.Lookup(cloudprovider.GCE)
 	d.APIMinor = 24 // its makers published none
-	if err := ccm.ChooseImage(d); err == nil || !strings.Contains(err.Error(), "no official cloud-controller-manager of provider gce for Kubernetes 1.24") || !strings.Contains(err.Error(), "--image=REPOSITORY:TAG") {
+	if err := ccm.ChooseImage(
+		d,
+	); err == nil || !strings.Contains(err.Error(), "no official cloud-controller-manager of provider gce for Kubernetes 1.24") ||
+		!strings.Contains(err.Error(), "--image=REPOSITORY:TAG") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -77,7 +80,8 @@ func TestANewClusterOfAnyMinorIsToldWhichImageIsMissing(t *testing.T) {
 	d.Provider, _ = cloudprovider.Lookup(cloudprovider.GCE)
 	d.APIMinor = 31 // its makers published none
 	err := ccm.ChooseImage(d)
-	if err == nil || !strings.Contains(err.Error(), "no cloud-controller-manager for provider gce and Kubernetes 1.31") || !strings.Contains(err.Error(), "--ccm-image=gce=REPOSITORY:TAG") {
+	if err == nil || !strings.Contains(err.Error(), "no cloud-controller-manager for provider gce and Kubernetes 1.31") ||
+		!strings.Contains(err.Error(), "--ccm-image=gce=REPOSITORY:TAG") {
 		t.Errorf("the error is %v", err)
 	}
 	d.Options.Part, d.Options.Image = "", ""

@@ -55,7 +55,10 @@ func TestFeatureGatesAreMerged(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
 		}
 	}
-	if have := flagvalue.MergeGates([]string{component.KCM, "--feature-gates=A=true", "--v=2", "--feature-gates", "B=false,A=false"}, "B=false,A=false"); have != "A=false,B=false" {
+	if have := flagvalue.MergeGates(
+		[]string{component.KCM, "--feature-gates=A=true", "--v=2", "--feature-gates", "B=false,A=false"},
+		"B=false,A=false",
+	); have != "A=false,B=false" {
 		t.Errorf("a flag that is given twice: %q", have)
 	}
 }
@@ -207,7 +210,8 @@ func TestTheDaemonSetDependsOnNothingThatWaitsForIt(t *testing.T) {
 	}
 	pod := set.Spec.Template.Spec
 	c := pod.Containers[0]
-	if set.Spec.UpdateStrategy.Type != "OnDelete" || !pod.HostNetwork || pod.DNSPolicy != "Default" || pod.PriorityClassName == "" || pod.ServiceAccountName != layout.CCMAccount {
+	if set.Spec.UpdateStrategy.Type != "OnDelete" || !pod.HostNetwork || pod.DNSPolicy != "Default" || pod.PriorityClassName == "" ||
+		pod.ServiceAccountName != layout.CCMAccount {
 		t.Errorf("pod: %+v", pod)
 	}
 	if diff := cmp.Diff(map[string]string{layout.LabelControlPlane: ""}, pod.NodeSelector); diff != "" {
@@ -277,7 +281,10 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 	text := map[string]string{}
 	for _, h := range s.Hosts {
 		for _, c := range h.Components {
-			text[h.Name+c.Manifest] = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - " + strings.Join(c.Command, "\n    - ") + "\n    image: x\n    name: x\n" +
+			text[h.Name+c.Manifest] = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - " + strings.Join(
+				c.Command,
+				"\n    - ",
+			) + "\n    image: x\n    name: x\n" +
 				"    volumeMounts:\n    - mountPath: /etc/ssl\n      name: ssl\n      readOnly: true\n  volumes:\n  - hostPath:\n      path: /etc/ssl\n      type: Directory\n    name: ssl\n"
 		}
 	}

@@ -160,7 +160,8 @@ func TestEveryStepRequiresWhatItWasMadeFrom(t *testing.T) {
 			t.Errorf("step %s restarts an owner and has no group or successor", s.ID)
 		}
 	}
-	if f := facts[planstep.FileFact("cp-1", "/etc/kubernetes/manifests/kube-controller-manager.yaml")]; !strings.Contains(f.Detail, "\n--cloud-provider=aws\n") || len(f.Value) != 64 {
+	if f := facts[planstep.FileFact("cp-1", "/etc/kubernetes/manifests/kube-controller-manager.yaml")]; !strings.Contains(f.Detail, "\n--cloud-provider=aws\n") ||
+		len(f.Value) != 64 {
 		t.Errorf("the fact of a manifest names its arguments, so that a change can be named; it is %+v", f)
 	}
 	if f := facts[planstep.FileFact("cp-1", layout.CCMManifest)]; f.Value != "absent" {
@@ -243,7 +244,12 @@ func TestPartsThatAreExternalAlreadyAreLeftAlone(t *testing.T) {
 }
 
 func TestOnlyFindingsThatDidNotPassGoIntoThePlan(t *testing.T) {
-	p, err := Make(cluster(), v1.Options{}, []v1.Finding{{Code: "A", Outcome: v1.Pass}, {Code: "B", Outcome: v1.Warn}, {Code: "C", Outcome: v1.Skip}, {Code: "D", Outcome: v1.Fail}}, now)
+	p, err := Make(
+		cluster(),
+		v1.Options{},
+		[]v1.Finding{{Code: "A", Outcome: v1.Pass}, {Code: "B", Outcome: v1.Warn}, {Code: "C", Outcome: v1.Skip}, {Code: "D", Outcome: v1.Fail}},
+		now,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

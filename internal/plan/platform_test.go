@@ -83,7 +83,11 @@ func TestAUnitHasItsNewFlagsBeforeItIsStopped(t *testing.T) {
 	if diff := cmp.Diff(start.Edits, stop.Edits); diff != "" || !planstep.SetsFlag(stop, "cloud-provider", "external") {
 		t.Errorf("what starts the unit again would start it otherwise (-start +stop):\n%s", diff)
 	}
-	if have := strings.Join(stop.Manual, "\n"); !strings.Contains(have, "--cloud-provider=external") || !strings.HasSuffix(have, "systemctl stop "+component.KCM+".service'") {
+	if have := strings.Join(
+		stop.Manual,
+		"\n",
+	); !strings.Contains(have, "--cloud-provider=external") ||
+		!strings.HasSuffix(have, "systemctl stop "+component.KCM+".service'") {
 		t.Errorf("by hand:\n%s", have)
 	}
 	if want := "ssh cp-1 'sudo systemctl start " + component.KCM + ".service'"; strings.Join(start.Manual, "\n") != want {
@@ -163,8 +167,19 @@ func TestReplacedHostsAreNeverTouched(t *testing.T) {
 			ids = append(ids, step.ID)
 		}
 	}
-	want := []string{"await/leader-migration", "await/in/" + component.KCM + "/1", "await/in/" + component.CCM + "/1", "await/out/cp-1", "await/in/" + component.KCM + "/2", "await/in/" + component.CCM + "/2", "await/out/cp-3",
-		"await/in/" + component.KCM + "/3", "await/in/" + component.CCM + "/3", "await/out/cp-2", "await/finish"}
+	want := []string{
+		"await/leader-migration",
+		"await/in/" + component.KCM + "/1",
+		"await/in/" + component.CCM + "/1",
+		"await/out/cp-1",
+		"await/in/" + component.KCM + "/2",
+		"await/in/" + component.CCM + "/2",
+		"await/out/cp-3",
+		"await/in/" + component.KCM + "/3",
+		"await/in/" + component.CCM + "/3",
+		"await/out/cp-2",
+		"await/finish",
+	}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("one in, one out, the owner cp-2 last (-want +have):\n%s", diff)
 	}
@@ -198,7 +213,16 @@ func TestTheWayBackOfReplacedHosts(t *testing.T) {
 			ids = append(ids, s.ID)
 		}
 	}
-	want := []string{"again/await/leader-migration", "undo/await/in/1", "undo/await/out/new-cp-1", "undo/await/in/2", "undo/await/out/new-cp-2", "undo/await/in/3", "undo/await/out/new-cp-3", "undo/await/leader-migration"}
+	want := []string{
+		"again/await/leader-migration",
+		"undo/await/in/1",
+		"undo/await/out/new-cp-1",
+		"undo/await/in/2",
+		"undo/await/out/new-cp-2",
+		"undo/await/in/3",
+		"undo/await/out/new-cp-3",
+		"undo/await/leader-migration",
+	}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}
@@ -238,8 +262,17 @@ func deployedCluster() *v1.Snapshot {
 	s := aws26HA()
 	s.Kubeadm = nil
 	n := int32(2)
-	s.Hosted = []v1.Component{{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + component.KCM, SHA256: "t", Replicas: &n, Command: []string{component.KCM, "--cloud-provider=aws"},
-		Flags: map[string]string{"cloud-provider": "aws", "cluster-name": "prod", "cluster-cidr": "10.244.0.0/16"}}}
+	s.Hosted = []v1.Component{
+		{
+			Name:     component.KCM,
+			Runs:     v1.RunsDeployment,
+			Manifest: "Deployment/kube-system/" + component.KCM,
+			SHA256:   "t",
+			Replicas: &n,
+			Command:  []string{component.KCM, "--cloud-provider=aws"},
+			Flags:    map[string]string{"cloud-provider": "aws", "cluster-name": "prod", "cluster-cidr": "10.244.0.0/16"},
+		},
+	}
 	for h := range s.Hosts {
 		kept := s.Hosts[h].Components[:0]
 		for _, c := range s.Hosts[h].Components {
@@ -262,7 +295,8 @@ func TestAManagerThatIsADeploymentIsChangedInPlaceAndNeverScaledToNone(t *testin
 	}
 	at := positions(p)
 	external, start := at["external/"+component.KCM+"@Deployment/kube-system/"+component.KCM], at["create/Deployment/kube-system/"+component.CCM]
-	if s := p.Steps[external]; s.Kind != v1.StepEditWorkload || len(s.Edits) != 1 || s.Requires[len(s.Requires)-1] != "workload:Deployment/kube-system/"+component.KCM {
+	if s := p.Steps[external]; s.Kind != v1.StepEditWorkload || len(s.Edits) != 1 ||
+		s.Requires[len(s.Requires)-1] != "workload:Deployment/kube-system/"+component.KCM {
 		t.Errorf("step %+v", s)
 	}
 	if start < external || p.Steps[start].Component != component.CCM || !strings.Contains(p.Steps[start].Object, "--cluster-name=prod") {

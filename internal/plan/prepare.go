@@ -19,9 +19,17 @@ import (
 // prepare makes everything that the later phases need and that changes nothing yet: rights, files, binaries.
 func prepare(d *draft.Draft) {
 	d.AddFact("cluster:uid", d.Snapshot.Cluster.UID, "")
-	d.EnsureObjects(planstep.PhasePrepare, "reads the managers' /metrics with a token that may do nothing else", layout.ObserverObjects())
+	d.EnsureObjects(
+		planstep.PhasePrepare,
+		"reads the managers' /metrics with a token that may do nothing else",
+		layout.ObserverObjects(),
+	)
 	if d.Options.Strategy == planstep.LeaderMigration {
-		d.EnsureObjects(planstep.PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", layout.MigrationObjects(d.Options.LeaseName))
+		d.EnsureObjects(
+			planstep.PhasePrepare,
+			"the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so",
+			layout.MigrationObjects(d.Options.LeaseName),
+		)
 	}
 	d.EnsureObjects(planstep.PhasePrepare, "identity and rights of the cloud-controller-manager", ccm.IdentityObjects(d))
 	for _, h := range d.Hosts {
@@ -38,19 +46,40 @@ func writeConfigs(d *draft.Draft, h v1.Host) {
 		return
 	}
 	if !ccm.IsUnconfigured(d, m) && (h.CloudConfig == nil || h.CloudConfig.Error != "") {
-		d.Refusals = append(d.Refusals, fmt.Errorf("cloud config %s on host %s could not be read or turned into the external provider's: see transplant check", m.Flags[flagvalue.FlagCloudConfig], h.Name))
+		d.Refusals = append(
+			d.Refusals,
+			fmt.Errorf(
+				"cloud config %s on host %s could not be read or turned into the external provider's: see transplant check",
+				m.Flags[flagvalue.FlagCloudConfig],
+				h.Name,
+			),
+		)
 		return
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
 		writeMigrationConfigs(d, h, m)
 	}
 	if !ccm.IsUnconfigured(d, m) {
-		d.DeriveFile(h, layout.CCMCloudConf, layout.DeriveCloudConfig, h.CloudConfig.Path, "0600", h.CloudConfig.DerivedChanges)
+		d.DeriveFile(
+			h,
+			layout.CCMCloudConf,
+			layout.DeriveCloudConfig,
+			h.CloudConfig.Path,
+			"0600",
+			h.CloudConfig.DerivedChanges,
+		)
 	}
 	if d.Shape == v1.ShapeStaticPod {
 		source := clusterview.KubeconfigPath(h, m)
 		ccm.WriteToken(d, h)
-		d.DeriveFile(h, layout.CCMKubeconfig, layout.DeriveKubeconfig, source, "0600", []string{"server and CA of " + source + ", token in " + layout.CCMToken})
+		d.DeriveFile(
+			h,
+			layout.CCMKubeconfig,
+			layout.DeriveKubeconfig,
+			source,
+			"0600",
+			[]string{"server and CA of " + source + ", token in " + layout.CCMToken},
+		)
 	}
 }
 
@@ -66,7 +95,10 @@ func writeMigrationConfigs(d *draft.Draft, h v1.Host, m *v1.Component) {
 	} {
 		content, err := migrationconfig.Render(file.comp, file.minor, d.MovedLoops(), d.Options.LeaseName)
 		if err != nil {
-			d.Refusals = append(d.Refusals, fmt.Errorf("rendering the leader migration config of %s on host %s: %w", file.comp, h.Name, err))
+			d.Refusals = append(
+				d.Refusals,
+				fmt.Errorf("rendering the leader migration config of %s on host %s: %w", file.comp, h.Name, err),
+			)
 			return
 		}
 		d.WriteFile(h, file.path, string(content), file.why)

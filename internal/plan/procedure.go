@@ -49,13 +49,25 @@ func handOver(d *draft.Draft) {
 		ccm.StartDaemonSet(d, planstep.PhaseHandover)
 	}
 	for _, h := range d.Hosts {
-		external.MakeManagerExternal(d, h, "it no longer runs the moved loops; leader migration must be off here, or it would sit on the lease with nothing to run. "+
-			"On the owner's host, which comes last, this is the handover of the loops", []string{component.KCM, d.Options.LeaseName}, []string{component.KCM, component.CCM})
+		external.MakeManagerExternal(
+			d,
+			h,
+			"it no longer runs the moved loops; leader migration must be off here, or it would sit on the lease with nothing to run. "+
+				"On the owner's host, which comes last, this is the handover of the loops",
+			[]string{component.KCM, d.Options.LeaseName},
+			[]string{component.KCM, component.CCM},
+		)
 		if d.Shape == v1.ShapeDaemonSet {
 			continue
 		}
 		external.MakeAPIServerExternal(d, h, planstep.PhaseHandover)
-		ccm.StartStaticPod(d, h, planstep.PhaseHandover, planstep.PhaseHandover+"@"+h.Name, "the next owner runs, has its main lease and reaches the cloud before the old one is stopped")
+		ccm.StartStaticPod(
+			d,
+			h,
+			planstep.PhaseHandover,
+			planstep.PhaseHandover+"@"+h.Name,
+			"the next owner runs, has its main lease and reaches the cloud before the old one is stopped",
+		)
 	}
 }
 
@@ -70,8 +82,13 @@ func handOverWithGap(d *draft.Draft) {
 	}
 	external.UpgradeAPIServers(d)
 	for _, h := range d.Hosts {
-		external.MakeManagerExternal(d, h, "it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: nobody runs them until the first "+component.CCM+" does",
-			[]string{component.KCM}, []string{component.KCM})
+		external.MakeManagerExternal(
+			d,
+			h,
+			"it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: nobody runs them until the first "+component.CCM+" does",
+			[]string{component.KCM},
+			[]string{component.KCM},
+		)
 		if h.Name != last.Name || d.Shape == v1.ShapeDaemonSet {
 			external.MakeAPIServerExternal(d, h, planstep.PhaseHandover)
 		}
@@ -81,10 +98,22 @@ func handOverWithGap(d *draft.Draft) {
 		return
 	}
 	for _, h := range others {
-		ccm.StartStaticPod(d, h, planstep.PhaseStart, planstep.PhaseStart+"@"+h.Name, "no in-tree manager runs the loops any longer: with the first one the gap ends")
+		ccm.StartStaticPod(
+			d,
+			h,
+			planstep.PhaseStart,
+			planstep.PhaseStart+"@"+h.Name,
+			"no in-tree manager runs the loops any longer: with the first one the gap ends",
+		)
 	}
 	external.MakeAPIServerExternal(d, last, planstep.PhaseStart)
-	ccm.StartStaticPod(d, last, planstep.PhaseStart, planstep.PhaseStart+"@"+last.Name, "no in-tree manager runs the loops any longer")
+	ccm.StartStaticPod(
+		d,
+		last,
+		planstep.PhaseStart,
+		planstep.PhaseStart+"@"+last.Name,
+		"no in-tree manager runs the loops any longer",
+	)
 }
 
 // handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts:
@@ -94,18 +123,33 @@ func handOverOnOneHost(d *draft.Draft, h v1.Host) {
 	m := d.ComponentAfter(h, component.KCM)
 	edits := upgrade.AddEdits(d, m, external.ManagerEditsSince(d, m, clusterview.FindComponent(h, component.KCM)))
 	d.Add(d.StopComponent(h, m, v1.Step{
-		ID: "stop/" + component.KCM + "@" + h.Name, Phase: planstep.PhaseHandover, Title: "stop " + component.KCM + " on " + h.Name,
+		ID:     "stop/" + component.KCM + "@" + h.Name,
+		Phase:  planstep.PhaseHandover,
+		Title:  "stop " + component.KCM + " on " + h.Name,
 		Why:    "the gap begins: nobody runs the cloud loops until the " + component.CCM + " does, and no other loop until this one is back",
-		Leases: []string{component.KCM}, Group: group, Edits: edits,
+		Leases: []string{component.KCM},
+		Group:  group,
+		Edits:  edits,
 	}))
 	external.MakeAPIServerExternal(d, h, planstep.PhaseHandover)
 	d.Add(d.StartComponent(h, m, v1.Step{
-		ID: "external/" + component.KCM + "@" + h.Name, Phase: planstep.PhaseHandover, Title: "start " + component.KCM + " on " + h.Name + " without its provider",
-		Why: "it comes back without the cloud loops", Group: group, Restore: "stop/" + component.KCM + "@" + h.Name, Edits: edits,
+		ID:      "external/" + component.KCM + "@" + h.Name,
+		Phase:   planstep.PhaseHandover,
+		Title:   "start " + component.KCM + " on " + h.Name + " without its provider",
+		Why:     "it comes back without the cloud loops",
+		Group:   group,
+		Restore: "stop/" + component.KCM + "@" + h.Name,
+		Edits:   edits,
 	}))
 	if d.Shape == v1.ShapeDaemonSet {
 		ccm.StartDaemonSet(d, planstep.PhaseStart)
 		return
 	}
-	ccm.StartStaticPod(d, h, planstep.PhaseStart, planstep.PhaseStart+"@"+h.Name, "no in-tree manager runs the loops any longer: the gap ends")
+	ccm.StartStaticPod(
+		d,
+		h,
+		planstep.PhaseStart,
+		planstep.PhaseStart+"@"+h.Name,
+		"no in-tree manager runs the loops any longer: the gap ends",
+	)
 }

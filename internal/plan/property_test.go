@@ -70,13 +70,32 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 		return m
 	}
 	c := kubeadmCluster{
-		provider: p.Name, version: fmt.Sprintf("v1.%d.%d", minor, r.Intn(10)), hosts: []int{1, 3, 3, 5}[r.Intn(4)], workers: r.Intn(4), config: "/etc/kubernetes/cloud.conf",
-		ca:  clusterview.TrustDirs[:r.Intn(len(clusterview.TrustDirs))],
-		kas: withBoth(flags(map[string][]string{"enable-admission-plugins": {"NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel"}})),
+		provider: p.Name,
+		version:  fmt.Sprintf("v1.%d.%d", minor, r.Intn(10)),
+		hosts:    []int{1, 3, 3, 5}[r.Intn(4)],
+		workers:  r.Intn(4),
+		config:   "/etc/kubernetes/cloud.conf",
+		ca:       clusterview.TrustDirs[:r.Intn(len(clusterview.TrustDirs))],
+		kas:      withBoth(flags(map[string][]string{"enable-admission-plugins": {"NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel"}})),
 		kcm: withAgain(flags(map[string][]string{
-			"cluster-name": {"prod", "x"}, "allocate-node-cidrs": {"true", "false"}, "cluster-cidr": {"10.0.0.0/8"}, "configure-cloud-routes": {"true", "false"}, "feature-gates": gates(),
-			"controllers": {"*,-route", "*,bootstrapsigner", "*,-service-lb-controller", "*"}, "cidr-allocator-type": {"RangeAllocator", flagvalue.CloudAllocator}, "leader-elect-renew-deadline": {"20s"},
-			"leader-elect-retry-period": {"3s"}, "v": {"4"},
+			"cluster-name": {
+				"prod",
+				"x",
+			},
+			"allocate-node-cidrs":    {"true", "false"},
+			"cluster-cidr":           {"10.0.0.0/8"},
+			"configure-cloud-routes": {"true", "false"},
+			"feature-gates":          gates(),
+			"controllers": {
+				"*,-route",
+				"*,bootstrapsigner",
+				"*,-service-lb-controller",
+				"*",
+			},
+			"cidr-allocator-type":         {"RangeAllocator", flagvalue.CloudAllocator},
+			"leader-elect-renew-deadline": {"20s"},
+			"leader-elect-retry-period":   {"3s"},
+			"v":                           {"4"},
 		})),
 		scheduler: flags(map[string][]string{"feature-gates": gates()}),
 		kubelet:   withAgain(flags(map[string][]string{"feature-gates": gates(), "node-ip": {"10.0.0.1"}})),
@@ -106,9 +125,22 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 		s.Hosts = s.Hosts[:len(s.Hosts)-1] // a worker that cannot be reached
 	}
 	o := v1.Options{
-		Strategy: pick("", "", "", planstep.LeaderMigration, planstep.Downtime), Shape: pick("", v1.ShapeDaemonSet, v1.ShapeStaticPod), NodeIPAM: pick("", "", v1.IPAMKeep, v1.IPAMMove),
-		Volumes: pick("", "", "", v1.VolumesCSI, v1.VolumesInTree), KeepLeaderMigration: r.Intn(4) == 0,
-		Image: pick("", "registry/transplant-dev/"+p.Name+"-cloud-controller-manager:v0.1.0", fmt.Sprintf("registry/%s-cloud-controller-manager:v1.%d.3", p.Name, minor)),
+		Strategy: pick(
+			"",
+			"",
+			"",
+			planstep.LeaderMigration,
+			planstep.Downtime,
+		),
+		Shape:               pick("", v1.ShapeDaemonSet, v1.ShapeStaticPod),
+		NodeIPAM:            pick("", "", v1.IPAMKeep, v1.IPAMMove),
+		Volumes:             pick("", "", "", v1.VolumesCSI, v1.VolumesInTree),
+		KeepLeaderMigration: r.Intn(4) == 0,
+		Image: pick(
+			"",
+			"registry/transplant-dev/"+p.Name+"-cloud-controller-manager:v0.1.0",
+			fmt.Sprintf("registry/%s-cloud-controller-manager:v1.%d.3", p.Name, minor),
+		),
 	}
 	if r.Intn(3) == 0 {
 		o.CredentialProvider, o.CredentialProviderSHA256 = "bin/provider", sha
@@ -180,7 +212,11 @@ func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 		if h.Kubelet == nil || h.Kubelet.Flags["cloud-provider"] == "" {
 			continue
 		}
-		if have := after(component.Kubelet, h.Kubelet.Flags); have["cloud-provider"] != "external" || have["hostname-override"] != h.Kubelet.Flags["hostname-override"] || have["node-ip"] != h.Kubelet.Flags["node-ip"] {
+		if have := after(
+			component.Kubelet,
+			h.Kubelet.Flags,
+		); have["cloud-provider"] != "external" || have["hostname-override"] != h.Kubelet.Flags["hostname-override"] ||
+			have["node-ip"] != h.Kubelet.Flags["node-ip"] {
 			t.Errorf("seed %d: the kubelet on %s ends with %v", seed, h.Name, have)
 		}
 	}

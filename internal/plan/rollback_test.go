@@ -31,7 +31,11 @@ func begun(t *testing.T, n int) *v1.Journal {
 // during is the snapshot of a migration under way: cp-2 leads the kube-controller-managers, cp-1 the cloud-controller-managers.
 func during(t *testing.T) *v1.Snapshot {
 	s := lab(t)
-	s.Managers = append(s.Managers, v1.Manager{Component: component.CCM, Host: "cp-1", Leads: []string{component.CCM}}, v1.Manager{Component: component.CCM, Host: "cp-3"})
+	s.Managers = append(
+		s.Managers,
+		v1.Manager{Component: component.CCM, Host: "cp-1", Leads: []string{component.CCM}},
+		v1.Manager{Component: component.CCM, Host: "cp-3"},
+	)
 	return s
 }
 

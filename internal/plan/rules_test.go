@@ -71,8 +71,18 @@ var broken = []struct {
 	rule, name, base string
 	change           func(t *testing.T, p *v1.Plan)
 }{
-	{"P-01", "a manager starts while one in-tree manager does not know the lease", "lab", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/"+component.KCM+"@cp-2") }},
-	{"P-01", "with downtime a manager starts while the owner runs", "openstack-1.20", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "external/"+component.KCM+"@cp-2") }},
+	{
+		"P-01",
+		"a manager starts while one in-tree manager does not know the lease",
+		"lab",
+		func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/"+component.KCM+"@cp-2") },
+	},
+	{
+		"P-01",
+		"with downtime a manager starts while the owner runs",
+		"openstack-1.20",
+		func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "external/"+component.KCM+"@cp-2") },
+	},
 	{"P-02", "an API server restarts before its host's manager gave the loops up", "lab", func(t *testing.T, p *v1.Plan) {
 		move(t, p, "external/"+component.KAS+"@cp-2", "leader-migration/"+component.KCM+"@cp-1")
 	}},
@@ -98,7 +108,12 @@ var broken = []struct {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "external/kubelet@worker-2" })
 	}},
 	{"P-06", "two kubelets at once", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Group = "workers" }},
-	{"P-07", "a scheduler learns it after a kubelet", "openstack-1.20", func(t *testing.T, p *v1.Plan) { move(t, p, "gates/"+component.Scheduler+"@cp-2", "initialize/") }},
+	{
+		"P-07",
+		"a scheduler learns it after a kubelet",
+		"openstack-1.20",
+		func(t *testing.T, p *v1.Plan) { move(t, p, "gates/"+component.Scheduler+"@cp-2", "initialize/") },
+	},
 	{"P-07", "a manager never learns it", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
 		drop(find(t, p, "external/"+component.KCM+"@cp-3"), flagvalue.FlagFeatureGates)
 	}},
@@ -109,9 +124,19 @@ var broken = []struct {
 		s := find(t, p, "external/"+component.KCM+"@cp-1")
 		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
 	}},
-	{"P-09", "volumes are mounted and the node is not drained", "openstack-1.20", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Drain = false }},
+	{
+		"P-09",
+		"volumes are mounted and the node is not drained",
+		"openstack-1.20",
+		func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Drain = false },
+	},
 	{"P-10", "a gate of another version", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
-		set(t, find(t, p, "gates/"+component.Scheduler), flagvalue.FlagFeatureGates, "EphemeralContainers=true,CSIMigrationOpenStack=true,InTreePluginOpenStackUnregister=true")
+		set(
+			t,
+			find(t, p, "gates/"+component.Scheduler),
+			flagvalue.FlagFeatureGates,
+			"EphemeralContainers=true,CSIMigrationOpenStack=true,InTreePluginOpenStackUnregister=true",
+		)
 	}},
 	{"P-10", "a flag that the new manager never had", "vsphere-1.29", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/").Content, "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --port=0\n")
@@ -131,7 +156,12 @@ var broken = []struct {
 		s := find(t, p, "start/"+component.CCM)
 		replaceIn(&s.Content, ",-node-ipam", "")
 	}},
-	{"P-14", "a kubelet names a config that comes later", "azure-1.28", func(t *testing.T, p *v1.Plan) { move(t, p, "write/"+layout.CredentialConfig+"@worker-1", "patch/") }},
+	{
+		"P-14",
+		"a kubelet names a config that comes later",
+		"azure-1.28",
+		func(t *testing.T, p *v1.Plan) { move(t, p, "write/"+layout.CredentialConfig+"@worker-1", "patch/") },
+	},
 	{"P-14", "a kubelet names a binary that never comes", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepCopyFile && s.Host == "cp-2" })
 	}},
@@ -161,7 +191,12 @@ var broken = []struct {
 	}},
 	{"P-20", "a secret among the options", "lab", func(t *testing.T, p *v1.Plan) { p.Options.Env = append(p.Options.Env, "OS_PASSWORD=x") }},
 	{"P-21", "a change without a way back", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Undo = "" }},
-	{"P-22", "a node is filled in while kubelets change", "vsphere-1.29", func(t *testing.T, p *v1.Plan) { move(t, p, "initialize/", "external/kubelet@worker-1") }},
+	{
+		"P-22",
+		"a node is filled in while kubelets change",
+		"vsphere-1.29",
+		func(t *testing.T, p *v1.Plan) { move(t, p, "initialize/", "external/kubelet@worker-1") },
+	},
 	{"P-22", "a node that has a providerID", "vsphere-1.29", func(t *testing.T, p *v1.Plan) { find(t, p, "initialize/").Ref = "Node/cp-1" }},
 	{"P-23", "in the pod network", "lab", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/").Content, "hostNetwork: true", "hostNetwork: false")
@@ -265,10 +300,30 @@ var broken = []struct {
 	{"P-36", "a scheduler is upgraded before the last API server", "aws-1.26-upgrade-downtime", func(t *testing.T, p *v1.Plan) {
 		move(t, p, "upgrade/"+component.Scheduler+"@cp-1", "external/"+component.KAS+"@cp-2")
 	}},
-	{"P-37", "a manager keeps a flag that the new version does not know", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+component.KCM), "pod-eviction-timeout") }},
-	{"P-37", "an API server keeps a gate that the new version does not know", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+component.KAS), "feature-gates") }},
-	{"P-38", "one scheduler keeps its version", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "upgrade/"+component.Scheduler), component.Scheduler) }},
-	{"P-38", "an image gets another version", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { find(t, p, "upgrade/"+component.Scheduler).Edits[0].Value = "v1.27.5" }},
+	{
+		"P-37",
+		"a manager keeps a flag that the new version does not know",
+		"aws-1.26-upgrade",
+		func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+component.KCM), "pod-eviction-timeout") },
+	},
+	{
+		"P-37",
+		"an API server keeps a gate that the new version does not know",
+		"aws-1.26-upgrade",
+		func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+component.KAS), "feature-gates") },
+	},
+	{
+		"P-38",
+		"one scheduler keeps its version",
+		"aws-1.26-upgrade",
+		func(t *testing.T, p *v1.Plan) { drop(find(t, p, "upgrade/"+component.Scheduler), component.Scheduler) },
+	},
+	{
+		"P-38",
+		"an image gets another version",
+		"aws-1.26-upgrade",
+		func(t *testing.T, p *v1.Plan) { find(t, p, "upgrade/"+component.Scheduler).Edits[0].Value = "v1.27.5" },
+	},
 	{"P-38", "kubeadm is not told", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return strings.HasSuffix(s.ID, layout.FieldKubernetesVersion) })
 	}},
@@ -277,7 +332,12 @@ var broken = []struct {
 	{"P-39", "one loop stays", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
 		set(t, find(t, p, "loops-off/"), "controllers", "*,bootstrapsigner,tokencleaner,-service,-route")
 	}},
-	{"P-39", "a manager starts before the other one respects the lease", "hosted-leader-migration", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/") }},
+	{
+		"P-39",
+		"a manager starts before the other one respects the lease",
+		"hosted-leader-migration",
+		func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/") },
+	},
 	{"P-39", "a first manager is installed, and another component is changed", "hosted-install", func(t *testing.T, p *v1.Plan) {
 		p.Steps = append(p.Steps, v1.Step{ID: "edit", Kind: v1.StepEditWorkload, Ref: "Deployment/cluster-x/controller-manager", Undo: "no"})
 	}},
@@ -376,8 +436,10 @@ const rulesPage = "../../docs/reference/plan-rules.md"
 // TestTheRulesAreInTheDocumentation keeps the page of the rules as they are here.
 func TestTheRulesAreInTheDocumentation(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Rules of a plan\n\nEvery plan is held to these rules when it is made, and again when it is read from a file. A plan that breaks one is not carried out.\n" +
-		"This page is made from `internal/plan/invariant/rules.go`.\n\n| rule | what holds | what would happen otherwise |\n|---|---|---|\n")
+	b.WriteString(
+		"# Rules of a plan\n\nEvery plan is held to these rules when it is made, and again when it is read from a file. A plan that breaks one is not carried out.\n" +
+			"This page is made from `internal/plan/invariant/rules.go`.\n\n| rule | what holds | what would happen otherwise |\n|---|---|---|\n",
+	)
 	for _, r := range invariant.Rules {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.ID, r.Title, r.Why)
 	}

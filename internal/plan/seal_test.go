@@ -123,9 +123,16 @@ func TestASealHoldsAllThatARunReads(t *testing.T) {
 // TestTheSealOfAnOlderPlanStays: an operator that is upgraded goes on with the plans that it began before.
 func TestTheSealOfAnOlderPlanStays(t *testing.T) {
 	p := &v1.Plan{
-		Cluster: v1.Cluster{UID: "uid", Version: "v1.26.0", Provider: cloudprovider.AWS, Seed: "cluster-x"}, Strategy: planstep.LeaderMigration, Direction: planstep.Forward,
-		Options: v1.Options{Image: "example.org/ccm:v1", LeaseName: layout.DefaultLease, RetryPeriod: "250ms", RenewDeadline: "10s"},
-		Facts:   []v1.Fact{{ID: "cluster:uid", Value: "uid", Detail: "words"}},
+		Cluster: v1.Cluster{
+			UID:      "uid",
+			Version:  "v1.26.0",
+			Provider: cloudprovider.AWS,
+			Seed:     "cluster-x",
+		},
+		Strategy:  planstep.LeaderMigration,
+		Direction: planstep.Forward,
+		Options:   v1.Options{Image: "example.org/ccm:v1", LeaseName: layout.DefaultLease, RetryPeriod: "250ms", RenewDeadline: "10s"},
+		Facts:     []v1.Fact{{ID: "cluster:uid", Value: "uid", Detail: "words"}},
 		Steps: []v1.Step{{
 			ID: "external/x", Phase: "external", Kind: v1.StepEditWorkload, Title: "words", Ref: "Deployment/cluster-x/x", Component: component.KCM,
 			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, Requires: []string{"cluster:uid"}, EstimateSeconds: 2,

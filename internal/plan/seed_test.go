@@ -24,14 +24,43 @@ func seeded(replicas int32) *v1.Snapshot {
 		Cluster: v1.Cluster{UID: "uid", Version: "v1.26.0", Provider: "aws", Seed: "cluster-x", SeedUID: "seed-uid"},
 		Nodes:   []v1.Node{{Name: "n1", UID: "n1", ProviderID: "aws:///eu-1a/i-1", Ready: "True"}},
 		Hosted: []v1.Component{
-			{Name: component.KAS, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/apiserver", SHA256: "a", Replicas: ptr.To[int32](2), Image: "registry.k8s.io/kube-apiserver:v1.26.0",
-				Command: []string{"kube-apiserver", "--cloud-provider=aws"}, Flags: map[string]string{"cloud-provider": "aws"}},
-			{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/controller-manager", SHA256: "c", Replicas: &replicas, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
-				Command: []string{"kube-controller-manager", "--cloud-provider=aws"}, CloudConfig: &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"},
-				Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config", "controllers": "*,bootstrapsigner,tokencleaner", "cluster-cidr": "172.25.0.0/16", "configure-cloud-routes": "false",
-					"allocate-node-cidrs": "true", "bind-address": "$(POD_IP)", "kubeconfig": "/etc/kubernetes/kubeconfig/kubeconfig"}},
+			{
+				Name:     component.KAS,
+				Runs:     v1.RunsDeployment,
+				Manifest: "Deployment/cluster-x/apiserver",
+				SHA256:   "a",
+				Replicas: ptr.To[int32](2),
+				Image:    "registry.k8s.io/kube-apiserver:v1.26.0",
+				Command:  []string{"kube-apiserver", "--cloud-provider=aws"},
+				Flags:    map[string]string{"cloud-provider": "aws"},
+			},
+			{
+				Name:     component.KCM,
+				Runs:     v1.RunsDeployment,
+				Manifest: "Deployment/cluster-x/controller-manager",
+				SHA256:   "c",
+				Replicas: &replicas,
+				Image:    "registry.k8s.io/kube-controller-manager:v1.26.0",
+				Command: []string{
+					"kube-controller-manager",
+					"--cloud-provider=aws",
+				},
+				CloudConfig: &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"},
+				Flags: map[string]string{
+					"cloud-provider":         "aws",
+					"cloud-config":           "/etc/cloud/config",
+					"controllers":            "*,bootstrapsigner,tokencleaner",
+					"cluster-cidr":           "172.25.0.0/16",
+					"configure-cloud-routes": "false",
+					"allocate-node-cidrs":    "true",
+					"bind-address":           "$(POD_IP)",
+					"kubeconfig":             "/etc/kubernetes/kubeconfig/kubeconfig",
+				},
+			},
 		},
-		Managers: []v1.Manager{{Component: component.KCM, Host: "controller-manager-1", Loops: []string{"cloud-node-lifecycle", "service"}, Leads: []string{component.KCM}}},
+		Managers: []v1.Manager{
+			{Component: component.KCM, Host: "controller-manager-1", Loops: []string{"cloud-node-lifecycle", "service"}, Leads: []string{component.KCM}},
+		},
 	}
 }
 

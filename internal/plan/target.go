@@ -23,7 +23,10 @@ import (
 // volumes, as Make would. What cannot be chosen stays empty, and Make says why.
 func Choose(snap *v1.Snapshot, o v1.Options) v1.Options {
 	d := draft.New(snap, options.Defaults(o))
-	if err := identifyCluster(d); err == nil && !d.Options.ReplaceHosts && clusterview.FindHosted(snap, component.KCM) == nil {
+	if err := identifyCluster(
+		d,
+	); err == nil && !d.Options.ReplaceHosts &&
+		clusterview.FindHosted(snap, component.KCM) == nil {
 		if err := resolveTarget(d); err != nil {
 			d.Refusals = append(d.Refusals, err) // Make says it again
 		}
@@ -89,7 +92,18 @@ func resolveTarget(d *draft.Draft) error {
 		}
 		d.KCMMinor = min(d.KCMMinor, n)
 		if n < component.Oldest || n > d.Provider.LastInTree {
-			errs = append(errs, fmt.Errorf("%s on host %s is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", component.KCM, h.Name, n, component.Oldest, d.Provider.LastInTree, d.Provider.Name))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s on host %s is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s",
+					component.KCM,
+					h.Name,
+					n,
+					component.Oldest,
+					d.Provider.LastInTree,
+					d.Provider.Name,
+				),
+			)
 		}
 	}
 	errs = append(errs, checkRegional(d)...)
@@ -121,7 +135,14 @@ func checkRegional(d *draft.Draft) []error {
 		}
 		for _, n := range d.Snapshot.Nodes {
 			if strings.HasPrefix(n.ProviderID, "openstack:///") {
-				return []error{fmt.Errorf("OS_CCM_REGIONAL=%s asks for providerIDs with a region, and node %s has %s: a providerID cannot be changed, and the manager would delete such nodes; leave the variable out", value, n.Name, n.ProviderID)}
+				return []error{
+					fmt.Errorf(
+						"OS_CCM_REGIONAL=%s asks for providerIDs with a region, and node %s has %s: a providerID cannot be changed, and the manager would delete such nodes; leave the variable out",
+						value,
+						n.Name,
+						n.ProviderID,
+					),
+				}
 			}
 		}
 	}

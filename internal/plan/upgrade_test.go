@@ -233,7 +233,8 @@ func TestWhatAnUpgradeDropsIsNamedWhereItChangesSomething(t *testing.T) {
 	for _, id := range []string{"external/" + component.KCM, "external/" + component.KAS} {
 		step := find(t, p, id)
 		for _, e := range step.Edits {
-			if e.Name == flagvalue.FlagFeatureGates && e.Op == "setFlag" && (strings.Contains(e.Value, "IdentifyPodOS") || strings.Contains(e.Value, "ExpandPersistentVolumes")) {
+			if e.Name == flagvalue.FlagFeatureGates && e.Op == "setFlag" &&
+				(strings.Contains(e.Value, "IdentifyPodOS") || strings.Contains(e.Value, "ExpandPersistentVolumes")) {
 				t.Errorf("step %s keeps a gate: %+v", step.ID, e)
 			}
 		}
@@ -254,7 +255,11 @@ func TestARollbackThatLeavesAManagerNewerIsNotMade(t *testing.T) {
 		t.Errorf("effects: %q", back.Effects)
 	}
 	move(t, back, "undo/external/"+component.KAS+"@cp-1", "undo/upgrade/"+component.Scheduler)
-	if err := invariant.VerifyRollback(back, now26); err == nil || !strings.Contains(err.Error(), "rule P-36: after step undo/external/kube-apiserver@cp-1 kube-scheduler on cp-1 is of 1.27") {
+	if err := invariant.VerifyRollback(
+		back,
+		now26,
+	); err == nil ||
+		!strings.Contains(err.Error(), "rule P-36: after step undo/external/kube-apiserver@cp-1 kube-scheduler on cp-1 is of 1.27") {
 		t.Errorf("an API server goes back before the schedulers: %v", err)
 	}
 }

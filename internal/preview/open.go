@@ -40,11 +40,16 @@ func (s *Source) Preview(ctx context.Context, nodes []v1.Node) *v1.Preview {
 // them.
 func Open(ctx context.Context, provider string, cloudConfig []byte, nodes []v1.Node) (*Source, error) {
 	if provider != "aws" {
-		return nil, fmt.Errorf("the code of provider %q is not in this version of transplant, so it cannot be asked; it has aws", provider)
+		return nil, fmt.Errorf(
+			"the code of provider %q is not in this version of transplant, so it cannot be asked; it has aws",
+			provider,
+		)
 	}
 	if regionOf(nodes) == "" && os.Getenv("AWS_REGION") == "" && !saysRegion.Match(cloudConfig) {
 		// The provider would ask the metadata service of an instance that this machine is not, and wait.
-		return nil, errors.New("opening provider aws: neither the nodes nor the cloud config tell the region: export AWS_REGION")
+		return nil, errors.New(
+			"opening provider aws: neither the nodes nor the cloud config tell the region: export AWS_REGION",
+		)
 	}
 	s := &Source{}
 	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{HTTPClient: s.client()})

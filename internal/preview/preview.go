@@ -35,7 +35,10 @@ func Preview(ctx context.Context, provider cloudprovider.Interface, nodes []v1.N
 	out := &v1.Preview{Provider: provider.ProviderName()}
 	instances, ok := cloud.InstancesOf(cloud.New(provider, cloud.Options{CallTimeout: callTimeout}).For(nil))
 	if !ok {
-		out.Error = fmt.Sprintf("provider %s describes no instances: it has neither InstancesV2 nor Instances", provider.ProviderName())
+		out.Error = fmt.Sprintf(
+			"provider %s describes no instances: it has neither InstancesV2 nor Instances",
+			provider.ProviderName(),
+		)
 		return out
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -55,20 +58,35 @@ func Preview(ctx context.Context, provider cloudprovider.Interface, nodes []v1.N
 // object is the Node as far as a provider and the node controller look at it.
 func object(n *v1.Node) *corev1.Node {
 	out := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.UID), Labels: n.Labels, Annotations: n.Annotations, CreationTimestamp: metav1.NewTime(n.Created)},
-		Spec:       corev1.NodeSpec{ProviderID: n.ProviderID, PodCIDRs: n.PodCIDRs},
-		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: n.SystemUUID, OperatingSystem: n.OS, KubeletVersion: n.KubeletVersion}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              n.Name,
+			UID:               types.UID(n.UID),
+			Labels:            n.Labels,
+			Annotations:       n.Annotations,
+			CreationTimestamp: metav1.NewTime(n.Created),
+		},
+		Spec: corev1.NodeSpec{ProviderID: n.ProviderID, PodCIDRs: n.PodCIDRs},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{SystemUUID: n.SystemUUID, OperatingSystem: n.OS, KubeletVersion: n.KubeletVersion},
+		},
 	}
 	for _, a := range n.Addresses {
 		kind, address, _ := strings.Cut(a, "=")
-		out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(kind), Address: address})
+		out.Status.Addresses = append(
+			out.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeAddressType(kind), Address: address},
+		)
 	}
 	return out
 }
 
 // topology are the labels that zone, region and type are written to.
 var topology = []string{
-	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType,
+	corev1.LabelTopologyZone,
+	corev1.LabelTopologyRegion,
+	corev1.LabelFailureDomainBetaZone,
+	corev1.LabelFailureDomainBetaRegion,
+	corev1.LabelInstanceType,
 	corev1.LabelInstanceTypeStable,
 }
 

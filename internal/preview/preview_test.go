@@ -63,9 +63,15 @@ func (oneByOne) InstanceMetadata(_ context.Context, n *corev1.Node) (*cloudprovi
 
 func TestPreviewOfAnyProvider(t *testing.T) {
 	nodes := []v1.Node{
-		{Name: "told", Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": "10.0.0.2"}, Addresses: []string{"Hostname=told", "InternalIP=10.0.0.2"}},
+		{
+			Name:        "told",
+			Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": "10.0.0.2"},
+			Addresses:   []string{"Hostname=told", "InternalIP=10.0.0.2"},
+		},
 		{Name: "mistold", Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": "192.0.2.1"}},
-		{Name: "gone"}, {Name: "off"}, {Name: "refused"},
+		{Name: "gone"},
+		{Name: "off"},
+		{Name: "refused"},
 	}
 	got := Preview(t.Context(), &fake{instances: oneByOne{}}, nodes)
 	for i := range got.Nodes {
@@ -77,7 +83,16 @@ func TestPreviewOfAnyProvider(t *testing.T) {
 	want := map[string]v1.NodePreview{
 		"gone": {Node: "gone"},
 		"off":  {Node: "off", Found: true, Shutdown: true, ProviderID: "fake://off", Zone: "z1", Region: "r", Type: "m5.large", Addresses: both, Labels: rack},
-		"told": {Node: "told", Found: true, ProviderID: "fake://told", Zone: "z1", Region: "r", Type: "m5.large", Addresses: []string{"InternalIP=10.0.0.2", "Hostname=told"}, Labels: rack},
+		"told": {
+			Node:       "told",
+			Found:      true,
+			ProviderID: "fake://told",
+			Zone:       "z1",
+			Region:     "r",
+			Type:       "m5.large",
+			Addresses:  []string{"InternalIP=10.0.0.2", "Hostname=told"},
+			Labels:     rack,
+		},
 	}
 	for _, n := range got.Nodes {
 		switch n.Node {
@@ -133,12 +148,19 @@ func TestPreviewOfAWS(t *testing.T) {
 		case "DescribeInstances":
 			if isAsked(r.Form, unknownID) { // EC2 refuses the whole request, and names what it does not know
 				w.WriteHeader(http.StatusBadRequest)
-				fmt.Fprintf(w, "<Response><Errors><Error><Code>InvalidInstanceID.NotFound</Code><Message>The instance ID '%s' does not exist</Message></Error></Errors><RequestID>r</RequestID></Response>", unknownID)
+				fmt.Fprintf(
+					w,
+					"<Response><Errors><Error><Code>InvalidInstanceID.NotFound</Code><Message>The instance ID '%s' does not exist</Message></Error></Errors><RequestID>r</RequestID></Response>",
+					unknownID,
+				)
 				return
 			}
 			fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+instances(r.Form)+"</reservationSet></DescribeInstancesResponse>")
 		case "DescribeAvailabilityZones":
-			fmt.Fprint(w, "<DescribeAvailabilityZonesResponse><availabilityZoneInfo><item><zoneName>eu-west-1a</zoneName><zoneId>euw1-az1</zoneId></item></availabilityZoneInfo></DescribeAvailabilityZonesResponse>")
+			fmt.Fprint(
+				w,
+				"<DescribeAvailabilityZonesResponse><availabilityZoneInfo><item><zoneName>eu-west-1a</zoneName><zoneId>euw1-az1</zoneId></item></availabilityZoneInfo></DescribeAvailabilityZonesResponse>",
+			)
 		default:
 			http.Error(w, "not expected: "+action, http.StatusNotImplemented)
 		}
@@ -153,7 +175,14 @@ func TestPreviewOfAWS(t *testing.T) {
 	var nodes []v1.Node
 	for i := range 500 {
 		id := fmt.Sprintf("i-%017x", i)
-		nodes = append(nodes, v1.Node{Name: "node-" + id, ProviderID: "aws:///eu-west-1a/" + id, Labels: map[string]string{corev1.LabelTopologyRegion: "eu-west-1", "topology.k8s.aws/network-node-layer-1": "nn-1"}})
+		nodes = append(
+			nodes,
+			v1.Node{
+				Name:       "node-" + id,
+				ProviderID: "aws:///eu-west-1a/" + id,
+				Labels:     map[string]string{corev1.LabelTopologyRegion: "eu-west-1", "topology.k8s.aws/network-node-layer-1": "nn-1"},
+			},
+		)
 	}
 	source, err := Open(t.Context(), "aws", []byte(config), nodes)
 	if err != nil {
@@ -206,22 +235,36 @@ func instances(form url.Values) string {
 		if !strings.HasPrefix(id, "i-") {
 			continue
 		}
-		b.WriteString("<item><instancesSet><item><instanceId>" + id + "</instanceId><instanceType>m5.large</instanceType><instanceState><code>16</code><name>running</name></instanceState>" +
-			"<privateDnsName>ip-10-0-0-7.eu-west-1.compute.internal</privateDnsName><placement><availabilityZone>eu-west-1a</availabilityZone></placement>" +
-			"<networkInterfaceSet><item><status>in-use</status><attachment><deviceIndex>0</deviceIndex></attachment><privateIpAddressesSet><item><privateIpAddress>10.0.0.7</privateIpAddress></item></privateIpAddressesSet></item></networkInterfaceSet></item></instancesSet></item>")
+		b.WriteString(
+			"<item><instancesSet><item><instanceId>" + id + "</instanceId><instanceType>m5.large</instanceType><instanceState><code>16</code><name>running</name></instanceState>" +
+				"<privateDnsName>ip-10-0-0-7.eu-west-1.compute.internal</privateDnsName><placement><availabilityZone>eu-west-1a</availabilityZone></placement>" +
+				"<networkInterfaceSet><item><status>in-use</status><attachment><deviceIndex>0</deviceIndex></attachment><privateIpAddressesSet><item><privateIpAddress>10.0.0.7</privateIpAddress></item></privateIpAddressesSet></item></networkInterfaceSet></item></instancesSet></item>",
+		)
 	}
 	return b.String()
 }
 
 func TestOpenNamesWhatItCannotOpen(t *testing.T) {
-	if _, err := Open(t.Context(), "openstack", nil, nil); err == nil || !strings.Contains(err.Error(), `the code of provider "openstack" is not in this version`) {
+	if _, err := Open(
+		t.Context(),
+		"openstack",
+		nil,
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), `the code of provider "openstack" is not in this version`) {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("AWS_REGION", "")
 	if _, err := Open(t.Context(), "aws", nil, []v1.Node{{ProviderID: "aws:///x/i-1"}}); err == nil || !strings.Contains(err.Error(), "export AWS_REGION") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Open(t.Context(), "aws", []byte("Region = x\n[Global\n"), nil); err == nil || !strings.Contains(err.Error(), "opening provider aws: reading the cloud config") {
+	if _, err := Open(
+		t.Context(),
+		"aws",
+		[]byte("Region = x\n[Global\n"),
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "opening provider aws: reading the cloud config") {
 		t.Errorf("got %v", err)
 	}
 }

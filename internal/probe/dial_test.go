@@ -120,7 +120,14 @@ func TestTargetsAreThePortsOfLoadBalancers(t *testing.T) {
 	kube := fake.NewClientset([]runtime.Object{
 		service("web", corev1.ServiceTypeLoadBalancer, []corev1.LoadBalancerIngress{{Hostname: "web.elb.example.com"}, {IP: "2001:db8::1"}},
 			corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP}, corev1.ServicePort{Port: 443}, corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}),
-		service("pending", corev1.ServiceTypeLoadBalancer, nil, corev1.ServicePort{Port: 80}), service("inside", corev1.ServiceTypeClusterIP, nil, corev1.ServicePort{Port: 80}), deleted,
+		service(
+			"pending",
+			corev1.ServiceTypeLoadBalancer,
+			nil,
+			corev1.ServicePort{Port: 80},
+		),
+		service("inside", corev1.ServiceTypeClusterIP, nil, corev1.ServicePort{Port: 80}),
+		deleted,
 	}...)
 	got, err := Balancers(kube, []string{"https://shop.example.com/"})(t.Context())
 	if err != nil {
@@ -131,7 +138,12 @@ func TestTargetsAreThePortsOfLoadBalancers(t *testing.T) {
 		paths = append(paths, x.Kind+" "+x.Path)
 	}
 	if diff := cmp.Diff([]string{
-		"http https://shop.example.com/", "tcp shop/web web.elb.example.com:80", "tcp shop/web web.elb.example.com:443", "tcp shop/web [2001:db8::1]:80", "tcp shop/web [2001:db8::1]:443", " ",
+		"http https://shop.example.com/",
+		"tcp shop/web web.elb.example.com:80",
+		"tcp shop/web web.elb.example.com:443",
+		"tcp shop/web [2001:db8::1]:80",
+		"tcp shop/web [2001:db8::1]:443",
+		" ",
 	}, paths); diff != "" {
 		t.Errorf("targets (-want +got):\n%s", diff)
 	}

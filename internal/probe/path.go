@@ -38,7 +38,14 @@ func (p *path) look(began, ended time.Time, err error) {
 	p.looks++
 	if late := 3*p.interval + p.run.Timeout; p.armed && p.interval > 0 && began.Sub(p.looked) > late {
 		since := p.looked
-		p.write(v1.ProbeEvent{Time: began, Event: v1.ProbeLost, Since: &since, Error: "looks at it came late: this machine, or its network, was busy"})
+		p.write(
+			v1.ProbeEvent{
+				Time:  began,
+				Event: v1.ProbeLost,
+				Since: &since,
+				Error: "looks at it came late: this machine, or its network, was busy",
+			},
+		)
 	}
 	p.looked = ended
 	if err != nil {

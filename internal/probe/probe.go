@@ -169,9 +169,16 @@ type loss struct {
 
 func (p *Prober) newRun() *run {
 	return &run{
-		Prober: p, start: time.Now(), wall: p.Wall().Round(0).UTC(), slots: make(chan struct{}, maxConnections), slow: make(chan struct{}, maxConnections/2),
+		Prober: p,
+		start:  time.Now(),
+		wall:   p.Wall().Round(0).UTC(),
+		slots:  make(chan struct{}, maxConnections),
+		slow:   make(chan struct{}, maxConnections/2),
 		silent: make(chan time.Time, 1),
-		paths:  map[key]*path{}, stops: map[key]context.CancelFunc{}, lost: map[string]loss{}, pace: p.Interval,
+		paths:  map[key]*path{},
+		stops:  map[key]context.CancelFunc{},
+		lost:   map[string]loss{},
+		pace:   p.Interval,
 	}
 }
 

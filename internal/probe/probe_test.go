@@ -104,7 +104,8 @@ func TestOutages(t *testing.T) {
 			w.set("late", errRefused)
 			sleep(10 * time.Second)
 		})
-		if len(d.NotProbed) != 2 || d.NotProbed[0].Path != "dns 1.2.3.4:53" || d.NotProbed[1] != (v1.NotProbed{Kind: v1.PathTCP, Path: "internal", Why: "connection refused"}) {
+		if len(d.NotProbed) != 2 || d.NotProbed[0].Path != "dns 1.2.3.4:53" ||
+			d.NotProbed[1] != (v1.NotProbed{Kind: v1.PathTCP, Path: "internal", Why: "connection refused"}) {
 			t.Errorf("not probed are %+v", d.NotProbed)
 		}
 		if w.looks["internal"] > 3 {

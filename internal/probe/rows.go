@@ -59,7 +59,12 @@ func (r *Row) add(p *v1.PathDisruption) {
 
 // worse returns the result that says more.
 func worse(a, b string) string {
-	order := map[string]int{v1.DisruptionMeasured: 0, v1.DisruptionWithin: 1, v1.DisruptionUnknown: 2, v1.DisruptionOver: 3}
+	order := map[string]int{
+		v1.DisruptionMeasured: 0,
+		v1.DisruptionWithin:   1,
+		v1.DisruptionUnknown:  2,
+		v1.DisruptionOver:     3,
+	}
 	if order[b] > order[a] {
 		return b
 	}

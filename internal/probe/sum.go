@@ -195,7 +195,10 @@ func (s *summer) finish() {
 	for k, why := range s.skipped {
 		s.out.NotProbed = append(s.out.NotProbed, v1.NotProbed{Kind: k.kind, Path: k.path, Why: why})
 	}
-	slices.SortFunc(s.out.NotProbed, func(a, b v1.NotProbed) int { return strings.Compare(a.Kind+" "+a.Path, b.Kind+" "+b.Path) })
+	slices.SortFunc(
+		s.out.NotProbed,
+		func(a, b v1.NotProbed) int { return strings.Compare(a.Kind+" "+a.Path, b.Kind+" "+b.Path) },
+	)
 	s.judge()
 }
 
@@ -211,7 +214,16 @@ func (s *summer) judge() {
 	over, unknown := []string{}, []string{}
 	for _, u := range s.unordered {
 		if u.Seconds > budget {
-			unknown = append(unknown, fmt.Sprintf("no probe ran for %.1f s from %s (%s): an outage longer than the budget of %g s may be hidden in it", u.Seconds, clock(u.From), u.Why, budget))
+			unknown = append(
+				unknown,
+				fmt.Sprintf(
+					"no probe ran for %.1f s from %s (%s): an outage longer than the budget of %g s may be hidden in it",
+					u.Seconds,
+					clock(u.From),
+					u.Why,
+					budget,
+				),
+			)
 		}
 	}
 	if len(s.out.Paths) == 0 {
@@ -227,9 +239,15 @@ func (s *summer) judge() {
 		}
 		if p.LongestSeconds > budget {
 			p.Result = v1.DisruptionOver
-			over = append(over, fmt.Sprintf("%s was out for %.3f s at a time: the budget is %g s", Title(p.Kind, p.Path), p.LongestSeconds, budget))
+			over = append(
+				over,
+				fmt.Sprintf("%s was out for %.3f s at a time: the budget is %g s", Title(p.Kind, p.Path), p.LongestSeconds, budget),
+			)
 		} else if p.Result == v1.DisruptionUnknown {
-			unknown = append(unknown, fmt.Sprintf("%s was not looked at for longer than the budget of %g s", Title(p.Kind, p.Path), budget))
+			unknown = append(
+				unknown,
+				fmt.Sprintf("%s was not looked at for longer than the budget of %g s", Title(p.Kind, p.Path), budget),
+			)
 		}
 	}
 	s.out.Reasons = append(over, unknown...)

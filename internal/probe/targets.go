@@ -119,7 +119,14 @@ func (f *Found) add(s *corev1.Service) {
 		for _, p := range s.Spec.Ports {
 			at := net.JoinHostPort(address, strconv.Itoa(int(p.Port)))
 			if p.Protocol != corev1.ProtocolTCP && p.Protocol != "" {
-				f.NotProbed = append(f.NotProbed, v1.NotProbed{Kind: v1.PathTCP, Path: name + " " + at, Why: fmt.Sprintf("a connection to a port of protocol %s proves nothing", p.Protocol)})
+				f.NotProbed = append(
+					f.NotProbed,
+					v1.NotProbed{
+						Kind: v1.PathTCP,
+						Path: name + " " + at,
+						Why:  fmt.Sprintf("a connection to a port of protocol %s proves nothing", p.Protocol),
+					},
+				)
 				continue
 			}
 			f.Targets = append(f.Targets, Target{Kind: v1.PathTCP, Path: name + " " + at, Address: at, Owner: "Service " + name})

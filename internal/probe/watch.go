@@ -76,11 +76,22 @@ func (r *run) watchAPI(ctx context.Context) {
 }
 
 // open opens a watch; that it is opened is bounded by the timeout of a look.
-func (r *run) open(ctx context.Context, f func(context.Context, metav1.ListOptions) (watch.Interface, error), version string) (watch.Interface, func(), error) {
+func (r *run) open(
+	ctx context.Context,
+	f func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	version string,
+) (watch.Interface, func(), error) {
 	watching, cancel := context.WithCancelCause(ctx)
 	late := fmt.Errorf("no answer within %s", r.Timeout)
 	timer := time.AfterFunc(r.Timeout, func() { cancel(late) })
-	w, err := f(watching, metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: ptr.To(int64(watchFor / time.Second)), AllowWatchBookmarks: true})
+	w, err := f(
+		watching,
+		metav1.ListOptions{
+			ResourceVersion:     version,
+			TimeoutSeconds:      ptr.To(int64(watchFor / time.Second)),
+			AllowWatchBookmarks: true,
+		},
+	)
 	if !timer.Stop() && err == nil {
 		w.Stop()
 		err = late

@@ -115,7 +115,9 @@ func (a *api) ready(t *testing.T, ready ...bool) {
 }
 
 func endpointSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: service + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: service}}}
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: service + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+	}
 	for _, r := range ready {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(r)}})
 	}
@@ -232,7 +234,9 @@ func TestEndpoints(t *testing.T) {
 			sleep(2 * time.Second)
 		})
 		p := pathOf(t, d, v1.PathEndpoints, "shop/web")
-		if len(p.Outages) != 2 || p.Outages[0].Seconds != 4 || p.Outages[0].LeastSeconds != 4 || p.Outages[0].Error != "none of its 2 endpoints is ready" || !strings.Contains(p.Outages[1].Error, "no endpoints") || !p.Outages[1].Open {
+		if len(p.Outages) != 2 || p.Outages[0].Seconds != 4 || p.Outages[0].LeastSeconds != 4 || p.Outages[0].Error != "none of its 2 endpoints is ready" ||
+			!strings.Contains(p.Outages[1].Error, "no endpoints") ||
+			!p.Outages[1].Open {
 			t.Errorf("outages are %+v", p.Outages)
 		}
 		for _, p := range d.Paths {

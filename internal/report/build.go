@@ -60,9 +60,21 @@ type Input struct {
 func Build(in Input) v1.Report {
 	j := in.Journal
 	r := v1.Report{
-		TypeMeta: v1.Type(v1.KindReport), ToolVersion: in.ToolVersion, Created: in.Now.UTC(), Cluster: j.Plan.Cluster, Run: j.Run,
-		Strategy: j.Plan.Strategy, Direction: direction(j), Started: j.Started.UTC(), Ended: ended(j, in.Now).UTC(), Findings: j.Plan.Findings,
-		Gaps: []v1.Gap{}, Steps: steps(j), Without: j.Without,
+		TypeMeta: v1.Type(
+			v1.KindReport,
+		),
+		ToolVersion: in.ToolVersion,
+		Created:     in.Now.UTC(),
+		Cluster:     j.Plan.Cluster,
+		Run:         j.Run,
+		Strategy:    j.Plan.Strategy,
+		Direction:   direction(j),
+		Started:     j.Started.UTC(),
+		Ended:       ended(j, in.Now).UTC(),
+		Findings:    j.Plan.Findings,
+		Gaps:        []v1.Gap{},
+		Steps:       steps(j),
+		Without:     j.Without,
 	}
 	r.DurationSeconds = round(r.Ended.Sub(r.Started))
 	judged := judge(in, r.Ended)
@@ -142,7 +154,13 @@ func judge(in Input, ended time.Time) ownership.Judgement {
 		for _, h := range rec.Handovers {
 			if h.Ended != nil && len(in.Events) > 0 {
 				events = append(events, v1.OwnershipEvent{
-					Time: *h.Ended, Source: v1.SourceProcess, Component: h.Component, Host: h.Host, PID: h.PID, StartTicks: h.StartTicks, Ended: true,
+					Time:       *h.Ended,
+					Source:     v1.SourceProcess,
+					Component:  h.Component,
+					Host:       h.Host,
+					PID:        h.PID,
+					StartTicks: h.StartTicks,
+					Ended:      true,
 				})
 			}
 		}
@@ -220,12 +238,17 @@ func steps(j v1.Journal) []v1.StepReport {
 
 // sources say which evidence there was, and what the absence of one leaves unproven.
 func sources(in Input, r v1.Report) []v1.Source {
-	log := v1.Source{Name: "ownership log", Present: len(in.Events) > 0, Detail: "missing: who ran which loop, and for how long nobody did, is unknown"}
+	log := v1.Source{
+		Name:    "ownership log",
+		Present: len(in.Events) > 0,
+		Detail:  "missing: who ran which loop, and for how long nobody did, is unknown",
+	}
 	if log.Present {
 		log.Detail = logDetail(in.Events)
 	}
 	audit := v1.Source{
-		Name: "cloud audit log", Present: in.Calls != nil,
+		Name:    "cloud audit log",
+		Present: in.Calls != nil,
 		Detail: "missing: overlapping writes and late effects are not counted. That no two managers acted rests on what they say of themselves " +
 			"(their gauges) and on the ends of their processes",
 	}
@@ -236,11 +259,29 @@ func sources(in Input, r v1.Report) []v1.Source {
 				mutating++
 			}
 		}
-		audit.Detail = fmt.Sprintf("%d calls, of which %d mutating, by %d known access keys", len(in.Calls), mutating, len(in.Keys))
+		audit.Detail = fmt.Sprintf(
+			"%d calls, of which %d mutating, by %d known access keys",
+			len(in.Calls),
+			mutating,
+			len(in.Keys),
+		)
 	}
 	all := []v1.Source{
-		log, audit, inventorySource("inventory before", in.Before), inventorySource("inventory after", in.After),
-		{Name: "journal", Present: true, Detail: fmt.Sprintf("run %s, %d of %d steps recorded, phase %s", r.Run, recorded(r.Steps), len(r.Steps), in.Journal.Phase)},
+		log,
+		audit,
+		inventorySource("inventory before", in.Before),
+		inventorySource("inventory after", in.After),
+		{
+			Name:    "journal",
+			Present: true,
+			Detail: fmt.Sprintf(
+				"run %s, %d of %d steps recorded, phase %s",
+				r.Run,
+				recorded(r.Steps),
+				len(r.Steps),
+				in.Journal.Phase,
+			),
+		},
 	}
 	if probes, ok := disruptionSource(in, r.Disruption); ok {
 		all = append(all, probes)
@@ -286,7 +327,11 @@ func inventorySource(name string, s *v1.Snapshot) v1.Source {
 	if s == nil {
 		return v1.Source{Name: name, Detail: "missing: what was lost or changed cannot be said"}
 	}
-	out := v1.Source{Name: name, Present: true, Detail: fmt.Sprintf("%d nodes, %d services", len(s.Nodes), len(s.Services))}
+	out := v1.Source{
+		Name:    name,
+		Present: true,
+		Detail:  fmt.Sprintf("%d nodes, %d services", len(s.Nodes), len(s.Services)),
+	}
 	if s.Cloud != nil {
 		out.Detail += fmt.Sprintf(", %d load balancers, %d routes", len(s.Cloud.LoadBalancers), len(s.Cloud.Routes))
 	}

@@ -182,7 +182,13 @@ func TestEveryOwnerThatEndedHasItsUnpromisedWindow(t *testing.T) {
 	if len(r.Unpromised) != 4 {
 		t.Fatalf("unpromised are %q, want one for each of the four owners that ended", r.Unpromised)
 	}
-	mustMention(t, r.Unpromised, "kube-controller-manager@cp-3 (pid 4003) was not fenced", "last renewal of lease kube-controller-manager at 12:00:07.952", "0.278 s")
+	mustMention(
+		t,
+		r.Unpromised,
+		"kube-controller-manager@cp-3 (pid 4003) was not fenced",
+		"last renewal of lease kube-controller-manager at 12:00:07.952",
+		"0.278 s",
+	)
 
 	for n := range in.Events {
 		in.Events[n].PreviousRenewed = nil

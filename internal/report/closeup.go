@@ -98,7 +98,10 @@ func drawCloseup(r v1.Report, c cluster) closeup {
 	d.Moments, lanes = moments(r, c, s)
 	d.RowsTop = lanes*momentHeight + 6
 	order := loops(r)
-	sort.SliceStable(c.gaps, func(a, b int) bool { return slices.Index(order, c.gaps[a].Loop) < slices.Index(order, c.gaps[b].Loop) })
+	sort.SliceStable(
+		c.gaps,
+		func(a, b int) bool { return slices.Index(order, c.gaps[a].Loop) < slices.Index(order, c.gaps[b].Loop) },
+	)
 	for i, g := range c.gaps {
 		d.From, d.To = listed(d.From, short(g.From)), listed(d.To, short(successor(g.To)))
 		d.Rows = append(d.Rows, drawCloseRow(g, s, d.RowsTop+i*closeRowHeight))
@@ -108,7 +111,13 @@ func drawCloseup(r v1.Report, c cluster) closeup {
 	for i := range d.Moments {
 		d.Moments[i].Y = 10 + d.Moments[i].Y*momentHeight
 	}
-	d.Summary = fmt.Sprintf("Close-up of the handover from %s to %s at %s UTC: the longest gap is %s.", longest.From, successor(longest.To), d.At, duration(longest.Seconds))
+	d.Summary = fmt.Sprintf(
+		"Close-up of the handover from %s to %s at %s UTC: the longest gap is %s.",
+		longest.From,
+		successor(longest.To),
+		d.At,
+		duration(longest.Seconds),
+	)
 	return d
 }
 
@@ -132,10 +141,33 @@ const (
 func drawCloseRow(g v1.Gap, s scale, y int) closeRow {
 	start, end := s.at(g.Start), s.at(g.End)
 	return closeRow{
-		Loop: g.Loop, Old: short(g.From), New: short(successor(g.To)), OldClass: managerClass(g.From), NewClass: managerClass(g.To), HasNew: g.To != "",
-		OldEnd: percent(start), GapX: percent(start), GapW: percent(end - start), NewX: percent(end), NewW: percent(100 - end),
-		Label: gapLabel(g), LabelX: percent((start + end) / 2), Y: y, TextY: y + 12, LabelY: y + 26,
-		Title: fmt.Sprintf("%s: %s until %s, nobody for %s, %s from %s", g.Loop, g.From, clock(g.Start), duration(g.Seconds), successor(g.To), clock(g.End)),
+		Loop:     g.Loop,
+		Old:      short(g.From),
+		New:      short(successor(g.To)),
+		OldClass: managerClass(g.From),
+		NewClass: managerClass(g.To),
+		HasNew:   g.To != "",
+		OldEnd: percent(
+			start,
+		),
+		GapX:   percent(start),
+		GapW:   percent(end - start),
+		NewX:   percent(end),
+		NewW:   percent(100 - end),
+		Label:  gapLabel(g),
+		LabelX: percent((start + end) / 2),
+		Y:      y,
+		TextY:  y + 12,
+		LabelY: y + 26,
+		Title: fmt.Sprintf(
+			"%s: %s until %s, nobody for %s, %s from %s",
+			g.Loop,
+			g.From,
+			clock(g.Start),
+			duration(g.Seconds),
+			successor(g.To),
+			clock(g.End),
+		),
 	}
 }
 
@@ -176,8 +208,16 @@ func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
 	for i, text := range texts {
 		x := s.at(found[text])
 		m := moment{
-			X: percent(x), Text: text, Anchor: "start", Y: i,
-			Title: fmt.Sprintf("%s at %s, %.3f s after the last look that saw the old owner", text, clock(found[text]), found[text].Sub(c.start).Seconds()),
+			X:      percent(x),
+			Text:   text,
+			Anchor: "start",
+			Y:      i,
+			Title: fmt.Sprintf(
+				"%s at %s, %.3f s after the last look that saw the old owner",
+				text,
+				clock(found[text]),
+				found[text].Sub(c.start).Seconds(),
+			),
 		}
 		if x > 60 {
 			m.Anchor = "end"

@@ -72,9 +72,16 @@ func disruptionSource(in Input, d *v1.Disruption) (v1.Source, bool) {
 		}
 	}
 	return v1.Source{
-		Name: "disruption log", Present: true,
-		Detail: fmt.Sprintf("%s, %s to %s UTC, in %s of the probes; %d not probed", plural(len(d.Paths), "path"), d.From.UTC().Format(time.TimeOnly), d.To.UTC().Format(time.TimeOnly),
-			plural(runs, "run"), len(d.NotProbed)),
+		Name:    "disruption log",
+		Present: true,
+		Detail: fmt.Sprintf(
+			"%s, %s to %s UTC, in %s of the probes; %d not probed",
+			plural(len(d.Paths), "path"),
+			d.From.UTC().Format(time.TimeOnly),
+			d.To.UTC().Format(time.TimeOnly),
+			plural(runs, "run"),
+			len(d.NotProbed),
+		),
 	}, true
 }
 
@@ -90,7 +97,13 @@ func outageRows(r v1.Report) []outageRow {
 	var out []outageRow
 	for _, p := range r.Disruption.Paths {
 		for _, o := range p.Outages {
-			row := outageRow{Outage: o, Title: probe.Title(p.Kind, p.Path), Length: exactly(o.Seconds), Least: exactly(o.LeastSeconds), Until: clock(o.End)}
+			row := outageRow{
+				Outage: o,
+				Title:  probe.Title(p.Kind, p.Path),
+				Length: exactly(o.Seconds),
+				Least:  exactly(o.LeastSeconds),
+				Until:  clock(o.End),
+			}
 			if o.Open {
 				row.Until = "still out at " + clock(o.End)
 			}
@@ -138,7 +151,12 @@ type pathRow struct {
 func pathRows(d *v1.Disruption) []pathRow {
 	var out []pathRow
 	for _, r := range probe.Rows(*d) {
-		row := pathRow{Row: r, Longest: exactly(r.LongestSeconds), Total: exactly(r.TotalSeconds), Slowest: exactly(r.SlowestSeconds)}
+		row := pathRow{
+			Row:     r,
+			Longest: exactly(r.LongestSeconds),
+			Total:   exactly(r.TotalSeconds),
+			Slowest: exactly(r.SlowestSeconds),
+		}
 		row.Budget, row.Tone = budgetCell(d, r.Result)
 		if r.Of != nil && r.Of.Reconnects > 0 {
 			row.Title += " (" + plural(r.Of.Reconnects, "reconnect") + ")"
@@ -200,7 +218,12 @@ func viewDisruption(r v1.Report) *disruptionView {
 	v.Phases, _ = drawSteps(r, s)
 	v.BandY = v.AxisY + 6
 	v.Height = v.BandY + 20 + 22
-	v.Summary = fmt.Sprintf("Outages of %s over %s, starting at %s UTC. The same facts are in the tables below.", plural(len(drawn), "path"), duration(s.length().Seconds()), clock(d.From))
+	v.Summary = fmt.Sprintf(
+		"Outages of %s over %s, starting at %s UTC. The same facts are in the tables below.",
+		plural(len(drawn), "path"),
+		duration(s.length().Seconds()),
+		clock(d.From),
+	)
 	return v
 }
 
@@ -225,13 +248,29 @@ func drawnPaths(d *v1.Disruption) []v1.PathDisruption {
 }
 
 func drawPath(d *v1.Disruption, p v1.PathDisruption, s scale, i int) pathLane {
-	l := pathLane{Title: probe.Title(p.Kind, p.Path), Y: laneHeight*i + 5, TextY: laneHeight*i + 16, Label: exactly(p.LongestSeconds)}
+	l := pathLane{
+		Title: probe.Title(p.Kind, p.Path),
+		Y:     laneHeight*i + 5,
+		TextY: laneHeight*i + 16,
+		Label: exactly(p.LongestSeconds),
+	}
 	l.Short = l.Title
-	l.Detail = fmt.Sprintf("%s: %s, the longest %s, %s in all", l.Title, plural(len(p.Outages), "outage"), exactly(p.LongestSeconds), exactly(p.TotalSeconds))
+	l.Detail = fmt.Sprintf(
+		"%s: %s, the longest %s, %s in all",
+		l.Title,
+		plural(len(p.Outages), "outage"),
+		exactly(p.LongestSeconds),
+		exactly(p.TotalSeconds),
+	)
 	for _, u := range slices.Concat(d.Unobserved, p.Unobserved) {
 		x := s.at(u.From)
 		l.Marks = append(l.Marks, pathMark{
-			X: percent(x), W: percent(max(s.at(u.To)-x, 0.2)), Class: "unseen", Title: fmt.Sprintf("nobody looked for %s from %s: %s", duration(u.Seconds), clock(u.From), u.Why),
+			X: percent(
+				x,
+			),
+			W:     percent(max(s.at(u.To)-x, 0.2)),
+			Class: "unseen",
+			Title: fmt.Sprintf("nobody looked for %s from %s: %s", duration(u.Seconds), clock(u.From), u.Why),
 		})
 	}
 	for _, o := range p.Outages {
@@ -241,8 +280,18 @@ func drawPath(d *v1.Disruption, p v1.PathDisruption, s scale, i int) pathLane {
 			during = "; during " + strings.Join(o.Steps, ", ")
 		}
 		l.Marks = append(l.Marks, pathMark{
-			X: percent(min(x, 99.6)), W: percent(max(s.at(o.End)-x, 0.4)), Class: "outage",
-			Title: fmt.Sprintf("%s was out for %s from %s to %s: %s%s", l.Title, exactly(o.Seconds), clock(o.Begin), clock(o.End), o.Error, during),
+			X:     percent(min(x, 99.6)),
+			W:     percent(max(s.at(o.End)-x, 0.4)),
+			Class: "outage",
+			Title: fmt.Sprintf(
+				"%s was out for %s from %s to %s: %s%s",
+				l.Title,
+				exactly(o.Seconds),
+				clock(o.Begin),
+				clock(o.End),
+				o.Error,
+				during,
+			),
 		})
 	}
 	return l
@@ -263,7 +312,15 @@ func (m *md) disruption(r v1.Report) {
 	if rows := outageRows(r); len(rows) > 0 {
 		m.header("out", "from (UTC)", "to (UTC)", ">seconds", ">certain", "first error", "during")
 		for _, o := range rows {
-			m.row(o.Title, clock(o.Begin), o.Until, fmt.Sprintf("%.3f", o.Seconds), fmt.Sprintf("%.3f", o.LeastSeconds), o.Error, strings.Join(o.Steps, ", "))
+			m.row(
+				o.Title,
+				clock(o.Begin),
+				o.Until,
+				fmt.Sprintf("%.3f", o.Seconds),
+				fmt.Sprintf("%.3f", o.LeastSeconds),
+				o.Error,
+				strings.Join(o.Steps, ", "),
+			)
 		}
 	}
 	if len(d.Unobserved) > 0 {

@@ -33,7 +33,11 @@ func (p *probing) out(kind, path string, good, failed, last, again float64, why 
 
 func (p *probing) end(seconds float64, looks map[string]int) {
 	p.add(seconds, v1.ProbeEnd, "", "", func(e *v1.ProbeEvent) {
-		e.Looks, e.Reconnects, e.SlowestSeconds = looks, map[string]int{"api-watch leases in kube-system": 3}, map[string]float64{"tcp shop/web a0.us-east-1.elb.amazonaws.com:80": 0.213}
+		e.Looks, e.Reconnects, e.SlowestSeconds = looks, map[string]int{
+			"api-watch leases in kube-system": 3,
+		}, map[string]float64{
+			"tcp shop/web a0.us-east-1.elb.amazonaws.com:80": 0.213,
+		}
 	})
 }
 
@@ -62,8 +66,13 @@ func probes() []v1.ProbeEvent {
 	p.out(v1.PathAPIRead, keptReads, 24.8, 25.3, 25.3, 25.8, `Get "https://10.0.0.1:6443/api/v1/namespaces/kube-system": EOF`)
 	p.out(v1.PathAPIWatch, theWatch, 31.2, 31.2, 31.2, 31.31, "the watch was broken off")
 	p.end(54.6, map[string]int{
-		"api-read " + keptReads: 109, "api-read " + newReads: 109, "api-watch " + theWatch: 61, "tcp " + webPort: 109,
-		"tcp shop/api a1.us-east-1.elb.amazonaws.com:80": 109, "tcp shop/annotated a3.us-east-1.elb.amazonaws.com:80": 108, "tcp shop/internal a2.us-east-1.elb.amazonaws.com:80": 2,
+		"api-read " + keptReads:                                109,
+		"api-read " + newReads:                                 109,
+		"api-watch " + theWatch:                                61,
+		"tcp " + webPort:                                       109,
+		"tcp shop/api a1.us-east-1.elb.amazonaws.com:80":       109,
+		"tcp shop/annotated a3.us-east-1.elb.amazonaws.com:80": 108,
+		"tcp shop/internal a2.us-east-1.elb.amazonaws.com:80":  2,
 	})
 	return p
 }

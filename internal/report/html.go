@@ -21,7 +21,14 @@ var pageStyle string
 
 // page is parsed once; a mistake in it fails every test of the package.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clock": clock, "duration": duration, "short": short, "successor": successor, "certainty": certainty, "plural": plural, "orNone": orNone, "pathTitle": probe.Title,
+	"clock":       clock,
+	"duration":    duration,
+	"short":       short,
+	"successor":   successor,
+	"certainty":   certainty,
+	"plural":      plural,
+	"orNone":      orNone,
+	"pathTitle":   probe.Title,
 	"withoutHint": func() string { return withoutHint },
 	"spaced":      func(s string) string { return strings.ReplaceAll(s, "-", " ") },
 }).Parse(pageText))
@@ -103,7 +110,11 @@ func writeHTML(w io.Writer, r v1.Report) error {
 	if r.Result == v1.ResultOK {
 		v.Summary = summary(r)
 	}
-	v.When = fmt.Sprintf("%s to %s UTC", r.Started.UTC().Format("2 January 2006, 15:04:05"), r.Ended.UTC().Format(time.TimeOnly))
+	v.When = fmt.Sprintf(
+		"%s to %s UTC",
+		r.Started.UTC().Format("2 January 2006, 15:04:05"),
+		r.Ended.UTC().Format(time.TimeOnly),
+	)
 	v.Figures = figures(r)
 	v.Timeline = drawTimeline(r)
 	v.Closeups, v.LeftOut = drawCloseups(r)
@@ -128,13 +139,21 @@ func writeHTML(w io.Writer, r v1.Report) error {
 
 func figures(r v1.Report) []figure {
 	inv := r.Inventory
-	gap := figure{Value: duration(r.Handover.GapSeconds), Name: "largest gap", Detail: plural(len(r.Gaps), "gap") + " in all, " + plural(len(clusters(r.Gaps)), "handover")}
+	gap := figure{
+		Value:  duration(r.Handover.GapSeconds),
+		Name:   "largest gap",
+		Detail: plural(len(r.Gaps), "gap") + " in all, " + plural(len(clusters(r.Gaps)), "handover"),
+	}
 	for _, g := range r.Gaps {
 		if g.To == "" {
 			gap.Tone, gap.Detail = toneBad, g.Loop+" has no owner"
 		}
 	}
-	writes := figure{Value: count(r.Handover.OverlappingWrites), Name: "overlapping writes", Detail: "by the cloud's audit log"}
+	writes := figure{
+		Value:  count(r.Handover.OverlappingWrites),
+		Name:   "overlapping writes",
+		Detail: "by the cloud's audit log",
+	}
 	switch {
 	case r.Handover.OverlappingWrites == nil && len(r.Overlaps) == 0:
 		writes.Value, writes.Tone, writes.Detail = "–", toneWarn, "not counted: no audit log"
@@ -149,11 +168,26 @@ func figures(r v1.Report) []figure {
 		}
 	}
 	balancers := figure{
-		Value: known(inv.Known, inv.LoadBalancers.Recreated), Name: "load balancers recreated", Tone: good(inv.Known, inv.LoadBalancers.Recreated+inv.LoadBalancers.AddressChanged),
-		Detail: fmt.Sprintf("%d before, %d after, %s changed", inv.LoadBalancers.Before, inv.LoadBalancers.After, plural(inv.LoadBalancers.AddressChanged, "address")),
+		Value: known(
+			inv.Known,
+			inv.LoadBalancers.Recreated,
+		),
+		Name: "load balancers recreated",
+		Tone: good(inv.Known, inv.LoadBalancers.Recreated+inv.LoadBalancers.AddressChanged),
+		Detail: fmt.Sprintf(
+			"%d before, %d after, %s changed",
+			inv.LoadBalancers.Before,
+			inv.LoadBalancers.After,
+			plural(inv.LoadBalancers.AddressChanged, "address"),
+		),
 	}
 	nodes := figure{
-		Value: known(inv.Known, surprising(inv, "Node/")), Name: "nodes changed", Tone: good(inv.Known, surprising(inv, "Node/")),
+		Value: known(
+			inv.Known,
+			surprising(inv, "Node/"),
+		),
+		Name:   "nodes changed",
+		Tone:   good(inv.Known, surprising(inv, "Node/")),
 		Detail: fmt.Sprintf("%d before, %d after", inv.Nodes.Before, inv.Nodes.After),
 	}
 	done := 0
@@ -162,7 +196,11 @@ func figures(r v1.Report) []figure {
 			done++
 		}
 	}
-	length := figure{Value: duration(r.DurationSeconds), Name: "duration", Detail: fmt.Sprintf("%d of %s done", done, plural(len(r.Steps), "step"))}
+	length := figure{
+		Value:  duration(r.DurationSeconds),
+		Name:   "duration",
+		Detail: fmt.Sprintf("%d of %s done", done, plural(len(r.Steps), "step")),
+	}
 	return []figure{gap, writes, balancers, nodes, length}
 }
 
@@ -253,18 +291,40 @@ func countRowOf(inv v1.InventoryReport, what string, d v1.CountDiff, part, objec
 		}
 	}
 	n := surprising(inv, objects)
-	return countRow{what, fmt.Sprint(d.Before), fmt.Sprint(d.After), fmt.Sprintf("%d lost or changed", n), good(inv.Known || n > 0, n)}
+	return countRow{
+		what,
+		fmt.Sprint(d.Before),
+		fmt.Sprint(d.After),
+		fmt.Sprintf("%d lost or changed", n),
+		good(inv.Known || n > 0, n),
+	}
 }
 
 func countRows(inv v1.InventoryReport) []countRow {
 	n := func(i int) string { return fmt.Sprint(i) }
 	lb := inv.LoadBalancers
 	return []countRow{
-		{"load balancers", n(lb.Before), n(lb.After), fmt.Sprintf("%d recreated, %s changed", lb.Recreated, plural(lb.AddressChanged, "address")),
-			good(inv.Known, lb.Recreated+lb.AddressChanged+lb.Before-min(lb.Before, lb.After))},
-		{"routes", n(inv.Routes.Before), n(inv.Routes.After), fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")), good(inv.Known, surprising(inv, "Route/"))},
-		{"nodes", n(inv.Nodes.Before), n(inv.Nodes.After), fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")),
-			good(inv.Known, surprising(inv, "Node/"))},
+		{
+			"load balancers",
+			n(lb.Before),
+			n(lb.After),
+			fmt.Sprintf("%d recreated, %s changed", lb.Recreated, plural(lb.AddressChanged, "address")),
+			good(inv.Known, lb.Recreated+lb.AddressChanged+lb.Before-min(lb.Before, lb.After)),
+		},
+		{
+			"routes",
+			n(inv.Routes.Before),
+			n(inv.Routes.After),
+			fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")),
+			good(inv.Known, surprising(inv, "Route/")),
+		},
+		{
+			"nodes",
+			n(inv.Nodes.Before),
+			n(inv.Nodes.After),
+			fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")),
+			good(inv.Known, surprising(inv, "Node/")),
+		},
 		countRowOf(inv, "Services with ready endpoints", inv.Serving, "endpointslices", "Service/"),
 		countRowOf(inv, "persistent volumes", inv.Volumes, "persistentvolume", "PersistentVolume"),
 		countRowOf(inv, "attached volumes", inv.Attachments, "volumeattachments", "VolumeAttachment/"),

@@ -59,7 +59,9 @@ func (c *inventories) whyAnnotation(key, _, after string) string {
 		return "the kubelet writes the address that its flags give it, where its provider is external"
 	case key == "csi.volume.kubernetes.io/nodeid" && after != "":
 		return "the registrars of CSI drivers write it"
-	case strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/"), key == "csi.volume.kubernetes.io/nodeid", key == "volumes.kubernetes.io/controller-managed-attach-detach":
+	case strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/"),
+		key == "csi.volume.kubernetes.io/nodeid",
+		key == "volumes.kubernetes.io/controller-managed-attach-detach":
 		return ""
 	}
 	return "no step of a migration writes it: somebody else did"
@@ -76,7 +78,10 @@ func (c *inventories) whyAttachable(node, after string) string {
 			return "the limit of the in-tree plugin went with the plugin: that of the CSI driver stands in the CSINode"
 		}
 	}
-	if !slices.ContainsFunc(orEmpty(c.before.Volumes).PersistentVolumes, func(pv v1.PersistentVolume) bool { return pv.Plugin != "" }) {
+	if !slices.ContainsFunc(
+		orEmpty(c.before.Volumes).PersistentVolumes,
+		func(pv v1.PersistentVolume) bool { return pv.Plugin != "" },
+	) {
 		return "the limit of the in-tree plugin went with the plugin: there is no volume of it"
 	}
 	return ""
@@ -159,7 +164,10 @@ func going(j v1.Journal) map[string]string {
 
 // listed tells that none of these facts is unknown, on either side: what could not be listed is not gone.
 func (c *inventories) listed(facts ...string) bool {
-	return !slices.ContainsFunc(slices.Concat(c.before.Errors, c.after.Errors), func(e v1.GatherError) bool { return slices.Contains(facts, e.Fact) })
+	return !slices.ContainsFunc(
+		slices.Concat(c.before.Errors, c.after.Errors),
+		func(e v1.GatherError) bool { return slices.Contains(facts, e.Fact) },
+	)
 }
 
 // gatherErrors are the parts of an inventory that could not be read.
@@ -249,7 +257,11 @@ func (c *inventories) services() {
 func serviceName(s v1.Service) string { return "Service/" + s.Namespace + "/" + s.Name }
 
 // maps compares two maps key by key; why explains a difference of a key, or returns "".
-func (c *inventories) maps(object, what string, before, after map[string]string, why func(key, before, after string) string) {
+func (c *inventories) maps(
+	object, what string,
+	before, after map[string]string,
+	why func(key, before, after string) string,
+) {
 	keys := map[string]bool{}
 	for k := range before {
 		keys[k] = true
@@ -418,8 +430,12 @@ func (c *inventories) routes() {
 // initialisedLabels are the labels that a cloud-controller-manager sets on a node that it initialises, and leaves alone
 // on others.
 var initialisedLabels = []string{
-	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type",
-	"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "beta.kubernetes.io/instance-type",
+	"topology.kubernetes.io/zone",
+	"topology.kubernetes.io/region",
+	"node.kubernetes.io/instance-type",
+	"failure-domain.beta.kubernetes.io/zone",
+	"failure-domain.beta.kubernetes.io/region",
+	"beta.kubernetes.io/instance-type",
 }
 
 func (c *inventories) nodes() {
@@ -471,14 +487,32 @@ func (c *inventories) node(b, a v1.Node) {
 		c.out.Nodes.ChangedProviderID++
 		c.differ(object, "providerID", b.ProviderID, a.ProviderID)
 	}
-	c.expect(object, "addresses", strings.Join(b.Addresses, ", "), strings.Join(a.Addresses, ", "), c.whyAddresses(b.Addresses, a.Addresses))
+	c.expect(
+		object,
+		"addresses",
+		strings.Join(b.Addresses, ", "),
+		strings.Join(a.Addresses, ", "),
+		c.whyAddresses(b.Addresses, a.Addresses),
+	)
 	c.differ(object, "podCIDRs", strings.Join(b.PodCIDRs, ", "), strings.Join(a.PodCIDRs, ", "))
 	c.differ(object, "taints", strings.Join(sorted(b.Taints), ", "), strings.Join(sorted(a.Taints), ", "))
 	c.differ(object, "ready", b.Ready, a.Ready)
 	c.expect(object, "networkUnavailable", b.NetworkUnavailable, a.NetworkUnavailable, whyNetwork(a.NetworkUnavailable))
-	c.expect(object, "kubelet", b.KubeletVersion, a.KubeletVersion, "no step of a migration installs a kubelet: somebody else did")
+	c.expect(
+		object,
+		"kubelet",
+		b.KubeletVersion,
+		a.KubeletVersion,
+		"no step of a migration installs a kubelet: somebody else did",
+	)
 	c.maps(object, "annotation", b.Annotations, a.Annotations, c.whyAnnotation)
-	c.maps(object, "allocatable", b.Attachable, a.Attachable, func(_, _, after string) string { return c.whyAttachable(b.Name, after) })
+	c.maps(
+		object,
+		"allocatable",
+		b.Attachable,
+		a.Attachable,
+		func(_, _, after string) string { return c.whyAttachable(b.Name, after) },
+	)
 	c.maps(object, "label", b.Labels, a.Labels, func(key, before, _ string) string {
 		switch {
 		case !c.forward || before != "":

@@ -210,7 +210,8 @@ func TestInventory(t *testing.T) {
 			if diff := cmp.Diff(c.want, got.Differences); diff != "" {
 				t.Errorf("differences (-want +got):\n%s", diff)
 			}
-			if !got.Known || got.Nodes.Before != len(before.Nodes) || got.Routes.After != len(after.Cloud.Routes) || got.LoadBalancers.After != len(after.Cloud.LoadBalancers) {
+			if !got.Known || got.Nodes.Before != len(before.Nodes) || got.Routes.After != len(after.Cloud.Routes) ||
+				got.LoadBalancers.After != len(after.Cloud.LoadBalancers) {
 				t.Errorf("counts are %+v", got)
 			}
 		})
@@ -287,7 +288,9 @@ func TestANodeThatWasGivenUpOrReplacedMayBeGone(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"Node/" + lost: "its host cp-1 was gone for good, and ops took it out of the migration", "Node/" + replaced: "its host was replaced, as the plan says", "Node/" + deleted: "",
+		"Node/" + lost:     "its host cp-1 was gone for good, and ops took it out of the migration",
+		"Node/" + replaced: "its host was replaced, as the plan says",
+		"Node/" + deleted:  "",
 	}
 	for object, w := range want {
 		if have, ok := why[object]; !ok || have != w {

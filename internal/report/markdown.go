@@ -55,7 +55,30 @@ func escaped(s string) string {
 	return mdEscaper.Replace(s)
 }
 
-var mdEscaper = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[", "]", "\\]", "#", "\\#", "!", "\\!")
+var mdEscaper = strings.NewReplacer(
+	"\\",
+	"\\\\",
+	"|",
+	"\\|",
+	"<",
+	"&lt;",
+	">",
+	"&gt;",
+	"`",
+	"\\`",
+	"*",
+	"\\*",
+	"_",
+	"\\_",
+	"[",
+	"\\[",
+	"]",
+	"\\]",
+	"#",
+	"\\#",
+	"!",
+	"\\!",
+)
 
 // markdown renders the report for a pull request, an issue or a terminal.
 func markdown(r v1.Report) string {
@@ -70,8 +93,17 @@ func markdown(r v1.Report) string {
 			m.line("- %s", escaped(s))
 		}
 	}
-	m.line("\nRun %s (%s, %s), %s to %s UTC, Kubernetes %s, transplant %s.", escaped(r.Run), escaped(r.Strategy), escaped(r.Direction),
-		r.Started.UTC().Format(time.DateTime), r.Ended.UTC().Format(time.TimeOnly), escaped(orNone(r.Cluster.Version)), escaped(orNone(r.ToolVersion)))
+	m.line(
+		"\nRun %s (%s, %s), %s to %s UTC, Kubernetes %s, transplant %s.",
+		escaped(r.Run),
+		escaped(r.Strategy),
+		escaped(r.Direction),
+		r.Started.UTC().
+			Format(time.DateTime),
+		r.Ended.UTC().Format(time.TimeOnly),
+		escaped(orNone(r.Cluster.Version)),
+		escaped(orNone(r.ToolVersion)),
+	)
 	m.figures(r)
 	m.gaps(r)
 	m.disruption(r)
@@ -104,7 +136,16 @@ func (m *md) figures(r v1.Report) {
 func (m *md) gapTable(gaps []v1.Gap) {
 	m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", ">lease won after", "")
 	for _, g := range gaps {
-		m.row(g.Loop, g.From, successor(g.To), g.Cause, clock(g.Start), fmt.Sprintf("%.3f", g.Seconds), leaseSeconds(g), certainty(g.Certain))
+		m.row(
+			g.Loop,
+			g.From,
+			successor(g.To),
+			g.Cause,
+			clock(g.Start),
+			fmt.Sprintf("%.3f", g.Seconds),
+			leaseSeconds(g),
+			certainty(g.Certain),
+		)
 	}
 }
 
@@ -117,7 +158,9 @@ func (m *md) gaps(r v1.Report) {
 	}
 	if len(r.Pauses) > 0 {
 		m.line("\n## Pauses of loops that stay")
-		m.line("\nThese loops stay in kube-controller-manager; its process was restarted. What they last is that manager's own start.")
+		m.line(
+			"\nThese loops stay in kube-controller-manager; its process was restarted. What they last is that manager's own start.",
+		)
 		m.gapTable(r.Pauses)
 	}
 	if len(r.Overlaps) > 0 {
@@ -158,9 +201,22 @@ func (m *md) inventory(r v1.Report) {
 		m.line("\nIncomplete: the counts prove nothing.")
 	}
 	m.header("what", ">before", ">after", "")
-	m.row("load balancers", fmt.Sprint(inv.LoadBalancers.Before), fmt.Sprint(inv.LoadBalancers.After),
-		fmt.Sprintf("%d recreated, %s", inv.LoadBalancers.Recreated, plural(inv.LoadBalancers.AddressChanged, "address")+" changed"))
-	m.row("routes", fmt.Sprint(inv.Routes.Before), fmt.Sprint(inv.Routes.After), fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")))
+	m.row(
+		"load balancers",
+		fmt.Sprint(inv.LoadBalancers.Before),
+		fmt.Sprint(inv.LoadBalancers.After),
+		fmt.Sprintf(
+			"%d recreated, %s",
+			inv.LoadBalancers.Recreated,
+			plural(inv.LoadBalancers.AddressChanged, "address")+" changed",
+		),
+	)
+	m.row(
+		"routes",
+		fmt.Sprint(inv.Routes.Before),
+		fmt.Sprint(inv.Routes.After),
+		fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")),
+	)
 	m.row("nodes", fmt.Sprint(inv.Nodes.Before), fmt.Sprint(inv.Nodes.After),
 		fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")))
 	for _, row := range countRows(inv)[3:] {
@@ -257,12 +313,22 @@ func headline(result string) string {
 
 // summary is the sentence under the headline of a good result.
 func summary(r v1.Report) string {
-	s := fmt.Sprintf("%s handed over in %s without two managers running one loop", plural(len(movedLoops(r)), "cloud loop"), duration(r.DurationSeconds))
+	s := fmt.Sprintf(
+		"%s handed over in %s without two managers running one loop",
+		plural(len(movedLoops(r)), "cloud loop"),
+		duration(r.DurationSeconds),
+	)
 	if r.Handover.OverlappingWrites != nil {
 		s += ", which the cloud's own audit log confirms"
 	}
-	return s + fmt.Sprintf(". No loop was without a manager for longer than %s at a time. %s and %s are what they were.",
-		duration(r.Handover.GapSeconds), plural(r.Inventory.LoadBalancers.After, "load balancer"), plural(r.Inventory.Nodes.After, "node"))
+	return s + fmt.Sprintf(
+		". No loop was without a manager for longer than %s at a time. %s and %s are what they were.",
+		duration(
+			r.Handover.GapSeconds,
+		),
+		plural(r.Inventory.LoadBalancers.After, "load balancer"),
+		plural(r.Inventory.Nodes.After, "node"),
+	)
 }
 
 // movedLoops are the loops that changed their component.

@@ -59,7 +59,10 @@ func (r *run) event(e v1.OwnershipEvent, id string) {
 
 func (r *run) process(component, host string, ended bool) {
 	pid := r.pids[who(component, host)]
-	r.event(v1.OwnershipEvent{Source: v1.SourceProcess, Component: component, Host: host, PID: pid, StartTicks: uint64(pid) * 11, Ended: ended}, "p"+who(component, host))
+	r.event(
+		v1.OwnershipEvent{Source: v1.SourceProcess, Component: component, Host: host, PID: pid, StartTicks: uint64(pid) * 11, Ended: ended},
+		"p"+who(component, host),
+	)
 }
 
 func (r *run) start(component, host string) {
@@ -146,15 +149,26 @@ const (
 
 // migration is a whole migration without a flaw.
 func migration() Input {
-	r := &run{now: 0.2, pids: map[string]int{}, holders: map[string]string{}, terms: map[string]int32{k: 3, c: 0, lease: 0}, looked: map[string]float64{}, failing: map[string]bool{}}
+	r := &run{
+		now:     0.2,
+		pids:    map[string]int{},
+		holders: map[string]string{},
+		terms:   map[string]int32{k: 3, c: 0, lease: 0},
+		looked:  map[string]float64{},
+		failing: map[string]bool{},
+	}
 	r.in = Input{
 		Journal: v1.Journal{
 			TypeMeta: v1.Type(v1.KindJournal), Run: "r-20260301-120000", Started: t0, Phase: "applied",
 			Plan: v1.Plan{
-				Strategy: "leader-migration", Direction: "forward", Options: v1.Options{LeaseName: lease, RenewDeadline: "5s"},
-				Cluster: v1.Cluster{Name: "lab", UID: "7c1d1a52-9d0e-4c8a-8b53-f1f2a3a4a5a6", Server: "https://127.10.20.1:6443", Version: "v1.26.0"},
-				Findings: []v1.Finding{{Code: "GAP-001", Outcome: v1.Warn, Summary: "the in-tree manager is not fenced: if it is paused and resumed during the handover, it can still write",
-					Accepted: ""}},
+				Strategy:  "leader-migration",
+				Direction: "forward",
+				Options:   v1.Options{LeaseName: lease, RenewDeadline: "5s"},
+				Cluster:   v1.Cluster{Name: "lab", UID: "7c1d1a52-9d0e-4c8a-8b53-f1f2a3a4a5a6", Server: "https://127.10.20.1:6443", Version: "v1.26.0"},
+				Findings: []v1.Finding{
+					{Code: "GAP-001", Outcome: v1.Warn, Summary: "the in-tree manager is not fenced: if it is paused and resumed during the handover, it can still write",
+						Accepted: ""},
+				},
 			},
 		},
 		Keys: map[string]ownership.Owner{}, Before: snapshot(), After: snapshot(), Calls: []v1.CloudCall{}, ToolVersion: "v0.1.0", Now: at(75),
@@ -285,16 +299,33 @@ func snapshot() *v1.Snapshot {
 	for i := range 8 {
 		name, id := fmt.Sprintf("ip-10-0-0-%d.ec2.internal", 11+i), fmt.Sprintf("i-%08x", 0xa0+i)
 		s.Nodes = append(s.Nodes, v1.Node{
-			Name: name, UID: fmt.Sprintf("uid-%d", i), ProviderID: "aws:///us-east-1a/" + id, Ready: "True", Labels: map[string]string{"kubernetes.io/hostname": name},
-			Addresses: []string{fmt.Sprintf("InternalIP=10.0.0.%d", 11+i), "Hostname=" + name}, PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", i)}, Created: t0.Add(-time.Hour),
+			Name:       name,
+			UID:        fmt.Sprintf("uid-%d", i),
+			ProviderID: "aws:///us-east-1a/" + id,
+			Ready:      "True",
+			Labels:     map[string]string{"kubernetes.io/hostname": name},
+			Addresses: []string{
+				fmt.Sprintf("InternalIP=10.0.0.%d", 11+i),
+				"Hostname=" + name,
+			},
+			PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", i)},
+			Created:  t0.Add(-time.Hour),
 		})
 		s.Cloud.Instances = append(s.Cloud.Instances, v1.CloudInstance{Node: name, ID: id, State: "running", Found: true})
 		s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: fmt.Sprintf("10.200.%d.0/24", i), Target: id, State: "active"})
 	}
 	for i, name := range []string{"web", "api", "internal", "annotated"} {
 		lb := v1.LoadBalancer{
-			ID: fmt.Sprintf("a%031d@%s", i, t0.Add(-time.Hour).Format(time.RFC3339)), Name: fmt.Sprintf("a%031d", i), Kind: "classic",
-			Address: fmt.Sprintf("a%d.us-east-1.elb.amazonaws.com", i), Created: t0.Add(-time.Hour), Listeners: []string{"80/TCP->30080"}, Members: []string{"i-000000a3", "i-000000a4"},
+			ID:   fmt.Sprintf("a%031d@%s", i, t0.Add(-time.Hour).Format(time.RFC3339)),
+			Name: fmt.Sprintf("a%031d", i),
+			Kind: "classic",
+			Address: fmt.Sprintf(
+				"a%d.us-east-1.elb.amazonaws.com",
+				i,
+			),
+			Created:   t0.Add(-time.Hour),
+			Listeners: []string{"80/TCP->30080"},
+			Members:   []string{"i-000000a3", "i-000000a4"},
 		}
 		s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, lb)
 		s.Services = append(s.Services, v1.Service{

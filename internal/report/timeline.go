@@ -102,8 +102,16 @@ func drawTimeline(r v1.Report) timeline {
 		t.Lanes = append(t.Lanes, drawLane(r, s, loop))
 	}
 	t.Phases, t.Marks = drawSteps(r, s)
-	t.Summary = fmt.Sprintf("Timeline of %s, starting at %s UTC: which manager ran which of %s, with %s and %s. The same facts are in the tables below.",
-		duration(s.length().Seconds()), clock(s.from), plural(len(t.Lanes), "loop"), plural(len(r.Gaps), "gap"), plural(len(r.Overlaps), "overlap"))
+	t.Summary = fmt.Sprintf(
+		"Timeline of %s, starting at %s UTC: which manager ran which of %s, with %s and %s. The same facts are in the tables below.",
+		duration(
+			s.length().Seconds(),
+		),
+		clock(s.from),
+		plural(len(t.Lanes), "loop"),
+		plural(len(r.Gaps), "gap"),
+		plural(len(r.Overlaps), "overlap"),
+	)
 	return t
 }
 
@@ -134,7 +142,10 @@ func drawLane(r v1.Report, s scale, loop string) lane {
 		name := t.Component + "@" + t.Host
 		if _, ok := rows[name]; !ok {
 			rows[name] = len(l.Rows)
-			l.Rows = append(l.Rows, row{Name: name, Short: short(name), Class: class(t.Component), Y: headHeight + len(l.Rows)*rowHeight})
+			l.Rows = append(
+				l.Rows,
+				row{Name: name, Short: short(name), Class: class(t.Component), Y: headHeight + len(l.Rows)*rowHeight},
+			)
 		}
 		at := &l.Rows[rows[name]]
 		at.Bars = append(at.Bars, drawBar(t, s, at.Y+(rowHeight-barHeight)/2))
@@ -189,8 +200,21 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 		}
 		x := s.at(g.Start)
 		out = append(out, gapMark{
-			X: percent(x), W: percent(max(s.at(g.End)-x, 0.1)), Height: height - gapTop, Bottom: height, Label: gapLabel(g),
-			Title: fmt.Sprintf("%s: nobody for %s, from %s (%s) to %s; cause: %s; %s", loop, duration(g.Seconds), g.From, clock(g.Start), successor(g.To), g.Cause, certainty(g.Certain)),
+			X:      percent(x),
+			W:      percent(max(s.at(g.End)-x, 0.1)),
+			Height: height - gapTop,
+			Bottom: height,
+			Label:  gapLabel(g),
+			Title: fmt.Sprintf(
+				"%s: nobody for %s, from %s (%s) to %s; cause: %s; %s",
+				loop,
+				duration(g.Seconds),
+				g.From,
+				clock(g.Start),
+				successor(g.To),
+				g.Cause,
+				certainty(g.Certain),
+			),
 		})
 		places, lengths = append(places, (x+s.at(g.End))/2), append(lengths, g.Seconds)
 	}
@@ -200,8 +224,23 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 		}
 		x := s.at(o.Start)
 		out = append(out, gapMark{
-			X: percent(x), W: percent(max(s.at(o.End)-x, 0.3)), Height: height - gapTop, Bottom: height, Overlap: true, Label: "overlap",
-			Title: fmt.Sprintf("%s: %s and %s both ran it from %s to %s; evidence: %s", loop, o.Old, o.New, clock(o.Start), clock(o.End), o.Evidence),
+			X: percent(
+				x,
+			),
+			W:       percent(max(s.at(o.End)-x, 0.3)),
+			Height:  height - gapTop,
+			Bottom:  height,
+			Overlap: true,
+			Label:   "overlap",
+			Title: fmt.Sprintf(
+				"%s: %s and %s both ran it from %s to %s; evidence: %s",
+				loop,
+				o.Old,
+				o.New,
+				clock(o.Start),
+				clock(o.End),
+				o.Evidence,
+			),
 		})
 		places, lengths = append(places, (x+s.at(o.End))/2), append(lengths, 1e9)
 	}
@@ -277,8 +316,21 @@ func drawSteps(r v1.Report, s scale) ([]band, []mark) {
 	for i, p := range phases {
 		x, w := s.at(p.from), s.at(p.to)-s.at(p.from)
 		bands = append(bands, band{
-			X: percent(x), W: percent(max(w, 0.2)), Name: p.name, Odd: i%2 == 1, Wide: w > 0.8*float64(len(p.name)), Tight: w < 3.2*float64(len(p.name)),
-			Title: fmt.Sprintf("phase %s: %s, %s from %s", p.name, plural(p.steps, "step"), duration(p.to.Sub(p.from).Seconds()), clock(p.from)),
+			X: percent(
+				x,
+			),
+			W:     percent(max(w, 0.2)),
+			Name:  p.name,
+			Odd:   i%2 == 1,
+			Wide:  w > 0.8*float64(len(p.name)),
+			Tight: w < 3.2*float64(len(p.name)),
+			Title: fmt.Sprintf(
+				"phase %s: %s, %s from %s",
+				p.name,
+				plural(p.steps, "step"),
+				duration(p.to.Sub(p.from).Seconds()),
+				clock(p.from),
+			),
 		})
 	}
 	return bands, marks

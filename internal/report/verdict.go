@@ -37,15 +37,39 @@ func unpromised(in Input, j ownership.Judgement) []string {
 		last, known := renewed[processID{t.Component, t.Host, t.PID}]
 		switch {
 		case !proven:
-			out = append(out, fmt.Sprintf("%s was not fenced, and its process was not seen to end: had it been paused and resumed, it could have gone on writing for %s",
-				who, deadline(in.Journal)))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%s was not fenced, and its process was not seen to end: had it been paused and resumed, it could have gone on writing for %s",
+					who,
+					deadline(in.Journal),
+				),
+			)
 		case !known:
-			out = append(out, fmt.Sprintf("%s was not fenced: had it been paused and resumed before its process ended at %s, it could have gone on writing. When it had "+
-				"renewed its lease last was not seen; the window is at most %s, its renew deadline", who, clock(until), deadline(in.Journal)))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%s was not fenced: had it been paused and resumed before its process ended at %s, it could have gone on writing. When it had "+
+						"renewed its lease last was not seen; the window is at most %s, its renew deadline",
+					who,
+					clock(until),
+					deadline(in.Journal),
+				),
+			)
 		default:
 			window := max(0, until.Sub(last.at))
-			out = append(out, fmt.Sprintf("%s was not fenced: had it been paused and resumed between its last renewal of lease %s at %s and the end of its process at %s, "+
-				"it could have gone on writing in these %.3f s", who, last.lease, clock(last.at), clock(until), window.Seconds()))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%s was not fenced: had it been paused and resumed between its last renewal of lease %s at %s and the end of its process at %s, "+
+						"it could have gone on writing in these %.3f s",
+					who,
+					last.lease,
+					clock(last.at),
+					clock(until),
+					window.Seconds(),
+				),
+			)
 		}
 	}
 	return out
@@ -143,7 +167,15 @@ func endOf(in Input, t v1.Tenure) (time.Time, bool) {
 }
 
 // order is that of results: the first thing that is not ok names the result.
-var order = []string{v1.ResultFailed, v1.ResultOverlap, v1.ResultLost, v1.ResultDisrupted, v1.ResultUnknown, v1.ResultUnfinished, v1.ResultRolledBack}
+var order = []string{
+	v1.ResultFailed,
+	v1.ResultOverlap,
+	v1.ResultLost,
+	v1.ResultDisrupted,
+	v1.ResultUnknown,
+	v1.ResultUnfinished,
+	v1.ResultRolledBack,
+}
 
 // reasons collects what is not ok, by result.
 type reasons map[string][]string
@@ -221,7 +253,15 @@ func (why reasons) owners(r v1.Report) {
 			why.add(v1.ResultOverlap, "%s: %s of %s arrived beside %s, between %s and %s",
 				o.Loop, plural(len(o.Calls), "mutating call"), o.Old, o.New, clock(o.Start), clock(o.End))
 		} else {
-			why.add(v1.ResultOverlap, "%s: %s and %s both ran it between %s and %s, as their gauges say", o.Loop, o.Old, o.New, clock(o.Start), clock(o.End))
+			why.add(
+				v1.ResultOverlap,
+				"%s: %s and %s both ran it between %s and %s, as their gauges say",
+				o.Loop,
+				o.Old,
+				o.New,
+				clock(o.Start),
+				clock(o.End),
+			)
 		}
 	}
 	for _, g := range allGaps(r) {
@@ -248,7 +288,11 @@ func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 	case in.Before == nil || in.After == nil:
 		why.add(v1.ResultUnknown, "inventory: there is no snapshot from %s the migration to compare with", missingSide(in))
 	default:
-		why.add(v1.ResultUnknown, "inventory: it is incomplete: %s", strings.Join(append(gatherErrors(in.Before), gatherErrors(in.After)...), "; "))
+		why.add(
+			v1.ResultUnknown,
+			"inventory: it is incomplete: %s",
+			strings.Join(append(gatherErrors(in.Before), gatherErrors(in.After)...), "; "),
+		)
 	}
 }
 

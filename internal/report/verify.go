@@ -32,20 +32,79 @@ type VerifyInput struct {
 func Verify(in VerifyInput) (v1.Verification, []string) {
 	v := &verifier{in: in, used: map[string]bool{}}
 	r := in.Report
-	v.out = v1.Verification{TypeMeta: v1.Type(v1.KindVerification), Cluster: r.Cluster, Run: r.Run, Phase: in.Phase, TakenAt: r.Created, Result: v1.ResultOK, Problems: []string{}}
+	v.out = v1.Verification{
+		TypeMeta: v1.Type(v1.KindVerification),
+		Cluster:  r.Cluster,
+		Run:      r.Run,
+		Phase:    in.Phase,
+		TakenAt:  r.Created,
+		Result:   v1.ResultOK,
+		Problems: []string{},
+	}
 	v.finished()
 	v.simple("owners", "each loop has one owner ("+in.OwnersLine+")", in.Owners)
 	if len(in.Remains) > 0 {
-		v.add(v1.VerificationCheck{Name: "hosts", Outcome: v1.Fail, Summary: "hosts that were taken out of the migration stand in its way", Problems: in.Remains})
+		v.add(
+			v1.VerificationCheck{
+				Name:     "hosts",
+				Outcome:  v1.Fail,
+				Summary:  "hosts that were taken out of the migration stand in its way",
+				Problems: in.Remains,
+			},
+		)
 	}
 	inv := r.Inventory
-	v.inventory("nodes", []string{"Node/"}, "nodes", nil, counted(inv.Nodes.Before, inv.Nodes.After)+", with their addresses, labels, taints and provider ids")
-	v.inventory("services", []string{"Service/"}, "services", func(d v1.Difference) bool { return d.Field != "endpoints" }, counted(inv.Services.Before, inv.Services.After)+" of type LoadBalancer, with their addresses")
-	v.inventory("endpoints", []string{"Service/"}, "endpoints", func(d v1.Difference) bool { return d.Field == "endpoints" }, counted(inv.Serving.Before, inv.Serving.After)+" Services have ready endpoints")
-	v.inventory("volumes", []string{"PersistentVolume"}, "persistentvolume", nil, counted(inv.Volumes.Before, inv.Volumes.After)+" PersistentVolumes, with their claims and disks")
-	v.inventory("attachments", []string{"VolumeAttachment/"}, "volumeattachments", nil, counted(inv.Attachments.Before, inv.Attachments.After)+" volumes attached")
-	v.inventory("csi-drivers", []string{"CSINode/"}, "csinodes", nil, counted(inv.Drivers.Before, inv.Drivers.After)+" CSI drivers on nodes, with what they can attach")
-	v.cloud("load-balancers", "LoadBalancer/", fmt.Sprintf("%s in the cloud, %d recreated", counted(inv.LoadBalancers.Before, inv.LoadBalancers.After), inv.LoadBalancers.Recreated))
+	v.inventory(
+		"nodes",
+		[]string{"Node/"},
+		"nodes",
+		nil,
+		counted(inv.Nodes.Before, inv.Nodes.After)+", with their addresses, labels, taints and provider ids",
+	)
+	v.inventory(
+		"services",
+		[]string{"Service/"},
+		"services",
+		func(d v1.Difference) bool { return d.Field != "endpoints" },
+		counted(inv.Services.Before, inv.Services.After)+" of type LoadBalancer, with their addresses",
+	)
+	v.inventory(
+		"endpoints",
+		[]string{"Service/"},
+		"endpoints",
+		func(d v1.Difference) bool { return d.Field == "endpoints" },
+		counted(inv.Serving.Before, inv.Serving.After)+" Services have ready endpoints",
+	)
+	v.inventory(
+		"volumes",
+		[]string{"PersistentVolume"},
+		"persistentvolume",
+		nil,
+		counted(inv.Volumes.Before, inv.Volumes.After)+" PersistentVolumes, with their claims and disks",
+	)
+	v.inventory(
+		"attachments",
+		[]string{"VolumeAttachment/"},
+		"volumeattachments",
+		nil,
+		counted(inv.Attachments.Before, inv.Attachments.After)+" volumes attached",
+	)
+	v.inventory(
+		"csi-drivers",
+		[]string{"CSINode/"},
+		"csinodes",
+		nil,
+		counted(inv.Drivers.Before, inv.Drivers.After)+" CSI drivers on nodes, with what they can attach",
+	)
+	v.cloud(
+		"load-balancers",
+		"LoadBalancer/",
+		fmt.Sprintf(
+			"%s in the cloud, %d recreated",
+			counted(inv.LoadBalancers.Before, inv.LoadBalancers.After),
+			inv.LoadBalancers.Recreated,
+		),
+	)
 	v.cloud("routes", "Route/", counted(inv.Routes.Before, inv.Routes.After)+" in the cloud")
 	v.disruption()
 	v.facts()
@@ -105,7 +164,8 @@ func (v *verifier) inventory(name string, objects []string, fact string, only fu
 	c := v1.VerificationCheck{Name: name, Outcome: v1.Pass, Summary: good}
 	unexplained, accepted := 0, 0
 	for _, d := range v.in.Report.Inventory.Differences {
-		if !slices.ContainsFunc(objects, func(p string) bool { return strings.HasPrefix(d.Object, p) }) || only != nil && !only(d) {
+		if !slices.ContainsFunc(objects, func(p string) bool { return strings.HasPrefix(d.Object, p) }) ||
+			only != nil && !only(d) {
 			continue
 		}
 		if reason, ok := v.accepts(d); !d.Expected && ok {
@@ -178,11 +238,30 @@ func (v *verifier) accepts(d v1.Difference) (string, bool) {
 func (v *verifier) cloud(name, objects, good string) {
 	switch {
 	case !v.in.CloudBefore && !v.in.CloudNow:
-		v.add(v1.VerificationCheck{Name: name, Outcome: v1.Skip, Summary: "the cloud was not looked at, neither before nor now (--cloud)"})
+		v.add(
+			v1.VerificationCheck{
+				Name:    name,
+				Outcome: v1.Skip,
+				Summary: "the cloud was not looked at, neither before nor now (--cloud)",
+			},
+		)
 	case !v.in.CloudNow:
-		v.add(v1.VerificationCheck{Name: name, Outcome: v1.Unknown, Summary: "the cloud was looked at before the migration and not now", Problems: []string{name + " are unknown: give --cloud as apply had it"}})
+		v.add(
+			v1.VerificationCheck{
+				Name:     name,
+				Outcome:  v1.Unknown,
+				Summary:  "the cloud was looked at before the migration and not now",
+				Problems: []string{name + " are unknown: give --cloud as apply had it"},
+			},
+		)
 	case !v.in.CloudBefore:
-		v.add(v1.VerificationCheck{Name: name, Outcome: v1.Skip, Summary: "the cloud was not looked at before the migration: there is nothing to compare with"})
+		v.add(
+			v1.VerificationCheck{
+				Name:    name,
+				Outcome: v1.Skip,
+				Summary: "the cloud was not looked at before the migration: there is nothing to compare with",
+			},
+		)
 	default:
 		fact := map[string]string{"load-balancers": "cloud/loadbalancers", "routes": "cloud/routes"}[name]
 		v.inventory(name, []string{objects}, fact, nil, good)
@@ -192,7 +271,13 @@ func (v *verifier) cloud(name, objects, good string) {
 func (v *verifier) disruption() {
 	d := v.in.Report.Disruption
 	if d == nil {
-		v.add(v1.VerificationCheck{Name: "disruption", Outcome: v1.Skip, Summary: "the run was not probed from this machine (apply --probe)"})
+		v.add(
+			v1.VerificationCheck{
+				Name:    "disruption",
+				Outcome: v1.Skip,
+				Summary: "the run was not probed from this machine (apply --probe)",
+			},
+		)
 		return
 	}
 	c := v1.VerificationCheck{Name: "disruption", Outcome: v1.Pass, Summary: probe.Summary(*d), Problems: d.Reasons}
@@ -229,5 +314,8 @@ func (v *verifier) facts() {
 
 // partOf tells that a fact about volumes is one of those that the inventory compares, which say so themselves.
 func partOf(fact string) bool {
-	return slices.Contains([]string{"volumes", "volumes/claims", "volumes/persistentvolumes", "volumes/attachments", "volumes/csinodes"}, fact)
+	return slices.Contains(
+		[]string{"volumes", "volumes/claims", "volumes/persistentvolumes", "volumes/attachments", "volumes/csinodes"},
+		fact,
+	)
 }

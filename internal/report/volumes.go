@@ -130,9 +130,21 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 		c.differ(object, "plugin", b.Plugin, a.Plugin)
 		c.differ(object, "driver", b.Driver, a.Driver)
 		c.differ(object, "volumeHandle", b.Handle, a.Handle)
-		c.expect(object, "claim", b.Claim, a.Claim, "no step of a migration binds a volume: somebody gave it to another claim")
+		c.expect(
+			object,
+			"claim",
+			b.Claim,
+			a.Claim,
+			"no step of a migration binds a volume: somebody gave it to another claim",
+		)
 		c.expect(object, "phase", b.Phase, a.Phase, whyPhase(b, a, given(b)))
-		c.expect(object, "reclaimPolicy", b.ReclaimPolicy, a.ReclaimPolicy, "no step of a migration changes it: somebody else did")
+		c.expect(
+			object,
+			"reclaimPolicy",
+			b.ReclaimPolicy,
+			a.ReclaimPolicy,
+			"no step of a migration changes it: somebody else did",
+		)
 		why := ""
 		if c.forward && b.MigratedTo == "" {
 			why = "CSI migration: " + a.MigratedTo + " takes over what the in-tree plugin made"

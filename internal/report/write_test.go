@@ -224,7 +224,10 @@ func TestManyHandoversAreDrawnInPart(t *testing.T) {
 	r.Gaps = nil
 	for n := range 20 {
 		start := t0.Add(time.Duration(n) * 2 * time.Second)
-		r.Gaps = append(r.Gaps, v1.Gap{Loop: "route", From: "a@b", To: "c@d", Start: start, End: start.Add(time.Duration(n+1) * 50 * time.Millisecond), Seconds: float64(n+1) / 20})
+		r.Gaps = append(
+			r.Gaps,
+			v1.Gap{Loop: "route", From: "a@b", To: "c@d", Start: start, End: start.Add(time.Duration(n+1) * 50 * time.Millisecond), Seconds: float64(n+1) / 20},
+		)
 	}
 	drawings, left := drawCloseups(r)
 	if len(drawings) != maxCloseups || left != 20-maxCloseups || !strings.Contains(drawings[0].Longest, "0.65") {

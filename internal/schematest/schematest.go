@@ -123,20 +123,44 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 		state, kept, err := read(dir, f.file(n))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			out = append(out, fmt.Sprintf("%s: the fields of schema %d are not listed: write them with go test -update", f.file(n), n))
+			out = append(
+				out,
+				fmt.Sprintf("%s: the fields of schema %d are not listed: write them with go test -update", f.file(n), n),
+			)
 		case err != nil:
 			return nil, err
 		case n < f.Number && state != released:
-			out = append(out, fmt.Sprintf("%s: schema %d is not released, and there is schema %d already: %s need not be raised before it is", f.file(n), n, f.Number, f.Constant))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%s: schema %d is not released, and there is schema %d already: %s need not be raised before it is",
+					f.file(n),
+					n,
+					f.Number,
+					f.Constant,
+				),
+			)
 		case n < f.Number:
 			if gone := without(kept, now); len(gone) > 0 {
-				out = append(out, fmt.Sprintf("%s: what was kept under schema %d can no longer be read, for these fields are gone or of another type: %s; keep them, or convert such documents where they are read",
-					f.file(n), n, strings.Join(gone, ", ")))
+				out = append(
+					out,
+					fmt.Sprintf(
+						"%s: what was kept under schema %d can no longer be read, for these fields are gone or of another type: %s; keep them, or convert such documents where they are read",
+						f.file(n),
+						n,
+						strings.Join(gone, ", "),
+					),
+				)
 			}
 		case !maps.Equal(kept, now):
 			changes := strings.Join(append(marked("-", without(kept, now)), marked("+", without(now, kept))...), ", ")
-			what := fmt.Sprintf("raise %s to %d, list its fields with go test -update, and add documents of schema %d that the tests read, go on with and take back "+
-				"(testdata/kept of internal/migrate), with a conversion where an older one means something else", f.Constant, n+1, n)
+			what := fmt.Sprintf(
+				"raise %s to %d, list its fields with go test -update, and add documents of schema %d that the tests read, go on with and take back "+
+					"(testdata/kept of internal/migrate), with a conversion where an older one means something else",
+				f.Constant,
+				n+1,
+				n,
+			)
 			if state == pending {
 				what = "schema " + fmt.Sprint(n) + " was never released: list its fields anew with go test -update"
 			}

@@ -58,14 +58,49 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 		return out
 	}
 	dir, _ := writeHosts(t)
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, append(kcmArgs(1), quoted(c.commands("a manifest"))...)...))
-	write(t, dir, "cp-2/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, append(kcmArgs(2), "--db-pass", c.in("the next argument of a manifest"))...))
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kube-scheduler.yaml", manifest("kube-scheduler", "i", "sh", "-c", `"exec kube-scheduler --v=2 --token `+c.in("a script in a manifest")+`"`))
+	write(
+		t,
+		dir,
+		"cp-1/etc/kubernetes/manifests/kube-controller-manager.yaml",
+		manifest(component.KCM, kcmImage, append(kcmArgs(1), quoted(c.commands("a manifest"))...)...),
+	)
+	write(
+		t,
+		dir,
+		"cp-2/etc/kubernetes/manifests/kube-controller-manager.yaml",
+		manifest(component.KCM, kcmImage, append(kcmArgs(2), "--db-pass", c.in("the next argument of a manifest"))...),
+	)
+	write(
+		t,
+		dir,
+		"cp-1/etc/kubernetes/manifests/kube-scheduler.yaml",
+		manifest("kube-scheduler", "i", "sh", "-c", `"exec kube-scheduler --v=2 --token `+c.in("a script in a manifest")+`"`),
+	)
 	write(t, dir, "cp-1/etc/kubernetes/cloud/cloud.conf", cloudConf+"secret-key = "+c.in("a cloud config")+"\npassword = "+c.in("a cloud config's password")+"\n")
-	write(t, dir, "cp-1/etc/kubernetes/cloud/migration.yaml", leaderMigration+"---\nusers:\n- user:\n    client-key-data: "+c.in("a second document")+"\n# --token "+c.in("a comment")+"\n")
-	write(t, dir, "worker-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --api_key=`+c.in("a kubelet's flags")+` --db-pass `+c.in("a kubelet's next flag")+`"`)
-	write(t, dir, "worker-1/etc/systemd/system/kubelet.service", "[Service]\nEnvironment=API_KEY="+c.in("a unit's environment")+"\nExecStart=/usr/bin/kubelet --cloud-provider=aws --basic-auth=u:"+c.in("a unit")+"\n")
-	write(t, dir, "worker-1/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nstaticPodURLHeader: {X-Api-Key: ["+c.in("a kubelet's configuration")+"]}\n")
+	write(
+		t,
+		dir,
+		"cp-1/etc/kubernetes/cloud/migration.yaml",
+		leaderMigration+"---\nusers:\n- user:\n    client-key-data: "+c.in("a second document")+"\n# --token "+c.in("a comment")+"\n",
+	)
+	write(
+		t,
+		dir,
+		"worker-1/var/lib/kubelet/kubeadm-flags.env",
+		`KUBELET_KUBEADM_ARGS="--cloud-provider=aws --api_key=`+c.in("a kubelet's flags")+` --db-pass `+c.in("a kubelet's next flag")+`"`,
+	)
+	write(
+		t,
+		dir,
+		"worker-1/etc/systemd/system/kubelet.service",
+		"[Service]\nEnvironment=API_KEY="+c.in("a unit's environment")+"\nExecStart=/usr/bin/kubelet --cloud-provider=aws --basic-auth=u:"+c.in("a unit")+"\n",
+	)
+	write(
+		t,
+		dir,
+		"worker-1/var/lib/kubelet/config.yaml",
+		"kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nstaticPodURLHeader: {X-Api-Key: ["+c.in("a kubelet's configuration")+"]}\n",
+	)
 	annotations := map[string]string{
 		"example.com/api_key": c.in("an annotation's name"), "example.com/values": `{"dbPass":"` + c.in("an annotation's JSON") + `"}`,
 		"example.com/cmd": "x --token " + c.in("an annotation's script"), corev1.LastAppliedConfigAnnotation: c.in("kubectl's copy"),
@@ -85,17 +120,31 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 		return metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Annotations: annotations, Labels: map[string]string{"app": "x"}}
 	}
 	template := corev1.PodTemplateSpec{ObjectMeta: meta(""), Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: component.KCM, Image: kcmImage, Command: []string{"/bin/sh", "-c"}, Args: []string{script}, Env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://u:" + c.in("a proxy") + "@proxy"}}},
+		{
+			Name:    component.KCM,
+			Image:   kcmImage,
+			Command: []string{"/bin/sh", "-c"},
+			Args:    []string{script},
+			Env:     []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://u:" + c.in("a proxy") + "@proxy"}},
+		},
 	}}}
-	_, err := src.Kube.AppsV1().Deployments(component.Namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta(component.KCM), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: template}}, metav1.CreateOptions{})
+	_, err := src.Kube.AppsV1().
+		Deployments(component.Namespace).
+		Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta(component.KCM), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: template}}, metav1.CreateOptions{})
 	put(err)
 	plain := *template.DeepCopy()
 	plain.Spec.Containers[0].Command, plain.Spec.Containers[0].Args = []string{"cloud-controller-manager"}, c.commands("a DaemonSet")
-	_, err = src.Kube.AppsV1().DaemonSets(component.Namespace).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("cloud-controller-manager"), Spec: appsv1.DaemonSetSpec{Template: plain}}, metav1.CreateOptions{})
+	_, err = src.Kube.AppsV1().
+		DaemonSets(component.Namespace).
+		Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("cloud-controller-manager"), Spec: appsv1.DaemonSetSpec{Template: plain}}, metav1.CreateOptions{})
 	put(err)
-	_, err = src.Kube.CoreV1().Services("shop").Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "canary", Namespace: "shop", Annotations: annotations}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, metav1.CreateOptions{})
+	_, err = src.Kube.CoreV1().
+		Services("shop").
+		Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "canary", Namespace: "shop", Annotations: annotations}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, metav1.CreateOptions{})
 	put(err)
-	_, err = src.Kube.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "canary"}, Provisioner: "x", Parameters: parameters}, metav1.CreateOptions{})
+	_, err = src.Kube.StorageV1().
+		StorageClasses().
+		Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "canary"}, Provisioner: "x", Parameters: parameters}, metav1.CreateOptions{})
 	put(err)
 	node := node("canary")
 	node.Annotations = annotations

@@ -39,7 +39,12 @@ echo ` + planted + ` >&2
 func writeProvider(t *testing.T, config, program string) string {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, dir, "w-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--image-credential-provider-config=/etc/kubernetes/cred.yaml --image-credential-provider-bin-dir=/opt/bin"`)
+	write(
+		t,
+		dir,
+		"w-1/var/lib/kubelet/kubeadm-flags.env",
+		`KUBELET_KUBEADM_ARGS="--image-credential-provider-config=/etc/kubernetes/cred.yaml --image-credential-provider-bin-dir=/opt/bin"`,
+	)
 	write(t, dir, "w-1/etc/kubernetes/cred.yaml", config)
 	if program != "" {
 		write(t, dir, "w-1/opt/bin/ecr-credential-provider", program)
@@ -106,7 +111,12 @@ func TestCredentialProvidersThatAKubeletCouldNotUse(t *testing.T) {
 func askOne(t *testing.T, dir string, registries ...string) (*v1.Snapshot, v1.CredentialProvider) {
 	t.Helper()
 	g := &collect.Collector{
-		Sources: collect.Sources{Hosts: open(t, dir), Now: func() time.Time { return now }}, Options: collect.Options{AskCredentialProviders: true, Timeout: time.Second}, Snap: &v1.Snapshot{},
+		Sources: collect.Sources{
+			Hosts: open(t, dir),
+			Now:   func() time.Time { return now },
+		},
+		Options: collect.Options{AskCredentialProviders: true, Timeout: time.Second},
+		Snap:    &v1.Snapshot{},
 	}
 	host.GatherHosts(t.Context(), g)
 	g.Snap.Nodes = []v1.Node{
@@ -143,11 +153,17 @@ func TestACredentialProviderThatDoesNotAnswerRight(t *testing.T) {
 	reply := func(text string) string { return "#!/bin/sh\ncat >/dev/null\necho '" + text + "'\n" }
 	const kind = `"kind":"CredentialProviderResponse"`
 	tests := map[string]struct{ program, want string }{
-		"ends with an error":    {"#!/bin/sh\necho " + planted + "\nexit 1\n", "running /opt/bin/ecr-credential-provider on host w-1: exit status 1: run it by hand"},
-		"says nothing":          {reply(""), "answered something that is no JSON"},
-		"says something else":   {reply(`{"password":"` + planted + `"}`), "answered something that is no CredentialProviderResponse"},
-		"speaks an old version": {reply(`{"apiVersion":"credentialprovider.kubelet.k8s.io/v1alpha1",` + kind + `,"auth":{"a":{"password":"` + planted + `"}}}`), "answered in credentialprovider.kubelet.k8s.io/v1alpha1, and its configuration names credentialprovider.kubelet.k8s.io/v1: the kubelet refuses that"},
-		"has no credentials":    {reply(`{"apiVersion":"credentialprovider.kubelet.k8s.io/v1",` + kind + `,"auth":{}}`), "gave no credentials for 111111111111.dkr.ecr.us-east-1.amazonaws.com/probe:latest"},
+		"ends with an error":  {"#!/bin/sh\necho " + planted + "\nexit 1\n", "running /opt/bin/ecr-credential-provider on host w-1: exit status 1: run it by hand"},
+		"says nothing":        {reply(""), "answered something that is no JSON"},
+		"says something else": {reply(`{"password":"` + planted + `"}`), "answered something that is no CredentialProviderResponse"},
+		"speaks an old version": {
+			reply(`{"apiVersion":"credentialprovider.kubelet.k8s.io/v1alpha1",` + kind + `,"auth":{"a":{"password":"` + planted + `"}}}`),
+			"answered in credentialprovider.kubelet.k8s.io/v1alpha1, and its configuration names credentialprovider.kubelet.k8s.io/v1: the kubelet refuses that",
+		},
+		"has no credentials": {
+			reply(`{"apiVersion":"credentialprovider.kubelet.k8s.io/v1",` + kind + `,"auth":{}}`),
+			"gave no credentials for 111111111111.dkr.ecr.us-east-1.amazonaws.com/probe:latest",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

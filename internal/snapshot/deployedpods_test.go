@@ -57,20 +57,41 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 	manager := func(name, owner string, host string, own bool, running bool) *corev1.Pod {
 		container := corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{component.KCM, "--cloud-provider=aws"}}
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: map[string]string{"pod-template-hash": "abc"}, OwnerReferences: []metav1.OwnerReference{
-				{Kind: "ReplicaSet", Name: owner + "-abc", Controller: ptr.To(true)},
-			}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      name,
+				Namespace: component.Namespace,
+				Labels:    map[string]string{"pod-template-hash": "abc"},
+				OwnerReferences: []metav1.OwnerReference{
+					{Kind: "ReplicaSet", Name: owner + "-abc", Controller: ptr.To(true)},
+				},
+			},
 			Spec:   corev1.PodSpec{NodeName: host, HostNetwork: !own, Containers: []corev1.Container{container}},
 			Status: corev1.PodStatus{PodIP: "10.9.0.1", Phase: corev1.PodRunning},
 		}
 		if running {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "kcm", ContainerID: "containerd://" + name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "kcm", ContainerID: "containerd://" + name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			}
 		}
 		return p
 	}
-	s.Put(t,
-		deployment(component.Namespace, component.KCM, template(nil, corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{component.KCM, "--cloud-provider=aws"}})),
-		manager("first", component.KCM, "worker-9", false, true), manager("second", component.KCM, "worker-8", true, true), manager("third", component.KCM, "worker-8", true, false), manager("others", "somebody-else", "worker-9", false, true),
+	s.Put(
+		t,
+		deployment(
+			component.Namespace,
+			component.KCM,
+			template(nil, corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{component.KCM, "--cloud-provider=aws"}}),
+		),
+		manager(
+			"first",
+			component.KCM,
+			"worker-9",
+			false,
+			true,
+		),
+		manager("second", component.KCM, "worker-8", true, true),
+		manager("third", component.KCM, "worker-8", true, false),
+		manager("others", "somebody-else", "worker-9", false, true),
 	)
 	src := live(t, s)
 	var mu sync.Mutex

@@ -55,14 +55,28 @@ func Load(r io.Reader) (*v1.Snapshot, error) {
 	}
 	switch {
 	case head.Kind == "":
-		return nil, fmt.Errorf("reading the snapshot: it names no kind, and a snapshot says %s; transplant snapshot writes one", v1.KindSnapshot)
+		return nil, fmt.Errorf(
+			"reading the snapshot: it names no kind, and a snapshot says %s; transplant snapshot writes one",
+			v1.KindSnapshot,
+		)
 	case head.Kind != v1.KindSnapshot:
-		return nil, fmt.Errorf("reading the snapshot: kind is %q, not %s; transplant snapshot writes one", head.Kind, v1.KindSnapshot)
+		return nil, fmt.Errorf(
+			"reading the snapshot: kind is %q, not %s; transplant snapshot writes one",
+			head.Kind,
+			v1.KindSnapshot,
+		)
 	case head.APIVersion != v1.GroupVersion:
-		return nil, fmt.Errorf("reading the snapshot: apiVersion is %q, written by %s, and this version of transplant reads %s only; use the version that wrote it, or take it again with transplant snapshot",
-			head.APIVersion, writer, v1.GroupVersion)
+		return nil, fmt.Errorf(
+			"reading the snapshot: apiVersion is %q, written by %s, and this version of transplant reads %s only; use the version that wrote it, or take it again with transplant snapshot",
+			head.APIVersion,
+			writer,
+			v1.GroupVersion,
+		)
 	}
-	if err := (document.Form{Object: "the snapshot", Known: v1.SnapshotSchema}).Judge(head.Schema, head.ToolVersion); err != nil {
+	if err := (document.Form{Object: "the snapshot", Known: v1.SnapshotSchema}).Judge(
+		head.Schema,
+		head.ToolVersion,
+	); err != nil {
 		return nil, fmt.Errorf("reading the snapshot: %w; or take it again with transplant snapshot", err)
 	}
 	var out v1.Snapshot
@@ -70,8 +84,11 @@ func Load(r io.Reader) (*v1.Snapshot, error) {
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&out); err != nil {
 		if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-			return nil, fmt.Errorf("reading the snapshot: it has the field %s, which this version of transplant does not know; it was written by %s: use that version, or take the snapshot again with transplant snapshot",
-				field, writer)
+			return nil, fmt.Errorf(
+				"reading the snapshot: it has the field %s, which this version of transplant does not know; it was written by %s: use that version, or take the snapshot again with transplant snapshot",
+				field,
+				writer,
+			)
 		}
 		return nil, fmt.Errorf("reading the snapshot: %w", plainly(err))
 	}
@@ -84,7 +101,10 @@ func oneObject(data []byte) ([]byte, error) {
 	// A JSON document is YAML too, but reads many times faster as what it is.
 	if !json.Valid(data) {
 		if n := documents(data); n > 1 {
-			return nil, fmt.Errorf("it holds %d YAML documents, and only the first would be judged; give each snapshot a file of its own", n)
+			return nil, fmt.Errorf(
+				"it holds %d YAML documents, and only the first would be judged; give each snapshot a file of its own",
+				n,
+			)
 		}
 		var err error
 		if data, err = yaml.YAMLToJSONStrict(data); err != nil {
@@ -159,5 +179,9 @@ func plainly(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	return fmt.Errorf("%s holds a value (%s) that no snapshot has there; it was edited: take it again with transplant snapshot", wrong.Field, wrong.Value)
+	return fmt.Errorf(
+		"%s holds a value (%s) that no snapshot has there; it was edited: take it again with transplant snapshot",
+		wrong.Field,
+		wrong.Value,
+	)
 }

@@ -84,11 +84,15 @@ func TestLoad(t *testing.T) {
 
 func TestLoadCutsTheComplaintsOfTheParserShort(t *testing.T) {
 	_, err := Load(strings.NewReader(strings.Repeat("a: 1\n", 1000)))
-	if err == nil || strings.Count(err.Error(), "\n") != errorLines || !strings.HasSuffix(err.Error(), "\n  and 997 more lines") || !strings.Contains(err.Error(), "line 3: ") {
+	if err == nil || strings.Count(err.Error(), "\n") != errorLines || !strings.HasSuffix(err.Error(), "\n  and 997 more lines") ||
+		!strings.Contains(err.Error(), "line 3: ") {
 		t.Errorf("got %v", err)
 	}
 	key := strings.Repeat("k", 1000)
-	if _, err := Load(strings.NewReader(key + ": 1\n" + key + ": 2\n")); err == nil || len(err.Error()) > 3*errorWidth || !strings.Contains(err.Error(), "kkk...") {
+	if _, err := Load(
+		strings.NewReader(key + ": 1\n" + key + ": 2\n"),
+	); err == nil || len(err.Error()) > 3*errorWidth ||
+		!strings.Contains(err.Error(), "kkk...") {
 		t.Errorf("got %v", err)
 	}
 }

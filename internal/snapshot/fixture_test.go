@@ -56,13 +56,20 @@ func nodeName(i int) string { return fmt.Sprintf("ip-10-0-0-%d.ec2.internal", 10
 
 func manifest(component, image string, args ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\nspec:\n  containers:\n  - name: %[1]s\n    image: %s\n", component, image)
+	fmt.Fprintf(
+		&b,
+		"apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\nspec:\n  containers:\n  - name: %[1]s\n    image: %s\n",
+		component,
+		image,
+	)
 	fmt.Fprintf(&b, "    command:\n    - %s\n", component)
 	for _, a := range args {
 		fmt.Fprintf(&b, "    - %s\n", a)
 	}
 	fmt.Fprintf(&b, "    env:\n    - name: AWS_SECRET_ACCESS_KEY\n      value: %s\n", planted)
-	b.WriteString("    volumeMounts:\n    - name: conf\n      mountPath: /etc/cloud\n  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud\n")
+	b.WriteString(
+		"    volumeMounts:\n    - name: conf\n      mountPath: /etc/cloud\n  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud\n",
+	)
 	return b.String()
 }
 
@@ -145,7 +152,9 @@ func lease(name, holder string) *coordinationv1.Lease {
 func api() *fake.Clientset {
 	objects := []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: component.Namespace, UID: "uid-of-the-cluster"}},
-		lease(component.KCM, "cp-1_a"), lease("our-migration", "cp-1_b"), lease("someone-elses", "x"),
+		lease(component.KCM, "cp-1_a"),
+		lease("our-migration", "cp-1_b"),
+		lease("someone-elses", "x"),
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", Annotations: map[string]string{
 				corev1.LastAppliedConfigAnnotation:                        `{"token":"` + planted + `"}`,
@@ -157,13 +166,26 @@ func api() *fake.Clientset {
 			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "a1.elb.amazonaws.com"}}}},
 		},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: "present", UID: "uid-role"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: "token", UID: "uid-secret"}, Data: map[string][]byte{"token": []byte(planted)}},
+		&rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: "present", UID: "uid-role"},
+			Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}}},
+		},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: "token", UID: "uid-secret"},
+			Data:       map[string][]byte{"token": []byte(planted)},
+		},
 		mirrorPod("storage-provisioner", nodeName(1), "/storage-provisioner"),
 	}
 	for i := 1; i <= 2; i++ {
-		objects = append(objects, node(nodeName(i)),
-			mirrorPod(component.KCM, nodeName(i), append([]string{component.KCM}, kcmArgs(i)...)...), mirrorPod(component.KAS, nodeName(i), append([]string{component.KAS}, kasArgs(i)...)...))
+		objects = append(
+			objects,
+			node(nodeName(i)),
+			mirrorPod(
+				component.KCM,
+				nodeName(i),
+				append([]string{component.KCM}, kcmArgs(i)...)...),
+			mirrorPod(component.KAS, nodeName(i), append([]string{component.KAS}, kasArgs(i)...)...),
+		)
 	}
 	objects = append(objects, node("ip-10-0-1-11.ec2.internal"))
 	client := fake.NewClientset(objects...)
@@ -184,7 +206,11 @@ func api() *fake.Clientset {
 func node(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(now)},
-		Spec:       corev1.NodeSpec{ProviderID: "aws:///us-east-1a/i-" + name, PodCIDRs: []string{"10.200.0.0/24"}, Taints: []corev1.Taint{{Key: "z", Effect: "NoSchedule"}, {Key: "a", Value: "b", Effect: "NoExecute"}}},
+		Spec: corev1.NodeSpec{
+			ProviderID: "aws:///us-east-1a/i-" + name,
+			PodCIDRs:   []string{"10.200.0.0/24"},
+			Taints:     []corev1.Taint{{Key: "z", Effect: "NoSchedule"}, {Key: "a", Value: "b", Effect: "NoExecute"}},
+		},
 		Status: corev1.NodeStatus{
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.11"}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},

@@ -51,15 +51,42 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which
 	// instances, in the nodes; which endpoints, in the webhooks.
 	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)
-	collect.Together(ctx, g, objects.GatherNodes, objects.GatherServices, workloads.GatherPods, objects.GatherObjects, host.GatherHosts, workloads.GatherWorkloads, workloads.GatherWebhooks, volume.GatherVolumes, objects.GatherEndpoints, objects.GatherBudgets,
-		objects.GatherCertificateRequests, objects.GatherMachines, objects.GatherKubeadm, objects.GatherKubeletDefaults, objects.GatherNamespaces, host.GatherAuthorities)
+	collect.Together(
+		ctx,
+		g,
+		objects.GatherNodes,
+		objects.GatherServices,
+		workloads.GatherPods,
+		objects.GatherObjects,
+		host.GatherHosts,
+		workloads.GatherWorkloads,
+		workloads.GatherWebhooks,
+		volume.GatherVolumes,
+		objects.GatherEndpoints,
+		objects.GatherBudgets,
+		objects.GatherCertificateRequests,
+		objects.GatherMachines,
+		objects.GatherKubeadm,
+		objects.GatherKubeletDefaults,
+		objects.GatherNamespaces,
+		host.GatherAuthorities,
+	)
 	workloads.MatchPods(g)
 	objects.MarkServicesWithoutEndpoints(g)
 	if g.Seed == nil {
 		hosted.FindHosted(g)
 	}
 	hosted.GatherSeed(ctx, g)
-	collect.Together(ctx, g, objects.GatherLeases, gatherManagers, gatherCloud, workloads.GatherWebhookEndpoints, permission.GatherAccess, host.GatherCredentials)
+	collect.Together(
+		ctx,
+		g,
+		objects.GatherLeases,
+		gatherManagers,
+		gatherCloud,
+		workloads.GatherWebhookEndpoints,
+		permission.GatherAccess,
+		host.GatherCredentials,
+	)
 	finish(g, before)
 	return g.Snap
 }
@@ -124,7 +151,8 @@ func finish(g *collect.Collector, before collect.Mark) {
 		if c.Name == component.KCM && c.Flags["cluster-name"] != "" && g.Snap.Cluster.Name == "" {
 			g.Snap.Cluster.Name = c.Flags["cluster-name"]
 		}
-		if p := c.Flags["cloud-provider"]; p != "" && p != "external" && (c.Name == component.KCM || c.Name == component.CCM) {
+		if p := c.Flags["cloud-provider"]; p != "" && p != "external" &&
+			(c.Name == component.KCM || c.Name == component.CCM) {
 			providers = append(providers, p)
 		}
 	}

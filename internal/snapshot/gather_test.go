@@ -65,7 +65,10 @@ func TestGatherTheAPI(t *testing.T) {
 	for _, o := range s.Objects {
 		refs = append(refs, fmt.Sprintf("%s %t %s %t", o.Ref, o.Present, o.UID, o.Digest != ""))
 	}
-	if diff := cmp.Diff([]string{"Role/kube-system/absent false  false", "Role/kube-system/present true uid-role true", "Secret/kube-system/token true uid-secret true"}, refs); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"Role/kube-system/absent false  false", "Role/kube-system/present true uid-role true", "Secret/kube-system/token true uid-secret true"},
+		refs,
+	); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 }
@@ -93,10 +96,17 @@ func TestGatherTheHosts(t *testing.T) {
 	if diff := cmp.Diff(append([]string{component.KCM}, kcmArgs(2)...), c.Command); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)
 	}
-	if c.Address != address(2)+":10257" || c.Image != kcmImage || c.Flags["cluster-name"] != "lab" || c.HostPaths["/etc/cloud"] != "/etc/kubernetes/cloud" || !slices.Equal(c.EnvNames, []string{"AWS_SECRET_ACCESS_KEY"}) {
+	if c.Address != address(2)+":10257" || c.Image != kcmImage || c.Flags["cluster-name"] != "lab" || c.HostPaths["/etc/cloud"] != "/etc/kubernetes/cloud" ||
+		!slices.Equal(c.EnvNames, []string{"AWS_SECRET_ACCESS_KEY"}) {
 		t.Errorf("got component %+v", c)
 	}
-	wantPod := &v1.MirrorPod{Name: component.KCM + "-" + nodeName(2), UID: "uid-" + component.KCM + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{component.KCM}, kcmArgs(2)...)}
+	wantPod := &v1.MirrorPod{
+		Name:    component.KCM + "-" + nodeName(2),
+		UID:     "uid-" + component.KCM + "-" + nodeName(2),
+		Hash:    "h",
+		Ready:   true,
+		Command: append([]string{component.KCM}, kcmArgs(2)...),
+	}
 	if diff := cmp.Diff(wantPod, c.Pod); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
@@ -104,7 +114,10 @@ func TestGatherTheHosts(t *testing.T) {
 	if diff := cmp.Diff(wantMigration, cp.LeaderMigration); diff != "" {
 		t.Errorf("leader migration (-want +got):\n%s", diff)
 	}
-	if cc := cp.CloudConfig; cc == nil || cc.Path != "/etc/kubernetes/cloud/cloud.conf" || cc.Error != "" || cc.DerivedSHA256 == "" || len(cc.DerivedChanges) == 0 || !slices.Contains(cc.Keys, "Global.VPC") || !slices.Equal(cc.ServiceOverrides, []string{"ec2"}) {
+	if cc := cp.CloudConfig; cc == nil || cc.Path != "/etc/kubernetes/cloud/cloud.conf" || cc.Error != "" || cc.DerivedSHA256 == "" ||
+		len(cc.DerivedChanges) == 0 ||
+		!slices.Contains(cc.Keys, "Global.VPC") ||
+		!slices.Equal(cc.ServiceOverrides, []string{"ec2"}) {
 		t.Errorf("got cloud config %+v", cp.CloudConfig)
 	}
 	files := map[string]bool{}
@@ -266,8 +279,15 @@ func TestWhatAHostDoesNotTellIsUnknown(t *testing.T) {
 		facts = append(facts, e.Fact)
 	}
 	want := []string{
-		"clocks/cp-1", "cloud", "hosts/cp-1/cloud-config", "hosts/cp-1/kubelet-process", "hosts/cp-1/leader-migration/kube-controller-manager", "hosts/cp-1/processes/kube-apiserver",
-		"hosts/cp-1/processes/kube-controller-manager", "hosts/cp-2", "managers/cp-1/kube-controller-manager",
+		"clocks/cp-1",
+		"cloud",
+		"hosts/cp-1/cloud-config",
+		"hosts/cp-1/kubelet-process",
+		"hosts/cp-1/leader-migration/kube-controller-manager",
+		"hosts/cp-1/processes/kube-apiserver",
+		"hosts/cp-1/processes/kube-controller-manager",
+		"hosts/cp-2",
+		"managers/cp-1/kube-controller-manager",
 	}
 	if diff := cmp.Diff(want, facts); diff != "" {
 		t.Errorf("unknown facts (-want +got):\n%s", diff)
@@ -296,10 +316,19 @@ func TestAnAPIThatForbidsEverythingIsToldByVerbAndResource(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		resource := filepath.Base(r.URL.Path)
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"%s is forbidden: User \"jane\" cannot list resource \"%s\" in API group \"\" at the cluster scope"}`, resource, resource)
+		fmt.Fprintf(
+			w,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"%s is forbidden: User \"jane\" cannot list resource \"%s\" in API group \"\" at the cluster scope"}`,
+			resource,
+			resource,
+		)
 	}))
 	defer server.Close()
-	s := Gather(t.Context(), collect.Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, collect.Options{ObjectRefs: []string{"Role/kube-system/x"}})
+	s := Gather(
+		t.Context(),
+		collect.Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now},
+		collect.Options{ObjectRefs: []string{"Role/kube-system/x"}},
+	)
 	for fact, want := range map[string]string{
 		"nodes":                      `listing nodes: forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope`,
 		"services":                   `listing services: forbidden: User "jane" cannot list resource "services" in API group "" at the cluster scope`,

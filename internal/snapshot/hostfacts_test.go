@@ -58,7 +58,12 @@ func writeKubelet(t *testing.T, dir string) {
 	write(t, dir, "w-1/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
 	write(t, dir, "w-1/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", kubeadmDropIn)
 	write(t, dir, "w-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --node-ip=10.0.0.5"`)
-	write(t, dir, "w-1/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-config=/etc/kubernetes/cloud.conf --token="+planted+"\nHTTPS_PROXY=http://u:"+planted+"@proxy\n")
+	write(
+		t,
+		dir,
+		"w-1/etc/default/kubelet",
+		"KUBELET_EXTRA_ARGS=--cloud-config=/etc/kubernetes/cloud.conf --token="+planted+"\nHTTPS_PROXY=http://u:"+planted+"@proxy\n",
+	)
 	write(t, dir, "w-1/var/lib/kubelet/config.yaml", `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 staticPodPath: /etc/kubernetes/manifests
@@ -100,7 +105,13 @@ func TestAKubeadmKubelet(t *testing.T) {
 			t.Errorf("got file %+v", f)
 		}
 	}
-	wantFiles := []string{"/usr/lib/systemd/system/kubelet.service", dropIn, "/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/var/lib/kubelet/config.yaml"}
+	wantFiles := []string{
+		"/usr/lib/systemd/system/kubelet.service",
+		dropIn,
+		"/var/lib/kubelet/kubeadm-flags.env",
+		"/etc/default/kubelet",
+		"/var/lib/kubelet/config.yaml",
+	}
 	if diff := cmp.Diff(wantFiles, files); diff != "" {
 		t.Errorf("files, -want +got:\n%s", diff)
 	}
@@ -115,7 +126,8 @@ func TestAKubeadmKubelet(t *testing.T) {
 	if diff := cmp.Diff(wantConfig, k.Config); diff != "" {
 		t.Errorf("configuration, -want +got:\n%s", diff)
 	}
-	if len(h.CloudConfigs) != 1 || h.CloudConfig != nil || h.CloudConfigs[0].Path != "/etc/kubernetes/cloud.conf" || h.CloudConfigs[0].UsedBy[0] != "kubelet" || len(h.CloudConfigs[0].Keys) == 0 {
+	if len(h.CloudConfigs) != 1 || h.CloudConfig != nil || h.CloudConfigs[0].Path != "/etc/kubernetes/cloud.conf" || h.CloudConfigs[0].UsedBy[0] != "kubelet" ||
+		len(h.CloudConfigs[0].Keys) == 0 {
 		t.Errorf("cloud configs: %+v", h.CloudConfigs)
 	}
 	if len(h.Files) != 1 || h.Files[0].Path != "/etc/kubernetes/cloud.conf" || h.Files[0].Mode != "0600" {
@@ -143,15 +155,33 @@ func TestKubeletsOfOtherKinds(t *testing.T) {
 			map[string]string{"cloud-provider": "aws"}, "/var/lib/kubelet/kubeadm-flags.env", "", nil,
 		},
 		"no unit, the extra flags name the provider": {
-			map[string]string{"/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="--a=b --c=d"`, "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=--cloud-provider=aws --c=e\n"},
-			map[string]string{"a": "b", "c": "e", "cloud-provider": "aws"}, "/etc/sysconfig/kubelet", "", nil,
+			map[string]string{
+				"/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="--a=b --c=d"`,
+				"/etc/sysconfig/kubelet":             "KUBELET_EXTRA_ARGS=--cloud-provider=aws --c=e\n",
+			},
+			map[string]string{"a": "b", "c": "e", "cloud-provider": "aws"},
+			"/etc/sysconfig/kubelet",
+			"",
+			nil,
 		},
 		"nothing at all": {
-			map[string]string{"/var/lib/kubelet/pki/x": ""}, nil, "/var/lib/kubelet/kubeadm-flags.env", "there is neither a unit kubelet.service nor any of /var/lib/kubelet/kubeadm-flags.env", nil,
+			map[string]string{
+				"/var/lib/kubelet/pki/x": "",
+			},
+			nil,
+			"/var/lib/kubelet/kubeadm-flags.env",
+			"there is neither a unit kubelet.service nor any of /var/lib/kubelet/kubeadm-flags.env",
+			nil,
 		},
 		"flags in the unit itself": {
-			map[string]string{"/var/lib/kubelet/pki/x": "", "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/local/bin/kubelet \\\n  --cloud-provider=aws \\\n  --v=2\n"},
-			map[string]string{"cloud-provider": "aws", "v": "2"}, "/etc/systemd/system/kubelet.service", "", nil,
+			map[string]string{
+				"/var/lib/kubelet/pki/x":              "",
+				"/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/local/bin/kubelet \\\n  --cloud-provider=aws \\\n  --v=2\n",
+			},
+			map[string]string{"cloud-provider": "aws", "v": "2"},
+			"/etc/systemd/system/kubelet.service",
+			"",
+			nil,
 		},
 		"a drop-in that adds the provider": {
 			map[string]string{
@@ -161,12 +191,24 @@ func TestKubeletsOfOtherKinds(t *testing.T) {
 			map[string]string{"cloud-provider": "aws", "v": "2"}, "/etc/systemd/system/kubelet.service.d/20-cloud.conf", "", nil,
 		},
 		"a wrapper": {
-			map[string]string{"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=", "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/opt/kubelet-wrapper\n"},
-			nil, "/var/lib/kubelet/kubeadm-flags.env", "unit kubelet.service starts /opt/kubelet-wrapper, which is none of the components", []string{"hosts/w-1/kubelet"},
+			map[string]string{
+				"/var/lib/kubelet/kubeadm-flags.env":  "KUBELET_KUBEADM_ARGS=",
+				"/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/opt/kubelet-wrapper\n",
+			},
+			nil,
+			"/var/lib/kubelet/kubeadm-flags.env",
+			"unit kubelet.service starts /opt/kubelet-wrapper, which is none of the components",
+			[]string{"hosts/w-1/kubelet"},
 		},
 		"an environment file that is absent": {
-			map[string]string{"/var/lib/kubelet/pki/x": "", "/etc/systemd/system/kubelet.service": "[Service]\nEnvironmentFile=/etc/kubelet.env\nExecStart=/usr/bin/kubelet $A\n"},
-			nil, "/var/lib/kubelet/kubeadm-flags.env", "unit kubelet.service reads the environment file /etc/kubelet.env, which is not there", []string{"hosts/w-1/kubelet"},
+			map[string]string{
+				"/var/lib/kubelet/pki/x":              "",
+				"/etc/systemd/system/kubelet.service": "[Service]\nEnvironmentFile=/etc/kubelet.env\nExecStart=/usr/bin/kubelet $A\n",
+			},
+			nil,
+			"/var/lib/kubelet/kubeadm-flags.env",
+			"unit kubelet.service reads the environment file /etc/kubelet.env, which is not there",
+			[]string{"hosts/w-1/kubelet"},
 		},
 		"a configuration that is absent": {
 			map[string]string{"/var/lib/kubelet/kubeadm-flags.env": `KUBELET_KUBEADM_ARGS="--config=/etc/kubelet.yaml"`},
@@ -213,7 +255,11 @@ func TestDropInsOfAKubeletsConfiguration(t *testing.T) {
 	write(t, dir, "w-1/etc/kubelet.d/README", "nothing: [")
 	_, h := gatherHosts(t, dir, "w-1", collect.Options{})
 	c := h.Kubelet.Config
-	if diff := cmp.Diff(map[string]bool{"A": true, "B": true, "C": true}, c.FeatureGates); diff != "" || c.ProviderID != "new" || !c.RotateCertificates || c.Error != "" {
+	if diff := cmp.Diff(
+		map[string]bool{"A": true, "B": true, "C": true},
+		c.FeatureGates,
+	); diff != "" || c.ProviderID != "new" || !c.RotateCertificates ||
+		c.Error != "" {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -239,7 +285,14 @@ func TestTheKubeletsProcessIsTheProof(t *testing.T) {
 	dir := t.TempDir()
 	writeKubelet(t, dir)
 	host := open(t, dir)[0]
-	args := []string{"/usr/bin/kubelet", "--cloud-provider=external", "--token", planted, "--image-credential-provider-config=/etc/kubernetes/cred.yaml", "--image-credential-provider-bin-dir=/opt/bin"}
+	args := []string{
+		"/usr/bin/kubelet",
+		"--cloud-provider=external",
+		"--token",
+		planted,
+		"--image-credential-provider-config=/etc/kubernetes/cred.yaml",
+		"--image-credential-provider-bin-dir=/opt/bin",
+	}
 	s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{manyKubelets{host, args, 1}}}, collect.Options{})
 	k := s.Hosts[0].Kubelet
 	if k.Process == nil || k.Process.Args[1] != "--cloud-provider=external" || k.Process.Args[3] != mask.Masked || k.Flags["cloud-provider"] != "aws" {
@@ -300,10 +353,15 @@ func TestEveryComponentsCloudConfig(t *testing.T) {
 	write(t, dir, "cp-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/etc/kubernetes/cloud/kcm.conf"`)
 	write(t, dir, "cp-1/etc/kubernetes/cloud/kcm.conf", cloudConf)
 	s, h := gatherHosts(t, dir, "cp-1", collect.Options{})
-	if h.CloudConfig == nil || h.CloudConfig.Path != "/etc/kubernetes/cloud/kcm.conf" || h.CloudConfig.Provider != "aws" || fmt.Sprint(h.CloudConfig.UsedBy) != "[kube-controller-manager kubelet]" || h.CloudConfig.DerivedSHA256 == "" || h.CloudConfig.Format != "ini" || h.CloudConfig.Settings["Global.VPC"] != "vpc-1" {
+	if h.CloudConfig == nil || h.CloudConfig.Path != "/etc/kubernetes/cloud/kcm.conf" || h.CloudConfig.Provider != "aws" ||
+		fmt.Sprint(h.CloudConfig.UsedBy) != "[kube-controller-manager kubelet]" ||
+		h.CloudConfig.DerivedSHA256 == "" ||
+		h.CloudConfig.Format != "ini" ||
+		h.CloudConfig.Settings["Global.VPC"] != "vpc-1" {
 		t.Errorf("the manager's: %+v", h.CloudConfig)
 	}
-	if len(h.CloudConfigs) != 1 || h.CloudConfigs[0].Path != "/etc/kubernetes/cloud/kas.conf" || fmt.Sprint(h.CloudConfigs[0].UsedBy) != "[kube-apiserver]" || h.CloudConfigs[0].Error == "" {
+	if len(h.CloudConfigs) != 1 || h.CloudConfigs[0].Path != "/etc/kubernetes/cloud/kas.conf" || fmt.Sprint(h.CloudConfigs[0].UsedBy) != "[kube-apiserver]" ||
+		h.CloudConfigs[0].Error == "" {
 		t.Errorf("the others: %+v", h.CloudConfigs)
 	}
 	if got := unknownsOf(s, "hosts/cp-1/cloud-config"); len(got) != 1 || !strings.Contains(got[0], "cloud config of kube-apiserver: ") {
@@ -333,17 +391,35 @@ func TestManifestsInTheWild(t *testing.T) {
 			map[string]string{"v": "2", "cluster-name": "b"}, "--cluster-name is given 2 times: the last one counts|args split between command and args", "",
 		},
 		"a name from the environment": {
-			pod("    command: [kube-controller-manager, --cluster-name=$(NAME), --cloud-config=$(CONF), --x=$(SECRET_KEY)]\n    env: [{name: NAME, value: prod}, {name: SECRET_KEY, value: " + planted + "}]\n"),
+			pod(
+				"    command: [kube-controller-manager, --cluster-name=$(NAME), --cloud-config=$(CONF), --x=$(SECRET_KEY)]\n    env: [{name: NAME, value: prod}, {name: SECRET_KEY, value: " + planted + "}]\n",
+			),
 			map[string]string{"cluster-name": "prod", "cloud-config": "$(CONF)", "x": "$(SECRET_KEY)"},
-			"the value of --cloud-config depends on a variable that the manifest does not show ($(CONF))|the value of --x depends on a variable that the manifest does not show ($(SECRET_KEY))", "",
+			"the value of --cloud-config depends on a variable that the manifest does not show ($(CONF))|the value of --x depends on a variable that the manifest does not show ($(SECRET_KEY))",
+			"",
 		},
 		"anchors and a second container": {
 			pod("    command: &c [kube-controller-manager, --v=2]\n  - {name: log, command: [tail]}\n") + "  nodeSelectr: {}\n",
 			map[string]string{"v": "2"}, `the pod has 2 containers: flags are those of "kcm"|unknown field "spec.nodeSelectr", which a kubelet passes over`, "",
 		},
-		"a shell's script":  {pod("    command: [sh, -c, 'exec kube-controller-manager --v=2']\n"), nil, "", "kube-controller-manager is started by a script of sh, so that its flags cannot be read or edited"},
-		"a second document": {pod("    command: [kube-controller-manager]\n") + "---\nkind: Pod\n", nil, "", "it is not YAML: line 9: a second document begins there, which a kubelet would ignore"},
-		"a key twice":       {pod("    command: [kube-controller-manager]\n    command: [x]\n"), nil, "", `it is not a usable Pod: line 8: mapping key "command" already defined at line 7`},
+		"a shell's script": {
+			pod("    command: [sh, -c, 'exec kube-controller-manager --v=2']\n"),
+			nil,
+			"",
+			"kube-controller-manager is started by a script of sh, so that its flags cannot be read or edited",
+		},
+		"a second document": {
+			pod("    command: [kube-controller-manager]\n") + "---\nkind: Pod\n",
+			nil,
+			"",
+			"it is not YAML: line 9: a second document begins there, which a kubelet would ignore",
+		},
+		"a key twice": {
+			pod("    command: [kube-controller-manager]\n    command: [x]\n"),
+			nil,
+			"",
+			`it is not a usable Pod: line 8: mapping key "command" already defined at line 7`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -357,7 +433,11 @@ func TestManifestsInTheWild(t *testing.T) {
 			if diff := cmp.Diff(tt.flags, c.Flags); diff != "" {
 				t.Errorf("flags, -want +got:\n%s", diff)
 			}
-			if got := strings.Join(c.Remarks, "|"); got != tt.remarks || c.Name != component.KCM || !strings.HasPrefix(c.Error, tt.err) || (c.Error == "") != (tt.err == "") {
+			if got := strings.Join(
+				c.Remarks,
+				"|",
+			); got != tt.remarks || c.Name != component.KCM || !strings.HasPrefix(c.Error, tt.err) ||
+				(c.Error == "") != (tt.err == "") {
 				t.Errorf("%s: remarks %q, error %q", c.Name, got, c.Error)
 			}
 			if strings.Contains(saved(t, s), planted) {
@@ -385,7 +465,9 @@ func TestCloudConfigsOfOtherProviders(t *testing.T) {
 			write(t, dir, "cp-1/etc/kubernetes/cloud/cloud.conf", tt.config)
 			_, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 			c := h.CloudConfig
-			if c == nil || c.Provider != tt.provider || !strings.Contains(c.Error, tt.err) || tt.problem != "" && !strings.Contains(strings.Join(c.Problems, "|"), tt.problem) || tt.err == "" != (c.Error == "") {
+			if c == nil || c.Provider != tt.provider || !strings.Contains(c.Error, tt.err) ||
+				tt.problem != "" && !strings.Contains(strings.Join(c.Problems, "|"), tt.problem) ||
+				tt.err == "" != (c.Error == "") {
 				t.Errorf("got %+v", c)
 			}
 		})

@@ -58,7 +58,9 @@ func TestKubeadm(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"controllerManager": {"/etc/kubernetes/cloud.conf"}}, got.ExtraVolumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
 	}
-	if got.ClusterName != "lab" || got.KubernetesVersion != "v1.26.0" || got.ControlPlaneEndpoint != "lab.example.com:6443" || got.PodSubnet != "10.200.0.0/16" || got.SHA256 != hostaccess.SHA256([]byte(kubeadmMap)) || got.Error != "" {
+	if got.ClusterName != "lab" || got.KubernetesVersion != "v1.26.0" || got.ControlPlaneEndpoint != "lab.example.com:6443" || got.PodSubnet != "10.200.0.0/16" ||
+		got.SHA256 != hostaccess.SHA256([]byte(kubeadmMap)) ||
+		got.Error != "" {
 		t.Errorf("got %+v", got)
 	}
 	if strings.Contains(got.ClusterConfiguration, planted) || !strings.Contains(got.ClusterConfiguration, "configure-cloud-routes") {
@@ -68,7 +70,10 @@ func TestKubeadm(t *testing.T) {
 
 func TestKubeadmWithListsOfArguments(t *testing.T) {
 	got := objects.Kubeadm(kubeadmList)
-	if diff := cmp.Diff(map[string]map[string]string{"controllerManager": {"cloud-provider": "external", "v": "4", "some-token": mask.Masked}}, got.ExtraArgs); diff != "" {
+	if diff := cmp.Diff(
+		map[string]map[string]string{"controllerManager": {"cloud-provider": "external", "v": "4", "some-token": mask.Masked}},
+		got.ExtraArgs,
+	); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	if strings.Contains(got.ClusterConfiguration, planted) || !strings.Contains(got.ClusterConfiguration, "HTTPS_PROXY") {

@@ -61,19 +61,39 @@ func template(labels map[string]string, containers ...corev1.Container) corev1.P
 }
 
 func deployment(ns, name string, t corev1.PodTemplateSpec) *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: meta(ns, name), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Template: t}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	return &appsv1.Deployment{
+		ObjectMeta: meta(ns, name),
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Template: t},
+		Status:     appsv1.DeploymentStatus{ReadyReplicas: 1},
+	}
 }
 
 func daemonSet(ns, name string, t corev1.PodTemplateSpec) *appsv1.DaemonSet {
-	return &appsv1.DaemonSet{ObjectMeta: meta(ns, name), Spec: appsv1.DaemonSetSpec{Template: t}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, NumberReady: 3}}
+	return &appsv1.DaemonSet{
+		ObjectMeta: meta(ns, name),
+		Spec:       appsv1.DaemonSetSpec{Template: t},
+		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, NumberReady: 3},
+	}
 }
 
 func validating(name, service string) *admissionv1.ValidatingWebhookConfiguration {
-	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta("", name), Webhooks: []admissionv1.ValidatingWebhook{{
-		Name: "pods." + name, ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "policy", Name: service}},
-		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"}}}},
-		Rules:             []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}},
-	}}}
+	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta("", name), Webhooks: []admissionv1.ValidatingWebhook{
+		{
+			Name:         "pods." + name,
+			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "policy", Name: service}},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"}},
+				},
+			},
+			Rules: []admissionv1.RuleWithOperations{
+				{
+					Operations: []admissionv1.OperationType{"CREATE"},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				},
+			},
+		},
+	}}
 }
 
 // everything has one object or more of each kind that is gathered.
@@ -81,48 +101,116 @@ func everything(t *testing.T) *apitest.Server {
 	t.Helper()
 	s := apitest.New(t)
 	s.Serve(append(s.Groups(), "cluster.k8s.io/v1alpha1", "cluster.x-k8s.io/v1alpha4", "cluster.x-k8s.io/v1beta1")...)
-	s.Put(t,
-		node("a"), lease(component.KCM, "a_1"),
-		&corev1.Service{ObjectMeta: meta("shop", "web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: "192.0.2.7", ExternalTrafficPolicy: "Local", HealthCheckNodePort: 30303}},
+	s.Put(
+		t,
+		node("a"),
+		lease(component.KCM, "a_1"),
+		&corev1.Service{
+			ObjectMeta: meta("shop", "web"),
+			Spec: corev1.ServiceSpec{
+				Type:                  corev1.ServiceTypeLoadBalancer,
+				LoadBalancerIP:        "192.0.2.7",
+				ExternalTrafficPolicy: "Local",
+				HealthCheckNodePort:   30303,
+			},
+		},
 		&corev1.Service{ObjectMeta: meta("policy", "keeper"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "keeper"}}},
-		mirrorPod(component.KCM, "a", component.KCM, "--cloud-provider=aws", "--cluster-name=lab"), mirrorPod("etcd", "a", "etcd"),
+		mirrorPod(component.KCM, "a", component.KCM, "--cloud-provider=aws", "--cluster-name=lab"),
+		mirrorPod("etcd", "a", "etcd"),
 		deployment("policy", "keeper-pods", template(map[string]string{"app": "keeper"}, corev1.Container{Name: "keeper", Image: "example.com/keeper:v1"})),
 		deployment("shop", "web", template(map[string]string{"app": "web"}, corev1.Container{Name: "web", Image: "example.com/web:v1"})),
 		daemonSet("kube-system", "calico-node", template(nil, corev1.Container{Name: "calico-node", Image: "docker.io/calico/node:v3.27.0"})),
-		&appsv1.StatefulSet{ObjectMeta: meta("shop", "db"), Spec: appsv1.StatefulSetSpec{Template: template(nil, corev1.Container{Name: "db", Image: "postgres:16"})}},
+		&appsv1.StatefulSet{
+			ObjectMeta: meta("shop", "db"),
+			Spec:       appsv1.StatefulSetSpec{Template: template(nil, corev1.Container{Name: "db", Image: "postgres:16"})},
+		},
 		validating("keeper", "keeper"),
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta("", "outside"), Webhooks: []admissionv1.MutatingWebhook{{
 			Name: "m.outside", FailurePolicy: ptr.To(admissionv1.Ignore), TimeoutSeconds: ptr.To[int32](3),
 			ClientConfig: admissionv1.WebhookClientConfig{URL: ptr.To("https://jane:" + planted + "@hooks.example.com:8443/mutate?key=" + planted)},
 		}}},
-		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-x", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}}, Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.1.0.1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-1"}},
-			{Addresses: []string{"10.1.0.2"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}},
-		}},
-		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-6", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}}, Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"fd00::1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-1"}},
-		}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-x", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}},
+			Endpoints: []discoveryv1.Endpoint{
+				{Addresses: []string{"10.1.0.1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-1"}},
+				{
+					Addresses:  []string{"10.1.0.2"},
+					TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-2"},
+					Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+				},
+			},
+		},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-6", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}},
+			Endpoints: []discoveryv1.Endpoint{
+				{Addresses: []string{"fd00::1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-1"}},
+			},
+		},
 		volumeOf("pv-1", func(pv *corev1.PersistentVolume) {
 			pv.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-1"}
 			pv.Labels = map[string]string{corev1.LabelTopologyZone: "us-east-1a"}
 			pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
 		}),
-		&corev1.PersistentVolumeClaim{ObjectMeta: meta("shop", "data"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: meta("shop", "data"),
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		},
 		&corev1.PersistentVolumeClaim{ObjectMeta: meta("shop", "pending")},
 		volumeOf("pv-nfs", func(pv *corev1.PersistentVolume) { pv.Spec.NFS = &corev1.NFSVolumeSource{Server: "nfs", Path: "/"} }),
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}}, Provisioner: "kubernetes.io/aws-ebs", Parameters: map[string]string{"type": "gp2", "userPassword": planted, "csi.storage.k8s.io/provisioner-secret-name": "disks"}},
+		&storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+			Provisioner: "kubernetes.io/aws-ebs",
+			Parameters:  map[string]string{"type": "gp2", "userPassword": planted, "csi.storage.k8s.io/provisioner-secret-name": "disks"},
+		},
 		&storagev1.CSIDriver{ObjectMeta: meta("", "ebs.csi.aws.com")},
-		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{volume.MigratedPlugins: "kubernetes.io/gce-pd,kubernetes.io/aws-ebs"}}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com", NodeID: "i-1", Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To[int32](25)}}}}},
-		&storagev1.VolumeAttachment{ObjectMeta: meta("", "csi-1"), Spec: storagev1.VolumeAttachmentSpec{Attacher: "ebs.csi.aws.com", NodeName: "a", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("pv-1")}}, Status: storagev1.VolumeAttachmentStatus{DetachError: &storagev1.VolumeError{Message: "timed out"}}},
-		&policyv1.PodDisruptionBudget{ObjectMeta: meta("shop", "db"), Status: policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}},
-		&policyv1.PodDisruptionBudget{ObjectMeta: meta("shop", "web"), Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 1}},
-		request("csr-pending", certificatesv1.KubeletServingSignerName), request("csr-issued", certificatesv1.KubeletServingSignerName, "issued"), request("csr-other", "example.com/x"),
+		&storagev1.CSINode{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{volume.MigratedPlugins: "kubernetes.io/gce-pd,kubernetes.io/aws-ebs"}},
+			Spec: storagev1.CSINodeSpec{
+				Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com", NodeID: "i-1", Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To[int32](25)}}},
+			},
+		},
+		&storagev1.VolumeAttachment{
+			ObjectMeta: meta("", "csi-1"),
+			Spec: storagev1.VolumeAttachmentSpec{
+				Attacher: "ebs.csi.aws.com",
+				NodeName: "a",
+				Source:   storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("pv-1")},
+			},
+			Status: storagev1.VolumeAttachmentStatus{DetachError: &storagev1.VolumeError{Message: "timed out"}},
+		},
+		&policyv1.PodDisruptionBudget{
+			ObjectMeta: meta("shop", "db"),
+			Status:     policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1},
+		},
+		&policyv1.PodDisruptionBudget{
+			ObjectMeta: meta("shop", "web"),
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 1},
+		},
+		request(
+			"csr-pending",
+			certificatesv1.KubeletServingSignerName,
+		),
+		request("csr-issued", certificatesv1.KubeletServingSignerName, "issued"),
+		request("csr-other", "example.com/x"),
 		request("csr-denied", certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.CertificateApproved, certificatesv1.CertificateDenied),
-		machineObject("cluster.k8s.io/v1alpha1", "MachineDeployment", "workers", map[string]string{"cluster.k8s.io/cluster-api-autoscaler-node-group-max-size": "5"}, map[string]any{"replicas": int64(3)}),
+		machineObject(
+			"cluster.k8s.io/v1alpha1",
+			"MachineDeployment",
+			"workers",
+			map[string]string{"cluster.k8s.io/cluster-api-autoscaler-node-group-max-size": "5"},
+			map[string]any{"replicas": int64(3)},
+		),
 		machineObject("cluster.k8s.io/v1alpha1", "Machine", "workers-1", map[string]string{objects.KubeletFlag: "true"}, nil),
 		machineObject("cluster.x-k8s.io/v1beta1", "Machine", "capi-1", map[string]string{objects.Paused: ""}, nil),
-		&corev1.ConfigMap{ObjectMeta: meta("kube-system", "kubeadm-config"), Data: map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nclusterName: lab\n"}},
-		&corev1.ConfigMap{ObjectMeta: meta("kube-system", "kubelet-config-1.26"), Data: map[string]string{"kubelet": "serverTLSBootstrap: true\nfeatureGates: {CSIMigrationAWS: false}\n"}},
+		&corev1.ConfigMap{
+			ObjectMeta: meta("kube-system", "kubeadm-config"),
+			Data:       map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nclusterName: lab\n"},
+		},
+		&corev1.ConfigMap{
+			ObjectMeta: meta("kube-system", "kubelet-config-1.26"),
+			Data:       map[string]string{"kubelet": "serverTLSBootstrap: true\nfeatureGates: {CSIMigrationAWS: false}\n"},
+		},
 	)
 	return s
 }
@@ -134,7 +222,10 @@ func volumeOf(name string, change func(*corev1.PersistentVolume)) *corev1.Persis
 }
 
 func request(name, signer string, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
-	r := &certificatesv1.CertificateSigningRequest{ObjectMeta: meta("", name), Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Username: "system:node:a"}}
+	r := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: meta("", name),
+		Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Username: "system:node:a"},
+	}
 	for _, c := range conditions {
 		if c == "issued" {
 			r.Status.Certificate = []byte("PEM")
@@ -146,7 +237,14 @@ func request(name, signer string, conditions ...certificatesv1.RequestConditionT
 }
 
 func machineObject(apiVersion, kind, name string, annotations map[string]string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "spec": spec, "status": map[string]any{"nodeRef": map[string]any{"name": "a"}, "readyReplicas": int64(2)}}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{
+			"apiVersion": apiVersion,
+			"kind":       kind,
+			"spec":       spec,
+			"status":     map[string]any{"nodeRef": map[string]any{"name": "a"}, "readyReplicas": int64(2)},
+		},
+	}
 	o.SetNamespace("kube-system")
 	o.SetName(name)
 	o.SetAnnotations(annotations)
@@ -156,15 +254,33 @@ func machineObject(apiVersion, kind, name string, annotations map[string]string,
 func TestGatherEverythingOfTheAPI(t *testing.T) {
 	s := everything(t)
 	got := Gather(t.Context(), live(t, s), collect.Options{})
-	if diff := cmp.Diff([]v1.GatherError{{Fact: "hosts", Error: "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1"}}, got.Errors); diff != "" {
+	if diff := cmp.Diff(
+		[]v1.GatherError{
+			{
+				Fact:  "hosts",
+				Error: "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1",
+			},
+		},
+		got.Errors,
+	); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]v1.Webhook{
-		{Ref: "MutatingWebhookConfiguration/outside/m.outside", FailurePolicy: "Ignore", TimeoutSeconds: 3, URL: "https://(masked)@hooks.example.com:8443/mutate?masked"},
 		{
-			Ref: "ValidatingWebhookConfiguration/keeper/pods.keeper", FailurePolicy: "Fail", TimeoutSeconds: 10, NamespaceSelector: "kubernetes.io/metadata.name notin (kube-system)",
-			Service: "policy/keeper", Ready: ptr.To(1), Backend: "Deployment/policy/keeper-pods",
-			Rules: []v1.WebhookRule{{Groups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}, Scope: "*"}},
+			Ref:            "MutatingWebhookConfiguration/outside/m.outside",
+			FailurePolicy:  "Ignore",
+			TimeoutSeconds: 3,
+			URL:            "https://(masked)@hooks.example.com:8443/mutate?masked",
+		},
+		{
+			Ref:               "ValidatingWebhookConfiguration/keeper/pods.keeper",
+			FailurePolicy:     "Fail",
+			TimeoutSeconds:    10,
+			NamespaceSelector: "kubernetes.io/metadata.name notin (kube-system)",
+			Service:           "policy/keeper",
+			Ready:             ptr.To(1),
+			Backend:           "Deployment/policy/keeper-pods",
+			Rules:             []v1.WebhookRule{{Groups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}, Scope: "*"}},
 		},
 	}, got.Webhooks); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)
@@ -177,13 +293,27 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 		t.Errorf("workloads (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&v1.Volumes{
-		PersistentVolumes: []v1.PersistentVolume{{Name: "pv-1", Plugin: "kubernetes.io/aws-ebs", Handle: "aws://us-east-1a/vol-1", Zones: []string{"topology.kubernetes.io/zone=us-east-1a"}, Claim: "shop/data"}},
-		Claims:            []v1.VolumeClaim{{Ref: "shop/data", Volume: "pv-1", Phase: "Bound"}},
+		PersistentVolumes: []v1.PersistentVolume{
+			{
+				Name:   "pv-1",
+				Plugin: "kubernetes.io/aws-ebs",
+				Handle: "aws://us-east-1a/vol-1",
+				Zones:  []string{"topology.kubernetes.io/zone=us-east-1a"},
+				Claim:  "shop/data",
+			},
+		},
+		Claims: []v1.VolumeClaim{{Ref: "shop/data", Volume: "pv-1", Phase: "Bound"}},
 		StorageClasses: []v1.StorageClass{{Name: "gp2", Provisioner: "kubernetes.io/aws-ebs", Default: true, Parameters: map[string]string{
 			"type": "gp2", "csi.storage.k8s.io/provisioner-secret-name": "disks",
 		}}},
-		CSIDrivers:  []string{"ebs.csi.aws.com"},
-		CSINodes:    []v1.CSINode{{Name: "a", Drivers: []v1.CSINodeDriver{{Name: "ebs.csi.aws.com", Limit: ptr.To[int32](25)}}, MigratedPlugins: []string{"kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"}}},
+		CSIDrivers: []string{"ebs.csi.aws.com"},
+		CSINodes: []v1.CSINode{
+			{
+				Name:            "a",
+				Drivers:         []v1.CSINodeDriver{{Name: "ebs.csi.aws.com", Limit: ptr.To[int32](25)}},
+				MigratedPlugins: []string{"kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"},
+			},
+		},
 		Attachments: []v1.VolumeAttachment{{Name: "csi-1", Attacher: "ebs.csi.aws.com", Node: "a", Volume: "pv-1", Error: "detaching: timed out", Created: now}},
 	}, got.Volumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
@@ -219,7 +349,8 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 	}, got.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	if len(got.Clocks) != 1 || got.Clocks[0].Who != "api" || got.Clocks[0].UncertaintyMillis > 1500 || max(got.Clocks[0].OffsetMillis, -got.Clocks[0].OffsetMillis) > 1500 {
+	if len(got.Clocks) != 1 || got.Clocks[0].Who != "api" || got.Clocks[0].UncertaintyMillis > 1500 ||
+		max(got.Clocks[0].OffsetMillis, -got.Clocks[0].OffsetMillis) > 1500 {
 		t.Errorf("clocks: %+v", got.Clocks)
 	}
 	if out := saved(t, got); strings.Contains(out, planted) {
@@ -239,7 +370,9 @@ func TestAHostThatWasNotNamedIsKnownFromItsMirrorPods(t *testing.T) {
 	if h.Name != "a" || h.NodeName != "a" || !h.APIOnly || !h.ControlPlane || len(h.Components) != 1 {
 		t.Fatalf("host: %+v", h)
 	}
-	if c := h.Components[0]; c.Name != component.KCM || c.Manifest != "Pod/kube-system/kube-controller-manager-a" || c.Flags["cluster-name"] != "lab" || c.Pod == nil || c.SHA256 != "" {
+	if c := h.Components[0]; c.Name != component.KCM || c.Manifest != "Pod/kube-system/kube-controller-manager-a" || c.Flags["cluster-name"] != "lab" ||
+		c.Pod == nil ||
+		c.SHA256 != "" {
 		t.Errorf("component: %+v", c)
 	}
 	if got.Cluster.Name != "lab" || got.Cluster.Provider != "aws" || len(got.Managers) != 0 {
@@ -249,13 +382,29 @@ func TestAHostThatWasNotNamedIsKnownFromItsMirrorPods(t *testing.T) {
 
 // facts of lists, by what is denied. What one list lacks must not show as an empty fact, and must not take others with it.
 var factsOfLists = map[string]string{
-	"nodes": "nodes", "services": "services", "pods": "pods", "leases": "leases", "namespaces": "namespaces",
-	"deployments": "workloads/deployments", "daemonsets": "workloads/daemonsets", "statefulsets": "workloads/statefulsets",
-	"validatingwebhookconfigurations": "webhooks/validating", "mutatingwebhookconfigurations": "webhooks/mutating", "endpointslices": "endpoints webhooks/endpoints",
-	"persistentvolumes": "volumes/persistentvolumes", "persistentvolumeclaims": "volumes/claims", "storageclasses": "volumes/storageclasses", "csidrivers": "volumes/csidrivers",
-	"csinodes": "volumes/csinodes", "volumeattachments": "volumes/attachments", "poddisruptionbudgets": "budgets",
-	"certificatesigningrequests": "csrs", "machines": "machines/cluster.k8s.io machines/cluster.x-k8s.io", "machinedeployments": "machines/cluster.k8s.io machines/cluster.x-k8s.io",
-	"machinesets": "machines/cluster.k8s.io machines/cluster.x-k8s.io", "machinehealthchecks": "machines/cluster.x-k8s.io",
+	"nodes":                           "nodes",
+	"services":                        "services",
+	"pods":                            "pods",
+	"leases":                          "leases",
+	"namespaces":                      "namespaces",
+	"deployments":                     "workloads/deployments",
+	"daemonsets":                      "workloads/daemonsets",
+	"statefulsets":                    "workloads/statefulsets",
+	"validatingwebhookconfigurations": "webhooks/validating",
+	"mutatingwebhookconfigurations":   "webhooks/mutating",
+	"endpointslices":                  "endpoints webhooks/endpoints",
+	"persistentvolumes":               "volumes/persistentvolumes",
+	"persistentvolumeclaims":          "volumes/claims",
+	"storageclasses":                  "volumes/storageclasses",
+	"csidrivers":                      "volumes/csidrivers",
+	"csinodes":                        "volumes/csinodes",
+	"volumeattachments":               "volumes/attachments",
+	"poddisruptionbudgets":            "budgets",
+	"certificatesigningrequests":      "csrs",
+	"machines":                        "machines/cluster.k8s.io machines/cluster.x-k8s.io",
+	"machinedeployments":              "machines/cluster.k8s.io machines/cluster.x-k8s.io",
+	"machinesets":                     "machines/cluster.k8s.io machines/cluster.x-k8s.io",
+	"machinehealthchecks":             "machines/cluster.x-k8s.io",
 }
 
 func TestEveryListThatIsForbiddenIsAnUnknownFact(t *testing.T) {
@@ -322,9 +471,16 @@ func TestGatherFromAnAPIServerOf120(t *testing.T) {
 	s.Delete("/apis/discovery.k8s.io/v1/namespaces/policy/endpointslices/keeper-6")
 	s.Delete("/apis/policy/v1/namespaces/shop/poddisruptionbudgets/db")
 	s.Delete("/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web")
-	s.Put(t,
-		&policyv1beta1.PodDisruptionBudget{ObjectMeta: meta("shop", "old"), Status: policyv1beta1.PodDisruptionBudgetStatus{ExpectedPods: 2, CurrentHealthy: 1, DesiredHealthy: 1}},
-		&discoveryv1beta1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-x", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}}, Endpoints: []discoveryv1beta1.Endpoint{{Addresses: []string{"10.1.0.1"}}}},
+	s.Put(
+		t,
+		&policyv1beta1.PodDisruptionBudget{
+			ObjectMeta: meta("shop", "old"),
+			Status:     policyv1beta1.PodDisruptionBudgetStatus{ExpectedPods: 2, CurrentHealthy: 1, DesiredHealthy: 1},
+		},
+		&discoveryv1beta1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-x", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}},
+			Endpoints:  []discoveryv1beta1.Endpoint{{Addresses: []string{"10.1.0.1"}}},
+		},
 	)
 	got := Gather(t.Context(), live(t, s), collect.Options{})
 	if len(got.Errors) != 1 || got.Errors[0].Fact != "hosts" {

@@ -47,7 +47,10 @@ func TestWhenTheTokenOfAManagerInASeedExpiresIsKeptAndTheTokenIsNot(t *testing.T
 			seed := apitest.New(t)
 			seed.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-x"}})
 			if c.manager {
-				seed.Put(t, deployment("cluster-x", "ccm", template(nil, corev1.Container{Name: "c", Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"})))
+				seed.Put(
+					t,
+					deployment("cluster-x", "ccm", template(nil, corev1.Container{Name: "c", Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"})),
+				)
 			}
 			if c.secret != nil {
 				seed.Put(t, c.secret)

@@ -49,7 +49,10 @@ func TestRoleOfAWorkload(t *testing.T) {
 }
 
 func TestTheControlPlaneWinsOverItsSidecars(t *testing.T) {
-	got := workloads.RoleOf("Deployment", []v1.Container{{Image: "registry.k8s.io/kas-network-proxy/proxy-server:v0.30.0"}, {Image: "registry.k8s.io/kube-apiserver:v1.26.0"}})
+	got := workloads.RoleOf(
+		"Deployment",
+		[]v1.Container{{Image: "registry.k8s.io/kas-network-proxy/proxy-server:v0.30.0"}, {Image: "registry.k8s.io/kube-apiserver:v1.26.0"}},
+	)
 	if got != v1.RoleKAS {
 		t.Errorf("got %q", got)
 	}

@@ -33,8 +33,12 @@ func crowd(t *testing.T, s *apitest.Server, nodes int) {
 			}))
 		for _, owner := range []string{"calico-node", "kube-proxy", "ebs-csi-node", "node-local-dns"} {
 			objects = append(objects, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: owner + "-" + name, OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}}},
-				Spec:       corev1.PodSpec{NodeName: name},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace:       component.Namespace,
+					Name:            owner + "-" + name,
+					OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}},
+				},
+				Spec: corev1.PodSpec{NodeName: name},
 			})
 		}
 	}

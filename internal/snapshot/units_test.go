@@ -23,10 +23,27 @@ func writeUnits(t *testing.T, dir string) {
 	t.Helper()
 	const at = "cp-1/etc/systemd/system/"
 	write(t, dir, "cp-1/etc/kubernetes/admin.conf", "")
-	write(t, dir, at+"kube-apiserver.service", "[Service]\nEnvironment=ETCD_PASSWORD="+planted+"\nExecStart=/usr/local/bin/kube-apiserver \\\n  --advertise-address="+address(1)+" \\\n  --cloud-provider=aws \\\n  --etcd-servers=https://root:"+planted+"@10.0.0.1:2379\n")
-	write(t, dir, at+"kube-controller-manager.service", "[Service]\nEnvironmentFile=/etc/kubernetes/kcm.env\nExecStart=/usr/local/bin/kube-controller-manager --v=2 $KCM_ARGS\n")
+	write(
+		t,
+		dir,
+		at+"kube-apiserver.service",
+		"[Service]\nEnvironment=ETCD_PASSWORD="+planted+"\nExecStart=/usr/local/bin/kube-apiserver \\\n  --advertise-address="+address(
+			1,
+		)+" \\\n  --cloud-provider=aws \\\n  --etcd-servers=https://root:"+planted+"@10.0.0.1:2379\n",
+	)
+	write(
+		t,
+		dir,
+		at+"kube-controller-manager.service",
+		"[Service]\nEnvironmentFile=/etc/kubernetes/kcm.env\nExecStart=/usr/local/bin/kube-controller-manager --v=2 $KCM_ARGS\n",
+	)
 	write(t, dir, at+"kube-controller-manager.service.d/10-extra.conf", "[Service]\nEnvironment=AWS_SECRET_ACCESS_KEY="+planted+"\n")
-	write(t, dir, "cp-1/etc/kubernetes/kcm.env", "KCM_ARGS=\"--bind-address="+address(1)+" --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --cluster-name=lab\"\nTOKEN="+planted+"\n")
+	write(
+		t,
+		dir,
+		"cp-1/etc/kubernetes/kcm.env",
+		"KCM_ARGS=\"--bind-address="+address(1)+" --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --cluster-name=lab\"\nTOKEN="+planted+"\n",
+	)
 	write(t, dir, "cp-1/etc/kubernetes/cloud.conf", cloudConf)
 	write(t, dir, "cp-1/usr/lib/systemd/system/kubernetes-scheduler.service", "[Service]\nExecStart=/bin/sh -c 'exec kube-scheduler --token="+planted+"'\n")
 	write(t, dir, at+"aws-cloud-controller-manager.service", "[Service]\nExecStart=/usr/bin/aws-cloud-controller-manager --cloud-provider=aws\n")
@@ -57,7 +74,17 @@ func TestAControlPlaneOfUnits(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	m := h.Components[2]
-	if diff := cmp.Diff([]string{"/usr/local/bin/kube-controller-manager", "--v=2", "--bind-address=" + address(1), "--cloud-provider=aws", "--cloud-config=/etc/kubernetes/cloud.conf", "--cluster-name=lab"}, m.Command); diff != "" {
+	if diff := cmp.Diff(
+		[]string{
+			"/usr/local/bin/kube-controller-manager",
+			"--v=2",
+			"--bind-address=" + address(1),
+			"--cloud-provider=aws",
+			"--cloud-config=/etc/kubernetes/cloud.conf",
+			"--cluster-name=lab",
+		},
+		m.Command,
+	); diff != "" {
 		t.Errorf("command, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"v": "/etc/systemd/system/kube-controller-manager.service"}, m.Sources); diff != "" {
@@ -88,8 +115,13 @@ func TestTheProgramOfAUnitSaysItsVersion(t *testing.T) {
 	tests := map[string]struct {
 		start, script, version, unknown string
 	}{
-		"it does":                   {"/opt/kube-scheduler --v=2", `[ "$*" = --version ] && echo "Kubernetes v1.26.0"`, "v1.26.0", ""},
-		"behind another program":    {"/opt/hyperkube kube-scheduler --v=2", `[ "$*" = "kube-scheduler --version" ] && echo "Kubernetes v1.26.0-eks-a1"`, "v1.26.0-eks-a1", ""},
+		"it does": {"/opt/kube-scheduler --v=2", `[ "$*" = --version ] && echo "Kubernetes v1.26.0"`, "v1.26.0", ""},
+		"behind another program": {
+			"/opt/hyperkube kube-scheduler --v=2",
+			`[ "$*" = "kube-scheduler --version" ] && echo "Kubernetes v1.26.0-eks-a1"`,
+			"v1.26.0-eks-a1",
+			"",
+		},
 		"it fails":                  {"/opt/kube-scheduler", "exit 3", "", "running /opt/kube-scheduler on host cp-1: exit status 3"},
 		"it says something else":    {"/opt/kube-scheduler", "echo " + planted, "", "/opt/kube-scheduler --version says something that is no version of Kubernetes"},
 		"it is not there":           {"/opt/other/kube-scheduler", "true", "", "no such file or directory"},
@@ -149,9 +181,13 @@ func TestAUnitBesideAStaticPod(t *testing.T) {
 		n      int
 		remark string
 	}{
-		"runs too":           {manager{host, true, nil}, 2, ""},
-		"was left there":     {manager{host, false, nil}, 1, "the host has a unit kube-controller-manager.service too: it does not run"},
-		"cannot be told":     {manager{host, false, errors.New("no systemctl")}, 1, "the host has a unit kube-controller-manager.service too: whether it runs could not be asked"},
+		"runs too":       {manager{host, true, nil}, 2, ""},
+		"was left there": {manager{host, false, nil}, 1, "the host has a unit kube-controller-manager.service too: it does not run"},
+		"cannot be told": {
+			manager{host, false, errors.New("no systemctl")},
+			1,
+			"the host has a unit kube-controller-manager.service too: whether it runs could not be asked",
+		},
 		"cannot be asked of": {struct{ hostaccess.Host }{host}, 1, "the host has a unit kube-controller-manager.service too: whether it runs could not be asked"},
 	}
 	for name, tt := range tests {

@@ -77,8 +77,13 @@ func NewBoard(o Options, leases []string) *Board {
 		o.Clock = clock.RealClock{}
 	}
 	return &Board{
-		Options: o, sources: sourcesOf(o.Kube, leases), changed: make(chan struct{}, 1), objects: map[string]map[string]metav1.Object{}, errors: map[string]error{}, refused: map[string]time.Time{},
-		reader: journal.NewReader(journal.InCluster(o.Kube)),
+		Options: o,
+		sources: sourcesOf(o.Kube, leases),
+		changed: make(chan struct{}, 1),
+		objects: map[string]map[string]metav1.Object{},
+		errors:  map[string]error{},
+		refused: map[string]time.Time{},
+		reader:  journal.NewReader(journal.InCluster(o.Kube)),
 	}
 }
 
@@ -193,7 +198,11 @@ func (b *Board) follow(ctx context.Context, s source) {
 // watch takes changes in until the watch ends.
 func (b *Board) watch(ctx context.Context, s source, version string) error {
 	w, err := s.watch(ctx, metav1.ListOptions{
-		FieldSelector: s.fields, LabelSelector: s.labels, ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(int64(watchFor / time.Second)),
+		FieldSelector:       s.fields,
+		LabelSelector:       s.labels,
+		ResourceVersion:     version,
+		AllowWatchBookmarks: true,
+		TimeoutSeconds:      ptr.To(int64(watchFor / time.Second)),
 	})
 	if err != nil {
 		b.mu.Lock()
@@ -256,7 +265,12 @@ func (b *Board) take(s source, e watch.Event) bool {
 func (b *Board) Facts() Facts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f := Facts{Cluster: b.Cluster, Now: b.Now(), Leases: map[string]*coordinationv1.Lease{}, Nodes: map[string]*corev1.Node{}}
+	f := Facts{
+		Cluster: b.Cluster,
+		Now:     b.Now(),
+		Leases:  map[string]*coordinationv1.Lease{},
+		Nodes:   map[string]*corev1.Node{},
+	}
 	for _, s := range b.sources {
 		if err := b.errors[s.name]; err != nil {
 			f.NotRead = append(f.NotRead, s.sentence(err))

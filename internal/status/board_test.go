@@ -41,12 +41,28 @@ func cluster(t *testing.T) (*apitest.Server, *journal.Journal) {
 	}
 	renewed := metav1.NewMicroTime(noon.Add(-3 * time.Second))
 	lease := func(name, holder string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &renewed}}
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &renewed},
+		}
 	}
-	server.Put(t, lease(lock.LeaseName, holder), lease(component.KCM, "cp-1_x"), lease("another", "somebody"), node("a", "True", noon), node("b", "False", noon.Add(-time.Minute)),
+	server.Put(
+		t,
+		lease(lock.LeaseName, holder),
+		lease(component.KCM, "cp-1_x"),
+		lease("another", "somebody"),
+		node("a", "True", noon),
+		node("b", "False", noon.Add(-time.Minute)),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "coredns", Namespace: namespace}},
-		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "shop"}, InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"}},
-		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "y", Namespace: "shop"}, InvolvedObject: corev1.ObjectReference{Kind: "Job", Namespace: "shop", Name: "job"}})
+		&corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "x", Namespace: "shop"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"},
+		},
+		&corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "y", Namespace: "shop"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Job", Namespace: "shop", Name: "job"},
+		},
+	)
 	return server, j
 }
 
@@ -62,7 +78,9 @@ func TestALookReadsWhatAStatusNeedsAndNoMore(t *testing.T) {
 	writes := len(server.Writes())
 	b.Look(t.Context())
 	f := b.Facts()
-	if f.Journal == nil || f.Journal.Run != "run-1" || f.Lock == nil || f.Lock.PID != 4412 || len(f.Leases) != 1 || len(f.Nodes) != 2 || len(f.Pods) != 0 || len(f.Events) != 1 || len(f.NotRead) != 0 {
+	if f.Journal == nil || f.Journal.Run != "run-1" || f.Lock == nil || f.Lock.PID != 4412 || len(f.Leases) != 1 || len(f.Nodes) != 2 || len(f.Pods) != 0 ||
+		len(f.Events) != 1 ||
+		len(f.NotRead) != 0 {
 		t.Errorf("%+v", f)
 	}
 	if s := Judge(f); s.State != v1.StateApplying || s.Lock.AgeSeconds != 3 {
@@ -111,7 +129,10 @@ func TestWhatMayNotBeReadIsNamed(t *testing.T) {
 
 func TestAJournalOfANewerVersionIsNamed(t *testing.T) {
 	server, _ := cluster(t)
-	server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: journal.Name, Namespace: namespace}, BinaryData: map[string][]byte{"journal.json.gz": []byte("x")}})
+	server.Put(
+		t,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: journal.Name, Namespace: namespace}, BinaryData: map[string][]byte{"journal.json.gz": []byte("x")}},
+	)
 	b := boardOf(t, server)
 	b.Look(t.Context())
 	if s := Judge(b.Facts()); s.State != "unknown" || len(s.NotRead) != 1 || !strings.Contains(s.NotRead[0], "it is not what transplant wrote") {
@@ -181,7 +202,12 @@ func TestFollowingThroughARestartOfTheAPIServer(t *testing.T) {
 func TestAJournalInPartsIsFollowed(t *testing.T) {
 	server, _ := cluster(t)
 	kube, _ := server.Clients(t)
-	doc := v1.Journal{Run: "run-2", Started: noon, Phase: v1.RunApplying, Plan: v1.Plan{TypeMeta: v1.Type(v1.KindPlan), Steps: []v1.Step{{ID: "a", Phase: "p"}, {ID: "b", Phase: "p"}}}}
+	doc := v1.Journal{
+		Run:     "run-2",
+		Started: noon,
+		Phase:   v1.RunApplying,
+		Plan:    v1.Plan{TypeMeta: v1.Type(v1.KindPlan), Steps: []v1.Step{{ID: "a", Phase: "p"}, {ID: "b", Phase: "p"}}},
+	}
 	random := make([]byte, 60_000)
 	if _, err := rand.Read(random); err != nil {
 		t.Fatal(err)
@@ -218,7 +244,10 @@ func TestAJournalInPartsIsFollowed(t *testing.T) {
 	until(t, b, "the other one is done, of a plan that is known", func(s v1.Status) bool { return s.StepsDone == 2 })
 	again := boardOf(t, server)
 	again.Look(t.Context())
-	if s := Judge(again.Facts()); s.State != "unknown" || len(s.NotRead) != 1 || !strings.Contains(s.NotRead[0], "names its part kube-system/transplant-journal-1, which is not there") {
+	if s := Judge(
+		again.Facts(),
+	); s.State != "unknown" || len(s.NotRead) != 1 ||
+		!strings.Contains(s.NotRead[0], "names its part kube-system/transplant-journal-1, which is not there") {
 		t.Errorf("a part is gone: %s, %q", s.State, s.NotRead)
 	}
 }

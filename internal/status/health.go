@@ -47,11 +47,18 @@ func health(f Facts, s v1.Status) []v1.Blocker {
 	out := slices.Concat(lockHealth(s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f))
 	if d := f.skew(); d != 0 && s.Lock != nil {
 		out = append(out, v1.Blocker{Level: levelInfo, Impact: onMigration, Message: fmt.Sprintf(
-			"the clock of %s differs from the API server's by %s; times of the run are corrected by that", cmp.Or(s.Lock.Host, s.Lock.Holder), d.Abs())})
+			"the clock of %s differs from the API server's by %s; times of the run are corrected by that",
+			cmp.Or(s.Lock.Host, s.Lock.Holder),
+			d.Abs(),
+		)})
 	}
 	levels := []string{levelError, levelWarning, levelInfo}
 	slices.SortStableFunc(out, func(a, b v1.Blocker) int {
-		return cmp.Or(cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level)), cmp.Compare(age(b), age(a)), strings.Compare(a.Message, b.Message))
+		return cmp.Or(
+			cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level)),
+			cmp.Compare(age(b), age(a)),
+			strings.Compare(a.Message, b.Message),
+		)
 	})
 	if s.Untrusted != "" { // all else here is said of a journal that may be made up
 		return slices.Insert(out, 0, v1.Blocker{Level: levelError, Impact: onMigration, Message: s.Untrusted})
@@ -76,12 +83,23 @@ func lockHealth(s v1.Status) []v1.Blocker {
 		return nil
 	}
 	b := v1.Blocker{
-		Level: levelWarning, Impact: onMigration, SinceSeconds: &s.Lock.AgeSeconds,
-		Message: fmt.Sprintf("%s has not renewed its lock for %.0fs; it does so every %.0fs", s.Lock.Holder, s.Lock.AgeSeconds, lock.Renewal.Seconds()),
+		Level:        levelWarning,
+		Impact:       onMigration,
+		SinceSeconds: &s.Lock.AgeSeconds,
+		Message: fmt.Sprintf(
+			"%s has not renewed its lock for %.0fs; it does so every %.0fs",
+			s.Lock.Holder,
+			s.Lock.AgeSeconds,
+			lock.Renewal.Seconds(),
+		),
 	}
 	if s.Lock.Expired {
 		b.Level = levelError
-		b.Message = fmt.Sprintf("%s has not renewed its lock for %.0fs: it has ended, is frozen or cannot reach the API server", s.Lock.Holder, s.Lock.AgeSeconds)
+		b.Message = fmt.Sprintf(
+			"%s has not renewed its lock for %.0fs: it has ended, is frozen or cannot reach the API server",
+			s.Lock.Holder,
+			s.Lock.AgeSeconds,
+		)
 	}
 	return []v1.Blocker{b}
 }
@@ -89,7 +107,10 @@ func lockHealth(s v1.Status) []v1.Blocker {
 func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	var out []v1.Blocker
 	if s.State == v1.StateFailed {
-		out = append(out, v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it"})
+		out = append(
+			out,
+			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it"},
+		)
 	}
 	if s.Paused != nil && f.running() {
 		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused)}
@@ -101,7 +122,14 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	if f.Journal != nil {
 		for _, h := range f.Journal.Without {
 			out = append(out, v1.Blocker{
-				Level: levelWarning, Impact: onNodes, SinceSeconds: since(f.since(h.At)), Message: fmt.Sprintf("host %s was taken out of the run by %s: it must not come back as it was", h.Name, cmp.Or(h.By, "somebody")),
+				Level:        levelWarning,
+				Impact:       onNodes,
+				SinceSeconds: since(f.since(h.At)),
+				Message: fmt.Sprintf(
+					"host %s was taken out of the run by %s: it must not come back as it was",
+					h.Name,
+					cmp.Or(h.By, "somebody"),
+				),
 			})
 		}
 	}
@@ -115,7 +143,10 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 		}
 		took := s.Current[at].SinceSeconds
 		out = append(out, v1.Blocker{
-			Level: levelWarning, Impact: onMigration, SinceSeconds: &took, Message: fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, step.EstimateSeconds),
+			Level:        levelWarning,
+			Impact:       onMigration,
+			SinceSeconds: &took,
+			Message:      fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, step.EstimateSeconds),
 		})
 	}
 	return out
@@ -167,7 +198,15 @@ func podHealth(f Facts) []v1.Blocker {
 		if took < podIsLate && why == "" {
 			continue
 		}
-		out = append(out, v1.Blocker{Level: levelWarning, Impact: onControlPlane, SinceSeconds: since(took), Message: "pod " + p.Namespace + "/" + p.Name + " is not Ready" + why})
+		out = append(
+			out,
+			v1.Blocker{
+				Level:        levelWarning,
+				Impact:       onControlPlane,
+				SinceSeconds: since(took),
+				Message:      "pod " + p.Namespace + "/" + p.Name + " is not Ready" + why,
+			},
+		)
 	}
 	return out
 }
@@ -180,7 +219,12 @@ func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
 			continue
 		}
 		took := l.AgeSeconds
-		b := v1.Blocker{Level: levelWarning, Impact: onLoops, SinceSeconds: &took, Message: fmt.Sprintf("lease %s of %s is not renewed: nobody acts under it", l.Name, l.Holder)}
+		b := v1.Blocker{
+			Level:        levelWarning,
+			Impact:       onLoops,
+			SinceSeconds: &took,
+			Message:      fmt.Sprintf("lease %s of %s is not renewed: nobody acts under it", l.Name, l.Holder),
+		}
 		if f.Journal == nil || s.State == v1.StateRolledBack || s.State == v1.StateApplied {
 			b.Level = levelInfo // it may be left over
 		}
@@ -214,7 +258,10 @@ func eventHealth(f Facts) []v1.Blocker {
 			impact = onLoadBalancers
 		}
 		out = append(out, v1.Blocker{
-			Level: levelWarning, Impact: impact, SinceSeconds: since(f.Now.Sub(EventTime(e))), Message: fmt.Sprintf("%s: %s: %s", ObjectName(e), e.Reason, strings.TrimSpace(e.Message)),
+			Level:        levelWarning,
+			Impact:       impact,
+			SinceSeconds: since(f.Now.Sub(EventTime(e))),
+			Message:      fmt.Sprintf("%s: %s: %s", ObjectName(e), e.Reason, strings.TrimSpace(e.Message)),
 		})
 	}
 	return out

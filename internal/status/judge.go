@@ -18,7 +18,13 @@ const unknownState = "unknown"
 
 // Judge sums the facts up. The same facts give the same status.
 func Judge(f Facts) v1.Status {
-	s := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Cluster: f.Cluster, Time: f.Now.UTC(), Phase: v1.StateNotStarted, NotRead: f.NotRead}
+	s := v1.Status{
+		TypeMeta: v1.Type(v1.KindStatus),
+		Cluster:  f.Cluster,
+		Time:     f.Now.UTC(),
+		Phase:    v1.StateNotStarted,
+		NotRead:  f.NotRead,
+	}
 	s.Lock = lockOf(f)
 	if f.Journal != nil {
 		s.Run, s.Phase, s.Started = f.Journal.Run, f.Journal.Phase, f.Journal.Started.UTC()

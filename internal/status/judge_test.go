@@ -107,7 +107,9 @@ func TestWhatIsUnderWay(t *testing.T) {
 	if diff := cmp.Diff(want, s.Current); diff != "" {
 		t.Error(diff)
 	}
-	if s.StepsDone != 1 || s.StepsTotal != 4 || s.Section != "roll" || s.SectionNumber != 2 || s.Sections != 3 || s.Upcoming != "" || s.Disruption != "no outage" || s.ElapsedSeconds != 60 {
+	if s.StepsDone != 1 || s.StepsTotal != 4 || s.Section != "roll" || s.SectionNumber != 2 || s.Sections != 3 || s.Upcoming != "" ||
+		s.Disruption != "no outage" ||
+		s.ElapsedSeconds != 60 {
 		t.Errorf("%+v", s)
 	}
 	if older := Judge(underWay(func(f *Facts) {
@@ -196,7 +198,10 @@ func TestNodesAreShownTheWorstFirst(t *testing.T) {
 	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was taken out of the run by ops: it must not come back as it was" {
 		t.Errorf("a host that was taken out: %+v", out.Health)
 	}
-	if s := Judge(underWay(failed, func(f *Facts) { f.Lock = nil })); s.Nodes[0].Name != "cp-1" || s.Nodes[0].State != "Blocked" || s.Nodes[0].Message != "the disk of cp-1 is full" {
+	if s := Judge(
+		underWay(failed, func(f *Facts) { f.Lock = nil }),
+	); s.Nodes[0].Name != "cp-1" || s.Nodes[0].State != "Blocked" ||
+		s.Nodes[0].Message != "the disk of cp-1 is full" {
 		t.Errorf("after an error: %+v", s.Nodes)
 	}
 	if s := Judge(underWay(func(f *Facts) { f.Journal.Records[1].Started = noon.Add(-5 * time.Minute) })); s.Nodes[0].State != "Blocked" {
@@ -257,7 +262,9 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		}
 		f.Pods = []*corev1.Pod{
 			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-cp-1"}, Status: corev1.PodStatus{
-				Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))}},
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))},
+				},
 				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}},
 			}},
 			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "etcd-cp-1"}, Status: corev1.PodStatus{ // it is restarting
@@ -288,7 +295,8 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		t.Error(diff)
 	}
 	dead := Judge(underWay(func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }))
-	if len(dead.Health) != 1 || dead.Health[0].Level != "error" || !strings.Contains(dead.Health[0].Message, "has not renewed its lock for 215s: it has ended, is frozen or cannot reach the API server") {
+	if len(dead.Health) != 1 || dead.Health[0].Level != "error" ||
+		!strings.Contains(dead.Health[0].Message, "has not renewed its lock for 215s: it has ended, is frozen or cannot reach the API server") {
 		t.Errorf("a holder that died: %+v", dead.Health)
 	}
 }

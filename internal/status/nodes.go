@@ -71,7 +71,11 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 		notReady(f, n)
 	}
 	slices.SortStableFunc(out, func(a, b v1.NodeStatus) int {
-		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(b.SinceSeconds, a.SinceSeconds), strings.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(rank(a.State), rank(b.State)),
+			cmp.Compare(b.SinceSeconds, a.SinceSeconds),
+			strings.Compare(a.Name, b.Name),
+		)
 	})
 	return out
 }

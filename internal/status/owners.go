@@ -91,7 +91,12 @@ func owners(f Facts) (who, from map[string]string) {
 		case held[lease] == "":
 			continue
 		case owner == "":
-			who[loop], from[loop] = "unknown@"+hostOf(held[lease]), fmt.Sprintf("lease %s, whose holder leads neither manager", lease)
+			who[loop], from[loop] = "unknown@"+hostOf(
+				held[lease],
+			), fmt.Sprintf(
+				"lease %s, whose holder leads neither manager",
+				lease,
+			)
 			continue
 		}
 		who[loop] = owner + "@" + hostOf(held[lease])

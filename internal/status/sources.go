@@ -54,7 +54,11 @@ const (
 // sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock behind
 // it, so that a run that ends in between shows as one that goes on rather than as one that nobody works on.
 func sourcesOf(kube kubernetes.Interface, leases []string) []source {
-	out := []source{configMap(kube, fromJournal, journal.Name), configMap(kube, fromControl, pause.ControlName), lease(kube, fromLock, lock.LeaseName)}
+	out := []source{
+		configMap(kube, fromJournal, journal.Name),
+		configMap(kube, fromControl, pause.ControlName),
+		lease(kube, fromLock, lock.LeaseName),
+	}
 	for _, name := range leases {
 		out = append(out, lease(kube, fromLease+name, name))
 	}

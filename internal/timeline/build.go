@@ -40,7 +40,12 @@ type Input struct {
 
 // Build makes the timeline. The same input gives the same timeline.
 func Build(in Input) v1.Timeline {
-	out := v1.Timeline{TypeMeta: v1.Type(v1.KindTimeline), Cluster: in.Facts.Cluster, NotRead: in.Facts.NotRead, Entries: []v1.TimelineEntry{}}
+	out := v1.Timeline{
+		TypeMeta: v1.Type(v1.KindTimeline),
+		Cluster:  in.Facts.Cluster,
+		NotRead:  in.Facts.NotRead,
+		Entries:  []v1.TimelineEntry{},
+	}
 	b := builder{now: in.Facts.Now}
 	doc := in.Facts.Journal
 	if doc != nil {
@@ -64,14 +69,25 @@ func Build(in Input) v1.Timeline {
 		out.Entries = append(out.Entries, e.TimelineEntry)
 	}
 	slices.SortFunc(out.Entries, func(a, b v1.TimelineEntry) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(rank(a.Source), rank(b.Source)), strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
+		return cmp.Or(
+			a.Time.Compare(b.Time),
+			cmp.Compare(rank(a.Source), rank(b.Source)),
+			strings.Compare(a.Object, b.Object),
+			strings.Compare(a.Message, b.Message),
+		)
 	})
 	return out
 }
 
 // sources in the order in which entries of one moment are shown: a step begins before what it causes.
 var sources = []string{
-	v1.TimelineRun, v1.TimelineStep, v1.TimelineHandover, v1.TimelinePause, v1.TimelineLease, v1.TimelineEvent, v1.TimelineProbe,
+	v1.TimelineRun,
+	v1.TimelineStep,
+	v1.TimelineHandover,
+	v1.TimelinePause,
+	v1.TimelineLease,
+	v1.TimelineEvent,
+	v1.TimelineProbe,
 }
 
 func rank(source string) int { return slices.Index(sources, source) }
@@ -91,7 +107,10 @@ type builder struct {
 
 // at adds something without a duration.
 func (b *builder) at(t time.Time, source, level, object, message string) {
-	b.entries = append(b.entries, entry{v1.TimelineEntry{Time: t, Source: source, Level: level, Object: object, Message: message}, t})
+	b.entries = append(
+		b.entries,
+		entry{v1.TimelineEntry{Time: t, Source: source, Level: level, Object: object, Message: message}, t},
+	)
 }
 
 // during adds something that lasted; to is nil while it goes on.
@@ -105,9 +124,27 @@ func (b *builder) during(from time.Time, to *time.Time, source, level, object, m
 }
 
 func (b *builder) run(doc *v1.Journal) {
-	b.at(doc.Started, v1.TimelineRun, info, "", fmt.Sprintf("migration %s was begun by %s: %d steps, strategy %s", doc.Run, cmp.Or(doc.User, "somebody"), len(doc.Plan.Steps), doc.Plan.Strategy))
+	b.at(
+		doc.Started,
+		v1.TimelineRun,
+		info,
+		"",
+		fmt.Sprintf(
+			"migration %s was begun by %s: %d steps, strategy %s",
+			doc.Run,
+			cmp.Or(doc.User, "somebody"),
+			len(doc.Plan.Steps),
+			doc.Plan.Strategy,
+		),
+	)
 	if doc.Ended != nil {
-		b.at(*doc.Ended, v1.TimelineRun, info, "", fmt.Sprintf("migration %s is %s", doc.Run, strings.ReplaceAll(doc.Phase, "-", " ")))
+		b.at(
+			*doc.Ended,
+			v1.TimelineRun,
+			info,
+			"",
+			fmt.Sprintf("migration %s is %s", doc.Run, strings.ReplaceAll(doc.Phase, "-", " ")),
+		)
 	}
 }
 
@@ -154,7 +191,13 @@ func (b *builder) handover(h v1.HandoverRecord) {
 		}
 		b.during(*h.Ended, h.Released, v1.TimelineHandover, info, h.Lease, message)
 	case h.Ended != nil:
-		b.at(*h.Ended, v1.TimelineHandover, warning, h.Lease, fmt.Sprintf("%s had ended; its lease %s was left alone: %s", who, h.Lease, cmp.Or(h.Note, "nobody said why")))
+		b.at(
+			*h.Ended,
+			v1.TimelineHandover,
+			warning,
+			h.Lease,
+			fmt.Sprintf("%s had ended; its lease %s was left alone: %s", who, h.Lease, cmp.Or(h.Note, "nobody said why")),
+		)
 	}
 }
 

@@ -51,8 +51,14 @@ func input() Input {
 		Facts: status.Facts{
 			Now: at(100),
 			Journal: &v1.Journal{
-				Run: "run-1", Phase: v1.RunApplying, Started: noon, User: "ops",
-				Plan: v1.Plan{Strategy: "leader-migration", Steps: []v1.Step{{ID: "a", Title: "do a"}, {ID: "b", Title: "do b"}, {ID: "c", Title: "do c"}, {ID: "d", Title: "do d"}}},
+				Run:     "run-1",
+				Phase:   v1.RunApplying,
+				Started: noon,
+				User:    "ops",
+				Plan: v1.Plan{
+					Strategy: "leader-migration",
+					Steps:    []v1.Step{{ID: "a", Title: "do a"}, {ID: "b", Title: "do b"}, {ID: "c", Title: "do c"}, {ID: "d", Title: "do d"}},
+				},
 				Records: []v1.StepRecord{
 					{ID: "c", Started: at(40), Result: "started"},
 					{ID: "b", Started: at(20), Ended: ptr.To(at(30)), Result: "done", Error: "it went wrong"},
@@ -62,7 +68,10 @@ func input() Input {
 					}},
 					{ID: "undo/x", Started: at(41), Ended: ptr.To(at(42)), Result: "skipped"},
 				},
-				Pauses: []v1.PauseRecord{{Pause: v1.Pause{By: "boss", Reason: "lunch"}, From: at(30), To: ptr.To(at(39)), Before: "c"}, {Pause: v1.Pause{By: "boss"}, From: at(90)}},
+				Pauses: []v1.PauseRecord{
+					{Pause: v1.Pause{By: "boss", Reason: "lunch"}, From: at(30), To: ptr.To(at(39)), Before: "c"},
+					{Pause: v1.Pause{By: "boss"}, From: at(90)},
+				},
 			},
 			Leases: map[string]*coordinationv1.Lease{
 				"unseen": {Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("h"), AcquireTime: ptr.To(metav1.NewMicroTime(at(5)))}},
@@ -70,8 +79,18 @@ func input() Input {
 				"kcm":    {Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("h"), AcquireTime: ptr.To(metav1.NewMicroTime(at(6)))}},
 			},
 			Events: []*corev1.Event{
-				event("Service", "shop", "web", "Warning", "SyncLoadBalancerFailed", 50), event("Service", "shop", "web", "Normal", "Other", 50),
-				event("Pod", "kube-system", "etcd-cp-1", "Normal", "Started", -1), event("Pod", "kube-system", "coredns", "Normal", "Started", -1), event("Node", "", "n", "Normal", "Ready", -700),
+				event("Service", "shop", "web", "Warning", "SyncLoadBalancerFailed", 50),
+				event("Service", "shop", "web", "Normal", "Other", 50),
+				event(
+					"Pod",
+					"kube-system",
+					"etcd-cp-1",
+					"Normal",
+					"Started",
+					-1,
+				),
+				event("Pod", "kube-system", "coredns", "Normal", "Started", -1),
+				event("Node", "", "n", "Normal", "Ready", -700),
 			},
 		},
 		Ownership: []v1.OwnershipEvent{

@@ -19,7 +19,13 @@ import (
 const leadIn = 10 * time.Minute
 
 // controlPlane are the beginnings of the names of pods whose events are shown.
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"}
+var controlPlane = []string{
+	"etcd",
+	"kube-apiserver",
+	"kube-controller-manager",
+	"kube-scheduler",
+	"cloud-controller-manager",
+}
 
 // leases adds every change of a lease's holder that was seen, and the last one of each that the API shows, which says
 // how often it changed hands.
@@ -38,12 +44,19 @@ func (b *builder) leases(in Input) {
 		if last[e.Lease] = now; !known || before == now {
 			continue
 		}
-		b.at(e.Time, v1.TimelineLease, info, e.Lease, fmt.Sprintf("lease %s: %s -> %s", e.Lease, cmp.Or(before.holder, "nobody"), cmp.Or(now.holder, "nobody")))
+		b.at(
+			e.Time,
+			v1.TimelineLease,
+			info,
+			e.Lease,
+			fmt.Sprintf("lease %s: %s -> %s", e.Lease, cmp.Or(before.holder, "nobody"), cmp.Or(now.holder, "nobody")),
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Facts.Leases)) {
 		spec := in.Facts.Leases[name].Spec
 		holder := ptr.Deref(spec.HolderIdentity, "")
-		if _, seen := last[name]; seen || holder == "" || spec.AcquireTime == nil || in.Facts.Journal == nil || spec.AcquireTime.Time.Before(in.Facts.Journal.Started) {
+		if _, seen := last[name]; seen || holder == "" || spec.AcquireTime == nil || in.Facts.Journal == nil ||
+			spec.AcquireTime.Time.Before(in.Facts.Journal.Started) {
 			continue
 		}
 		b.at(spec.AcquireTime.Time, v1.TimelineLease, info, name,
@@ -55,7 +68,8 @@ func (b *builder) leases(in Input) {
 func (b *builder) events(f status.Facts) {
 	for _, e := range f.Events {
 		at := status.EventTime(e)
-		if !matters(e) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) || f.Journal != nil && f.Journal.Ended != nil && at.After(f.Journal.Ended.Add(leadIn)) {
+		if !matters(e) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) ||
+			f.Journal != nil && f.Journal.Ended != nil && at.After(f.Journal.Ended.Add(leadIn)) {
 			continue
 		}
 		level := info
@@ -82,7 +96,10 @@ func matters(e *corev1.Event) bool {
 	case "Service":
 		return strings.Contains(e.Reason, "LoadBalancer")
 	case "Pod":
-		return slices.ContainsFunc(controlPlane, func(name string) bool { return strings.HasPrefix(e.InvolvedObject.Name, name) })
+		return slices.ContainsFunc(
+			controlPlane,
+			func(name string) bool { return strings.HasPrefix(e.InvolvedObject.Name, name) },
+		)
 	}
 	return false
 }
@@ -94,7 +111,14 @@ func (b *builder) probes(events []v1.ProbeEvent) {
 	add := func(p path, to *time.Time) {
 		e := down[p]
 		delete(down, p)
-		b.during(ptr.Deref(e.Since, e.Time), to, v1.TimelineProbe, failure, p.name, fmt.Sprintf("%s %s did not answer: %s", p.kind, p.name, cmp.Or(e.Error, "no reason given")))
+		b.during(
+			ptr.Deref(e.Since, e.Time),
+			to,
+			v1.TimelineProbe,
+			failure,
+			p.name,
+			fmt.Sprintf("%s %s did not answer: %s", p.kind, p.name, cmp.Or(e.Error, "no reason given")),
+		)
 	}
 	for _, e := range events {
 		p := path{e.Kind, e.Path}
@@ -110,7 +134,14 @@ func (b *builder) probes(events []v1.ProbeEvent) {
 			}
 		case v1.ProbeLost:
 			to := e.Time
-			b.during(ptr.Deref(e.Since, e.Time), &to, v1.TimelineProbe, warning, e.Path, fmt.Sprintf("%s %s was not looked at: %s", e.Kind, e.Path, cmp.Or(e.Error, "no reason given")))
+			b.during(
+				ptr.Deref(e.Since, e.Time),
+				&to,
+				v1.TimelineProbe,
+				warning,
+				e.Path,
+				fmt.Sprintf("%s %s was not looked at: %s", e.Kind, e.Path, cmp.Or(e.Error, "no reason given")),
+			)
 		}
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(down), func(a, b path) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {

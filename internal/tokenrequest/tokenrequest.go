@@ -16,7 +16,12 @@ import (
 
 // Create asks for a new token of a ServiceAccount. The API server may grant a shorter life than the wanted one
 // (--service-account-max-token-expiration).
-func Create(ctx context.Context, kube kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, boundtoken.Claims, error) {
+func Create(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	namespace, account string,
+	lifetime time.Duration,
+) (string, boundtoken.Claims, error) {
 	answer, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime / time.Second))},
 	}, metav1.CreateOptions{})
@@ -25,7 +30,12 @@ func Create(ctx context.Context, kube kubernetes.Interface, namespace, account s
 	}
 	claims, err := boundtoken.Read(answer.Status.Token)
 	if err != nil {
-		return "", boundtoken.Claims{}, fmt.Errorf("the API server's answer for ServiceAccount %s/%s: %w", namespace, account, err)
+		return "", boundtoken.Claims{}, fmt.Errorf(
+			"the API server's answer for ServiceAccount %s/%s: %w",
+			namespace,
+			account,
+			err,
+		)
 	}
 	return answer.Status.Token, claims, nil
 }

@@ -134,7 +134,10 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 		return err
 	}
 	addresses := []string{s.address, "127.0.0.1"} // the second is for proxies, see KubeconfigVia
-	if err := s.pki.WriteControlPlane(s.path("pki"), pki.APIServer{NodeName: "localhost", Addresses: addresses}); err != nil {
+	if err := s.pki.WriteControlPlane(
+		s.path("pki"),
+		pki.APIServer{NodeName: "localhost", Addresses: addresses},
+	); err != nil {
 		return err
 	}
 	if err := s.pki.WriteEtcd(s.path("etcd"), addresses); err != nil {
@@ -154,7 +157,12 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 		return err
 	}
 	s.api, err = process.Start(process.Options{
-		Name: "kube-apiserver", Path: programs.api, Args: append(s.flags(o.Audit || o.AuditReads), o.Flags...), Env: o.Env, Dir: s.dir, Output: s.path("kube-apiserver.log"),
+		Name:   "kube-apiserver",
+		Path:   programs.api,
+		Args:   append(s.flags(o.Audit || o.AuditReads), o.Flags...),
+		Env:    o.Env,
+		Dir:    s.dir,
+		Output: s.path("kube-apiserver.log"),
 	})
 	if err != nil {
 		return err

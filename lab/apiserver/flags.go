@@ -44,7 +44,13 @@ func usable(address string) error {
 }
 
 func (s *Server) etcdFlags() []string {
-	client, peer := "https://"+net.JoinHostPort(s.address, portEtcdClient), "https://"+net.JoinHostPort(s.address, portEtcdPeer)
+	client, peer := "https://"+net.JoinHostPort(
+		s.address,
+		portEtcdClient,
+	), "https://"+net.JoinHostPort(
+		s.address,
+		portEtcdPeer,
+	)
 	cert, key, ca := s.path("etcd/server.crt"), s.path("etcd/server.key"), s.path("etcd/ca.crt")
 	return []string{
 		"--name=lab",

@@ -205,7 +205,12 @@ func TestAListThatIsNotCompleteTakesNoMembersFromLoadBalancers(t *testing.T) {
 			if err := b.HideInstance(instance(b.nodes[0]), true); err != nil {
 				t.Fatal(err)
 			}
-			if changes, err := update(b.nodes[0], b.nodes[1], joined); err == nil || !strings.Contains(err.Error(), "EC2's list lacks "+instance(b.nodes[0])) || len(changes) > 0 {
+			if changes, err := update(
+				b.nodes[0],
+				b.nodes[1],
+				joined,
+			); err == nil || !strings.Contains(err.Error(), "EC2's list lacks "+instance(b.nodes[0])) ||
+				len(changes) > 0 {
 				t.Errorf("with a list that is not complete: %v, %q", err, changes)
 			}
 			if err := b.HideInstance(instance(b.nodes[0]), false); err != nil {

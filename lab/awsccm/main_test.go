@@ -96,7 +96,10 @@ func set(t *testing.T, instances int, config func(at string) string) *bench {
 	}
 	for _, i := range sim.Instances() {
 		b.nodes = append(b.nodes, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: i.PrivateDNS}, Spec: corev1.NodeSpec{ProviderID: "aws:///" + i.Zone + "/" + i.ID, PodCIDR: fmt.Sprintf("10.244.%d.0/24", len(b.nodes))},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: i.PrivateDNS,
+			},
+			Spec: corev1.NodeSpec{ProviderID: "aws:///" + i.Zone + "/" + i.ID, PodCIDR: fmt.Sprintf("10.244.%d.0/24", len(b.nodes))},
 		})
 	}
 	return b

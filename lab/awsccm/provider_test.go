@@ -139,7 +139,10 @@ func TestInstancesOnTheWireAreWhatTheProviderSays(t *testing.T) {
 	}
 	// All of it was asked for in one go: by ID, again without the vanished, by name; and, once in a process's life, for zones and topologies. The cache
 	// of Nodes knows the providerIDs of the nameless.
-	if diff := cmp.Diff([]string{"ec2:DescribeInstances", "ec2:DescribeInstances", "ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTopology"}, b.calls(since)); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"ec2:DescribeInstances", "ec2:DescribeInstances", "ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTopology"},
+		b.calls(since),
+	); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	for i, n := range asked[:12] {

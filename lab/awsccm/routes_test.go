@@ -28,7 +28,11 @@ func connected(t *testing.T, instances int, config func(string) string, stay fun
 		if stay(i) {
 			nodes = append(nodes, n)
 		}
-		if err := b.Do("ec2", "CreateRoute", map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": n.Spec.PodCIDR, "InstanceId": instance(n)}); err != nil {
+		if err := b.Do(
+			"ec2",
+			"CreateRoute",
+			map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": n.Spec.PodCIDR, "InstanceId": instance(n)},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +117,11 @@ func TestAStaleRouteIsListedAndWedgesNothing(t *testing.T) {
 		b := set(t, 2, inTree)
 		b.nodes[1].Spec.ProviderID, b.nodes[0].Spec.PodCIDR = "", "10.244.0.0/24"
 		for i, id := range []string{"i-00000000000000001", "i-00000000000000002"} {
-			if err := b.Do("ec2", "CreateRoute", map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": fmt.Sprintf("10.244.%d.0/24", i), "InstanceId": id}); err != nil {
+			if err := b.Do(
+				"ec2",
+				"CreateRoute",
+				map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": fmt.Sprintf("10.244.%d.0/24", i), "InstanceId": id},
+			); err != nil {
 				t.Fatal(err)
 			}
 		}

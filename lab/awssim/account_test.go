@@ -14,8 +14,9 @@ import (
 func TestTheDefaultAccountIsTheDocumentedOne(t *testing.T) {
 	tags := map[string]string{"kubernetes.io/cluster/lab": "owned"}
 	want := ec2.State{
-		Name: "us-east-1", Zones: []ec2.Zone{{Name: "us-east-1a", ID: "use1-az1"}, {Name: "us-east-1b", ID: "use1-az2"}},
-		VPC: ec2.VPC{ID: "vpc-lab", CIDR: "10.0.0.0/16", Tags: tags},
+		Name:  "us-east-1",
+		Zones: []ec2.Zone{{Name: "us-east-1a", ID: "use1-az1"}, {Name: "us-east-1b", ID: "use1-az2"}},
+		VPC:   ec2.VPC{ID: "vpc-lab", CIDR: "10.0.0.0/16", Tags: tags},
 		Subnets: map[string]*ec2.Subnet{
 			"subnet-a": {ID: "subnet-a", Zone: "us-east-1a", CIDR: "10.0.0.0/20", Tags: tags},
 			"subnet-b": {ID: "subnet-b", Zone: "us-east-1b", CIDR: "10.0.16.0/20", Tags: tags},
@@ -24,7 +25,9 @@ func TestTheDefaultAccountIsTheDocumentedOne(t *testing.T) {
 			{CIDR: "10.0.0.0/16", Gateway: "local", State: "active", Origin: "CreateRouteTable"},
 			{CIDR: "0.0.0.0/0", Gateway: "igw-lab", State: "active", Origin: "CreateRoute"},
 		}}},
-		SecurityGroups: map[string]*ec2.SecurityGroup{"sg-nodes": {ID: "sg-nodes", Name: "nodes", Description: "Nodes of the cluster lab", Rules: []ec2.Rule{}, Tags: tags}},
+		SecurityGroups: map[string]*ec2.SecurityGroup{
+			"sg-nodes": {ID: "sg-nodes", Name: "nodes", Description: "Nodes of the cluster lab", Rules: []ec2.Rule{}, Tags: tags},
+		},
 		Instances: map[string]*ec2.Instance{first: {
 			ID: first, Type: "m5.large", State: "running", Zone: "us-east-1a", Subnet: "subnet-a", PrivateIP: "10.0.0.11",
 			PrivateDNS: "ip-10-0-0-11.ec2.internal", SecurityGroups: []string{"sg-nodes"}, Tags: tags,

@@ -59,7 +59,11 @@ func (a *Audit) Calls(f Filter) []v1alpha1.CloudCall {
 
 // Wait blocks until enough says that the chosen calls are what the caller waits for, and returns them. It looks again
 // after every arrival and every outcome. The error is the context's.
-func (a *Audit) Wait(ctx context.Context, f Filter, enough func([]v1alpha1.CloudCall) bool) ([]v1alpha1.CloudCall, error) {
+func (a *Audit) Wait(
+	ctx context.Context,
+	f Filter,
+	enough func([]v1alpha1.CloudCall) bool,
+) ([]v1alpha1.CloudCall, error) {
 	for {
 		a.mu.Lock()
 		calls, changed := a.chosen(f), a.changed

@@ -49,10 +49,28 @@ func TestTheAuditLogSaysWhoDidWhatWhen(t *testing.T) {
 		{Seq: 4, Key: "AKIALABCP2CCM", Service: "ec2", Action: "CreateSecurityGroup", Mutating: true,
 			Params:    map[string]string{"GroupName": "a", "GroupDescription": "<b>", "VpcId": "vpc-lab"},
 			Resources: []string{"sg-0000000000abc0001"}, Arrived: later, Effect: &later},
-		{Seq: 5, Key: awssim.LabKey, Service: "ec2", Action: "DeleteRoute", Mutating: true, Params: map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": "10.200.0.0/24"},
-			Resources: []string{"route/10.200.0.0/24", "rtb-lab"}, Arrived: later, Effect: &later},
-		{Seq: 6, Key: awssim.LabKey, Service: "lab", Action: "SetInstanceState", Mutating: true, Params: map[string]string{"InstanceId": first, "State": "terminated"},
-			Resources: []string{first}, Arrived: later, Effect: &later},
+		{
+			Seq:       5,
+			Key:       awssim.LabKey,
+			Service:   "ec2",
+			Action:    "DeleteRoute",
+			Mutating:  true,
+			Params:    map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": "10.200.0.0/24"},
+			Resources: []string{"route/10.200.0.0/24", "rtb-lab"},
+			Arrived:   later,
+			Effect:    &later,
+		},
+		{
+			Seq:       6,
+			Key:       awssim.LabKey,
+			Service:   "lab",
+			Action:    "SetInstanceState",
+			Mutating:  true,
+			Params:    map[string]string{"InstanceId": first, "State": "terminated"},
+			Resources: []string{first},
+			Arrived:   later,
+			Effect:    &later,
+		},
 	}
 	if diff := cmp.Diff(want, sim.Audit().Calls(awssim.Filter{})); diff != "" {
 		t.Errorf("in memory (-want +got):\n%s", diff)

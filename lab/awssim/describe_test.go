@@ -25,22 +25,66 @@ func TestEveryFilterChoosesByItsAttribute(t *testing.T) {
 	}
 	cluster := map[string]string{"tag-key": "kubernetes.io/cluster/lab", "tag:<key>": "owned"}
 	fitting := map[string]map[string]string{
-		"DescribeInstances": {"instance-id": first, "instance-state-name": "running", "private-dns-name": "ip-10-0-0-11.ec2.internal", "private-ip-address": "10.0.0.11",
-			"vpc-id": "vpc-lab", "subnet-id": "subnet-a", "availability-zone": "us-east-1a", "instance-type": "m5.large"},
-		"DescribeAvailabilityZones": {"zone-name": "us-east-1a", "zone-id": "use1-az1", "zone-type": "availability-zone", "state": "available", "region-name": "us-east-1"},
-		"DescribeVpcs":              {"vpc-id": "vpc-lab", "cidr": "10.0.0.0/16", "state": "available"},
-		"DescribeSubnets":           {"vpc-id": "vpc-lab", "subnet-id": "subnet-a", "availability-zone": "us-east-1b", "cidr-block": "10.0.0.0/20", "state": "available"},
-		"DescribeNetworkInterfaces": {"network-interface-id": "eni-0000000000a00000b", "attachment.instance-id": first, "attachment.status": "attached", "vpc-id": "vpc-lab",
-			"subnet-id": "subnet-a", "availability-zone": "us-east-1a", "private-ip-address": "10.0.0.11", "private-dns-name": "ip-10-0-0-11.ec2.internal",
-			"group-id": "sg-nodes", "status": "in-use"},
-		"DescribeRouteTables":    {"route-table-id": "rtb-lab", "vpc-id": "vpc-lab", "association.subnet-id": "subnet-b"},
-		"DescribeSecurityGroups": {"vpc-id": "vpc-lab", "group-id": "sg-nodes", "group-name": "nodes", "description": "Nodes of*", "ip-permission.group-id": "sg-node?"},
+		"DescribeInstances": {
+			"instance-id":         first,
+			"instance-state-name": "running",
+			"private-dns-name":    "ip-10-0-0-11.ec2.internal",
+			"private-ip-address":  "10.0.0.11",
+			"vpc-id":              "vpc-lab",
+			"subnet-id":           "subnet-a",
+			"availability-zone":   "us-east-1a",
+			"instance-type":       "m5.large",
+		},
+		"DescribeAvailabilityZones": {
+			"zone-name":   "us-east-1a",
+			"zone-id":     "use1-az1",
+			"zone-type":   "availability-zone",
+			"state":       "available",
+			"region-name": "us-east-1",
+		},
+		"DescribeVpcs": {"vpc-id": "vpc-lab", "cidr": "10.0.0.0/16", "state": "available"},
+		"DescribeSubnets": {
+			"vpc-id":            "vpc-lab",
+			"subnet-id":         "subnet-a",
+			"availability-zone": "us-east-1b",
+			"cidr-block":        "10.0.0.0/20",
+			"state":             "available",
+		},
+		"DescribeNetworkInterfaces": {
+			"network-interface-id":   "eni-0000000000a00000b",
+			"attachment.instance-id": first,
+			"attachment.status":      "attached",
+			"vpc-id":                 "vpc-lab",
+			"subnet-id":              "subnet-a",
+			"availability-zone":      "us-east-1a",
+			"private-ip-address":     "10.0.0.11",
+			"private-dns-name":       "ip-10-0-0-11.ec2.internal",
+			"group-id":               "sg-nodes",
+			"status":                 "in-use",
+		},
+		"DescribeRouteTables": {"route-table-id": "rtb-lab", "vpc-id": "vpc-lab", "association.subnet-id": "subnet-b"},
+		"DescribeSecurityGroups": {
+			"vpc-id":                 "vpc-lab",
+			"group-id":               "sg-nodes",
+			"group-name":             "nodes",
+			"description":            "Nodes of*",
+			"ip-permission.group-id": "sg-node?",
+		},
 		"DescribeVolumes": {"volume-id": "vol-0000000000def0001", "status": "in-use", "availability-zone": "us-east-1a", "attachment.instance-id": first,
 			"attachment.device": "/dev/xvdaa"},
 		"DescribeTags": {"key": "only", "value": "here", "resource-id": "vpc-lab", "resource-type": "vpc"},
 	}
-	lists := map[string]string{"DescribeInstances": "Reservations", "DescribeAvailabilityZones": "AvailabilityZones", "DescribeVpcs": "Vpcs", "DescribeSubnets": "Subnets",
-		"DescribeNetworkInterfaces": "NetworkInterfaces", "DescribeRouteTables": "RouteTables", "DescribeSecurityGroups": "SecurityGroups", "DescribeTags": "Tags", "DescribeVolumes": "Volumes"}
+	lists := map[string]string{
+		"DescribeInstances":         "Reservations",
+		"DescribeAvailabilityZones": "AvailabilityZones",
+		"DescribeVpcs":              "Vpcs",
+		"DescribeSubnets":           "Subnets",
+		"DescribeNetworkInterfaces": "NetworkInterfaces",
+		"DescribeRouteTables":       "RouteTables",
+		"DescribeSecurityGroups":    "SecurityGroups",
+		"DescribeTags":              "Tags",
+		"DescribeVolumes":           "Volumes",
+	}
 	for _, a := range sim.Actions("ec2") {
 		for _, filter := range a.Filters {
 			value, tried := fitting[a.Name][filter]
@@ -126,8 +170,15 @@ func TestAPageSkipsNothingWhenAnInstanceVanishesBetween(t *testing.T) {
 func TestARefusalNamesAllUnknownInstances(t *testing.T) {
 	sim := start(t, oneInstance())
 	const ghost = "i-0000000000000beef"
-	got := sim.post(t, testKey, versions["ec2"], "DescribeInstances", map[string]string{"InstanceId.1": nobody, "InstanceId.2": first, "InstanceId.3": ghost, "InstanceId.4": nobody})
-	if want := "The instance IDs &#39;" + nobody + ", " + ghost + "&#39; do not exist"; got.code != "InvalidInstanceID.NotFound" || !strings.Contains(got.body, want) {
+	got := sim.post(
+		t,
+		testKey,
+		versions["ec2"],
+		"DescribeInstances",
+		map[string]string{"InstanceId.1": nobody, "InstanceId.2": first, "InstanceId.3": ghost, "InstanceId.4": nobody},
+	)
+	if want := "The instance IDs &#39;" + nobody + ", " + ghost + "&#39; do not exist"; got.code != "InvalidInstanceID.NotFound" ||
+		!strings.Contains(got.body, want) {
 		t.Errorf("got %s:\n%s\nwant %s in it", got.code, got.body, want)
 	}
 }

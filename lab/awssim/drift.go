@@ -30,8 +30,13 @@ func (s *Server) Do(serviceName, action string, params map[string]string) error 
 		return fmt.Errorf("calling %s as the lab: %w", action, err)
 	}
 	req.seq = s.audit.arrive(v1alpha1.CloudCall{
-		Key: LabKey, Service: serviceName, Action: action, Mutating: req.action.Mutating, Params: params, Resources: req.call.Resources(),
-		Arrived: s.options.Clock.Now(),
+		Key:       LabKey,
+		Service:   serviceName,
+		Action:    action,
+		Mutating:  req.action.Mutating,
+		Params:    params,
+		Resources: req.call.Resources(),
+		Arrived:   s.options.Clock.Now(),
 	})
 	if out := s.effect(req, strike{}); out.refusal != nil {
 		return fmt.Errorf("calling %s as the lab: %w", action, out.refusal)
@@ -41,12 +46,20 @@ func (s *Server) Do(serviceName, action string, params map[string]string) error 
 
 // DeregisterInstance takes an instance off a classic load balancer behind the managers' backs.
 func (s *Server) DeregisterInstance(loadBalancer, instance string) error {
-	return s.Do("elb", "DeregisterInstancesFromLoadBalancer", map[string]string{"LoadBalancerName": loadBalancer, "Instances.member.1.InstanceId": instance})
+	return s.Do(
+		"elb",
+		"DeregisterInstancesFromLoadBalancer",
+		map[string]string{"LoadBalancerName": loadBalancer, "Instances.member.1.InstanceId": instance},
+	)
 }
 
 // DeregisterTarget takes an instance off a target group behind the managers' backs.
 func (s *Server) DeregisterTarget(targetGroupARN, instance string) error {
-	return s.Do("elbv2", "DeregisterTargets", map[string]string{"TargetGroupArn": targetGroupARN, "Targets.member.1.Id": instance})
+	return s.Do(
+		"elbv2",
+		"DeregisterTargets",
+		map[string]string{"TargetGroupArn": targetGroupARN, "Targets.member.1.Id": instance},
+	)
 }
 
 // DeleteLoadBalancer deletes a classic load balancer behind the managers' backs.
@@ -56,7 +69,11 @@ func (s *Server) DeleteLoadBalancer(name string) error {
 
 // DeleteRoute deletes a route from the account's route table behind the managers' backs.
 func (s *Server) DeleteRoute(cidr string) error {
-	return s.Do("ec2", "DeleteRoute", map[string]string{"RouteTableId": s.options.RouteTable, "DestinationCidrBlock": cidr})
+	return s.Do(
+		"ec2",
+		"DeleteRoute",
+		map[string]string{"RouteTableId": s.options.RouteTable, "DestinationCidrBlock": cidr},
+	)
 }
 
 // AddInstance launches an instance; what is left out is filled in as Options.Instances says. It returns the instance as
@@ -104,13 +121,17 @@ func (s *Server) VanishInstance(id string) error {
 // HideInstance makes successful answers leave an instance out, or show it again. EC2 does not: it is what a fault of
 // its would look like.
 func (s *Server) HideInstance(id string, hidden bool) error {
-	return s.fate("HideInstance", map[string]string{"InstanceId": id, "Hidden": strconv.FormatBool(hidden)}, func() (string, error) {
-		if s.region.Instances[id] == nil {
-			return id, fmt.Errorf("hiding instance %q: there is no such instance", id)
-		}
-		s.region.Instances[id].Hidden = hidden
-		return id, nil
-	})
+	return s.fate(
+		"HideInstance",
+		map[string]string{"InstanceId": id, "Hidden": strconv.FormatBool(hidden)},
+		func() (string, error) {
+			if s.region.Instances[id] == nil {
+				return id, fmt.Errorf("hiding instance %q: there is no such instance", id)
+			}
+			s.region.Instances[id].Hidden = hidden
+			return id, nil
+		},
+	)
 }
 
 // Instances are the instances that EC2 knows, by id in order.
@@ -126,7 +147,14 @@ func (s *Server) Instances() []Instance {
 
 // fate changes instances and records it in the audit log, under the service "lab".
 func (s *Server) fate(action string, params map[string]string, change func() (resource string, err error)) error {
-	record := v1alpha1.CloudCall{Key: LabKey, Service: "lab", Action: action, Mutating: true, Params: params, Arrived: s.options.Clock.Now()}
+	record := v1alpha1.CloudCall{
+		Key:      LabKey,
+		Service:  "lab",
+		Action:   action,
+		Mutating: true,
+		Params:   params,
+		Arrived:  s.options.Clock.Now(),
+	}
 	seq := s.audit.arrive(record)
 	s.mu.Lock()
 	resource, err := change()

@@ -27,7 +27,19 @@ type faultJSON struct {
 // MarshalJSON implements json.Marshaler.
 func (f Fault) MarshalJSON() ([]byte, error) {
 	return json.Marshal(faultJSON{
-		f.Key, f.Service, f.Action, f.Mutating, f.Times, durationText(f.Before), durationText(f.After), f.Throttle, f.Rate, f.Code, f.Drop, f.AfterEffect, f.Hang,
+		f.Key,
+		f.Service,
+		f.Action,
+		f.Mutating,
+		f.Times,
+		durationText(f.Before),
+		durationText(f.After),
+		f.Throttle,
+		f.Rate,
+		f.Code,
+		f.Drop,
+		f.AfterEffect,
+		f.Hang,
 	})
 }
 
@@ -39,8 +51,19 @@ func (f *Fault) UnmarshalJSON(text []byte) error {
 	if err := decoder.Decode(&j); err != nil {
 		return err
 	}
-	*f = Fault{Key: j.Key, Service: j.Service, Action: j.Action, Mutating: j.Mutating, Times: j.Times, Throttle: j.Throttle, Rate: j.Rate, Code: j.Code,
-		Drop: j.Drop, AfterEffect: j.AfterEffect, Hang: j.Hang}
+	*f = Fault{
+		Key:         j.Key,
+		Service:     j.Service,
+		Action:      j.Action,
+		Mutating:    j.Mutating,
+		Times:       j.Times,
+		Throttle:    j.Throttle,
+		Rate:        j.Rate,
+		Code:        j.Code,
+		Drop:        j.Drop,
+		AfterEffect: j.AfterEffect,
+		Hang:        j.Hang,
+	}
 	for name, field := range map[string]struct {
 		text string
 		into *time.Duration

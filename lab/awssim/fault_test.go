@@ -202,7 +202,13 @@ func TestFaultsSpoilAnswersWithAndWithoutEffect(t *testing.T) {
 func TestAGuardRefusesBeforeAFaultSpoilsTheAnswer(t *testing.T) {
 	sim := start(t, oneInstance())
 	sim.Inject(awssim.Fault{Code: "InternalError", AfterEffect: true})
-	if got := sim.post(t, testKey, ec2Version, "DeleteRoute", map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": "10.9.0.0/24"}); got.code != "InvalidRoute.NotFound" {
+	if got := sim.post(
+		t,
+		testKey,
+		ec2Version,
+		"DeleteRoute",
+		map[string]string{"RouteTableId": "rtb-lab", "DestinationCidrBlock": "10.9.0.0/24"},
+	); got.code != "InvalidRoute.NotFound" {
 		t.Errorf("answered %+v", got)
 	}
 }

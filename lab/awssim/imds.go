@@ -23,7 +23,9 @@ var absent = []string{"public-ipv4", "public-hostname", "iam/", "spot/", "public
 // serveMetadata answers the instance metadata service, version 2: every GET needs a token ("Use the Instance Metadata
 // Service" in the EC2 user guide). Faults do not apply to it.
 func (s *Server) serveMetadata(w http.ResponseWriter, r *http.Request) {
-	seq := s.audit.arrive(v1alpha1.CloudCall{Service: "imds", Action: r.Method + " " + r.URL.Path, Arrived: s.options.Clock.Now()})
+	seq := s.audit.arrive(
+		v1alpha1.CloudCall{Service: "imds", Action: r.Method + " " + r.URL.Path, Arrived: s.options.Clock.Now()},
+	)
 	text, status, refused := s.metadata(r)
 	if refused != nil {
 		s.audit.finish(seq, nil, refused, nil)
@@ -44,12 +46,20 @@ func (s *Server) metadata(r *http.Request) (text string, status int, refused *wi
 	if r.URL.Path == "/latest/api/token" {
 		ttl, err := strconv.Atoi(r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds"))
 		if r.Method != http.MethodPut || err != nil || ttl < 1 || ttl > 21600 {
-			return "", 0, &wire.Error{Code: "BadRequest", Message: "a token needs PUT and a time to live of 1 to 21600 seconds", Status: http.StatusBadRequest}
+			return "", 0, &wire.Error{
+				Code:    "BadRequest",
+				Message: "a token needs PUT and a time to live of 1 to 21600 seconds",
+				Status:  http.StatusBadRequest,
+			}
 		}
 		return metadataToken, http.StatusOK, nil
 	}
 	if r.Header.Get("X-Aws-Ec2-Metadata-Token") != metadataToken {
-		return "", 0, &wire.Error{Code: "Unauthorized", Message: "the token is missing or wrong", Status: http.StatusUnauthorized}
+		return "", 0, &wire.Error{
+			Code:    "Unauthorized",
+			Message: "the token is missing or wrong",
+			Status:  http.StatusUnauthorized,
+		}
 	}
 	notFound := &wire.Error{Code: "NotFound", Message: "there is no such metadata", Status: http.StatusNotFound}
 	s.mu.Lock()
@@ -94,8 +104,16 @@ func (s *Server) speaksFor(remote string) *ec2.Instance {
 // metadataOf are the metadata of an instance, without the trailing slash of directories.
 func (s *Server) metadataOf(i *ec2.Instance) map[string]string {
 	document := map[string]string{
-		"accountId": ec2.AccountID, "architecture": "x86_64", "availabilityZone": i.Zone, "imageId": "ami-00000000000000001", "instanceId": i.ID,
-		"instanceType": i.Type, "pendingTime": "2026-01-01T00:00:00Z", "privateIp": i.PrivateIP, "region": s.region.Name, "version": "2017-09-30",
+		"accountId":        ec2.AccountID,
+		"architecture":     "x86_64",
+		"availabilityZone": i.Zone,
+		"imageId":          "ami-00000000000000001",
+		"instanceId":       i.ID,
+		"instanceType":     i.Type,
+		"pendingTime":      "2026-01-01T00:00:00Z",
+		"privateIp":        i.PrivateIP,
+		"region":           s.region.Name,
+		"version":          "2017-09-30",
 	}
 	text, _ := json.Marshal(document) // A map of strings always has JSON.
 	mac := ec2.MAC(i.PrivateIP)

@@ -106,7 +106,10 @@ func (o Options) complete() (Options, error) {
 	problems := o.networkProblems()
 	for _, key := range slices.Sorted(maps.Keys(o.Keys)) {
 		if p := o.Keys[key]; p != Full && p != ReadOnly {
-			problems = append(problems, fmt.Errorf("key %s has the policy %q, which is neither %s nor %s", key, p, Full, ReadOnly))
+			problems = append(
+				problems,
+				fmt.Errorf("key %s has the policy %q, which is neither %s nor %s", key, p, Full, ReadOnly),
+			)
 		}
 	}
 	return o, errors.Join(problems...)
@@ -118,7 +121,10 @@ func (o Options) networkProblems() []error {
 		problems = append(problems, fmt.Errorf("vpcCIDR %q is not an IPv4 range of at least 4096 addresses", o.VPCCIDR))
 	}
 	if len(o.Zones) > 16 {
-		problems = append(problems, fmt.Errorf("%d zones are more than the 16 that the network is divided among", len(o.Zones)))
+		problems = append(
+			problems,
+			fmt.Errorf("%d zones are more than the 16 that the network is divided among", len(o.Zones)),
+		)
 	}
 	seen := map[string]bool{}
 	for _, z := range o.Zones {
@@ -129,7 +135,10 @@ func (o Options) networkProblems() []error {
 	}
 	for _, extra := range o.ExtraSubnets {
 		if extra.ID == "" || !seen[extra.Zone] {
-			problems = append(problems, fmt.Errorf("extra subnet %q has no id or lies in none of the zones: %q", extra.ID, extra.Zone))
+			problems = append(
+				problems,
+				fmt.Errorf("extra subnet %q has no id or lies in none of the zones: %q", extra.ID, extra.Zone),
+			)
 		}
 	}
 	return problems
@@ -189,7 +198,11 @@ func (o Options) region() *ec2.Region {
 	}
 	s.RouteTables[table.ID] = table
 	s.SecurityGroups[o.NodeSecurityGroup] = &ec2.SecurityGroup{
-		ID: o.NodeSecurityGroup, Name: "nodes", Description: "Nodes of the cluster " + o.ClusterID, Rules: []ec2.Rule{}, Tags: o.clusterTags(),
+		ID:          o.NodeSecurityGroup,
+		Name:        "nodes",
+		Description: "Nodes of the cluster " + o.ClusterID,
+		Rules:       []ec2.Rule{},
+		Tags:        o.clusterTags(),
 	}
 	return ec2.New(s)
 }

@@ -17,21 +17,34 @@ func volumesScript() []step {
 		{action: "CreateVolume", in: `{"AvailabilityZone":"us-east-1a","Size":4,"VolumeType":"gp9"}`, code: "InvalidParameterValue"},
 		{action: "CreateVolume", in: `{"AvailabilityZone":"us-east-1a","Size":4,"TagSpecifications":[{"ResourceType":"snapshot","Tags":[{"Key":"a","Value":"b"}]}]}`,
 			code: "InvalidParameterValue"},
-		{action: "DescribeVolumes", in: `{"VolumeIds":["${vol}"]}`, want: map[string]string{"Volumes.#": "1", "Volumes.0.State": "available", "Volumes.0.Attachments.#": "0"}},
+		{
+			action: "DescribeVolumes",
+			in:     `{"VolumeIds":["${vol}"]}`,
+			want:   map[string]string{"Volumes.#": "1", "Volumes.0.State": "available", "Volumes.0.Attachments.#": "0"},
+		},
 		{action: "DescribeVolumes", in: `{"Filters":[{"Name":"tag:CSIVolumeName","Values":["pvc-1"]}]}`, want: map[string]string{"Volumes.0.VolumeId": "${vol}"}},
 		{action: "DescribeVolumes", in: `{"VolumeIds":["vol-0123456789abcdef0"]}`, code: "InvalidVolume.NotFound"},
 		{action: "DescribeVolumes", in: `{"VolumeIds":["disk"]}`, code: "InvalidParameterValue"},
 		{action: "DescribeVolumes", in: `{"VolumeIds":["${vol}"],"MaxResults":5}`, code: "InvalidParameterCombination"},
 		{action: "DescribeVolumes", in: `{"MaxResults":5,"NextToken":"stale"}`, code: "InvalidNextToken"},
 
-		{action: "AttachVolume", in: `{"VolumeId":"${vol}","InstanceId":"${first}","Device":"/dev/xvdaa"}`, want: map[string]string{"State": "attaching", "Device": "/dev/xvdaa"}},
+		{
+			action: "AttachVolume",
+			in:     `{"VolumeId":"${vol}","InstanceId":"${first}","Device":"/dev/xvdaa"}`,
+			want:   map[string]string{"State": "attaching", "Device": "/dev/xvdaa"},
+		},
 		{action: "DescribeVolumes", in: `{"Filters":[{"Name":"attachment.instance-id","Values":["${first}"]}]}`, want: map[string]string{
 			"Volumes.0.State": "in-use", "Volumes.0.Attachments.0.State": "attached", "Volumes.0.Attachments.0.InstanceId": first}},
 		{action: "DescribeInstances", in: `{"InstanceIds":["${first}"]}`, want: map[string]string{
 			"Reservations.0.Instances.0.BlockDeviceMappings.0.DeviceName": "/dev/xvdaa", "Reservations.0.Instances.0.BlockDeviceMappings.0.Ebs.VolumeId": "${vol}"}},
 		{action: "AttachVolume", in: `{"VolumeId":"${vol}","InstanceId":"${first}","Device":"/dev/xvdab"}`, code: "VolumeInUse"},
 		{action: "DeleteVolume", in: `{"VolumeId":"${vol}"}`, code: "VolumeInUse"},
-		{action: "CreateVolume", in: `{"AvailabilityZone":"us-east-1a","Size":1}`, save: map[string]string{"other": "VolumeId"}, want: map[string]string{"VolumeType": "gp2"}},
+		{
+			action: "CreateVolume",
+			in:     `{"AvailabilityZone":"us-east-1a","Size":1}`,
+			save:   map[string]string{"other": "VolumeId"},
+			want:   map[string]string{"VolumeType": "gp2"},
+		},
 		{action: "AttachVolume", in: `{"VolumeId":"${other}","InstanceId":"${first}","Device":"/dev/xvdaa"}`, code: "InvalidParameterValue"},
 		{action: "AttachVolume", in: `{"VolumeId":"${other}","InstanceId":"${second}","Device":"/dev/xvdaa"}`, code: "InvalidVolume.ZoneMismatch"},
 		{lab: func(s *awssim.Server) error { return s.SetInstanceState(third, "shutting-down") }},
@@ -59,7 +72,11 @@ func volumesScript() []step {
 		{action: "ModifyVolume", in: `{"VolumeId":"vol-0123456789abcdef0","Size":2}`, code: "InvalidVolume.NotFound"},
 
 		{action: "CreateTags", in: `{"Resources":["${vol}"],"Tags":[{"Key":"a","Value":"1"}]}`},
-		{action: "DescribeTags", in: `{"Filters":[{"Name":"resource-id","Values":["${vol}"]}]}`, want: map[string]string{"Tags.#": "2", "Tags.0.ResourceType": "volume"}},
+		{
+			action: "DescribeTags",
+			in:     `{"Filters":[{"Name":"resource-id","Values":["${vol}"]}]}`,
+			want:   map[string]string{"Tags.#": "2", "Tags.0.ResourceType": "volume"},
+		},
 		{action: "CreateTags", in: `{"Resources":["vol-0123456789abcdef0"],"Tags":[{"Key":"a","Value":"1"}]}`, code: "InvalidVolume.NotFound"},
 		{action: "DeleteTags", in: `{"Resources":["vol-0123456789abcdef0"]}`, code: "InvalidVolume.NotFound"},
 

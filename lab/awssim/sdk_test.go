@@ -187,9 +187,15 @@ func v2With(t *testing.T, at endpoint, key string) client {
 	url, creds := aws.String(at.url()), credentials.NewStaticCredentialsProvider(key, "secret", "")
 	return methods{
 		byService: map[string]any{
-			"ec2":   ec2v2.New(ec2v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked}),
-			"elb":   elbv1v2.New(elbv1v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked}),
-			"elbv2": elbv2v2.New(elbv2v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked}),
+			"ec2": ec2v2.New(
+				ec2v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked},
+			),
+			"elb": elbv1v2.New(
+				elbv1v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked},
+			),
+			"elbv2": elbv2v2.New(
+				elbv2v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked},
+			),
 		},
 		before: []reflect.Value{reflect.ValueOf(t.Context())},
 		code: func(err error) string {

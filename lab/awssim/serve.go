@@ -83,15 +83,27 @@ func (s *Server) read(r *http.Request) (*request, *wire.Error) {
 	action, known := req.service.action(params["Action"])
 	req.action = action
 	record := v1alpha1.CloudCall{
-		Key: key, Service: req.service.name, Action: params["Action"], Mutating: action.Mutating, Params: sent(params), Resources: req.call.Resources(),
-		Arrived: s.options.Clock.Now(),
+		Key:       key,
+		Service:   req.service.name,
+		Action:    params["Action"],
+		Mutating:  action.Mutating,
+		Params:    sent(params),
+		Resources: req.call.Resources(),
+		Arrived:   s.options.Clock.Now(),
 	}
 	req.seq = s.audit.arrive(record)
 	switch {
 	case malformed != nil:
 		return req, malformed
 	case r.URL.Path != "/" || !known:
-		return req, wire.Unknown("InvalidAction", "%s %s: the action %q of version %q is not simulated.", r.Method, r.URL.Path, params["Action"], params["Version"])
+		return req, wire.Unknown(
+			"InvalidAction",
+			"%s %s: the action %q of version %q is not simulated.",
+			r.Method,
+			r.URL.Path,
+			params["Action"],
+			params["Version"],
+		)
 	}
 	if err := s.permitted(key, action); err != nil {
 		return req, err
@@ -107,7 +119,11 @@ func decode(r *http.Request) (wire.Params, string, *wire.Error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil || len(body) > maxBody {
-		return wire.Params{}, key, wire.Fail("MalformedQueryString", "The request's body could not be read or is longer than %d bytes.", maxBody)
+		return wire.Params{}, key, wire.Fail(
+			"MalformedQueryString",
+			"The request's body could not be read or is longer than %d bytes.",
+			maxBody,
+		)
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
@@ -145,7 +161,11 @@ func (s *Server) permitted(key string, action wire.Action) *wire.Error {
 		return wire.Fail("AuthFailure", "AWS was not able to validate the provided access credentials")
 	}
 	if policy == ReadOnly && action.Mutating {
-		return wire.Fail("UnauthorizedOperation", "You are not authorized to perform this operation: the key %s may only read.", key)
+		return wire.Fail(
+			"UnauthorizedOperation",
+			"You are not authorized to perform this operation: the key %s may only read.",
+			key,
+		)
 	}
 	return nil
 }

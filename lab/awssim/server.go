@@ -65,8 +65,18 @@ func New(options Options) (*Server, error) {
 	s.network = elbv2.New(s.region, o.Clock.Now, o.Certificates, o.ElasticIPs)
 	s.services = []*service{
 		{"ec2", "2016-11-15", wire.Dialect{Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/"}, s.region.Actions()},
-		{"elb", "2012-06-01", wire.Dialect{Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2012-06-01/", Wrapped: true}, s.balancer.Actions()},
-		{"elbv2", "2015-12-01", wire.Dialect{Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", Wrapped: true}, s.network.Actions()},
+		{
+			"elb",
+			"2012-06-01",
+			wire.Dialect{Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2012-06-01/", Wrapped: true},
+			s.balancer.Actions(),
+		},
+		{
+			"elbv2",
+			"2015-12-01",
+			wire.Dialect{Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", Wrapped: true},
+			s.network.Actions(),
+		},
 	}
 	for _, i := range o.Instances {
 		if err := s.launch(i); err != nil {

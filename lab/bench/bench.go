@@ -59,7 +59,12 @@ type pauses struct {
 
 // defaultPauses: upstream's queue waits 5 s before it tries a load balancer again, and nobody waits longer than 4.4 s
 // between two looks at a lease.
-var defaultPauses = pauses{start: 3 * time.Second, idle: 10 * time.Second, standby: 5 * time.Second, between: 500 * time.Millisecond}
+var defaultPauses = pauses{
+	start:   3 * time.Second,
+	idle:    10 * time.Second,
+	standby: 5 * time.Second,
+	between: 500 * time.Millisecond,
+}
 
 // How a cloud is throttled.
 const (

@@ -37,10 +37,23 @@ func chart(results []Result) []byte {
 	}
 	width := 2*chartMargin + chartLabel + len(panels)*chartPanel
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d"`, width, height, width, height)
+	fmt.Fprintf(
+		&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d"`,
+		width,
+		height,
+		width,
+		height,
+	)
 	b.WriteString(` font-family="Helvetica, Arial, sans-serif" font-size="11">` + "\n")
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
-	text(&b, chartMargin, 30, `font-size="16" font-weight="bold"`, "What a cloud-controller-manager needs for the same work")
+	text(
+		&b,
+		chartMargin,
+		30,
+		`font-size="16" font-weight="bold"`,
+		"What a cloud-controller-manager needs for the same work",
+	)
 	text(&b, chartMargin, 48, `fill="#555b64"`,
 		"Shorter is better. Within a row and a column the longest bar has the full length. “>”: the limit ended the run.")
 	legend(&b)
@@ -65,7 +78,14 @@ func legend(b *bytes.Buffer) {
 }
 
 func drawGroup(b *bytes.Buffer, y int, g group, results []Result, width int) int {
-	fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#e3e5e8"/>`+"\n", chartMargin, y-chartGap/2+2, width-chartMargin, y-chartGap/2+2)
+	fmt.Fprintf(
+		b,
+		`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#e3e5e8"/>`+"\n",
+		chartMargin,
+		y-chartGap/2+2,
+		width-chartMargin,
+		y-chartGap/2+2,
+	)
 	detail := fmt.Sprintf("%d nodes", g.nodes)
 	if g.services > 0 {
 		detail += fmt.Sprintf(", %d services", g.services)
@@ -86,7 +106,15 @@ func drawGroup(b *bytes.Buffer, y int, g group, results []Result, width int) int
 			if largest := largest(f, results); largest > 0 {
 				length = max(f.of(r)/largest*chartLongest, 1)
 			}
-			fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", x, top, length, chartBar, colours[r.Implementation])
+			fmt.Fprintf(
+				b,
+				`<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n",
+				x,
+				top,
+				length,
+				chartBar,
+				colours[r.Implementation],
+			)
 			text(b, x+int(length)+5, top+11, "", f.text(r))
 		}
 	}

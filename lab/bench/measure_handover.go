@@ -107,7 +107,12 @@ func (w *world) standby(ctx context.Context) (*manager, error) {
 
 // handover signals the leader while a node joins. It returns how long it took until another process held the leases and
 // the node was initialised.
-func (w *world) handover(ctx context.Context, leader, standby *manager, signal syscall.Signal, round int) (time.Duration, bool, error) {
+func (w *world) handover(
+	ctx context.Context,
+	leader, standby *manager,
+	signal syscall.Signal,
+	round int,
+) (time.Duration, bool, error) {
 	watch, err := w.watchNodes(ctx, untainted)
 	if err != nil {
 		return 0, false, err

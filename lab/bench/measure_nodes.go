@@ -214,7 +214,10 @@ func (w *world) measureRoutes(ctx context.Context, faults ...simcloud.Fault) ([]
 	w.flags = []string{"--configure-cloud-routes=true", "--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"}
 	unconnected := func(place int) *corev1.Node {
 		n := settled(place)
-		n.Status.Conditions = append(n.Status.Conditions, condition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated"))
+		n.Status.Conditions = append(
+			n.Status.Conditions,
+			condition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated"),
+		)
 		return n
 	}
 	if _, err := w.addNodes(ctx, 0, w.nodes, unconnected); err != nil {

@@ -125,7 +125,13 @@ func (w *world) measureMembers(ctx context.Context, m *manager, name string, fir
 		lastAdded = time.Now()
 		if i < count-1 {
 			next := start.Add(time.Duration(i+1) * w.options.pauses.between)
-			if _, err := poll(ctx, m, 10*time.Millisecond, preparing, func() (bool, error) { return !time.Now().Before(next), nil }); err != nil {
+			if _, err := poll(
+				ctx,
+				m,
+				10*time.Millisecond,
+				preparing,
+				func() (bool, error) { return !time.Now().Before(next), nil },
+			); err != nil {
 				return r, err
 			}
 		}
@@ -134,7 +140,13 @@ func (w *world) measureMembers(ctx context.Context, m *manager, name string, fir
 	for place := first; place < first+count; place++ {
 		wanted = append(wanted, instance(place).ProviderID)
 	}
-	if _, err := poll(ctx, m, 100*time.Millisecond, w.options.Limit, func() (bool, error) { return len(w.without(wanted)) == 0, nil }); err != nil {
+	if _, err := poll(
+		ctx,
+		m,
+		100*time.Millisecond,
+		w.options.Limit,
+		func() (bool, error) { return len(w.without(wanted)) == 0, nil },
+	); err != nil {
 		return r, err
 	}
 	s := w.memberships(begin, w.without(wanted), start, lastAdded)

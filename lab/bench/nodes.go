@@ -27,7 +27,13 @@ const (
 // instance is the machine at a place.
 func instance(place int) api.Instance {
 	return api.Instance{
-		Name: nodeName(place), ProviderID: fmt.Sprintf("sim:///i-%05d", place), Type: instanceType, Zone: zone, Region: region,
+		Name: nodeName(
+			place,
+		),
+		ProviderID: fmt.Sprintf("sim:///i-%05d", place),
+		Type:       instanceType,
+		Zone:       zone,
+		Region:     region,
 		Addresses: []api.Address{
 			{Type: string(corev1.NodeInternalIP), Address: fmt.Sprintf("172.16.%d.%d", place/256, place%256)},
 			{Type: string(corev1.NodeHostName), Address: nodeName(place)},
@@ -44,10 +50,15 @@ func fresh(place int) *corev1.Node {
 			corev1.LabelHostname: nodeName(place), corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 		}},
 		Spec: corev1.NodeSpec{
-			Taints:  []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}},
-			PodCIDR: podCIDR(place), PodCIDRs: []string{podCIDR(place)},
+			Taints: []corev1.Taint{
+				{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			},
+			PodCIDR:  podCIDR(place),
+			PodCIDRs: []string{podCIDR(place)},
 		},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")},
+		},
 	}
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		n.Status.Conditions = append(n.Status.Conditions, condition(kind, corev1.ConditionFalse, "KubeletHasEnough"))
@@ -59,7 +70,13 @@ func podCIDR(place int) string { return fmt.Sprintf("10.%d.%d.0/24", place/256, 
 
 func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
 	now := metav1.Now()
-	return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now}
+	return corev1.NodeCondition{
+		Type:               kind,
+		Status:             status,
+		Reason:             reason,
+		LastHeartbeatTime:  now,
+		LastTransitionTime: now,
+	}
 }
 
 // settled is the Node as it is once a manager has initialised it, so that none has anything to do.
@@ -69,7 +86,10 @@ func settled(place int) *corev1.Node {
 	machine := instance(place)
 	n.Spec.ProviderID = machine.ProviderID
 	for _, a := range machine.Addresses {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(a.Type), Address: a.Address})
+		n.Status.Addresses = append(
+			n.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeAddressType(a.Type), Address: a.Address},
+		)
 	}
 	for _, label := range []struct{ key, value string }{
 		{corev1.LabelInstanceType, instanceType}, {corev1.LabelInstanceTypeStable, instanceType},
@@ -92,7 +112,11 @@ func (w *world) addInstances(first, count int) error {
 
 // addNodes makes machines and their Nodes at the places from first on, as quickly as the API takes them. It returns
 // when each Node's creation was asked for.
-func (w *world) addNodes(ctx context.Context, first, count int, node func(place int) *corev1.Node) (map[string]time.Time, error) {
+func (w *world) addNodes(
+	ctx context.Context,
+	first, count int,
+	node func(place int) *corev1.Node,
+) (map[string]time.Time, error) {
 	if first+count > lastPlace {
 		return nil, fmt.Errorf("making %d nodes: there can be %d", first+count, lastPlace)
 	}
@@ -127,11 +151,17 @@ func each(ctx context.Context, count int, do func(ctx context.Context, i int) er
 
 // setReady changes a Node's condition Ready, or renews it.
 func (w *world) setReady(ctx context.Context, name string, status corev1.ConditionStatus, reason string) error {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition(corev1.NodeReady, status, reason)}}})
+	patch, err := json.Marshal(
+		map[string]any{
+			"status": map[string]any{"conditions": []corev1.NodeCondition{condition(corev1.NodeReady, status, reason)}},
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("encoding condition: %w", err)
 	}
-	_, err = w.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = w.client.CoreV1().
+		Nodes().
+		Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("changing condition Ready of node %q: %w", name, err)
 	}

@@ -124,7 +124,10 @@ func Merge(earlier, results []Result) []Result {
 
 // scenario finds the scenario of a result, or -1.
 func (r Result) scenario() int {
-	return slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == r.Scenario || slices.Contains(s.parts, r.Scenario) })
+	return slices.IndexFunc(
+		scenarios,
+		func(s scenario) bool { return s.name == r.Scenario || slices.Contains(s.parts, r.Scenario) },
+	)
 }
 
 // watched tells whether its seconds are those of the window and say nothing about the implementation.

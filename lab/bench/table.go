@@ -51,18 +51,39 @@ type figure struct {
 }
 
 var figures = []figure{
-	{title: "seconds", has: func(r Result) bool { return !r.watched() },
-		value: func(r Result) float64 { return r.Seconds }, format: func(r Result) string { return bound(r, r.Complete, r.Seconds) }},
-	{title: "p50 s", has: Result.sampled,
-		value: func(r Result) float64 { return r.P50Seconds }, format: func(r Result) string { return bound(r, 2*r.Done >= r.Of, r.P50Seconds) }},
-	{title: "p99 s", has: Result.sampled,
-		value: func(r Result) float64 { return r.P99Seconds }, format: func(r Result) string { return bound(r, 100*r.Done >= 99*r.Of, r.P99Seconds) }},
-	{title: "cloud calls",
-		value: func(r Result) float64 { return float64(r.CloudCalls) }, format: func(r Result) string { return strconv.Itoa(r.CloudCalls) }},
-	{title: "API writes",
-		value: func(r Result) float64 { return float64(r.APIWrites) }, format: func(r Result) string { return strconv.Itoa(r.APIWrites) }},
-	{title: "CPU s",
-		value: func(r Result) float64 { return r.CPUSeconds }, format: func(r Result) string { return decimal(r.CPUSeconds) }},
+	{
+		title:  "seconds",
+		has:    func(r Result) bool { return !r.watched() },
+		value:  func(r Result) float64 { return r.Seconds },
+		format: func(r Result) string { return bound(r, r.Complete, r.Seconds) },
+	},
+	{
+		title:  "p50 s",
+		has:    Result.sampled,
+		value:  func(r Result) float64 { return r.P50Seconds },
+		format: func(r Result) string { return bound(r, 2*r.Done >= r.Of, r.P50Seconds) },
+	},
+	{
+		title:  "p99 s",
+		has:    Result.sampled,
+		value:  func(r Result) float64 { return r.P99Seconds },
+		format: func(r Result) string { return bound(r, 100*r.Done >= 99*r.Of, r.P99Seconds) },
+	},
+	{
+		title:  "cloud calls",
+		value:  func(r Result) float64 { return float64(r.CloudCalls) },
+		format: func(r Result) string { return strconv.Itoa(r.CloudCalls) },
+	},
+	{
+		title:  "API writes",
+		value:  func(r Result) float64 { return float64(r.APIWrites) },
+		format: func(r Result) string { return strconv.Itoa(r.APIWrites) },
+	},
+	{
+		title:  "CPU s",
+		value:  func(r Result) float64 { return r.CPUSeconds },
+		format: func(r Result) string { return decimal(r.CPUSeconds) },
+	},
 	{title: "RSS MiB",
 		value:  func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) },
 		format: func(r Result) string { return strconv.FormatInt(r.MaxRSSBytes>>20, 10) }},

@@ -101,7 +101,12 @@ func (nw *nodeWatch) tell() {
 
 // wait waits until the Nodes have reached the state, until the limit, or until the manager ends. It returns the time of
 // each Node that has, from the given moment of its own on.
-func (nw *nodeWatch) wait(ctx context.Context, since map[string]time.Time, m *manager, limit time.Duration) (samples, error) {
+func (nw *nodeWatch) wait(
+	ctx context.Context,
+	since map[string]time.Time,
+	m *manager,
+	limit time.Duration,
+) (samples, error) {
 	s := samples{of: len(since)}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

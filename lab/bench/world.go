@@ -49,7 +49,10 @@ func (s setup) run(ctx context.Context, o Options) (results []Result, err error)
 		return nil, err
 	}
 	defer w.cloud.Close()
-	w.server, err = apiserver.Start(ctx, apiserver.Options{Dir: dir, Version: o.Version, Progress: o.Progress, Audit: true})
+	w.server, err = apiserver.Start(
+		ctx,
+		apiserver.Options{Dir: dir, Version: o.Version, Progress: o.Progress, Audit: true},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +172,11 @@ func (m *manager) alive() error {
 // result is the beginning of a result of this run.
 func (w *world) result(scenario string) Result {
 	return Result{
-		Scenario: scenario, Implementation: w.implementation.name, Nodes: w.nodes, Services: w.services, Throttled: w.throttled,
+		Scenario:       scenario,
+		Implementation: w.implementation.name,
+		Nodes:          w.nodes,
+		Services:       w.services,
+		Throttled:      w.throttled,
 	}
 }
 

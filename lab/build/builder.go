@@ -126,7 +126,14 @@ func (b builder) compile(ctx context.Context, module, bin string, total int) err
 
 // goCommand runs the go command in the module with the sanitised environment, reporting status at every heartbeat. When
 // ctx ends, the compilers that it started end with it.
-func (b builder) goCommand(ctx context.Context, module string, args []string, out io.Writer, stderr *lineWriter, status func() string) error {
+func (b builder) goCommand(
+	ctx context.Context,
+	module string,
+	args []string,
+	out io.Writer,
+	stderr *lineWriter,
+	status func() string,
+) error {
 	cmd := exec.CommandContext(ctx, b.toolchain.command, args...)
 	cmd.Dir = module
 	cmd.Env = append(append([]string{}, b.toolchain.env...), "GOTMPDIR="+filepath.Join(module, "tmp"))

@@ -16,7 +16,11 @@ func explain(err error, cacheDir string) error {
 		return fmt.Errorf("no space is left%s: free about 3 GB (the Go build cache needs most of it), "+
 			"or choose another cache directory than %q: %w", free(cacheDir), cacheDir, err)
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("cache directory %q cannot be written: change its permissions or choose another one: %w", cacheDir, err)
+		return fmt.Errorf(
+			"cache directory %q cannot be written: change its permissions or choose another one: %w",
+			cacheDir,
+			err,
+		)
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("cache directory %q lies below a file: choose another one: %w", cacheDir, err)
 	}

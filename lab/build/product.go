@@ -50,7 +50,14 @@ func BuildProduct(ctx context.Context, root, out string, tags ...string) (Produc
 	if err != nil {
 		return Product{}, fmt.Errorf("resolving output directory %q: %w", out, err)
 	}
-	args := []string{"-tags", strings.Join(tags, ","), "-o", dir + string(filepath.Separator), "./cmd/" + cliName, "./cmd/" + ccmName}
+	args := []string{
+		"-tags",
+		strings.Join(tags, ","),
+		"-o",
+		dir + string(filepath.Separator),
+		"./cmd/" + cliName,
+		"./cmd/" + ccmName,
+	}
 	if err := goBuild(ctx, root, dir, args...); err != nil {
 		return Product{}, fmt.Errorf("building the product in %q: %w", root, err)
 	}

@@ -59,15 +59,36 @@ var Sets = []Set{
 	apiserver("v1.36.3"), // the newest
 	controllerManager("v1.36.3"),
 	{ // the CSI driver that the operator installs from 1.34 on, with its sidecars
-		Name: "ebs-csi", Version: "v1.63.1",
+		Name:    "ebs-csi",
+		Version: "v1.63.1",
 		Commands: []Command{
-			{Name: "aws-ebs-csi-driver", Package: "github.com/kubernetes-sigs/aws-ebs-csi-driver/cmd", Image: "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.63.1"},
-			{Name: "csi-provisioner", Package: "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner", Image: "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0"},
-			{Name: "csi-attacher", Package: "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher", Image: "registry.k8s.io/sig-storage/csi-attacher:v4.12.0"},
+			{
+				Name:    "aws-ebs-csi-driver",
+				Package: "github.com/kubernetes-sigs/aws-ebs-csi-driver/cmd",
+				Image:   "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.63.1",
+			},
+			{
+				Name:    "csi-provisioner",
+				Package: "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
+				Image:   "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0",
+			},
+			{
+				Name:    "csi-attacher",
+				Package: "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
+				Image:   "registry.k8s.io/sig-storage/csi-attacher:v4.12.0",
+			},
 			// Its module is there as v2.2.0, and not as v2.2.1.
-			{Name: "csi-resizer", Package: "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer", Image: "registry.k8s.io/sig-storage/csi-resizer:v2.2.1"},
+			{
+				Name:    "csi-resizer",
+				Package: "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
+				Image:   "registry.k8s.io/sig-storage/csi-resizer:v2.2.1",
+			},
 		},
-		LDFlags: []string{"-s", "-w", "-X github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/driver.driverVersion=v1.63.1 -X github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/cloud.driverVersion=v1.63.1"},
+		LDFlags: []string{
+			"-s",
+			"-w",
+			"-X github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/driver.driverVersion=v1.63.1 -X github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/cloud.driverVersion=v1.63.1",
+		},
 	},
 }
 
@@ -104,15 +125,23 @@ func node(version, commit string) Set {
 // apiserver is a set of kube-apiserver alone, for what has to be tried against several versions of it.
 func apiserver(version string) Set {
 	return Set{Name: "kube-apiserver", Version: version, LDFlags: stamp(version, ""), Commands: []Command{
-		{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", Image: "registry.k8s.io/kube-apiserver:" + version},
+		{
+			Name:    "kube-apiserver",
+			Package: "k8s.io/kubernetes/cmd/kube-apiserver",
+			Image:   "registry.k8s.io/kube-apiserver:" + version,
+		},
 	}}
 }
 
 // controllerManager is a set of kube-controller-manager alone, for user clusters of that version.
 func controllerManager(version string) Set {
-	return Set{Name: "kube-controller-manager", Version: version, LDFlags: stamp(version, ""), Commands: []Command{{
-		Name: "kube-controller-manager", Package: "k8s.io/kubernetes/cmd/kube-controller-manager", Image: "registry.k8s.io/kube-controller-manager:" + version,
-	}}}
+	return Set{Name: "kube-controller-manager", Version: version, LDFlags: stamp(version, ""), Commands: []Command{
+		{
+			Name:    "kube-controller-manager",
+			Package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+			Image:   "registry.k8s.io/kube-controller-manager:" + version,
+		},
+	}}
 }
 
 // stamp returns the linker flags that make Kubernetes' commands report a release's version and commit, "" for none:

@@ -32,7 +32,11 @@ var inherited = []string{
 func findToolchain(ctx context.Context, command string) (toolchain, error) {
 	file, err := exec.LookPath(command)
 	if err != nil {
-		return toolchain{}, fmt.Errorf("finding the go command %q (install Go 1.26 or newer, or add it to the PATH): %w", command, err)
+		return toolchain{}, fmt.Errorf(
+			"finding the go command %q (install Go 1.26 or newer, or add it to the PATH): %w",
+			command,
+			err,
+		)
 	}
 	cmd := exec.CommandContext(ctx, file, "env", "-json",
 		"GOVERSION", "GOHOSTOS", "GOHOSTARCH", "GOPROXY", "GOSUMDB", "GOMODCACHE", "GOCACHE")

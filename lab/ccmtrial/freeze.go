@@ -55,8 +55,14 @@ type frozen struct {
 }
 
 func (f frozen) String() string {
-	return fmt.Sprintf("after SIGCONT: %d acts (%d in the cloud), the last after %s; it ended with %d after %s", len(f.late), len(onlyCloud(f.late)),
-		max(0, f.last.at.Sub(f.resumed)).Round(time.Millisecond), f.code, f.ended.Round(time.Millisecond))
+	return fmt.Sprintf(
+		"after SIGCONT: %d acts (%d in the cloud), the last after %s; it ended with %d after %s",
+		len(f.late),
+		len(onlyCloud(f.late)),
+		max(0, f.last.at.Sub(f.resumed)).Round(time.Millisecond),
+		f.code,
+		f.ended.Round(time.Millisecond),
+	)
 }
 
 // freeze stops a leader that is at work with SIGSTOP, lets the standby take over, and continues the leader once it has

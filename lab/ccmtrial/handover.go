@@ -61,7 +61,13 @@ type crash struct {
 
 func (c crash) String() string {
 	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	return fmt.Sprintf("main lease %s, migration lease %s, nodes %s, load balancers %s", round(c.main), round(c.migration), round(c.nodes), round(c.services))
+	return fmt.Sprintf(
+		"main lease %s, migration lease %s, nodes %s, load balancers %s",
+		round(c.main),
+		round(c.migration),
+		round(c.nodes),
+		round(c.services),
+	)
 }
 
 // crash kills a leader that is at work.

@@ -46,7 +46,9 @@ func (w *world) load(ctx context.Context) error {
 
 func (w *world) turn(ctx context.Context, i int) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, annotation, i)
-	_, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, serviceName(i%services), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := w.admin.CoreV1().
+		Services(metav1.NamespaceDefault).
+		Patch(ctx, serviceName(i%services), types.MergePatchType, patch, metav1.PatchOptions{})
 	if i%joinEvery == 0 {
 		err = errors.Join(err, w.join(ctx, fmt.Sprintf("node-%d-%d", time.Now().UnixMilli(), i)))
 	}
@@ -70,9 +72,14 @@ func (w *world) furnish(ctx context.Context) error {
 
 // join makes a machine and registers its Node as a kubelet with an external cloud provider does.
 func (w *world) join(ctx context.Context, name string) error {
-	err := w.cloud.Apply(simcloud.Change{PutInstances: []api.Instance{{
-		Name: name, ProviderID: "sim:///" + name, Type: "small", Addresses: []api.Address{{Type: string(corev1.NodeInternalIP), Address: "10.0.0.1"}},
-	}}})
+	err := w.cloud.Apply(simcloud.Change{PutInstances: []api.Instance{
+		{
+			Name:       name,
+			ProviderID: "sim:///" + name,
+			Type:       "small",
+			Addresses:  []api.Address{{Type: string(corev1.NodeInternalIP), Address: "10.0.0.1"}},
+		},
+	}})
 	if err != nil {
 		return err
 	}
@@ -83,7 +90,13 @@ func (w *world) join(ctx context.Context, name string) error {
 			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now},
+			{
+				Type:               corev1.NodeReady,
+				Status:             corev1.ConditionTrue,
+				Reason:             "KubeletReady",
+				LastHeartbeatTime:  now,
+				LastTransitionTime: now,
+			},
 		}},
 	}, metav1.CreateOptions{})
 	return err
@@ -95,7 +108,10 @@ func (w *world) initialised(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+	waits := slices.ContainsFunc(
+		n.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider },
+	)
 	if n.Spec.ProviderID == "" || waits {
 		return errNotYet
 	}

@@ -69,7 +69,9 @@ func (w *world) start(implementation, api string) (*manager, error) {
 		}
 	}
 	config := filepath.Join(w.dir, name+"-cloud.yaml")
-	if err := (provider.Config{Endpoint: w.cloud.URL(), Caller: name, EnsureRequests: ensureRequests}).WriteFile(config); err != nil {
+	if err := (provider.Config{Endpoint: w.cloud.URL(), Caller: name, EnsureRequests: ensureRequests}).WriteFile(
+		config,
+	); err != nil {
 		return nil, err
 	}
 	host, _, err := net.SplitHostPort(w.api.Address())
@@ -80,11 +82,18 @@ func (w *world) start(implementation, api string) (*manager, error) {
 	p, err := process.Start(process.Options{
 		Name: name, Path: w.program, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"),
 		Args: append([]string{
-			"--implementation=" + implementation, "--v=2",
-			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--cloud-provider=" + provider.Name, "--cloud-config=" + config,
-			"--bind-address=" + host, "--secure-port=" + port, "--cert-dir=" + filepath.Join(w.dir, name+"-certificates"),
-			"--leader-elect=true", "--configure-cloud-routes=false",
+			"--implementation=" + implementation,
+			"--v=2",
+			"--kubeconfig=" + kubeconfig,
+			"--authentication-kubeconfig=" + kubeconfig,
+			"--authorization-kubeconfig=" + kubeconfig,
+			"--cloud-provider=" + provider.Name,
+			"--cloud-config=" + config,
+			"--bind-address=" + host,
+			"--secure-port=" + port,
+			"--cert-dir=" + filepath.Join(w.dir, name+"-certificates"),
+			"--leader-elect=true",
+			"--configure-cloud-routes=false",
 		}, w.flags...),
 	})
 	if err != nil {
@@ -195,15 +204,19 @@ func (w *world) acts(since time.Time) ([]act, error) {
 func (w *world) busy(ctx context.Context, m *manager, since time.Time, changes int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := w.cloud.Wait(ctx, simcloud.Filter{Mutating: true, Callers: []string{m.name}}, func(calls []simcloud.Call) bool {
-		n := 0
-		for _, c := range calls {
-			if c.Arrived.After(since) {
-				n++
+	_, err := w.cloud.Wait(
+		ctx,
+		simcloud.Filter{Mutating: true, Callers: []string{m.name}},
+		func(calls []simcloud.Call) bool {
+			n := 0
+			for _, c := range calls {
+				if c.Arrived.After(since) {
+					n++
+				}
 			}
-		}
-		return n >= changes
-	})
+			return n >= changes
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("waiting for %s to make %d changes: %w", m.name, changes, errors.Join(err, m.alive()))
 	}

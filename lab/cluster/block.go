@@ -61,8 +61,10 @@ func reserveBlock(dir string) (*block, error) {
 		}
 		taken = append(taken, err)
 	}
-	return nil, fmt.Errorf("no loopback addresses are free for the lab: %w; stop another lab, or what listens on the lab's ports on all addresses",
-		taken[len(taken)-1])
+	return nil, fmt.Errorf(
+		"no loopback addresses are free for the lab: %w; stop another lab, or what listens on the lab's ports on all addresses",
+		taken[len(taken)-1],
+	)
 }
 
 var errBlockTaken = errors.New("addresses are taken")

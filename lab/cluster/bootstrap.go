@@ -23,11 +23,16 @@ const MetricsAccount = "transplant-metrics"
 func installMetricsAccount(ctx context.Context, client kubernetes.Interface) error {
 	meta := metav1.ObjectMeta{Name: MetricsAccount}
 	inSystem := metav1.ObjectMeta{Name: MetricsAccount, Namespace: metav1.NamespaceSystem}
-	_, err := client.CoreV1().ServiceAccounts(inSystem.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: inSystem}, metav1.CreateOptions{})
+	_, err := client.CoreV1().
+		ServiceAccounts(inSystem.Namespace).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: inSystem}, metav1.CreateOptions{})
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating ServiceAccount %q: %w", MetricsAccount, err)
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: meta,
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
 	_, err = client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating ClusterRole %q: %w", MetricsAccount, err)
@@ -49,7 +54,9 @@ func metricsToken(ctx context.Context, client kubernetes.Interface) (string, err
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64((24 * time.Hour).Seconds())),
 	}}
-	out, err := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, MetricsAccount, request, metav1.CreateOptions{})
+	out, err := client.CoreV1().
+		ServiceAccounts(metav1.NamespaceSystem).
+		CreateToken(ctx, MetricsAccount, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("requesting token of ServiceAccount %q: %w", MetricsAccount, err)
 	}
@@ -74,9 +81,15 @@ func installKubeadmConfig(ctx context.Context, client kubernetes.Interface, s *s
 
 // clusterConfiguration is kubeadm's, in its version v1beta3.
 func clusterConfiguration(s *site) map[string]any {
-	cloudVolume := []map[string]any{{
-		"name": volumeCloud.name, "hostPath": cloudConfig, "mountPath": cloudConfig, "readOnly": true, "pathType": string(volumeCloud.kind),
-	}}
+	cloudVolume := []map[string]any{
+		{
+			"name":      volumeCloud.name,
+			"hostPath":  cloudConfig,
+			"mountPath": cloudConfig,
+			"readOnly":  true,
+			"pathType":  string(volumeCloud.kind),
+		},
+	}
 	apiArgs, managerArgs := extraArgs(APIServer), extraArgs(ControllerManager)
 	if s.noCloudConfig {
 		cloudVolume = []map[string]any{}
@@ -116,7 +129,9 @@ func markControlPlane(ctx context.Context, client kubernetes.Interface, h *Host)
 				"node-role.kubernetes.io/control-plane":                   "",
 				"node.kubernetes.io/exclude-from-external-load-balancers": "",
 			},
-			"annotations": map[string]string{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///var/run/containerd/containerd.sock"},
+			"annotations": map[string]string{
+				"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///var/run/containerd/containerd.sock",
+			},
 		},
 		"spec": map[string]any{"taints": []corev1.Taint{{
 			Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule,
@@ -125,10 +140,15 @@ func markControlPlane(ctx context.Context, client kubernetes.Interface, h *Host)
 	if err != nil {
 		return fmt.Errorf("encoding patch: %w", err)
 	}
-	return poll(ctx, 100*time.Millisecond, fmt.Sprintf("node %q to be registered", h.NodeName), func(ctx context.Context) error {
-		_, err := client.CoreV1().Nodes().Patch(ctx, h.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-		return err
-	})
+	return poll(
+		ctx,
+		100*time.Millisecond,
+		fmt.Sprintf("node %q to be registered", h.NodeName),
+		func(ctx context.Context) error {
+			_, err := client.CoreV1().Nodes().Patch(ctx, h.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+			return err
+		},
+	)
 }
 
 // existing takes an object that is there already for created.

@@ -36,7 +36,10 @@ func startCloud(s *site, keys map[string]awssim.Policy) (*cloud, error) {
 		o.IMDS.Default = s.hosts[0].InstanceID
 	}
 	for _, h := range s.hosts {
-		o.Instances = append(o.Instances, awssim.Instance{ID: h.InstanceID, Type: instanceType, Zone: h.Zone, PrivateIP: h.PrivateIP})
+		o.Instances = append(
+			o.Instances,
+			awssim.Instance{ID: h.InstanceID, Type: instanceType, Zone: h.Zone, PrivateIP: h.PrivateIP},
+		)
 		if h.ControlPlane {
 			for _, manager := range []string{ControllerManager, CloudControllerManager} {
 				o.Keys[AccessKey(h.Name, manager)] = awssim.Full

@@ -120,7 +120,14 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers), wires: map[string]wire{}, noCloudConfig: c.opts.NoCloudConfig, shape: c.opts.Shape}
+	c.site = &site{
+		root:          c.opts.Dir,
+		block:         b,
+		hosts:         newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers),
+		wires:         map[string]wire{},
+		noCloudConfig: c.opts.NoCloudConfig,
+		shape:         c.opts.Shape,
+	}
 	for _, w := range wires(b, c.site.hosts) {
 		c.site.wires[w.name] = w
 	}

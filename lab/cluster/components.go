@@ -81,9 +81,19 @@ func apiServer(h *Host, etcdURL string) component {
 func controllerManager(h *Host) component {
 	const kubeconfig = "/etc/kubernetes/controller-manager.conf"
 	return component{
-		name: ControllerManager, cpu: "200m", port: portControllerManager, host: h.Address, livePath: "/healthz",
-		env:     CloudEnv(h, ControllerManager),
-		volumes: []volume{volumeCerts, volumeCloud, volumeFlex, volumePKI, {name: "kubeconfig", path: kubeconfig, kind: kubeconfigKind}},
+		name:     ControllerManager,
+		cpu:      "200m",
+		port:     portControllerManager,
+		host:     h.Address,
+		livePath: "/healthz",
+		env:      CloudEnv(h, ControllerManager),
+		volumes: []volume{
+			volumeCerts,
+			volumeCloud,
+			volumeFlex,
+			volumePKI,
+			{name: "kubeconfig", path: kubeconfig, kind: kubeconfigKind},
+		},
 		flags: with(ControllerManager, h.Address, map[string]string{
 			"allocate-node-cidrs":              "true",
 			"authentication-kubeconfig":        kubeconfig,

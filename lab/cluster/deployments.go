@@ -42,7 +42,14 @@ func (c *Cluster) deployments() []*appsv1.Deployment {
 func (c *Cluster) deployment(part component) *appsv1.Deployment {
 	labels := map[string]string{"app": part.name}
 	part.host, part.annotations, part.hostPort = "", nil, true
-	part.env = append([]corev1.EnvVar{{Name: envHostIP, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}, part.env...)
+	part.env = append(
+		[]corev1.EnvVar{
+			{
+				Name:      envHostIP,
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}},
+			},
+		},
+		part.env...)
 	pod := part.pod()
 	c.mountConfig(pod)
 	pod.Spec.Priority, pod.Spec.PriorityClassName = nil, "system-cluster-critical"
@@ -56,10 +63,16 @@ func (c *Cluster) deployment(part component) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: part.name, Namespace: metav1.NamespaceSystem, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(c.opts.ControlPlanes)), Selector: &metav1.LabelSelector{MatchLabels: labels}, //nolint:gosec // three at most
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
-				MaxUnavailable: new(intstr.FromInt32(1)), MaxSurge: new(intstr.FromInt32(0)),
-			}},
+			Replicas: new(
+				int32(c.opts.ControlPlanes),
+			),
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, //nolint:gosec // three at most
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxUnavailable: new(intstr.FromInt32(1)), MaxSurge: new(intstr.FromInt32(0)),
+				},
+			},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
 		},
 	}
@@ -79,7 +92,9 @@ func (c *Cluster) mountConfig(pod *corev1.Pod) {
 	}
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == volumeCloud.name {
-			pod.Spec.Volumes[i].VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: volumeCloud.name}}}
+			pod.Spec.Volumes[i].VolumeSource = corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: volumeCloud.name}},
+			}
 		}
 	}
 	for i := range container.VolumeMounts {
@@ -94,8 +109,15 @@ func (c *Cluster) mountConfig(pod *corev1.Pod) {
 // so there are two hosts at least.
 func (c *Cluster) pivot(ctx context.Context) error {
 	made := c.deployments()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: volumeCloud.name}, Data: map[string]string{"config": CloudConfig(c.CloudEndpoint())}}
-	if _, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, config, metav1.CreateOptions{}); existing(err) != nil {
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: volumeCloud.name},
+		Data:       map[string]string{"config": CloudConfig(c.CloudEndpoint())},
+	}
+	if _, err := c.client.CoreV1().
+		ConfigMaps(metav1.NamespaceSystem).
+		Create(ctx, config, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating ConfigMap %q: %w", config.Name, err)
 	}
 	for _, d := range made {
@@ -125,7 +147,9 @@ func (c *Cluster) pivot(ctx context.Context) error {
 
 // checkReplica sees that a host has a ready pod of a component's Deployment.
 func (c *Cluster) checkReplica(ctx context.Context, h *Host, name string) error {
-	pods, err := c.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name, FieldSelector: "spec.nodeName=" + h.NodeName})
+	pods, err := c.client.CoreV1().
+		Pods(metav1.NamespaceSystem).
+		List(ctx, metav1.ListOptions{LabelSelector: "app=" + name, FieldSelector: "spec.nodeName=" + h.NodeName})
 	if err != nil {
 		return fmt.Errorf("listing pods of %s: %w", name, err)
 	}
@@ -180,7 +204,12 @@ func (c *Cluster) podProgram(container *corev1.Container) (kubelet.Program, erro
 		return kubelet.Program{}, err
 	}
 	if len(container.Command) > 0 && path.Base(container.Command[0]) != filepath.Base(file) {
-		return kubelet.Program{}, fmt.Errorf("exec: %q: executable file not found in image %s, whose program is %s", container.Command[0], container.Image, filepath.Base(file))
+		return kubelet.Program{}, fmt.Errorf(
+			"exec: %q: executable file not found in image %s, whose program is %s",
+			container.Command[0],
+			container.Image,
+			filepath.Base(file),
+		)
 	}
 	out := kubelet.Program{Path: file}
 	if strings.HasSuffix(file, CloudControllerManager) { // in the place of the in-cluster configuration

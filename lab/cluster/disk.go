@@ -80,7 +80,11 @@ func (c *Cluster) FillDisk(h *Host) (free func() error, err error) {
 		_, err = io.Copy(f, endless{})
 		closing := f.Close()
 		if !errors.Is(err, unix.ENOSPC) {
-			return free, fmt.Errorf("filling the disk of host %q: it takes any number of bytes (%w)", h.Name, errors.Join(err, closing))
+			return free, fmt.Errorf(
+				"filling the disk of host %q: it takes any number of bytes (%w)",
+				h.Name,
+				errors.Join(err, closing),
+			)
 		}
 	}
 	return free, nil

@@ -61,7 +61,10 @@ func (s *site) writeHost(h *Host) error {
 	for _, w := range s.wires {
 		ws = append(ws, w)
 	}
-	err := s.pki.WriteControlPlane(h.Path(pkiDir), pki.APIServer{NodeName: h.NodeName, Addresses: servingAddresses(s.block, ws, h)})
+	err := s.pki.WriteControlPlane(
+		h.Path(pkiDir),
+		pki.APIServer{NodeName: h.NodeName, Addresses: servingAddresses(s.block, ws, h)},
+	)
 	if err != nil {
 		return err
 	}
@@ -78,8 +81,12 @@ func (s *site) writeKubelet(h *Host) error {
 	if s.shape != StaticPods && h.ControlPlane { // else a manifest that is there shows it
 		more = " --pod-manifest-path=" + manifestDir
 	}
-	flags := fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+
-		"--hostname-override=%s --pod-infra-container-image=registry.k8s.io/pause:3.9%s\"\n", h.NodeName, more)
+	flags := fmt.Sprintf(
+		"KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+
+			"--hostname-override=%s --pod-infra-container-image=registry.k8s.io/pause:3.9%s\"\n",
+		h.NodeName,
+		more,
+	)
 	return writePublic(h.Path("/var/lib/kubelet/kubeadm-flags.env"), flags)
 }
 
@@ -104,8 +111,16 @@ func CloudConfig(endpoint string) string {
 	fmt.Fprintf(&out, "[Global]\nZone = %s\nVPC = %s\nSubnetID = %s\nRouteTableID = %s\nKubernetesClusterID = %s\n"+
 		"DisableSecurityGroupIngress = false\n", zones[0], vpcID, subnetID, routeTableID, Name)
 	for i, service := range []string{"ec2", "elasticloadbalancing"} { // the second covers both generations
-		fmt.Fprintf(&out, "\n[ServiceOverride \"%d\"]\nService = %s\nRegion = %s\nURL = %s\nSigningRegion = %s\nSigningName = %s\nSigningMethod = v4\n",
-			i+1, service, Region, endpoint, Region, service)
+		fmt.Fprintf(
+			&out,
+			"\n[ServiceOverride \"%d\"]\nService = %s\nRegion = %s\nURL = %s\nSigningRegion = %s\nSigningName = %s\nSigningMethod = v4\n",
+			i+1,
+			service,
+			Region,
+			endpoint,
+			Region,
+			service,
+		)
 	}
 	return out.String()
 }

@@ -54,12 +54,17 @@ func startInternet(b *block, account http.Handler) (*internet, error) {
 		return nil, fmt.Errorf("starting the proxy to the simulated AWS: %w", err)
 	}
 	quiet := log.New(io.Discard, "", 0)
-	i := &internet{authority: authority, conns: &handedConns{address: l.Addr(), ready: make(chan net.Conn), closed: make(chan struct{})}}
+	i := &internet{
+		authority: authority,
+		conns:     &handedConns{address: l.Addr(), ready: make(chan net.Conn), closed: make(chan struct{})},
+	}
 	i.proxy = &http.Server{Handler: http.HandlerFunc(i.connect), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
 	i.aws = &http.Server{Handler: account, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
 	i.done.Go(func() { _ = i.proxy.Serve(l) })
 	i.done.Go(func() {
-		_ = i.aws.Serve(tls.NewListener(i.conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}))
+		_ = i.aws.Serve(
+			tls.NewListener(i.conns, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}),
+		)
 	})
 	return i, nil
 }
@@ -162,7 +167,10 @@ func (s *site) unconfigured(h *Host, c component) component {
 		return c
 	}
 	c.volumes = append(c.volumes, volume{name: "aws-ca", path: AuthorityFile, kind: corev1.HostPathFile})
-	c.env = []corev1.EnvVar{{Name: "AWS_ACCESS_KEY_ID", Value: AccessKey(h.Name, ControllerManager)}, {Name: "AWS_SECRET_ACCESS_KEY", Value: "lab-only"}}
+	c.env = []corev1.EnvVar{
+		{Name: "AWS_ACCESS_KEY_ID", Value: AccessKey(h.Name, ControllerManager)},
+		{Name: "AWS_SECRET_ACCESS_KEY", Value: "lab-only"},
+	}
 	for _, e := range s.internetEnv() {
 		name, value, _ := strings.Cut(e, "=")
 		c.env = append(c.env, corev1.EnvVar{Name: name, Value: value})

@@ -151,7 +151,12 @@ func stop(t *testing.T, c *Cluster) {
 // listening lists where the lab listens.
 func listening(c *Cluster) []string {
 	b := c.site.block
-	out := []string{b.endpoint(placeLoadBalancer, portAPIServer), b.endpoint(placeCloud, portCloud), b.endpoint(placeEtcd, portEtcdClient), b.endpoint(placeEtcd, portEtcdPeer)}
+	out := []string{
+		b.endpoint(placeLoadBalancer, portAPIServer),
+		b.endpoint(placeCloud, portCloud),
+		b.endpoint(placeEtcd, portEtcdClient),
+		b.endpoint(placeEtcd, portEtcdPeer),
+	}
 	for _, h := range c.ControlPlanes() {
 		for _, port := range []int{portAPIServer, portControllerManager, portScheduler} {
 			out = append(out, fmt.Sprintf("%s:%d", h.Address, port))

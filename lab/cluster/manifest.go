@@ -48,9 +48,14 @@ type volume struct {
 }
 
 var (
-	volumeCerts    = volume{name: "ca-certs", path: "/etc/ssl/certs", kind: corev1.HostPathDirectoryOrCreate}
-	volumePKI      = volume{name: "k8s-certs", path: pkiDir, kind: corev1.HostPathDirectoryOrCreate}
-	volumeFlex     = volume{name: "flexvolume-dir", path: flexVolumeDir, kind: corev1.HostPathDirectoryOrCreate, writable: true}
+	volumeCerts = volume{name: "ca-certs", path: "/etc/ssl/certs", kind: corev1.HostPathDirectoryOrCreate}
+	volumePKI   = volume{name: "k8s-certs", path: pkiDir, kind: corev1.HostPathDirectoryOrCreate}
+	volumeFlex  = volume{
+		name:     "flexvolume-dir",
+		path:     flexVolumeDir,
+		kind:     corev1.HostPathDirectoryOrCreate,
+		writable: true,
+	}
 	volumeCloud    = volume{name: "cloud-config", path: cloudConfig, kind: corev1.HostPathFile}
 	kubeconfigKind = corev1.HostPathFileOrCreate
 )
@@ -67,12 +72,16 @@ func (c component) pod() *corev1.Pod {
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         command,
 		Env:             c.env,
-		Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)}},
-		LivenessProbe:   c.probe(c.livePath, 10, 8),
-		StartupProbe:    c.probe(c.livePath, 10, 24),
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)},
+		},
+		LivenessProbe: c.probe(c.livePath, 10, 8),
+		StartupProbe:  c.probe(c.livePath, 10, 24),
 	}
 	if c.hostPort {
-		container.Ports = []corev1.ContainerPort{{Name: "https", ContainerPort: c.port, HostPort: c.port, Protocol: corev1.ProtocolTCP}}
+		container.Ports = []corev1.ContainerPort{
+			{Name: "https", ContainerPort: c.port, HostPort: c.port, Protocol: corev1.ProtocolTCP},
+		}
 	}
 	if c.readyPath != "" {
 		container.ReadinessProbe = c.probe(c.readyPath, 1, 3)

@@ -64,7 +64,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.ControlPlanes = maxControlPlanes
 	}
 	if o.ControlPlanes < 0 || o.ControlPlanes > maxControlPlanes {
-		return o, fmt.Errorf("starting lab: %d control-plane hosts were asked for; there can be 1 to %d", o.ControlPlanes, maxControlPlanes)
+		return o, fmt.Errorf(
+			"starting lab: %d control-plane hosts were asked for; there can be 1 to %d",
+			o.ControlPlanes,
+			maxControlPlanes,
+		)
 	}
 	if err := o.Shape.check(o.ControlPlanes); err != nil {
 		return o, err

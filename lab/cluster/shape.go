@@ -28,7 +28,9 @@ const (
 
 func (s Shape) check(controlPlanes int) error {
 	if s == Deployments && controlPlanes < 2 {
-		return fmt.Errorf("starting lab: a control plane of Deployments needs two hosts: one host's pods would have to start each other")
+		return fmt.Errorf(
+			"starting lab: a control plane of Deployments needs two hosts: one host's pods would have to start each other",
+		)
 	}
 	if slices.Contains([]Shape{StaticPods, Units, Deployments}, s) {
 		return nil

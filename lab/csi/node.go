@@ -173,7 +173,8 @@ func (n *Node) register(ctx context.Context, socket string) error {
 	}
 	n.drivers[info.GetName()] = d
 	n.mu.Unlock()
-	_, err = registration.NewRegistrationClient(registrar.conn).NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: true})
+	_, err = registration.NewRegistrationClient(registrar.conn).
+		NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: true})
 	return err
 }
 
@@ -192,7 +193,9 @@ func (n *Node) announce(ctx context.Context, name string, node *spec.NodeGetInfo
 	if err != nil {
 		return fmt.Errorf("encoding labels: %w", err)
 	}
-	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := n.Client.CoreV1().
+		Nodes().
+		Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("labelling node %q: %w", n.Name, err)
 	}
 	return n.csiNode(ctx, entry)
@@ -209,7 +212,10 @@ func (n *Node) csiNode(ctx context.Context, entry *storagev1.CSINodeDriver) erro
 		if err != nil || entry == nil {
 			return err
 		}
-		have.Spec.Drivers = append(slices.DeleteFunc(have.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == entry.Name }), *entry)
+		have.Spec.Drivers = append(
+			slices.DeleteFunc(have.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == entry.Name }),
+			*entry,
+		)
 		_, err = nodes.Update(ctx, have, metav1.UpdateOptions{})
 		return err
 	})
@@ -237,7 +243,11 @@ func source(pv *corev1.PersistentVolume) (*corev1.CSIPersistentVolumeSource, err
 		return pv.Spec.CSI, nil
 	case pv.Spec.AWSElasticBlockStore != nil:
 		in := pv.Spec.AWSElasticBlockStore
-		return &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", VolumeHandle: path.Base(in.VolumeID), FSType: in.FSType}, nil
+		return &corev1.CSIPersistentVolumeSource{
+			Driver:       "ebs.csi.aws.com",
+			VolumeHandle: path.Base(in.VolumeID),
+			FSType:       in.FSType,
+		}, nil
 	}
 	return nil, fmt.Errorf("PersistentVolume %q is of a kind that the lab has no driver for", pv.Name)
 }
@@ -275,9 +285,15 @@ func (n *Node) Mount(ctx context.Context, pod *corev1.Pod, claim string) (string
 		return "", fmt.Errorf("device of %s: %w", from.VolumeHandle, err)
 	}
 	m := mounted{
-		driver: from.Driver, handle: from.VolumeHandle,
-		staging: path.Join(pluginsDir, from.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(from.VolumeHandle))), "globalmount"),
-		target:  path.Join(podsDir, string(pod.UID), "volumes/kubernetes.io~csi", pv.Name, "mount"),
+		driver: from.Driver,
+		handle: from.VolumeHandle,
+		staging: path.Join(
+			pluginsDir,
+			from.Driver,
+			fmt.Sprintf("%x", sha256.Sum256([]byte(from.VolumeHandle))),
+			"globalmount",
+		),
+		target: path.Join(podsDir, string(pod.UID), "volumes/kubernetes.io~csi", pv.Name, "mount"),
 	}
 	if err := n.publish(ctx, d, m, from, attached); err != nil {
 		return "", err
@@ -305,7 +321,13 @@ func (n *Node) attachment(ctx context.Context, from *corev1.CSIPersistentVolumeS
 	return va.Status.AttachmentMetadata, nil
 }
 
-func (n *Node) publish(ctx context.Context, d *driver, m mounted, from *corev1.CSIPersistentVolumeSource, attached map[string]string) error {
+func (n *Node) publish(
+	ctx context.Context,
+	d *driver,
+	m mounted,
+	from *corev1.CSIPersistentVolumeSource,
+	attached map[string]string,
+) error {
 	capability := &spec.VolumeCapability{
 		AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 		AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{FsType: from.FSType}},
@@ -316,14 +338,22 @@ func (n *Node) publish(ctx context.Context, d *driver, m mounted, from *corev1.C
 		}
 	}
 	_, err := spec.NewNodeClient(d.conn).NodeStageVolume(ctx, &spec.NodeStageVolumeRequest{
-		VolumeId: m.handle, PublishContext: attached, StagingTargetPath: m.staging, VolumeCapability: capability, VolumeContext: from.VolumeAttributes,
+		VolumeId:          m.handle,
+		PublishContext:    attached,
+		StagingTargetPath: m.staging,
+		VolumeCapability:  capability,
+		VolumeContext:     from.VolumeAttributes,
 	})
 	if err != nil {
 		return fmt.Errorf("staging volume %s: %w", m.handle, err)
 	}
 	_, err = spec.NewNodeClient(d.conn).NodePublishVolume(ctx, &spec.NodePublishVolumeRequest{
-		VolumeId: m.handle, PublishContext: attached, StagingTargetPath: m.staging, TargetPath: m.target, VolumeCapability: capability,
-		VolumeContext: from.VolumeAttributes,
+		VolumeId:          m.handle,
+		PublishContext:    attached,
+		StagingTargetPath: m.staging,
+		TargetPath:        m.target,
+		VolumeCapability:  capability,
+		VolumeContext:     from.VolumeAttributes,
 	})
 	if err != nil {
 		return fmt.Errorf("publishing volume %s: %w", m.handle, err)
@@ -346,10 +376,16 @@ func (n *Node) Unmount(ctx context.Context, pod *corev1.Pod) error {
 			return fmt.Errorf("driver name %s not found in the list of registered CSI drivers", m.driver)
 		}
 		client := spec.NewNodeClient(d.conn)
-		if _, err := client.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: m.handle, TargetPath: m.target}); err != nil {
+		if _, err := client.NodeUnpublishVolume(
+			ctx,
+			&spec.NodeUnpublishVolumeRequest{VolumeId: m.handle, TargetPath: m.target},
+		); err != nil {
 			return fmt.Errorf("unpublishing volume %s: %w", m.handle, err)
 		}
-		if _, err := client.NodeUnstageVolume(ctx, &spec.NodeUnstageVolumeRequest{VolumeId: m.handle, StagingTargetPath: m.staging}); err != nil {
+		if _, err := client.NodeUnstageVolume(
+			ctx,
+			&spec.NodeUnstageVolumeRequest{VolumeId: m.handle, StagingTargetPath: m.staging},
+		); err != nil {
 			return fmt.Errorf("unstaging volume %s: %w", m.handle, err)
 		}
 	}

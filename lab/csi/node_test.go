@@ -48,7 +48,11 @@ func (r *recorder) note(call, volume string) error {
 }
 
 func (r *recorder) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.NodeGetInfoResponse, error) {
-	return &spec.NodeGetInfoResponse{NodeId: "i-1", MaxVolumesPerNode: 26, AccessibleTopology: &spec.Topology{Segments: map[string]string{"topology.ebs.csi.aws.com/zone": "us-east-1a"}}}, nil
+	return &spec.NodeGetInfoResponse{
+		NodeId:             "i-1",
+		MaxVolumesPerNode:  26,
+		AccessibleTopology: &spec.Topology{Segments: map[string]string{"topology.ebs.csi.aws.com/zone": "us-east-1a"}},
+	}, nil
 }
 
 func (r *recorder) NodeStageVolume(_ context.Context, q *spec.NodeStageVolumeRequest) (*spec.NodeStageVolumeResponse, error) {
@@ -76,7 +80,13 @@ func onHost(t *testing.T, objects ...*corev1.PersistentVolume) (*Node, *fake.Cli
 			t.Fatal(err)
 		}
 	}
-	n := &Node{Client: client, Name: "n1", HostDir: filepath.Join(t.TempDir(), strings.Repeat("a-long-name/", 12)), Device: func(string) error { return nil }, Log: slog.New(slog.DiscardHandler)}
+	n := &Node{
+		Client:  client,
+		Name:    "n1",
+		HostDir: filepath.Join(t.TempDir(), strings.Repeat("a-long-name/", 12)),
+		Device:  func(string) error { return nil },
+		Log:     slog.New(slog.DiscardHandler),
+	}
 	if err := n.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +153,19 @@ func TestADriverThatRegistersIsAnnounced(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		want := []storagev1.CSINodeDriver{{Name: testDriver, NodeID: "i-1", TopologyKeys: []string{"topology.ebs.csi.aws.com/zone"}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(26))}}}
-		if diff := cmp.Diff(want, have.Spec.Drivers); diff != "" || !strings.Contains(have.Annotations["storage.alpha.kubernetes.io/migrated-plugins"], "kubernetes.io/aws-ebs") {
+		want := []storagev1.CSINodeDriver{
+			{
+				Name:         testDriver,
+				NodeID:       "i-1",
+				TopologyKeys: []string{"topology.ebs.csi.aws.com/zone"},
+				Allocatable:  &storagev1.VolumeNodeResources{Count: new(int32(26))},
+			},
+		}
+		if diff := cmp.Diff(
+			want,
+			have.Spec.Drivers,
+		); diff != "" ||
+			!strings.Contains(have.Annotations["storage.alpha.kubernetes.io/migrated-plugins"], "kubernetes.io/aws-ebs") {
 			return fmt.Errorf("%s, %v", diff, have.Annotations)
 		}
 		return nil
@@ -162,9 +183,15 @@ func TestAVolumeIsMountedWhenItIsAttachedAndUnmountedInOrder(t *testing.T) {
 		"in tree":       {AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, client, r := onHost(t, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: from}})
+			n, client, r := onHost(
+				t,
+				&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: from}},
+			)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app", UID: "app"}}
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
+			claim := &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"},
+				Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+			}
 			va := &storagev1.VolumeAttachment{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sha256.Sum256([]byte("vol-1"+testDriver+"n1")))},
 				Spec:       storagev1.VolumeAttachmentSpec{Attacher: testDriver, NodeName: "n1"},

@@ -42,7 +42,10 @@ func Programs() (map[string]kubelet.Program, error) {
 	} {
 		out[image] = kubelet.Program{Path: self, Isolated: true, Env: []corev1.EnvVar{
 			{Name: envStandIn, Value: name},
-			{Name: envAddress, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			{
+				Name:      envAddress,
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}},
+			},
 		}}
 	}
 	return out, nil
@@ -54,7 +57,11 @@ func Run() {
 	if name == "" {
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM) //nolint:forbidigo // it stands for main
+	ctx, stop := signal.NotifyContext(
+		context.Background(),
+		syscall.SIGINT,
+		syscall.SIGTERM,
+	) //nolint:forbidigo // it stands for main
 	defer stop()
 	var err error
 	switch name {
@@ -136,10 +143,18 @@ type registered struct {
 }
 
 func (r *registered) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
-	return &registration.PluginInfo{Type: registration.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"}}, nil
+	return &registration.PluginInfo{
+		Type:              registration.CSIPlugin,
+		Name:              r.name,
+		Endpoint:          r.endpoint,
+		SupportedVersions: []string{"1.0.0"},
+	}, nil
 }
 
-func (r *registered) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (r *registered) NotifyRegistrationStatus(
+	_ context.Context,
+	s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
 	if !s.GetPluginRegistered() {
 		r.refused <- fmt.Errorf("the kubelet refused the driver: %s", s.GetError())
 	}
@@ -173,7 +188,11 @@ func livenessProbe(ctx context.Context, args []string) error {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
-	server := &http.Server{Addr: net.JoinHostPort(os.Getenv(envAddress), *port), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{
+		Addr:              net.JoinHostPort(os.Getenv(envAddress), *port),
+		Handler:           mux,
+		ReadHeaderTimeout: 10 * time.Second,
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.ListenAndServe() }()
 	select {

@@ -105,7 +105,12 @@ func (w *world) nodesJoin(ctx context.Context) error {
 		{"provided-ipv4-ipv6", provided("10.0.1.6,fd00::6", "fd00::6", "10.0.1.6")},
 		{"provided-ipv6-ipv4", provided("fd00::7,10.0.1.7", "10.0.1.7", "fd00::7")},
 		{"labelled", func(i *api.Instance, n *corev1.Node) {
-			i.Labels = map[string]string{"rack": "7", "taken": "cloud", "node.kubernetes.io/reserved": "x", "my.k8s.io/reserved": "x"}
+			i.Labels = map[string]string{
+				"rack":                        "7",
+				"taken":                       "cloud",
+				"node.kubernetes.io/reserved": "x",
+				"my.k8s.io/reserved":          "x",
+			}
 			n.Labels["taken"] = "user"
 			i.Addresses = append(i.Addresses, api.Address{Type: string(corev1.NodeExternalIP), Address: "192.0.2.1"})
 		}},
@@ -180,11 +185,19 @@ func (w *world) servicesMade(ctx context.Context) error {
 		},
 		func() error {
 			return w.service(ctx, "mixed", 30004, func(s *corev1.Service) {
-				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "second", Protocol: corev1.ProtocolUDP, Port: 80, NodePort: 30004})
+				s.Spec.Ports = append(
+					s.Spec.Ports,
+					corev1.ServicePort{Name: "second", Protocol: corev1.ProtocolUDP, Port: 80, NodePort: 30004},
+				)
 			})
 		},
 		func() error {
-			return w.service(ctx, "class", 30005, func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") })
+			return w.service(
+				ctx,
+				"class",
+				30005,
+				func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") },
+			)
 		},
 		func() error {
 			return w.service(ctx, "local", 30006, func(s *corev1.Service) {
@@ -192,7 +205,12 @@ func (w *world) servicesMade(ctx context.Context) error {
 			})
 		},
 		func() error {
-			return w.service(ctx, "ranges", 30007, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} })
+			return w.service(
+				ctx,
+				"ranges",
+				30007,
+				func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} },
+			)
 		},
 		func() error {
 			return w.service(ctx, "plain", 30008, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort })
@@ -236,7 +254,11 @@ func (w *world) servicesChange(ctx context.Context) error {
 			return w.changeService(ctx, "plain", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
 		},
 		func() error {
-			return w.changeService(ctx, "ranges", func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"} })
+			return w.changeService(
+				ctx,
+				"ranges",
+				func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"} },
+			)
 		},
 		func() error {
 			return w.admin.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, "mixed", metav1.DeleteOptions{})
@@ -258,7 +280,11 @@ func (w *world) servicesChange(ctx context.Context) error {
 		},
 		func() error {
 			return w.eventually(ctx, "the end of a Service and of a load balancer", func(ctx context.Context) error {
-				if _, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "mixed", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				if _, err := w.admin.CoreV1().
+					Services(metav1.NamespaceDefault).
+					Get(ctx, "mixed", metav1.GetOptions{}); !apierrors.IsNotFound(
+					err,
+				) {
 					return fmt.Errorf("reading service mixed: %w", err)
 				}
 				s, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "address", metav1.GetOptions{})

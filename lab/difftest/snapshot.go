@@ -77,7 +77,12 @@ func (s Snapshot) without(reasons map[string]string, other Snapshot) Snapshot {
 const ownDomain = "transplant.dev/"
 
 func (w *world) snapshot(ctx context.Context) (Snapshot, error) {
-	s := Snapshot{Nodes: map[string]Node{}, Services: map[string]Service{}, LoadBalancers: map[string]LoadBalancer{}, Routes: map[string]string{}}
+	s := Snapshot{
+		Nodes:         map[string]Node{},
+		Services:      map[string]Service{},
+		LoadBalancers: map[string]LoadBalancer{},
+		Routes:        map[string]string{},
+	}
 	nodes, err := w.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return s, fmt.Errorf("listing nodes: %w", err)
@@ -107,7 +112,12 @@ func (w *world) snapshot(ctx context.Context) (Snapshot, error) {
 	s.Events = slices.Sorted(maps.Keys(seen))
 	state := w.cloud.State()
 	for _, lb := range state.LoadBalancers {
-		s.LoadBalancers[lb.Service] = LoadBalancer{Ports: lb.Ports, Members: lb.Members, Settings: lb.Settings, Ingress: ingressOf(lb)}
+		s.LoadBalancers[lb.Service] = LoadBalancer{
+			Ports:    lb.Ports,
+			Members:  lb.Members,
+			Settings: lb.Settings,
+			Ingress:  ingressOf(lb),
+		}
 	}
 	for _, route := range state.Routes {
 		s.Routes[route.CIDR] = route.Node
@@ -133,7 +143,12 @@ func nodeOf(node *corev1.Node) Node {
 }
 
 func serviceOf(service *corev1.Service) Service {
-	s := Service{Type: service.Spec.Type, Annotations: map[string]string{}, Finalizers: service.Finalizers, Ingress: service.Status.LoadBalancer.Ingress}
+	s := Service{
+		Type:        service.Spec.Type,
+		Annotations: map[string]string{},
+		Finalizers:  service.Finalizers,
+		Ingress:     service.Status.LoadBalancer.Ingress,
+	}
 	for key, value := range service.Annotations {
 		if !strings.Contains(key, ownDomain) {
 			s.Annotations[key] = value

@@ -42,8 +42,12 @@ type world struct {
 
 // flags are those of both managers. The periods are short, for both.
 var flags = []string{
-	"--configure-cloud-routes=true", "--cluster-cidr=10.244.0.0/16", "--node-monitor-period=1s", "--node-status-update-frequency=3s",
-	"--leader-elect=true", "--v=2",
+	"--configure-cloud-routes=true",
+	"--cluster-cidr=10.244.0.0/16",
+	"--node-monitor-period=1s",
+	"--node-status-update-frequency=3s",
+	"--leader-elect=true",
+	"--v=2",
 }
 
 // start starts the manager.
@@ -75,15 +79,21 @@ func (w *world) start() error {
 // eventually looks until look returns nil. Its error says what was missing last.
 func (w *world) eventually(ctx context.Context, what string, look func(context.Context) error) error {
 	var missing error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-w.manager.Done():
-			return false, fmt.Errorf("the manager has ended with exit code %d", w.manager.ExitCode())
-		default:
-		}
-		missing = look(ctx)
-		return missing == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(
+		ctx,
+		100*time.Millisecond,
+		patience,
+		true,
+		func(ctx context.Context) (bool, error) {
+			select {
+			case <-w.manager.Done():
+				return false, fmt.Errorf("the manager has ended with exit code %d", w.manager.ExitCode())
+			default:
+			}
+			missing = look(ctx)
+			return missing == nil, nil
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w (%w)", what, cmp.Or(missing, err), err)
 	}
@@ -111,11 +121,26 @@ func (w *world) settle(ctx context.Context) error {
 
 // machine makes an instance, and a Ready node for it as a kubelet registers one.
 func (w *world) machine(ctx context.Context, name string, change func(*api.Instance, *corev1.Node)) error {
-	instance := api.Instance{Name: name, ProviderID: "sim:///" + name, Type: "small", Zone: "zone-a", Region: "region", Addresses: addresses("10.0.0.1")}
+	instance := api.Instance{
+		Name:       name,
+		ProviderID: "sim:///" + name,
+		Type:       "small",
+		Zone:       "zone-a",
+		Region:     "region",
+		Addresses:  addresses("10.0.0.1"),
+	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}, Annotations: map[string]string{}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{uninitialized}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      map[string]string{corev1.LabelHostname: name},
+			Annotations: map[string]string{},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{uninitialized}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
+			},
+		},
 	}
 	if change != nil {
 		change(&instance, node)
@@ -183,7 +208,9 @@ func (w *world) service(ctx context.Context, name string, port int32, change fun
 	if change != nil {
 		change(service)
 	}
-	if _, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+	if _, err := w.admin.CoreV1().
+		Services(metav1.NamespaceDefault).
+		Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating service %q: %w", name, err)
 	}
 	return nil
@@ -201,7 +228,11 @@ func (w *world) changeService(ctx context.Context, name string, change func(*cor
 	})
 }
 
-var uninitialized = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+var uninitialized = corev1.Taint{
+	Key:    "node.cloudprovider.kubernetes.io/uninitialized",
+	Value:  "true",
+	Effect: corev1.TaintEffectNoSchedule,
+}
 
 func addresses(ips ...string) []api.Address {
 	var all []api.Address

@@ -175,7 +175,15 @@ func (c *Campaign) after(ctx context.Context, e ended) error {
 		}
 		if len(o.Codes) > c.MostReruns {
 			c.mu.Unlock()
-			return fmt.Errorf("%s did not get over %s at %s:%s in %d runs\n%s", c.Args[0], o.Kind, o.Point, o.Step, len(o.Codes), e.tail(25))
+			return fmt.Errorf(
+				"%s did not get over %s at %s:%s in %d runs\n%s",
+				c.Args[0],
+				o.Kind,
+				o.Point,
+				o.Step,
+				len(o.Codes),
+				e.tail(25),
+			)
 		}
 	}
 	c.mu.Unlock()

@@ -16,7 +16,13 @@ type Lengths struct {
 }
 
 // Whole are the lengths of the whole matrix.
-var Whole = Lengths{Outage: time.Minute, ShortOutage: 8 * time.Second, Access: 5 * time.Second, Off: 3 * time.Second, Full: 5 * time.Second}
+var Whole = Lengths{
+	Outage:      time.Minute,
+	ShortOutage: 8 * time.Second,
+	Access:      5 * time.Second,
+	Off:         3 * time.Second,
+	Full:        5 * time.Second,
+}
 
 // Kinds that happen at every step: a kill at each point of it, one of each of the others where the step has a host to
 // have it on.

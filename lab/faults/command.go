@@ -135,9 +135,15 @@ func (c *command) signal(ctx context.Context, s syscall.Signal, heard string) er
 	if heard == "" {
 		return nil
 	}
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return strings.Contains(c.said(), heard), nil
-	})
+	err := wait.PollUntilContextTimeout(
+		ctx,
+		20*time.Millisecond,
+		10*time.Second,
+		true,
+		func(context.Context) (bool, error) {
+			return strings.Contains(c.said(), heard), nil
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("the command does not say that it has heard %s: %w", s, err)
 	}

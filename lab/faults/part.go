@@ -51,7 +51,10 @@ func (p *Part) Try(ctx context.Context, c *Campaign, keep func(*Part) error) err
 	}
 	rest := Blame(r.Outcomes, problems)
 	p.Steps, p.Outcomes, p.Took, p.Ended = r.Steps, r.Outcomes, r.Took, runErr == nil
-	p.Notes = append(p.Notes, fmt.Sprintf("%s: %s with %d faults took %s", p.Campaign, c.Args[0], len(r.Outcomes), r.Took.Round(time.Second)))
+	p.Notes = append(
+		p.Notes,
+		fmt.Sprintf("%s: %s with %d faults took %s", p.Campaign, c.Args[0], len(r.Outcomes), r.Took.Round(time.Second)),
+	)
 	errs := []error{keepErr}
 	for _, problem := range rest {
 		errs = append(errs, p.fail(problem.Text))
@@ -73,9 +76,16 @@ func (p *Part) Alike(ctx context.Context, c Cluster, want []string) error {
 		return err
 	}
 	if diff := Different(want, have); diff != "" {
-		return fmt.Errorf("%w (- is missing, + is there instead):\n%s", p.fail("files, objects or the cloud are not as after an undisturbed run"), diff)
+		return fmt.Errorf(
+			"%w (- is missing, + is there instead):\n%s",
+			p.fail("files, objects or the cloud are not as after an undisturbed run"),
+			diff,
+		)
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("%s: files, objects and the cloud are as after an undisturbed run: %d facts", p.Campaign, len(have)))
+	p.Notes = append(
+		p.Notes,
+		fmt.Sprintf("%s: files, objects and the cloud are as after an undisturbed run: %d facts", p.Campaign, len(have)),
+	)
 	return nil
 }
 
@@ -86,7 +96,11 @@ func (p *Part) Verified(ctx context.Context, verify func(context.Context) (code 
 	return p.verified(ctx, verify, 2*time.Second, 5*time.Minute)
 }
 
-func (p *Part) verified(ctx context.Context, verify func(context.Context) (int, string, error), every, within time.Duration) error {
+func (p *Part) verified(
+	ctx context.Context,
+	verify func(context.Context) (int, string, error),
+	every, within time.Duration,
+) error {
 	begin := time.Now()
 	for {
 		code, said, err := verify(ctx)
@@ -217,8 +231,12 @@ func (s Store) Write(file string, groups []Group) error {
 			}
 		}
 	}
-	return wholefile.Write(file, []byte("# What goes wrong at each step, and what comes of it\n\nHow to read it: docs/reference/faults.md.\n\n"+
-		"| command | campaign | result | faults | took | begun | commit |\n|---|---|---|---|---|---|---|\n"+overview.String()+"\n"+tables.String()), 0o644)
+	return wholefile.Write(
+		file,
+		[]byte("# What goes wrong at each step, and what comes of it\n\nHow to read it: docs/reference/faults.md.\n\n"+
+			"| command | campaign | result | faults | took | begun | commit |\n|---|---|---|---|---|---|---|\n"+overview.String()+"\n"+tables.String()),
+		0o644,
+	)
 }
 
 // row is a part's in the overview.

@@ -24,7 +24,11 @@ func (w watched) Watch(context.Context) (Judge, error) {
 func (w watched) Facts(context.Context) ([]string, error) { return w.facts, nil }
 
 func TestAPartIsKeptWheneverAFaultIsOver(t *testing.T) {
-	cluster := watched{fake: &fake{dir: t.TempDir()}, problems: []Problem{{From: time.Unix(1, 0), To: time.Unix(2, 0), Text: "two owners"}}, facts: []string{"node n"}}
+	cluster := watched{
+		fake:     &fake{dir: t.TempDir()},
+		problems: []Problem{{From: time.Unix(1, 0), To: time.Unix(2, 0), Text: "two owners"}},
+		facts:    []string{"node n"},
+	}
 	c := &Campaign{Cluster: cluster, Args: []string{"apply"}, Choose: KilledEverywhere, StateDir: t.TempDir(), Log: t.Logf}
 	store := Store(filepath.Join(t.TempDir(), "parts"))
 	var kept []int
@@ -96,7 +100,10 @@ func TestAMatrixIsWrittenOfThePartsThatThereAre(t *testing.T) {
 		}
 	}
 	file := filepath.Join(dir, "matrix.md")
-	if err := store.Write(file, []Group{{Title: "apply", Names: []string{"lost", "full", "gone", "boot", "missing"}}, {Title: "none", Names: []string{"nothing"}}}); err != nil {
+	if err := store.Write(
+		file,
+		[]Group{{Title: "apply", Names: []string{"lost", "full", "gone", "boot", "missing"}}, {Title: "none", Names: []string{"nothing"}}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(file)

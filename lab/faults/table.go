@@ -143,7 +143,15 @@ func (t *Table) summary(b *strings.Builder, columns []column) {
 				failed++
 			}
 		}
-		fmt.Fprintf(b, "- %s: %d made, %d not got over, %d re-runs, at most %.1f s until the step was done", strings.TrimSpace(string(c.kind)+" "+c.point), made, failed, reruns, longest.Seconds())
+		fmt.Fprintf(
+			b,
+			"- %s: %d made, %d not got over, %d re-runs, at most %.1f s until the step was done",
+			strings.TrimSpace(string(c.kind)+" "+c.point),
+			made,
+			failed,
+			reruns,
+			longest.Seconds(),
+		)
 		if how := t.How[c.kind]; how != "" {
 			fmt.Fprintf(b, " (%s)", how)
 		}

@@ -48,8 +48,13 @@ type Account struct {
 // Env are the variables with which a program looks at the account, and at no other.
 func (a *Account) Env() []string {
 	return []string{
-		"AWS_ENDPOINT_URL=" + a.URL, "AWS_REGION=" + region, "AWS_ACCESS_KEY_ID=" + KeyLooker, "AWS_SECRET_ACCESS_KEY=field-only", "AWS_EC2_METADATA_DISABLED=true",
-		"HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.0/8", // a call that misses the simulation ends at once
+		"AWS_ENDPOINT_URL=" + a.URL,
+		"AWS_REGION=" + region,
+		"AWS_ACCESS_KEY_ID=" + KeyLooker,
+		"AWS_SECRET_ACCESS_KEY=field-only",
+		"AWS_EC2_METADATA_DISABLED=true",
+		"HTTPS_PROXY=http://127.0.0.1:9",
+		"NO_PROXY=127.0.0.0/8", // a call that misses the simulation ends at once
 	}
 }
 
@@ -62,10 +67,21 @@ func (f *Field) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := awssim.Options{ClusterID: "prod", RouteTable: RouteTable, Keys: map[string]awssim.Policy{keyMaker: awssim.Full, KeyLooker: awssim.ReadOnly}}
+	o := awssim.Options{
+		ClusterID:  "prod",
+		RouteTable: RouteTable,
+		Keys:       map[string]awssim.Policy{keyMaker: awssim.Full, KeyLooker: awssim.ReadOnly},
+	}
 	for i := range nodes.Items {
 		zone, id := instance(&nodes.Items[i])
-		machine := awssim.Instance{ID: id, Zone: zone, Type: "m5.large", PrivateIP: address(&nodes.Items[i]), MetadataHops: 2, HostnameType: "ip-name"}
+		machine := awssim.Instance{
+			ID:           id,
+			Zone:         zone,
+			Type:         "m5.large",
+			PrivateIP:    address(&nodes.Items[i]),
+			MetadataHops: 2,
+			HostnameType: "ip-name",
+		}
 		if _, control := nodes.Items[i].Labels[controlPlaneLabel]; control {
 			machine.Profile = "control-plane"
 		}
@@ -153,17 +169,27 @@ func (f *Field) balance(ctx context.Context, service *corev1.Service, nodes []co
 
 // elastic makes a classic load balancer with the name that the AWS provider gives it: a, and the Service's uid without
 // its dashes.
-func (f *Field) elastic(ctx context.Context, service *corev1.Service, nodes []corev1.Node) (corev1.LoadBalancerIngress, error) {
+func (f *Field) elastic(
+	ctx context.Context,
+	service *corev1.Service,
+	nodes []corev1.Node,
+) (corev1.LoadBalancerIngress, error) {
 	client := elb.New(elb.Options{Region: region, BaseEndpoint: &f.Account.URL, Credentials: makerCredentials()})
 	name := ("a" + strings.ReplaceAll(string(service.UID), "-", ""))[:32]
 	var listeners []elbtypes.Listener
 	for _, p := range service.Spec.Ports {
 		listeners = append(listeners, elbtypes.Listener{
-			LoadBalancerPort: p.Port, InstancePort: &p.NodePort, Protocol: awssdk.String("TCP"), InstanceProtocol: awssdk.String("TCP"),
+			LoadBalancerPort: p.Port,
+			InstancePort:     &p.NodePort,
+			Protocol:         awssdk.String("TCP"),
+			InstanceProtocol: awssdk.String("TCP"),
 		})
 	}
 	made, err := client.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
-		LoadBalancerName: &name, Listeners: listeners, Subnets: []string{"subnet-a", "subnet-b"}, SecurityGroups: []string{"sg-nodes"},
+		LoadBalancerName: &name,
+		Listeners:        listeners,
+		Subnets:          []string{"subnet-a", "subnet-b"},
+		SecurityGroups:   []string{"sg-nodes"},
 		Tags: []elbtypes.Tag{{Key: awssdk.String("kubernetes.io/cluster/prod"), Value: awssdk.String("owned")},
 			{Key: awssdk.String("kubernetes.io/service-name"), Value: awssdk.String(service.Namespace + "/" + service.Name)}},
 	})
@@ -178,7 +204,10 @@ func (f *Field) elastic(ctx context.Context, service *corev1.Service, nodes []co
 		}
 	}
 	if len(members) > 0 {
-		_, err = client.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: members})
+		_, err = client.RegisterInstancesWithLoadBalancer(
+			ctx,
+			&elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &name, Instances: members},
+		)
 	}
 	return corev1.LoadBalancerIngress{Hostname: *made.DNSName}, err
 }

@@ -76,7 +76,10 @@ func Start(ctx context.Context, o Options) (*Field, error) {
 	if o.Provider == "" {
 		o.Provider = "aws"
 	}
-	server, err := apiserver.Start(ctx, apiserver.Options{Dir: o.Dir, Version: o.Version, Progress: o.Progress, AuditReads: true})
+	server, err := apiserver.Start(
+		ctx,
+		apiserver.Options{Dir: o.Dir, Version: o.Version, Progress: o.Progress, AuditReads: true},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -35,13 +35,30 @@ func (f *Field) components() []component {
 	}
 	return []component{
 		{name: "kube-apiserver", port: "6443", kubeconfig: "admin.conf", flags: append([]string{
-			"--advertise-address=$ip", "--authorization-mode=Node,RBAC", "--client-ca-file=/etc/kubernetes/pki/ca.crt", "--enable-admission-plugins=NodeRestriction",
-			"--etcd-servers=https://127.0.0.1:2379", "--secure-port=6443", "--service-cluster-ip-range=10.96.0.0/12",
+			"--advertise-address=$ip",
+			"--authorization-mode=Node,RBAC",
+			"--client-ca-file=/etc/kubernetes/pki/ca.crt",
+			"--enable-admission-plugins=NodeRestriction",
+			"--etcd-servers=https://127.0.0.1:2379",
+			"--secure-port=6443",
+			"--service-cluster-ip-range=10.96.0.0/12",
 		}, cloud...)},
-		{name: "kube-controller-manager", port: "10257", kubeconfig: "controller-manager.conf", loops: []string{"cloud-node-lifecycle", "nodeipam", "route", "service"}, flags: append([]string{
-			"--allocate-node-cidrs=true", "--bind-address=$host", "--cluster-cidr=10.200.0.0/16", "--cluster-name=prod", "--controllers=*,bootstrapsigner,tokencleaner",
-			"--kubeconfig=/etc/kubernetes/controller-manager.conf", "--leader-elect=true", "--use-service-account-credentials=true",
-		}, cloud...)},
+		{
+			name:       "kube-controller-manager",
+			port:       "10257",
+			kubeconfig: "controller-manager.conf",
+			loops:      []string{"cloud-node-lifecycle", "nodeipam", "route", "service"},
+			flags: append([]string{
+				"--allocate-node-cidrs=true",
+				"--bind-address=$host",
+				"--cluster-cidr=10.200.0.0/16",
+				"--cluster-name=prod",
+				"--controllers=*,bootstrapsigner,tokencleaner",
+				"--kubeconfig=/etc/kubernetes/controller-manager.conf",
+				"--leader-elect=true",
+				"--use-service-account-credentials=true",
+			}, cloud...),
+		},
 		{name: "kube-scheduler", port: "10259", kubeconfig: "scheduler.conf", flags: []string{
 			"--bind-address=$host", "--kubeconfig=/etc/kubernetes/scheduler.conf", "--leader-elect=true",
 		}},
@@ -86,13 +103,31 @@ func (f *Field) files(ctx context.Context, h Host, values map[string]string) err
 			"EnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 		"/usr/lib/systemd/system/kubelet.service": "[Unit]\nDescription=kubelet: The Kubernetes Node Agent\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
 	} {
-		if err := write(f.path("hosts", h.Name, path), []byte(filled(f.fit(text), map[string]string{"node": values["node"], "ip": values["ip"]}))); err != nil {
+		if err := write(
+			f.path("hosts", h.Name, path),
+			[]byte(filled(f.fit(text), map[string]string{"node": values["node"], "ip": values["ip"]})),
+		); err != nil {
 			return err
 		}
 	}
-	return f.standIn(ctx, h, "kubelet", "", append(strings.Fields(f.kubeletGates()), "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf",
-		"--config=/var/lib/kubelet/config.yaml", "--cloud-provider="+f.options.Provider, "--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock",
-		"--hostname-override="+h.Node, "--node-ip="+h.IP, "--pod-infra-container-image=registry.k8s.io/pause:3.9"), nil)
+	return f.standIn(
+		ctx,
+		h,
+		"kubelet",
+		"",
+		append(
+			strings.Fields(f.kubeletGates()),
+			"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+			"--kubeconfig=/etc/kubernetes/kubelet.conf",
+			"--config=/var/lib/kubelet/config.yaml",
+			"--cloud-provider="+f.options.Provider,
+			"--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock",
+			"--hostname-override="+h.Node,
+			"--node-ip="+h.IP,
+			"--pod-infra-container-image=registry.k8s.io/pause:3.9",
+		),
+		nil,
+	)
 }
 
 // kubeletGates are the gates of a kubelet, behind its provider.
@@ -110,7 +145,12 @@ func (f *Field) component(ctx context.Context, h Host, c component, values map[s
 		flags = append(flags, filled(flag, values))
 	}
 	manifest, err := f.template("manifest.yaml", map[string]string{
-		"component": c.name, "port": c.port, "kubeconfig": c.kubeconfig, "ip": values["ip"], "host": values["host"], "flags": "    - " + strings.Join(flags, "\n    - "),
+		"component":  c.name,
+		"port":       c.port,
+		"kubeconfig": c.kubeconfig,
+		"ip":         values["ip"],
+		"host":       values["host"],
+		"flags":      "    - " + strings.Join(flags, "\n    - "),
 	})
 	if err != nil {
 		return err
@@ -142,14 +182,21 @@ func (f *Field) mirror(ctx context.Context, h Host, name string, manifest []byte
 	sum := sha256.Sum256(manifest)
 	pod.Name, pod.Spec.NodeName = name+"-"+h.Node, h.Node
 	pod.Annotations = map[string]string{
-		corev1.MirrorPodAnnotationKey: hex.EncodeToString(sum[:16]), "kubernetes.io/config.hash": hex.EncodeToString(sum[:16]), "kubernetes.io/config.source": "file",
+		corev1.MirrorPodAnnotationKey: hex.EncodeToString(
+			sum[:16],
+		),
+		"kubernetes.io/config.hash":   hex.EncodeToString(sum[:16]),
+		"kubernetes.io/config.source": "file",
 	}
 	made, err := f.kube.CoreV1().Pods(pod.Namespace).Create(ctx, &pod, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	made.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: name, Image: pod.Spec.Containers[0].Image, Ready: true}}}
+	made.Status = corev1.PodStatus{
+		Phase:             corev1.PodRunning,
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: name, Image: pod.Spec.Containers[0].Image, Ready: true}},
+	}
 	_, err = f.kube.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{})
 	return err
 }
@@ -159,9 +206,16 @@ func (f *Field) leases(ctx context.Context) error {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		now, since := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(-3*24*time.Hour))
 		holder, seconds, transitions := "cp-2_5c0d3b1e", int32(15), int32(3)
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system"}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions, AcquireTime: &since, RenewTime: &now,
-		}}
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system"},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity:       &holder,
+				LeaseDurationSeconds: &seconds,
+				LeaseTransitions:     &transitions,
+				AcquireTime:          &since,
+				RenewTime:            &now,
+			},
+		}
 		if _, err := f.kube.CoordinationV1().Leases("kube-system").Create(ctx, lease, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("making lease %s: %w", name, err)
 		}
@@ -195,13 +249,19 @@ func (f *Field) standIn(ctx context.Context, h Host, name, serve string, args, l
 	if serve == "" {
 		return nil
 	}
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		conn, err := net.Dial("tcp", serve)
-		if err != nil {
-			return false, nil
-		}
-		return true, conn.Close()
-	})
+	err = wait.PollUntilContextTimeout(
+		ctx,
+		10*time.Millisecond,
+		30*time.Second,
+		true,
+		func(context.Context) (bool, error) {
+			conn, err := net.Dial("tcp", serve)
+			if err != nil {
+				return false, nil
+			}
+			return true, conn.Close()
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("waiting for %s on %s to answer at %s: %w", name, h.Name, serve, err)
 	}

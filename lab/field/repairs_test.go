@@ -59,34 +59,72 @@ var objectRepairs = []repair{
 			web.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"}
 			must[*corev1.Service](t)(p.kube.CoreV1().Services("shop").Update(t.Context(), web, metav1.UpdateOptions{}))
 		}},
-	{code: "LB-007", about: "a Service wants an address that it did not get", outcome: v1.Fail,
-		broken: apply("apiVersion: v1\nkind: Service\nmetadata: {name: old, namespace: shop}\nspec: {type: LoadBalancer, loadBalancerIP: 203.0.113.77, ports: [{port: 80}]}\n"),
-		tidy:   kubectl("-n shop delete service old")},
+	{
+		code:    "LB-007",
+		about:   "a Service wants an address that it did not get",
+		outcome: v1.Fail,
+		broken: apply(
+			"apiVersion: v1\nkind: Service\nmetadata: {name: old, namespace: shop}\nspec: {type: LoadBalancer, loadBalancerIP: 203.0.113.77, ports: [{port: 80}]}\n",
+		),
+		tidy: kubectl("-n shop delete service old"),
+	},
 	{code: "VOL-005", about: "nothing marks a volume as migrated", outcome: v1.Fail, broken: kubectl("annotate pv pvc-3f1c0a52 pv.kubernetes.io/migrated-to-")},
-	{code: "VOL-007", about: "two classes are the default", outcome: v1.Warn,
-		broken: apply("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast, annotations: {" + defaultMark + `: "true"}}` + "\nprovisioner: ebs.csi.aws.com\n"),
-		tidy:   kubectl("delete storageclass fast")},
+	{
+		code:    "VOL-007",
+		about:   "two classes are the default",
+		outcome: v1.Warn,
+		broken: apply(
+			"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast, annotations: {" + defaultMark + `: "true"}}` + "\nprovisioner: ebs.csi.aws.com\n",
+		),
+		tidy: kubectl("delete storageclass fast"),
+	},
 	{code: "VOL-007", about: "no class is the default", outcome: v1.Warn, broken: kubectl("annotate storageclass gp2 %s-", defaultMark)},
-	{code: "VOL-007", about: "the only class says that it is not the default", outcome: v1.Warn, broken: kubectl("annotate --overwrite storageclass gp2 %s=false", defaultMark)},
+	{
+		code:    "VOL-007",
+		about:   "the only class says that it is not the default",
+		outcome: v1.Warn,
+		broken:  kubectl("annotate --overwrite storageclass gp2 %s=false", defaultMark),
+	},
 	{code: "KUBELET-008", about: "a request of a kubelet was denied", outcome: v1.Warn, broken: func(t *testing.T, p *patient) {
 		apply("apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {name: csr-1}\nspec:\n  signerName: kubernetes.io/kubelet-serving\n"+
 			"  usages: [digital signature, key encipherment, server auth]\n  request: "+servingRequest(t)+"\n")(t, p)
 		kubectl("certificate deny csr-1")(t, p)
 	}},
-	{code: "KUBELET-007", about: "every new node would get the same providerID", outcome: v1.Fail,
-		broken: kubectl("-n kube-system get configmap kubelet-config -o yaml | sed 's|^    rotateCertificates|    providerID: aws:///us-east-1a/i-1\\n&|' | kubectl replace -f -")},
+	{
+		code:    "KUBELET-007",
+		about:   "every new node would get the same providerID",
+		outcome: v1.Fail,
+		broken: kubectl(
+			"-n kube-system get configmap kubelet-config -o yaml | sed 's|^    rotateCertificates|    providerID: aws:///us-east-1a/i-1\\n&|' | kubectl replace -f -",
+		),
+	},
 }
 
 // workloadRepairs are of what runs in the cluster, and of its budgets and nodes.
 var workloadRepairs = []repair{
-	{code: "SCHED-001", about: "the CNI does not tolerate the uninitialised, and tolerates others", outcome: v1.Warn, broken: tolerating("kube-router", `[{"key":"CriticalAddonsOnly","operator":"Exists"}]`),
-		tidy: tolerating("kube-router", `[{"operator":"Exists"}]`)},
-	{code: "SCHED-001", about: "the CNI tolerates nothing", outcome: v1.Warn, broken: kubectl(`-n kube-system patch daemonset kube-router --type=json -p '[{"op":"remove","path":"/spec/template/spec/tolerations"}]'`),
-		tidy: tolerating("kube-router", `[{"operator":"Exists"}]`)},
+	{
+		code:    "SCHED-001",
+		about:   "the CNI does not tolerate the uninitialised, and tolerates others",
+		outcome: v1.Warn,
+		broken:  tolerating("kube-router", `[{"key":"CriticalAddonsOnly","operator":"Exists"}]`),
+		tidy:    tolerating("kube-router", `[{"operator":"Exists"}]`),
+	},
+	{
+		code:    "SCHED-001",
+		about:   "the CNI tolerates nothing",
+		outcome: v1.Warn,
+		broken:  kubectl(`-n kube-system patch daemonset kube-router --type=json -p '[{"op":"remove","path":"/spec/template/spec/tolerations"}]'`),
+		tidy:    tolerating("kube-router", `[{"operator":"Exists"}]`),
+	},
 	{code: "SCHED-002", about: "every control-plane node is cordoned", outcome: v1.Warn, broken: kubectl("cordon -l node-role.kubernetes.io/control-plane"),
 		tidy: kubectl("uncordon -l node-role.kubernetes.io/control-plane")},
-	{code: "SCHED-004", about: "an autoscaler is at work", outcome: v1.Warn, broken: apply(deployment("cluster-autoscaler", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.26.1")),
-		tidy: kubectl("-n kube-system delete deployment cluster-autoscaler")},
+	{
+		code:    "SCHED-004",
+		about:   "an autoscaler is at work",
+		outcome: v1.Warn,
+		broken:  apply(deployment("cluster-autoscaler", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.26.1")),
+		tidy:    kubectl("-n kube-system delete deployment cluster-autoscaler"),
+	},
 	{code: "CP-012", about: "a cloud-controller-manager of somebody else is there", outcome: v1.Fail,
 		broken: apply(deployment("aws-ccm", "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"))},
 	{code: "CLOUD-001", about: "nobody asked the cloud", outcome: v1.Unknown, blind: true, broken: func(*testing.T, *patient) {}},
@@ -94,20 +132,48 @@ var workloadRepairs = []repair{
 
 // hostRepairs are of files on hosts.
 var hostRepairs = []repair{
-	{code: "CP-002", about: "managers do without an election", outcome: v1.Fail, broken: everywhere("kube-controller-manager", "--leader-elect=true", "--leader-elect=false")},
+	{
+		code:    "CP-002",
+		about:   "managers do without an election",
+		outcome: v1.Fail,
+		broken:  everywhere("kube-controller-manager", "--leader-elect=true", "--leader-elect=false"),
+	},
 	{code: "CP-003", about: "a backup lies beside a manifest", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		p.write(t, "cp-2", "kube-controller-manager.yaml.bak", p.read(t, "cp-2", "kube-controller-manager.yaml"))
 	}},
-	{code: "CP-007", about: "one manager is external already", outcome: v1.Fail, broken: on("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external", "cp-1")},
+	{
+		code:    "CP-007",
+		about:   "one manager is external already",
+		outcome: v1.Fail,
+		broken:  on("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external", "cp-1"),
+	},
 	{code: "CP-007", about: "a cloud-controller-manager was put beside the in-tree ones", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		text := strings.ReplaceAll(p.read(t, "cp-3", "kube-controller-manager.yaml"), "kube-controller-manager", "cloud-controller-manager")
 		p.write(t, "cp-3", "cloud-controller-manager.yaml", text)
 	}},
-	{code: "LM-001", about: "loops are listed under names that nobody registers", outcome: v1.Fail, broken: migrating("leaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n" +
-		"- {name: service-lb-controller, component: \"*\"}\n- {name: node-route-controller, component: \"*\"}\n- {name: cloud-node-lifecycle-controller, component: \"*\"}\n"), tidy: notMigrating},
-	{code: "LM-001", about: "the wildcard stands without quotes", outcome: v1.Fail, broken: migrating("leaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n" +
-		"- name: service\n  component: *\n- name: route\n  component: *\n- name: cloud-node-lifecycle\n  component: *\n"), tidy: notMigrating},
-	{code: "LM-004", about: "the lock is one that can be made nowhere", outcome: v1.Fail, broken: migrating("leaderName: cloud-provider-extraction-migration\nresourceLock: endpoints\n" + leaders), tidy: notMigrating},
+	{
+		code:    "LM-001",
+		about:   "loops are listed under names that nobody registers",
+		outcome: v1.Fail,
+		broken: migrating("leaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n" +
+			"- {name: service-lb-controller, component: \"*\"}\n- {name: node-route-controller, component: \"*\"}\n- {name: cloud-node-lifecycle-controller, component: \"*\"}\n"),
+		tidy: notMigrating,
+	},
+	{
+		code:    "LM-001",
+		about:   "the wildcard stands without quotes",
+		outcome: v1.Fail,
+		broken: migrating("leaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n" +
+			"- name: service\n  component: *\n- name: route\n  component: *\n- name: cloud-node-lifecycle\n  component: *\n"),
+		tidy: notMigrating,
+	},
+	{
+		code:    "LM-004",
+		about:   "the lock is one that can be made nowhere",
+		outcome: v1.Fail,
+		broken:  migrating("leaderName: cloud-provider-extraction-migration\nresourceLock: endpoints\n" + leaders),
+		tidy:    notMigrating,
+	},
 	{code: "LM-008", about: "the lease has another name", outcome: v1.Fail, broken: migrating("leaderName: ours\n" + leaders), tidy: notMigrating},
 	{code: "LM-008", about: "one manager contends for another lease than the others", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		migrating("leaderName: cloud-provider-extraction-migration\n"+leaders)(t, p)
@@ -118,7 +184,12 @@ var hostRepairs = []repair{
 	}, tidy: everywhere("kube-controller-manager", "--cloud-provider=external", "--cloud-provider=aws")},
 	{code: "CRED-003", about: "an external kubelet keeps a cloud config that it does not need", outcome: v1.Warn, broken: func(t *testing.T, p *patient) {
 		everywhere("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external")(t, p)
-		p.write(t, "cp-3", "cloud-controller-manager.yaml", strings.ReplaceAll(p.read(t, "cp-3", "kube-controller-manager.yaml"), "kube-controller-manager", "cloud-controller-manager"))
+		p.write(
+			t,
+			"cp-3",
+			"cloud-controller-manager.yaml",
+			strings.ReplaceAll(p.read(t, "cp-3", "kube-controller-manager.yaml"), "kube-controller-manager", "cloud-controller-manager"),
+		)
 		p.kubelet(t, p.Hosts()[0], func(text string) string {
 			return strings.Replace(text, "--cloud-provider=aws", "--cloud-provider=external --cloud-config=/etc/kubernetes/cloud.conf", 1)
 		})
@@ -144,15 +215,43 @@ var accountRepairs = []repair{
 		stranger := must[awssim.Instance](t)(p.Account.AddInstance(awssim.Instance{PrivateIP: "10.0.1.99"}))
 		aws("create-route --route-table-id %s --destination-cidr-block 10.200.9.0/24 --instance-id %s", RouteTable, stranger.ID)(t, p)
 	}},
-	{code: "LB-013", about: "an instance has no tag of the cluster", outcome: v1.Fail, broken: aws("delete-tags --resources %s --tags Key=kubernetes.io/cluster/prod", workerID)},
-	{code: "LB-013", about: "an instance is tagged for another cluster too", outcome: v1.Fail, broken: aws("create-tags --resources %s --tags Key=kubernetes.io/cluster/other,Value=owned", workerID)},
+	{
+		code:    "LB-013",
+		about:   "an instance has no tag of the cluster",
+		outcome: v1.Fail,
+		broken:  aws("delete-tags --resources %s --tags Key=kubernetes.io/cluster/prod", workerID),
+	},
+	{
+		code:    "LB-013",
+		about:   "an instance is tagged for another cluster too",
+		outcome: v1.Fail,
+		broken:  aws("create-tags --resources %s --tags Key=kubernetes.io/cluster/other,Value=owned", workerID),
+	},
 }
 
 // webhookRepairs come last: the API server remembers for a moment what it has to ask.
 var webhookRepairs = []repair{
-	{code: "HOOK-001", about: "nobody answers for what must be answered for", outcome: v1.Fail, broken: webhook("daemonsets", "failurePolicy: Fail", "service: {namespace: shop, name: gone}"), tidy: noWebhook},
-	{code: "HOOK-002", about: "who answers does not run on new nodes", outcome: v1.Warn, broken: webhook("daemonsets", "failurePolicy: Fail", "service: {namespace: cert-manager, name: cert-manager-webhook}"), tidy: noWebhook},
-	{code: "HOOK-003", about: "an answer about leases may take too long", outcome: v1.Warn, broken: webhook("leases", "failurePolicy: Ignore\n  timeoutSeconds: 10", "url: \"https://127.0.0.1:1/\""), tidy: noWebhook},
+	{
+		code:    "HOOK-001",
+		about:   "nobody answers for what must be answered for",
+		outcome: v1.Fail,
+		broken:  webhook("daemonsets", "failurePolicy: Fail", "service: {namespace: shop, name: gone}"),
+		tidy:    noWebhook,
+	},
+	{
+		code:    "HOOK-002",
+		about:   "who answers does not run on new nodes",
+		outcome: v1.Warn,
+		broken:  webhook("daemonsets", "failurePolicy: Fail", "service: {namespace: cert-manager, name: cert-manager-webhook}"),
+		tidy:    noWebhook,
+	},
+	{
+		code:    "HOOK-003",
+		about:   "an answer about leases may take too long",
+		outcome: v1.Warn,
+		broken:  webhook("leases", "failurePolicy: Ignore\n  timeoutSeconds: 10", "url: \"https://127.0.0.1:1/\""),
+		tidy:    noWebhook,
+	},
 }
 
 // replaceNode makes a node anew with a change that an update would refuse.
@@ -322,7 +421,11 @@ func (p *patient) kubelet(t *testing.T, h Host, edit func(string) string) {
 		t.Fatal(err)
 	}
 	_, flags, _ := strings.Cut(strings.TrimSpace(text), `"`)
-	args := []string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=/var/lib/kubelet/config.yaml"}
+	args := []string{
+		"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+		"--kubeconfig=/etc/kubernetes/kubelet.conf",
+		"--config=/var/lib/kubelet/config.yaml",
+	}
 	p.restart(t, h, component{name: "kubelet"}, append(args, strings.Fields(strings.TrimSuffix(flags, `"`))...), "", false)
 }
 

@@ -78,7 +78,11 @@ func (f *Field) read(file string) ([]*unstructured.Unstructured, error) {
 // fit names the version and the provider, with the gates that a version without in-tree providers by default needs.
 func (f *Field) fit(text string) string {
 	if f.options.Provider == "gce" {
-		text = strings.ReplaceAll(text, "          cloud-provider: PROVIDER\n", "          cloud-provider: PROVIDER\n          feature-gates: "+inTreeGates+"\n")
+		text = strings.ReplaceAll(
+			text,
+			"          cloud-provider: PROVIDER\n",
+			"          cloud-provider: PROVIDER\n          feature-gates: "+inTreeGates+"\n",
+		)
 	}
 	return strings.NewReplacer("PROVIDER", f.options.Provider, "VERSION", f.options.Version).Replace(text)
 }
@@ -117,7 +121,10 @@ func filled(text string, values map[string]string) string {
 }
 
 func (f *Field) make(ctx context.Context, mapper meta.RESTMapper, o *unstructured.Unstructured) error {
-	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: o.GroupVersionKind().Group, Kind: o.GetKind()}, o.GroupVersionKind().Version)
+	mapping, err := mapper.RESTMapping(
+		schema.GroupKind{Group: o.GroupVersionKind().Group, Kind: o.GetKind()},
+		o.GroupVersionKind().Version,
+	)
 	if err != nil {
 		return err
 	}

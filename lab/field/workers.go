@@ -15,7 +15,9 @@ func (f *Field) workers(ctx context.Context) error {
 	if f.options.Workers == 0 {
 		return nil
 	}
-	nodes, err := f.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "!node-role.kubernetes.io/control-plane"})
+	nodes, err := f.kube.CoreV1().
+		Nodes().
+		List(ctx, metav1.ListOptions{LabelSelector: "!node-role.kubernetes.io/control-plane"})
 	if err != nil {
 		return err
 	}
@@ -23,9 +25,17 @@ func (f *Field) workers(ctx context.Context) error {
 	for i := range f.options.Workers {
 		n := pattern.DeepCopy()
 		ip := fmt.Sprintf("10.0.%d.%d", 2+i/200, 10+i%200)
-		n.ObjectMeta = metav1.ObjectMeta{Name: strings.Replace(pattern.Name, "10-0-1-11", strings.ReplaceAll(ip[:], ".", "-"), 1), Labels: n.Labels, Annotations: n.Annotations}
+		n.ObjectMeta = metav1.ObjectMeta{
+			Name:        strings.Replace(pattern.Name, "10-0-1-11", strings.ReplaceAll(ip[:], ".", "-"), 1),
+			Labels:      n.Labels,
+			Annotations: n.Annotations,
+		}
 		n.Labels["kubernetes.io/hostname"] = n.Name
-		n.Spec.ProviderID = fmt.Sprintf("%s%04x", strings.TrimSuffix(pattern.Spec.ProviderID, pattern.Spec.ProviderID[len(pattern.Spec.ProviderID)-4:]), 0x1000+i)
+		n.Spec.ProviderID = fmt.Sprintf(
+			"%s%04x",
+			strings.TrimSuffix(pattern.Spec.ProviderID, pattern.Spec.ProviderID[len(pattern.Spec.ProviderID)-4:]),
+			0x1000+i,
+		)
 		n.Spec.PodCIDR = fmt.Sprintf("10.200.%d.%d/28", 16+i/16, i%16*16)
 		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 		for j := range n.Status.Addresses {
@@ -60,8 +70,17 @@ func (f *Field) balancers(ctx context.Context) error {
 			name = fmt.Sprintf("web-%d", i)
 		}
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
-			Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: int32(30080 + i), TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+			Type:     corev1.ServiceTypeLoadBalancer,
+			Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{
+				{
+					Name:       "http",
+					Port:       80,
+					NodePort:   int32(30080 + i),
+					TargetPort: intstr.FromInt32(8080),
+					Protocol:   corev1.ProtocolTCP,
+				},
+			},
 		}}
 		if err := f.balance(ctx, service, nodes.Items); err != nil {
 			return err

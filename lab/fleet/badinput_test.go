@@ -316,7 +316,9 @@ func originalCRD() *unstructured.Unstructured {
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "clusters." + kv1.GroupName},
 		"spec": map[string]any{
-			"group": kv1.GroupName, "scope": "Cluster", "names": map[string]any{"kind": "Cluster", "plural": "clusters", "listKind": "ClusterList", "singular": "cluster"},
+			"group": kv1.GroupName,
+			"scope": "Cluster",
+			"names": map[string]any{"kind": "Cluster", "plural": "clusters", "listKind": "ClusterList", "singular": "cluster"},
 			"versions": []any{map[string]any{
 				"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": open, "status": open}}},

@@ -171,7 +171,15 @@ func (b *bench) lead(t *testing.T) {
 	limits := state.DefaultLimits()
 	limits.Look = time.Second
 	op, err := operator.New(operator.Options{
-		Kube: b.kube, Dynamic: b.dyn, Engine: b.sim, Parts: b.sim, Machines: simulatedPool{b.sim}, Rules: b.sim, Limits: limits, Metrics: b.metrics, Log: logr.Discard(),
+		Kube:         b.kube,
+		Dynamic:      b.dyn,
+		Engine:       b.sim,
+		Parts:        b.sim,
+		Machines:     simulatedPool{b.sim},
+		Rules:        b.sim,
+		Limits:       limits,
+		Metrics:      b.metrics,
+		Log:          logr.Discard(),
 		Installation: OperatorNamespace + "/transplant-operator",
 	})
 	must(t, err)
@@ -322,8 +330,15 @@ func (b *bench) measure(t *testing.T, what string, changes int, situation func()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	r := row{
-		what: what, took: time.Since(begin), changes: changes, heap: m.HeapAlloc, cpu: after.cpu - before.cpu,
-		reconciles: after.reconciles - before.reconciles, writes: after.writes - before.writes, requests: after.requests - before.requests, looks: after.looks - before.looks,
+		what:       what,
+		took:       time.Since(begin),
+		changes:    changes,
+		heap:       m.HeapAlloc,
+		cpu:        after.cpu - before.cpu,
+		reconciles: after.reconciles - before.reconciles,
+		writes:     after.writes - before.writes,
+		requests:   after.requests - before.requests,
+		looks:      after.looks - before.looks,
 	}
 	b.rows = append(b.rows, r)
 	t.Logf("%s: %s", what, r.took.Round(10*time.Millisecond))
@@ -332,7 +347,9 @@ func (b *bench) measure(t *testing.T, what string, changes int, situation func()
 
 func (b *bench) table() string {
 	var out strings.Builder
-	out.WriteString("| situation | time | reconciles | writes of conditions | requests to the seed | looks at user clusters | per change: reconciles / requests | CPU | heap |\n")
+	out.WriteString(
+		"| situation | time | reconciles | writes of conditions | requests to the seed | looks at user clusters | per change: reconciles / requests | CPU | heap |\n",
+	)
 	out.WriteString("|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range b.rows {
 		per := ""

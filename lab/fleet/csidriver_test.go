@@ -111,7 +111,13 @@ func driverRuns(ctx context.Context, c *seed.Cluster) error {
 		return err
 	}
 	if d.Status.AvailableReplicas != *d.Spec.Replicas || set.Status.NumberReady == 0 || set.Status.NumberReady != set.Status.DesiredNumberScheduled {
-		return fmt.Errorf("%d of %d controllers and %d of %d node parts run", d.Status.AvailableReplicas, *d.Spec.Replicas, set.Status.NumberReady, set.Status.DesiredNumberScheduled)
+		return fmt.Errorf(
+			"%d of %d controllers and %d of %d node parts run",
+			d.Status.AvailableReplicas,
+			*d.Spec.Replicas,
+			set.Status.NumberReady,
+			set.Status.DesiredNumberScheduled,
+		)
 	}
 	nodes, err := c.Client().StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -57,7 +57,10 @@ func (w *World) page(ctx context.Context, t *testing.T) string {
 // account makes a ServiceAccount that may do these things with Clusters, and returns a token of it.
 func (w *World) account(ctx context.Context, t *testing.T, name string, verbs ...string) string {
 	t.Helper()
-	_, err := w.Client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.Client().
+		CoreV1().
+		ServiceAccounts(metav1.NamespaceDefault).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	if len(verbs) > 0 {
 		_, err = w.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "page-" + name}, Rules: []rbacv1.PolicyRule{{

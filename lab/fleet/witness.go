@@ -137,7 +137,8 @@ func (x *Witness) Changes() []Change {
 // Told is when a Deployment was given a flag; zero if it was not.
 func (x *Witness) Told(name, flag string) time.Time {
 	for _, c := range x.Changes() {
-		if c.Name == name && slices.ContainsFunc(c.Words, func(w string) bool { return w == flag || strings.HasPrefix(w, flag+"=") }) {
+		if c.Name == name &&
+			slices.ContainsFunc(c.Words, func(w string) bool { return w == flag || strings.HasPrefix(w, flag+"=") }) {
 			return c.At
 		}
 	}

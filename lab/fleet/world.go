@@ -67,7 +67,11 @@ func Start(ctx context.Context, o seed.Options, sets ...string) (*World, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Seed: s, root: root, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.Client().Discovery()))}
+	w := &World{
+		Seed:   s,
+		root:   root,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.Client().Discovery())),
+	}
 	if err := w.InstallCRDs(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
@@ -171,7 +175,10 @@ func (w *World) apply(ctx context.Context, o *unstructured.Unstructured) (*unstr
 			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
 	}
-	out, err := w.Dynamic().Resource(mapping.Resource).Namespace(o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "lab", Force: true})
+	out, err := w.Dynamic().
+		Resource(mapping.Resource).
+		Namespace(o.GetNamespace()).
+		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "lab", Force: true})
 	if err != nil {
 		return nil, fmt.Errorf("%s %q: %w", kind.Kind, o.GetName(), err)
 	}
@@ -191,11 +198,17 @@ func (w *World) InstallOperator(ctx context.Context, flags ...string) error {
 		return err
 	}
 	return seed.Await(ctx, "the certificates of the webhooks", func(ctx context.Context) error {
-		m, err := w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "transplant-operator", metav1.GetOptions{})
+		m, err := w.Client().
+			AdmissionregistrationV1().
+			MutatingWebhookConfigurations().
+			Get(ctx, "transplant-operator", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		v, err := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "transplant-operator", metav1.GetOptions{})
+		v, err := w.Client().
+			AdmissionregistrationV1().
+			ValidatingWebhookConfigurations().
+			Get(ctx, "transplant-operator", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -255,7 +268,13 @@ func (w *World) AwaitRollout(ctx context.Context, namespace, name string) error 
 				}
 			}
 		}
-		return fmt.Errorf("%d of %d replicas are updated, %d available %s", d.Status.UpdatedReplicas, *d.Spec.Replicas, d.Status.AvailableReplicas, strings.Join(why, "; "))
+		return fmt.Errorf(
+			"%d of %d replicas are updated, %d available %s",
+			d.Status.UpdatedReplicas,
+			*d.Spec.Replicas,
+			d.Status.AvailableReplicas,
+			strings.Join(why, "; "),
+		)
 	})
 }
 
@@ -274,8 +293,14 @@ type Object struct {
 // Create writes a Cluster as the guide shows one, with a spec of the caller's on top.
 func (w *World) Create(ctx context.Context, group, name string, spec map[string]any) (*Object, error) {
 	full := map[string]any{
-		"exposeStrategy": "NodePort", "humanReadableName": "determined-raman", "version": "v1.26.0",
-		"cloud": map[string]any{"dc": "aws-lab", "providerName": "aws", "aws": map[string]any{"vpcId": "vpc-lab", "secretAccessKey": seed.CloudSecret(name)}},
+		"exposeStrategy":    "NodePort",
+		"humanReadableName": "determined-raman",
+		"version":           "v1.26.0",
+		"cloud": map[string]any{
+			"dc":           "aws-lab",
+			"providerName": "aws",
+			"aws":          map[string]any{"vpcId": "vpc-lab", "secretAccessKey": seed.CloudSecret(name)},
+		},
 	}
 	for key, value := range spec {
 		full[key] = value
@@ -288,7 +313,13 @@ func (w *World) Create(ctx context.Context, group, name string, spec map[string]
 	}
 	obj := &Object{w, group, name}
 	return obj, obj.PatchStatus(ctx, map[string]any{
-		"namespaceName": "cluster-" + name, "versions": map[string]any{"controlPlane": "v1.26.0", "apiserver": "v1.26.0", "controllerManager": "v1.26.0", "scheduler": "v1.26.0"},
+		"namespaceName": "cluster-" + name,
+		"versions": map[string]any{
+			"controlPlane":      "v1.26.0",
+			"apiserver":         "v1.26.0",
+			"controllerManager": "v1.26.0",
+			"scheduler":         "v1.26.0",
+		},
 	})
 }
 
@@ -304,7 +335,9 @@ func (o *Object) Patch(ctx context.Context, patch map[string]any) error {
 		return err
 	}
 	return tripped(func() error {
-		_, err := o.w.Dynamic().Resource(clusters(o.Group)).Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: "owner"})
+		_, err := o.w.Dynamic().
+			Resource(clusters(o.Group)).
+			Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: "owner"})
 		return err
 	})
 }
@@ -324,14 +357,19 @@ func (o *Object) PatchStatus(ctx context.Context, status map[string]any) error {
 		return err
 	}
 	return tripped(func() error {
-		_, err := o.w.Dynamic().Resource(clusters(o.Group)).Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: "original"}, "status")
+		_, err := o.w.Dynamic().
+			Resource(clusters(o.Group)).
+			Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: "original"}, "status")
 		return err
 	})
 }
 
 // Feature switches externalCloudProvider.
 func (o *Object) Feature(ctx context.Context, on bool) error {
-	return o.Patch(ctx, map[string]any{"spec": map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: on}}})
+	return o.Patch(
+		ctx,
+		map[string]any{"spec": map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: on}}},
+	)
 }
 
 // Annotate sets an annotation, or removes it when value is nil.
@@ -371,17 +409,22 @@ func (o *Object) Conditions(ctx context.Context) (map[kv1.ClusterConditionType]C
 
 // AwaitCondition waits until a condition is as want says; empty fields of want match anything.
 func (o *Object) AwaitCondition(ctx context.Context, condition kv1.ClusterConditionType, want Condition) error {
-	return seed.Await(ctx, fmt.Sprintf("condition %s of Cluster %s to be %+v", condition, o.Name, want), func(ctx context.Context) error {
-		all, err := o.Conditions(ctx)
-		if err != nil {
-			return err
-		}
-		have, ok := all[condition]
-		if !ok || want.Status != "" && have.Status != want.Status || want.Reason != "" && have.Reason != want.Reason || !strings.Contains(have.Message, want.Message) {
-			return fmt.Errorf("conditions are %+v", all)
-		}
-		return nil
-	})
+	return seed.Await(
+		ctx,
+		fmt.Sprintf("condition %s of Cluster %s to be %+v", condition, o.Name, want),
+		func(ctx context.Context) error {
+			all, err := o.Conditions(ctx)
+			if err != nil {
+				return err
+			}
+			have, ok := all[condition]
+			if !ok || want.Status != "" && have.Status != want.Status || want.Reason != "" && have.Reason != want.Reason ||
+				!strings.Contains(have.Message, want.Message) {
+				return fmt.Errorf("conditions are %+v", all)
+			}
+			return nil
+		},
+	)
 }
 
 // AwaitPhase waits for a phase.
@@ -392,7 +435,10 @@ func (o *Object) AwaitPhase(ctx context.Context, phase string) error {
 // ScaleOperator changes how many replicas the operator has, and waits for it.
 func (w *World) ScaleOperator(ctx context.Context, replicas int) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	_, err := w.Client().AppsV1().Deployments(OperatorNamespace).Patch(ctx, "transplant-operator", types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := w.Client().
+		AppsV1().
+		Deployments(OperatorNamespace).
+		Patch(ctx, "transplant-operator", types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("scaling the operator: %w", err)
 	}

@@ -49,7 +49,10 @@ func TestTheRulesHoldWhenManyWriteAtOnce(t *testing.T) {
 // writeALot makes allowed and forbidden changes in turns, and says of each what is wrong with the answer.
 func (s *seed) writeALot(t *testing.T, writer int, tripped, forbidden *atomic.Int64) {
 	name := fmt.Sprintf("many-%02d", writer)
-	o, err := s.create(t, object(kubermatic.GroupName, name, `{features: {externalCloudProvider: true}, cloud: {providerName: aws, aws: {vpcID: v}}, version: v1.26.0}`))
+	o, err := s.create(
+		t,
+		object(kubermatic.GroupName, name, `{features: {externalCloudProvider: true}, cloud: {providerName: aws, aws: {vpcID: v}}, version: v1.26.0}`),
+	)
 	if err != nil {
 		t.Error(err)
 		return

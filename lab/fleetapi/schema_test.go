@@ -89,7 +89,10 @@ func TestWhatMustNeverSlipIsRefusedByTheSchema(t *testing.T) {
 	s := seedOf(t, old)
 	const disabled = `feature gate "externalCloudProvider" cannot be disabled once it's enabled`
 	for _, group := range served.Groups {
-		o := s.made(t, object(group, "migrated", `{features: {externalCloudProvider: true, other: true}, cloud: {providerName: aws, aws: {vpcID: v}}, version: v1.26.0}`))
+		o := s.made(
+			t,
+			object(group, "migrated", `{features: {externalCloudProvider: true, other: true}, cloud: {providerName: aws, aws: {vpcID: v}}, version: v1.26.0}`),
+		)
 		for patch, want := range map[string]string{
 			`{"spec":{"features":{"externalCloudProvider":false}}}`:          disabled,
 			`{"spec":{"features":{"externalCloudProvider":null}}}`:           disabled,
@@ -166,7 +169,8 @@ func (s *seed) rich(t *testing.T, group string) *unstructured.Unstructured {
 	o.SetFinalizers([]string{"kubermatic.k8c.io/cleanup-credentials-secrets"})
 	made := s.made(t, o)
 	t.Cleanup(func() { // the finalizer is nobody's here
-		if _, err := s.clusters(group).Patch(context.Background(), o.GetName(), mergePatch, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := s.clusters(group).
+			Patch(context.Background(), o.GetName(), mergePatch, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Errorf("taking the finalizer away: %v", err)
 		}
 	})
@@ -189,7 +193,12 @@ func changeAndCompare(t *testing.T, s *seed, before *unstructured.Unstructured) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, changed := read.Status.Conditions.Next(kubermatic.ConditionMigration, kubermatic.ClusterCondition{Status: corev1.ConditionFalse, Reason: kubermatic.PhaseQueued, Message: "waits"}, metav1.Now(), "transplant v0")
+	next, changed := read.Status.Conditions.Next(
+		kubermatic.ConditionMigration,
+		kubermatic.ClusterCondition{Status: corev1.ConditionFalse, Reason: kubermatic.PhaseQueued, Message: "waits"},
+		metav1.Now(),
+		"transplant v0",
+	)
 	if !changed {
 		t.Fatal("a new condition is no change")
 	}
@@ -283,7 +292,9 @@ func TestTimesThatAreNilAreTaken(t *testing.T) {
 	s := seedOf(t, old)
 	o := s.made(t, object(kubermatic.LegacyGroupName, "nil-times", `{}`))
 	_, err := s.clusters(kubermatic.LegacyGroupName).Patch(t.Context(), o.GetName(), types.JSONPatchType,
-		[]byte(`[{"op":"add","path":"/status","value":{"conditions":{"A":{"status":"True","lastHeartbeatTime":"2026-01-02T03:04:05Z","lastTransitionTime":null}}}}]`), metav1.PatchOptions{}, "status")
+		[]byte(
+			`[{"op":"add","path":"/status","value":{"conditions":{"A":{"status":"True","lastHeartbeatTime":"2026-01-02T03:04:05Z","lastTransitionTime":null}}}}]`,
+		), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Errorf("the original writes a new condition with a transition that is nil: %v", err)
 	}

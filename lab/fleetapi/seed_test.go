@@ -263,7 +263,8 @@ func (s *seed) apply(t *testing.T, file, address string) error {
 			continue
 		}
 		at(t, o, address)
-		if _, err := s.dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}).Create(t.Context(), o, strict); err != nil {
+		if _, err := s.dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}).
+			Create(t.Context(), o, strict); err != nil {
 			return err
 		}
 	}
@@ -290,5 +291,6 @@ func at(t *testing.T, o *unstructured.Unstructured, address string) {
 
 // refused tells whether an error is a refusal with these words.
 func refused(err error, words string) bool {
-	return err != nil && strings.Contains(err.Error(), words) && (apierrors.IsInvalid(err) || apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || apierrors.IsForbidden(err))
+	return err != nil && strings.Contains(err.Error(), words) &&
+		(apierrors.IsInvalid(err) || apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || apierrors.IsForbidden(err))
 }

@@ -107,7 +107,10 @@ func TestTheGuidesWalkThroughTheWebhooks(t *testing.T) {
 		if got := features(fresh); !slices.Equal(got, []string{"ccmClusterName", "externalCloudProvider"}) || annotations(fresh) != "" {
 			t.Errorf("%s: a new cluster has %v %q", group, got, annotations(fresh))
 		}
-		stack := s.made(t, object(group, name("stack"), `{version: 1.25.0, cloud: {providerName: openstack, openstack: {network: n}}, features: {externalCloudProvider: false}}`))
+		stack := s.made(
+			t,
+			object(group, name("stack"), `{version: 1.25.0, cloud: {providerName: openstack, openstack: {network: n}}, features: {externalCloudProvider: false}}`),
+		)
 		if stack, err = s.patch(t, stack, `{"spec":{"features":{"externalCloudProvider":true}}}`); err != nil {
 			t.Fatal(err)
 		}
@@ -135,10 +138,22 @@ func TestTheGuidesWalkThroughTheWebhooks(t *testing.T) {
 				t.Errorf("%s %s: %v, want %q", group, test.patch, err, test.want)
 			}
 		}
-		if _, err := s.create(t, object(group, name("vsphere"), `{version: 1.22.0, cloud: {providerName: vsphere, vsphere: {}}}`)); !refused(err, "release 2.3 of the vSphere CSI driver supports Kubernetes 1.19 to 1.21, not 1.22") {
+		if _, err := s.create(
+			t,
+			object(group, name("vsphere"), `{version: 1.22.0, cloud: {providerName: vsphere, vsphere: {}}}`),
+		); !refused(
+			err,
+			"release 2.3 of the vSphere CSI driver supports Kubernetes 1.19 to 1.21, not 1.22",
+		) {
 			t.Errorf("%s: vSphere with 1.22: %v", group, err)
 		}
-		if _, err := s.create(t, object(group, name("unsupported"), forbidden)); !refused(err, "external cloud-controller-manager is not supported for this cluster / provider combination") {
+		if _, err := s.create(
+			t,
+			object(group, name("unsupported"), forbidden),
+		); !refused(
+			err,
+			"external cloud-controller-manager is not supported for this cluster / provider combination",
+		) {
 			t.Errorf("%s: an unsupported provider: %v", group, err)
 		}
 		for _, other := range served.Groups {
@@ -158,7 +173,8 @@ func TestConditionsAreWrittenPastTheWebhooks(t *testing.T) {
 	if before == 0 {
 		t.Error("the webhooks are not asked for what they are asked for")
 	}
-	if _, err := s.clusters(kubermatic.GroupName).Patch(t.Context(), o.GetName(), mergePatch, []byte(`{"status":{"namespaceName":"cluster-status"}}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := s.clusters(kubermatic.GroupName).
+		Patch(t.Context(), o.GetName(), mergePatch, []byte(`{"status":{"namespaceName":"cluster-status"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	if after := asked(); after != before {
@@ -241,7 +257,9 @@ func deadOperator(t *testing.T, s *seed, strict bool) {
 		return err
 	}
 	if err := timed("a ConfigMap", func() error {
-		_, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{})
+		_, err := s.kube.CoreV1().
+			ConfigMaps(metav1.NamespaceDefault).
+			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{})
 		return err
 	}); err != nil {
 		t.Errorf("an object that is nobody's business: %v", err)
@@ -283,7 +301,11 @@ func deadOperator(t *testing.T, s *seed, strict bool) {
 func TestTheStrictWebhookIsAskedOnlyWhenTheMigrationIsConcerned(t *testing.T) {
 	s := seedOf(t, recent)
 	o := s.made(t, object(kubermatic.GroupName, "strict", `{version: 1.26.0, cloud: {providerName: aws}, features: {externalCloudProvider: true}}`))
-	if _, err := s.patch(t, o, `{"metadata":{"annotations":{"`+kubermatic.CCMMigrationNeeded+`":"","`+kubermatic.CSIMigrationNeeded+`":"","a":"b"},"finalizers":["a/b"]}}`); err != nil {
+	if _, err := s.patch(
+		t,
+		o,
+		`{"metadata":{"annotations":{"`+kubermatic.CCMMigrationNeeded+`":"","`+kubermatic.CSIMigrationNeeded+`":"","a":"b"},"finalizers":["a/b"]}}`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	s.install(t, "webhooks-strict.yaml", nobody(t))
@@ -344,7 +366,11 @@ func TestCertificatesAreReplacedWhileRequestsGoOn(t *testing.T) {
 	bundles, sent := map[string]bool{}, 0
 	group := kubermatic.GroupName
 	for began := time.Now(); time.Since(began) < 50*time.Second; sent++ {
-		if _, err := s.clusters(group).Create(t.Context(), object(group, "forbidden", forbidden), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !refused(err, "is not supported") {
+		if _, err := s.clusters(group).
+			Create(t.Context(), object(group, "forbidden", forbidden), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !refused(
+			err,
+			"is not supported",
+		) {
 			t.Fatalf("request %d after %s: %v", sent, time.Since(began), err)
 		}
 		if sent%10 == 0 {

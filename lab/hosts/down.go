@@ -15,7 +15,10 @@ import (
 // finds, so that it also cleans up after a crash, and may be called again.
 func (c *Cluster) Down(ctx context.Context) error {
 	var problems []error
-	pids, err := processesWithPrefix(filepath.Join(c.binDir(), "lab-init"), filepath.Join(c.Dir, "hosts")+string(filepath.Separator))
+	pids, err := processesWithPrefix(
+		filepath.Join(c.binDir(), "lab-init"),
+		filepath.Join(c.Dir, "hosts")+string(filepath.Separator),
+	)
 	problems = append(problems, err)
 	for _, pid := range pids {
 		problems = append(problems, end(ctx, pid, syscall.SIGKILL))

@@ -86,11 +86,18 @@ func (h *Host) files() []file {
 		{"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", kubeadmDropIn, 0o644},
 		{"/etc/systemd/system/kubelet.service.d/20-aws.conf", dropIn(cloudEnv(cluster.KeyKubelet)), 0o600},
 		{CloudConfigPath, h.cluster.cloudConfig(), 0o644},
-		{patchDir + "/kube-controller-manager+strategic.yaml", envPatch(cluster.ControllerManager, cloudEnv(AccessKey(h.Name, cluster.ControllerManager))), 0o600},
+		{
+			patchDir + "/kube-controller-manager+strategic.yaml",
+			envPatch(cluster.ControllerManager, cloudEnv(AccessKey(h.Name, cluster.ControllerManager))),
+			0o600,
+		},
 	}
 	if h.ControlPlane {
 		key := AccessKey(h.Name, cluster.CloudControllerManager)
-		out = append(out, file{CredentialsPath, "[default]\naws_access_key_id = " + key + "\naws_secret_access_key = lab-only\n", 0o600})
+		out = append(
+			out,
+			file{CredentialsPath, "[default]\naws_access_key_id = " + key + "\naws_secret_access_key = lab-only\n", 0o600},
+		)
 	}
 	return out
 }
@@ -109,8 +116,16 @@ func (c *Cluster) cloudConfig() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "[Global]\nKubernetesClusterID = %s\nDisableSecurityGroupIngress = false\n", ClusterName)
 	for i, service := range []string{"ec2", "elasticloadbalancing"} { // the second covers both generations
-		fmt.Fprintf(&out, "\n[ServiceOverride \"%d\"]\nService = %s\nRegion = %s\nURL = %s\nSigningRegion = %s\nSigningName = %s\nSigningMethod = v4\n",
-			i+1, service, Region, c.CloudEndpoint(), Region, service)
+		fmt.Fprintf(
+			&out,
+			"\n[ServiceOverride \"%d\"]\nService = %s\nRegion = %s\nURL = %s\nSigningRegion = %s\nSigningName = %s\nSigningMethod = v4\n",
+			i+1,
+			service,
+			Region,
+			c.CloudEndpoint(),
+			Region,
+			service,
+		)
 	}
 	return out.String()
 }
@@ -145,9 +160,23 @@ func envPatch(component string, env [][2]string) string {
 
 // WriteFile writes a file on a running host, with its directories. A file that is there is replaced in one step.
 func (h *Host) WriteFile(ctx context.Context, name string, data string, mode os.FileMode) error {
-	script := fmt.Sprintf(`set -e; mkdir -p "$1"; t=$(mktemp "$1/.lab-XXXXXX"); cat > "$t"; chmod %o "$t"; mv "$t" "$2"`, mode)
+	script := fmt.Sprintf(
+		`set -e; mkdir -p "$1"; t=$(mktemp "$1/.lab-XXXXXX"); cat > "$t"; chmod %o "$t"; mv "$t" "$2"`,
+		mode,
+	)
 	var said strings.Builder
-	if err := h.Exec(ctx, strings.NewReader(data), io.Discard, &said, "sh", "-c", script, "sh", path.Dir(name), name); err != nil {
+	if err := h.Exec(
+		ctx,
+		strings.NewReader(data),
+		io.Discard,
+		&said,
+		"sh",
+		"-c",
+		script,
+		"sh",
+		path.Dir(name),
+		name,
+	); err != nil {
 		return fmt.Errorf("writing %s on host %s: %w: %s", name, h.Name, err, tail(said.String()))
 	}
 	return nil

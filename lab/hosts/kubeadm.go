@@ -51,7 +51,15 @@ func (h *Host) registration() object {
 
 // clusterConfiguration is what kubeadm keeps in the cluster.
 func (c *Cluster) clusterConfiguration() object {
-	volumes := []object{{"name": "cloud-config", "hostPath": CloudConfigPath, "mountPath": CloudConfigPath, "readOnly": true, "pathType": "File"}}
+	volumes := []object{
+		{
+			"name":      "cloud-config",
+			"hostPath":  CloudConfigPath,
+			"mountPath": CloudConfigPath,
+			"readOnly":  true,
+			"pathType":  "File",
+		},
+	}
 	provider := func(more object) object {
 		more["cloud-provider"], more["cloud-config"] = "aws", CloudConfigPath
 		return more
@@ -63,7 +71,14 @@ func (c *Cluster) clusterConfiguration() object {
 		"etcd":                 object{"local": object{"imageTag": etcdTag}},
 		"apiServer":            object{"extraArgs": provider(object{}), "extraVolumes": volumes},
 		"controllerManager": object{
-			"extraArgs":    provider(object{"allocate-node-cidrs": "true", "configure-cloud-routes": "true", "cluster-cidr": PodCIDR, "cluster-name": ClusterName}),
+			"extraArgs": provider(
+				object{
+					"allocate-node-cidrs":    "true",
+					"configure-cloud-routes": "true",
+					"cluster-cidr":           PodCIDR,
+					"cluster-name":           ClusterName,
+				},
+			),
 			"extraVolumes": volumes,
 		},
 	}
@@ -73,8 +88,16 @@ func (c *Cluster) clusterConfiguration() object {
 // what its program does.
 func kubeletConfiguration() object {
 	return object{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "cgroupDriver": "cgroupfs", "failSwapOn": false,
-		"evictionHard":                object{"memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+		"apiVersion":   "kubelet.config.k8s.io/v1beta1",
+		"kind":         "KubeletConfiguration",
+		"cgroupDriver": "cgroupfs",
+		"failSwapOn":   false,
+		"evictionHard": object{
+			"memory.available":  "100Mi",
+			"nodefs.available":  "0%",
+			"nodefs.inodesFree": "0%",
+			"imagefs.available": "0%",
+		},
 		"imageGCHighThresholdPercent": 100,
 	}
 }
@@ -86,14 +109,24 @@ var skipped = []string{"preflight", "addon/coredns", "addon/kube-proxy"}
 func (h *Host) initialise(ctx context.Context, s secrets) error {
 	documents := []object{
 		{
-			"apiVersion": kubeadmAPI, "kind": "InitConfiguration", "localAPIEndpoint": object{"advertiseAddress": h.Address, "bindPort": portAPI},
-			"bootstrapTokens":  []object{{"token": s.token, "ttl": "2h0m0s", "usages": []string{"signing", "authentication"}, "groups": []string{"system:bootstrappers:kubeadm:default-node-token"}}},
+			"apiVersion":       kubeadmAPI,
+			"kind":             "InitConfiguration",
+			"localAPIEndpoint": object{"advertiseAddress": h.Address, "bindPort": portAPI},
+			"bootstrapTokens": []object{
+				{
+					"token":  s.token,
+					"ttl":    "2h0m0s",
+					"usages": []string{"signing", "authentication"},
+					"groups": []string{"system:bootstrappers:kubeadm:default-node-token"},
+				},
+			},
 			"certificateKey":   s.certificateKey,
 			"nodeRegistration": h.registration(),
 			"skipPhases":       skipped,
 			"patches":          object{"directory": patchDir},
 		},
-		h.cluster.clusterConfiguration(), kubeletConfiguration(),
+		h.cluster.clusterConfiguration(),
+		kubeletConfiguration(),
 	}
 	return h.kubeadm(ctx, documents, "init", "--upload-certs")
 }
@@ -101,9 +134,16 @@ func (h *Host) initialise(ctx context.Context, s secrets) error {
 // join makes the host part of the cluster.
 func (h *Host) join(ctx context.Context, s secrets) error {
 	configuration := object{
-		"apiVersion": kubeadmAPI, "kind": "JoinConfiguration",
+		"apiVersion": kubeadmAPI,
+		"kind":       "JoinConfiguration",
 		// The authority is not pinned: there is one machine, and the token was made a moment ago.
-		"discovery":        object{"bootstrapToken": object{"token": s.token, "apiServerEndpoint": h.cluster.APIEndpoint(), "unsafeSkipCAVerification": true}},
+		"discovery": object{
+			"bootstrapToken": object{
+				"token":                    s.token,
+				"apiServerEndpoint":        h.cluster.APIEndpoint(),
+				"unsafeSkipCAVerification": true,
+			},
+		},
 		"nodeRegistration": h.registration(),
 		"skipPhases":       skipped[:1],
 		"patches":          object{"directory": patchDir},

@@ -81,7 +81,10 @@ func (o Options) withDefaults() (Options, error) {
 // check refuses what makes no cluster.
 func (o Options) check() error {
 	if !validName.MatchString(o.Name) {
-		return fmt.Errorf("cluster name %q is not 1 to 6 lower-case letters and digits: it becomes part of network interfaces' names", o.Name)
+		return fmt.Errorf(
+			"cluster name %q is not 1 to 6 lower-case letters and digits: it becomes part of network interfaces' names",
+			o.Name,
+		)
 	}
 	if p, err := netip.ParsePrefix(o.Subnet); err != nil || !p.Addr().Is4() || p.Bits() != 24 || p.Masked() != p {
 		return fmt.Errorf("subnet %q is no IPv4 /24, for example 10.77.0.0/24", o.Subnet)

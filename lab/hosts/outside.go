@@ -72,26 +72,29 @@ func (h *Host) candidates(component string) ([]int, error) {
 		return everyPID()
 	}
 	var out []int
-	err := filepath.WalkDir(filepath.Join(cgroupRoot, "cpu", h.cgroup()), func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a pod that ends takes its groups along
-		}
-		if err != nil || e.Name() != "cgroup.procs" {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return unlessGone(err)
-		}
-		for _, field := range strings.Fields(string(data)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil {
-				return fmt.Errorf("reading %s: %w", path, err)
+	err := filepath.WalkDir(
+		filepath.Join(cgroupRoot, "cpu", h.cgroup()),
+		func(path string, e fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // a pod that ends takes its groups along
 			}
-			out = append(out, pid)
-		}
-		return nil
-	})
+			if err != nil || e.Name() != "cgroup.procs" {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return unlessGone(err)
+			}
+			for _, field := range strings.Fields(string(data)) {
+				pid, err := strconv.Atoi(field)
+				if err != nil {
+					return fmt.Errorf("reading %s: %w", path, err)
+				}
+				out = append(out, pid)
+			}
+			return nil
+		},
+	)
 	return out, err
 }
 

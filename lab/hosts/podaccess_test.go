@@ -110,7 +110,9 @@ func (a *accessed) grant(t *testing.T, h hostaccess.Host, n hostaccess.Need) fun
 // lookPod is the pod that is looked through.
 func (a *accessed) lookPod(t *testing.T) *corev1.Pod {
 	t.Helper()
-	list, err := a.kube.CoreV1().Pods("kube-system").List(a.ctx, metav1.ListOptions{LabelSelector: pod.LabelAccess + "=" + pod.AccessLook, FieldSelector: "status.phase=Running"})
+	list, err := a.kube.CoreV1().
+		Pods("kube-system").
+		List(a.ctx, metav1.ListOptions{LabelSelector: pod.LabelAccess + "=" + pod.AccessLook, FieldSelector: "status.phase=Running"})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("no look pod: %v", err)
 	}
@@ -165,7 +167,9 @@ func (a *accessed) look(t *testing.T) {
 	}
 	t.Logf("a look at the processes takes %s", time.Since(begun)/looks)
 	begun = time.Now()
-	client := &http.Client{Transport: &http.Transport{DialContext: h.(hostaccess.Dialer).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // managers sign their own
+	client := &http.Client{
+		Transport: &http.Transport{DialContext: h.(hostaccess.Dialer).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	} //nolint:gosec // managers sign their own
 	for range 20 {
 		req, err := http.NewRequestWithContext(a.ctx, http.MethodGet, "https://127.0.0.1:10257/healthz", nil)
 		if err != nil {
@@ -264,7 +268,9 @@ func (a *accessed) lost(t *testing.T) {
 	if next == name {
 		t.Errorf("pod %s is still there", name)
 	}
-	if err := a.kube.PolicyV1().Evictions("kube-system").Evict(a.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: next, Namespace: "kube-system"}}); err != nil {
+	if err := a.kube.PolicyV1().
+		Evictions("kube-system").
+		Evict(a.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: next, Namespace: "kube-system"}}); err != nil {
 		t.Fatal(err)
 	}
 	a.within(t, h, 10*time.Second)

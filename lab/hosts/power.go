@@ -32,9 +32,15 @@ const (
 // prepare makes the host's disk and directories, unless they are there.
 func (h *Host) prepare(ctx context.Context) error {
 	c := machine.Config{
-		HostName: h.NodeName, Disk: filepath.Join(h.dir(), "disk.img"), Root: filepath.Join(h.dir(), "root"), Usr: h.cluster.usrDir(),
-		Upper: filepath.Join(h.dir(), "usr"), Work: filepath.Join(h.dir(), "usr-work"), Data: map[string]string{},
-		Metadata: h.cluster.endpoint(portCloud), Services: []string{"containerd", "kubelet"},
+		HostName: h.NodeName,
+		Disk:     filepath.Join(h.dir(), "disk.img"),
+		Root:     filepath.Join(h.dir(), "root"),
+		Usr:      h.cluster.usrDir(),
+		Upper:    filepath.Join(h.dir(), "usr"),
+		Work:     filepath.Join(h.dir(), "usr-work"),
+		Data:     map[string]string{},
+		Metadata: h.cluster.endpoint(portCloud),
+		Services: []string{"containerd", "kubelet"},
 	}
 	dirs := []string{c.Root, c.Upper, c.Work}
 	for path, name := range data {

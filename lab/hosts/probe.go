@@ -19,8 +19,16 @@ var ErrUnsuitable = errors.New("no real hosts can be made here")
 
 // needed are the programs that hosts are made of or with, and the Debian packages that have them.
 var needed = map[string]string{
-	"containerd": "containerd", "ctr": "containerd", "runc": "runc", "iptables": "iptables", "ip": "iproute2", "nsenter": "util-linux",
-	"mount": "mount", "mkfs.ext4": "e2fsprogs", "truncate": "coreutils", "go": "Go itself",
+	"containerd": "containerd",
+	"ctr":        "containerd",
+	"runc":       "runc",
+	"iptables":   "iptables",
+	"ip":         "iproute2",
+	"nsenter":    "util-linux",
+	"mount":      "mount",
+	"mkfs.ext4":  "e2fsprogs",
+	"truncate":   "coreutils",
+	"go":         "Go itself",
 }
 
 // capSysAdmin and capNetAdmin are the capabilities that namespaces, mounts and links need; see capabilities(7).
@@ -60,7 +68,12 @@ func fewInotify(hosts int) string {
 	}
 	limit, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if want := 64 + 2*inotifyPerHost*hosts; err == nil && limit < want {
-		return fmt.Sprintf("this machine allows %d inotify instances, and %d hosts beside other programs may need %d: sysctl -w fs.inotify.max_user_instances=512", limit, hosts, want)
+		return fmt.Sprintf(
+			"this machine allows %d inotify instances, and %d hosts beside other programs may need %d: sysctl -w fs.inotify.max_user_instances=512",
+			limit,
+			hosts,
+			want,
+		)
 	}
 	return ""
 }
@@ -102,7 +115,10 @@ func missingKernel(dir string) []string {
 		missing = append(missing, "loop devices")
 	}
 	if kind := fileSystem(dir); kind == unix.OVERLAYFS_SUPER_MAGIC || kind == unix.TMPFS_MAGIC {
-		missing = append(missing, fmt.Sprintf("a real file system under %q (an overlay cannot lie on an overlay; choose another directory)", dir))
+		missing = append(
+			missing,
+			fmt.Sprintf("a real file system under %q (an overlay cannot lie on an overlay; choose another directory)", dir),
+		)
 	}
 	return missing
 }

@@ -59,8 +59,18 @@ func (c *Cluster) buildPrograms(ctx context.Context) error {
 
 // buildProduct compiles the product without cgo, so that its programs run in images that hold nothing else.
 func (c *Cluster) buildProduct(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", strings.Join(c.Tags, ","), "-o", c.binDir()+string(filepath.Separator),
-		"./cmd/transplant", "./cmd/aws-cloud-controller-manager")
+	cmd := exec.CommandContext(
+		ctx,
+		"go",
+		"build",
+		"-trimpath",
+		"-tags",
+		strings.Join(c.Tags, ","),
+		"-o",
+		c.binDir()+string(filepath.Separator),
+		"./cmd/transplant",
+		"./cmd/aws-cloud-controller-manager",
+	)
 	cmd.Dir, cmd.Env = c.Root, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the product in %q: %w: %s", c.Root, err, bytes.TrimSpace(out))

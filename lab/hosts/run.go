@@ -47,7 +47,12 @@ func (h *Host) Exec(ctx context.Context, in io.Reader, out, errs io.Writer, argv
 		return err
 	}
 	cmd := exec.CommandContext(ctx, enter[0], append(enter[1:], argv...)...)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root",
+		"LANG=C.UTF-8",
+		"TERM=" + os.Getenv("TERM"),
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
 	cmd.WaitDelay = 5 * time.Second
 	return cmd.Run()
@@ -57,7 +62,13 @@ func (h *Host) Exec(ctx context.Context, in io.Reader, out, errs io.Writer, argv
 func (h *Host) Output(ctx context.Context, argv ...string) (string, error) {
 	var out, errs bytes.Buffer
 	if err := h.Exec(ctx, nil, &out, &errs, argv...); err != nil {
-		return out.String(), fmt.Errorf("running %s on host %s: %w: %s", strings.Join(argv, " "), h.Name, err, tail(errs.String()+out.String()))
+		return out.String(), fmt.Errorf(
+			"running %s on host %s: %w: %s",
+			strings.Join(argv, " "),
+			h.Name,
+			err,
+			tail(errs.String()+out.String()),
+		)
 	}
 	return out.String(), nil
 }

@@ -169,11 +169,22 @@ func (h *Host) awaitContainerd(ctx context.Context) error {
 // account is the simulated AWS account: an instance for every host, a key for every caller.
 func (c *Cluster) account() awssim.Options {
 	o := awssim.Options{
-		Region: Region, Zones: zones, ClusterID: ClusterName, AuditFile: c.AuditFile(), VPCCIDR: vpcOf(c.Subnet),
-		Keys: map[string]awssim.Policy{cluster.KeyKubelet: awssim.ReadOnly, cluster.KeyCLI: awssim.ReadOnly, cluster.KeyLab: awssim.Full},
+		Region:    Region,
+		Zones:     zones,
+		ClusterID: ClusterName,
+		AuditFile: c.AuditFile(),
+		VPCCIDR:   vpcOf(c.Subnet),
+		Keys: map[string]awssim.Policy{
+			cluster.KeyKubelet: awssim.ReadOnly,
+			cluster.KeyCLI:     awssim.ReadOnly,
+			cluster.KeyLab:     awssim.Full,
+		},
 	}
 	for _, h := range c.hosts {
-		o.Instances = append(o.Instances, awssim.Instance{ID: h.InstanceID, Type: "m5.large", Zone: h.Zone, PrivateIP: h.Address})
+		o.Instances = append(
+			o.Instances,
+			awssim.Instance{ID: h.InstanceID, Type: "m5.large", Zone: h.Zone, PrivateIP: h.Address},
+		)
 		if h.ControlPlane {
 			for _, manager := range []string{cluster.ControllerManager, cluster.CloudControllerManager} {
 				o.Keys[AccessKey(h.Name, manager)] = awssim.Full
@@ -188,7 +199,12 @@ func (c *Cluster) supervisorConfig() string { return filepath.Join(c.Dir, "super
 
 // startSupervisor starts the cloud and the load balancer in a process that outlives this one.
 func (c *Cluster) startSupervisor(ctx context.Context) error {
-	config := supervise.Config{API: c.APIEndpoint(), Cloud: c.endpoint(portCloud), Admin: c.endpoint(portAdmin), Account: c.account()}
+	config := supervise.Config{
+		API:     c.APIEndpoint(),
+		Cloud:   c.endpoint(portCloud),
+		Admin:   c.endpoint(portAdmin),
+		Account: c.account(),
+	}
 	for _, h := range c.hosts[:c.ControlPlanes] {
 		config.Backends = append(config.Backends, fmt.Sprintf("%s:%d", h.Address, portAPI))
 	}

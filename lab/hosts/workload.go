@@ -41,7 +41,11 @@ func (c *Cluster) Workload(ctx context.Context) error {
 		return fmt.Errorf("creating namespace %q: %w", WorkloadNamespace, err)
 	}
 	for _, s := range cluster.WorkloadServices() {
-		if _, err := client.CoreV1().Services(WorkloadNamespace).Create(ctx, s, metav1.CreateOptions{}); existing(err) != nil {
+		if _, err := client.CoreV1().
+			Services(WorkloadNamespace).
+			Create(ctx, s, metav1.CreateOptions{}); existing(
+			err,
+		) != nil {
 			return fmt.Errorf("creating Service %q: %w", s.Name, err)
 		}
 	}
@@ -50,7 +54,12 @@ func (c *Cluster) Workload(ctx context.Context) error {
 			return err
 		}
 	}
-	return poll(ctx, 500*time.Millisecond, "the workload", func(ctx context.Context) error { return c.workloadReady(ctx, client) })
+	return poll(
+		ctx,
+		500*time.Millisecond,
+		"the workload",
+		func(ctx context.Context) error { return c.workloadReady(ctx, client) },
+	)
 }
 
 // createPods makes the Deployment and its budget.
@@ -69,14 +78,25 @@ func (c *Cluster) createPods(ctx context.Context, client kubernetes.Interface) e
 			},
 		},
 	}
-	if _, err := client.AppsV1().Deployments(WorkloadNamespace).Create(ctx, deployment, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := client.AppsV1().
+		Deployments(WorkloadNamespace).
+		Create(ctx, deployment, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating Deployment %q: %w", workloadApp, err)
 	}
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: workloadApp},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &available, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &available,
+			Selector:     &metav1.LabelSelector{MatchLabels: labels},
+		},
 	}
-	if _, err := client.PolicyV1().PodDisruptionBudgets(WorkloadNamespace).Create(ctx, budget, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := client.PolicyV1().
+		PodDisruptionBudgets(WorkloadNamespace).
+		Create(ctx, budget, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating PodDisruptionBudget %q: %w", workloadApp, err)
 	}
 	return nil
@@ -100,7 +120,10 @@ func (c *Cluster) workloadReady(ctx context.Context, client kubernetes.Interface
 			return fmt.Errorf("reading Deployment %q: %w", workloadApp, err)
 		}
 		if d.Status.ReadyReplicas != workloadReplicas {
-			missing = append(missing, fmt.Errorf("deployment %q has %d of %d pods ready", workloadApp, d.Status.ReadyReplicas, workloadReplicas))
+			missing = append(
+				missing,
+				fmt.Errorf("deployment %q has %d of %d pods ready", workloadApp, d.Status.ReadyReplicas, workloadReplicas),
+			)
 		}
 	}
 	return errors.Join(missing...)

@@ -214,7 +214,9 @@ func TestStatusMergeKeepsForeignConditions(t *testing.T) {
 	}}
 	want := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	got, _ := json.Marshal(mergeStatus(have, want).Conditions)
-	if string(got) != `[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":null},{"type":"example.com/gate","status":"True","lastProbeTime":null,"lastTransitionTime":null}]` {
+	if string(
+		got,
+	) != `[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":null},{"type":"example.com/gate","status":"True","lastProbeTime":null,"lastTransitionTime":null}]` {
 		t.Errorf("merged conditions: %s", got)
 	}
 }

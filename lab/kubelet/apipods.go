@@ -86,11 +86,26 @@ func (w *apiWorker) stop() { w.end.Do(func() { close(w.gone) }) }
 // runAPIPods runs what the API binds to the node until ctx ends; the pods go on without it.
 func (r *run) runAPIPods(ctx context.Context, k *Kubelet, client kubernetes.Interface, nodeName string) {
 	a := &apiPods{
-		k: k, run: r, client: client, nodeName: nodeName, changed: make(chan struct{}, 1), workers: map[types.UID]*apiWorker{},
-		shown: &podStatuses{client: client, delay: k.opts.Profile.StatusDelay, log: k.log, wake: make(chan struct{}, 1), wanted: map[string]*podView{}},
+		k:        k,
+		run:      r,
+		client:   client,
+		nodeName: nodeName,
+		changed:  make(chan struct{}, 1),
+		workers:  map[types.UID]*apiWorker{},
+		shown: &podStatuses{
+			client: client,
+			delay:  k.opts.Profile.StatusDelay,
+			log:    k.log,
+			wake:   make(chan struct{}, 1),
+			wanted: map[string]*podView{},
+		},
 	}
 	mine := fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = mine }))
+	factory := informers.NewSharedInformerFactoryWithOptions(
+		client,
+		0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = mine }),
+	)
 	informer := factory.Core().V1().Pods().Informer()
 	poke := func() {
 		select {
@@ -187,8 +202,16 @@ func (a *apiPods) live(ctx context.Context, w *apiWorker, pod *corev1.Pod) {
 		}
 	}
 	worker := &worker{
-		key: w.key, engine: a.k.engine, mirrors: a.unmounting(ctx, pod), profile: a.k.opts.Profile, dice: a.k.dice, log: a.k.log,
-		probing: map[*container]*process{}, wake: make(chan struct{}, 1), want: want, once: true,
+		key:     w.key,
+		engine:  a.k.engine,
+		mirrors: a.unmounting(ctx, pod),
+		profile: a.k.opts.Profile,
+		dice:    a.k.dice,
+		log:     a.k.log,
+		probing: map[*container]*process{},
+		wake:    make(chan struct{}, 1),
+		want:    want,
+		once:    true,
 	}
 	done := make(chan struct{})
 	defer close(done)
@@ -366,7 +389,11 @@ func (s *podStatuses) one(ctx context.Context, v podView) error {
 		}
 	}
 	if v.removed {
-		return pods.Delete(ctx, v.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(v.uid))})
+		return pods.Delete(
+			ctx,
+			v.name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(v.uid))},
+		)
 	}
 	return s.patch(ctx, v)
 }
@@ -376,6 +403,8 @@ func (s *podStatuses) patch(ctx context.Context, v podView) error {
 	if err != nil {
 		return fmt.Errorf("encoding status of pod %q: %w", v.name, err)
 	}
-	_, err = s.client.CoreV1().Pods(v.namespace).Patch(ctx, v.name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	_, err = s.client.CoreV1().
+		Pods(v.namespace).
+		Patch(ctx, v.name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
 	return err
 }

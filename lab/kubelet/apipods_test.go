@@ -51,14 +51,20 @@ func TestAPodThatGoesSaysFirstHowItsContainersEnded(t *testing.T) {
 	client := fake.NewClientset(pod)
 	s := &podStatuses{client: client, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), wanted: map[string]*podView{}}
 	s.claim(pod)
-	s.show("n/p", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "1"}}}}})
+	s.show(
+		"n/p",
+		corev1.PodStatus{
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "1"}}}},
+		},
+	)
 	s.remove("n/p") // before what was shown is written
 	if s.write(t.Context()) {
 		t.Error("it has to be tried again")
 	}
 	var did []string
 	for _, a := range client.Actions() {
-		if patch, ok := a.(clienttesting.PatchAction); ok && !strings.Contains(string(patch.GetPatch()), `"terminated":{"exitCode":0,"startedAt":null,"finishedAt":null,"containerID":"1"}`) {
+		if patch, ok := a.(clienttesting.PatchAction); ok &&
+			!strings.Contains(string(patch.GetPatch()), `"terminated":{"exitCode":0,"startedAt":null,"finishedAt":null,"containerID":"1"}`) {
 			t.Errorf("the status that was written is %s", patch.GetPatch())
 		}
 		did = append(did, a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource())

@@ -59,7 +59,12 @@ func (a *apiPods) materialise(ctx context.Context, pod *corev1.Pod) (*staticPod,
 }
 
 // container gives a container the program that stands for its image, its variables and its flags.
-func (a *apiPods) container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, kubeconfig string) (Program, error) {
+func (a *apiPods) container(
+	ctx context.Context,
+	pod *corev1.Pod,
+	c *corev1.Container,
+	kubeconfig string,
+) (Program, error) {
 	program, err := a.k.opts.Pods.Program(c)
 	if err != nil {
 		return Program{}, fmt.Errorf("image %q of container %q: %w", c.Image, c.Name, err)
@@ -110,7 +115,9 @@ func addFlags(c *corev1.Container, flags []string) {
 
 // allAddresses finds the address that stands for all of them, and that of the pod's own loopback, which a process does
 // not have either: at the end of a word or of a string in JSON, in which http-prober is told what to start.
-var allAddresses = regexp.MustCompile(`(^|=|")(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)?(:[0-9]+)("|$)|(^|=|")(?:0\.0\.0\.0|127\.0\.0\.1)("|$)`)
+var allAddresses = regexp.MustCompile(
+	`(^|=|")(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)?(:[0-9]+)("|$)|(^|=|")(?:0\.0\.0\.0|127\.0\.0\.1)("|$)`,
+)
 
 // listenOn replaces the address that stands for all addresses: a process has no network of its own, and two replicas
 // would be in each other's way.
@@ -194,7 +201,11 @@ func (a *apiPods) variable(ctx context.Context, namespace string, e corev1.EnvVa
 }
 
 // content reads a Secret or a ConfigMap.
-func (a *apiPods) content(ctx context.Context, namespace, kind, name string, optional *bool) (map[string][]byte, error) {
+func (a *apiPods) content(
+	ctx context.Context,
+	namespace, kind, name string,
+	optional *bool,
+) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	var err error
 	if kind == "Secret" {
@@ -280,7 +291,12 @@ func (a *apiPods) filesOf(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 }
 
 // items chooses keys, or all of them.
-func (a *apiPods) items(ctx context.Context, namespace, kind, name string, optional *bool, items []corev1.KeyToPath) (map[string][]byte, error) {
+func (a *apiPods) items(
+	ctx context.Context,
+	namespace, kind, name string,
+	optional *bool,
+	items []corev1.KeyToPath,
+) (map[string][]byte, error) {
 	data, err := a.content(ctx, namespace, kind, name, optional)
 	if err != nil || len(items) == 0 {
 		return data, err
@@ -296,14 +312,26 @@ func (a *apiPods) items(ctx context.Context, namespace, kind, name string, optio
 	return out, nil
 }
 
-func (a *apiPods) project(ctx context.Context, pod *corev1.Pod, source corev1.VolumeProjection, files map[string][]byte) error {
+func (a *apiPods) project(
+	ctx context.Context,
+	pod *corev1.Pod,
+	source corev1.VolumeProjection,
+	files map[string][]byte,
+) error {
 	var more map[string][]byte
 	var err error
 	switch {
 	case source.Secret != nil:
 		more, err = a.items(ctx, pod.Namespace, "Secret", source.Secret.Name, source.Secret.Optional, source.Secret.Items)
 	case source.ConfigMap != nil:
-		more, err = a.items(ctx, pod.Namespace, "ConfigMap", source.ConfigMap.Name, source.ConfigMap.Optional, source.ConfigMap.Items)
+		more, err = a.items(
+			ctx,
+			pod.Namespace,
+			"ConfigMap",
+			source.ConfigMap.Name,
+			source.ConfigMap.Optional,
+			source.ConfigMap.Items,
+		)
 	case source.DownwardAPI != nil:
 		err = downward(pod, source.DownwardAPI.Items, files)
 	case source.ServiceAccountToken != nil:
@@ -315,15 +343,26 @@ func (a *apiPods) project(ctx context.Context, pod *corev1.Pod, source corev1.Vo
 	return err
 }
 
-func (a *apiPods) token(ctx context.Context, pod *corev1.Pod, t *corev1.ServiceAccountTokenProjection) (map[string][]byte, error) {
+func (a *apiPods) token(
+	ctx context.Context,
+	pod *corev1.Pod,
+	t *corev1.ServiceAccountTokenProjection,
+) (map[string][]byte, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(24 * 3600)), // it is not renewed
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			Kind:       "Pod",
+			APIVersion: "v1",
+			Name:       pod.Name,
+			UID:        pod.UID,
+		},
 	}}
 	if t.Audience != "" {
 		request.Spec.Audiences = []string{t.Audience}
 	}
-	out, err := a.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	out, err := a.client.CoreV1().
+		ServiceAccounts(pod.Namespace).
+		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("requesting token of ServiceAccount %q: %w", pod.Spec.ServiceAccountName, err)
 	}
@@ -332,7 +371,12 @@ func (a *apiPods) token(ctx context.Context, pod *corev1.Pod, t *corev1.ServiceA
 
 func downward(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, files map[string][]byte) error {
 	for _, item := range items {
-		value, err := envValue(pod, &corev1.Container{}, corev1.EnvVar{Name: item.Path, ValueFrom: &corev1.EnvVarSource{FieldRef: item.FieldRef}}, "")
+		value, err := envValue(
+			pod,
+			&corev1.Container{},
+			corev1.EnvVar{Name: item.Path, ValueFrom: &corev1.EnvVarSource{FieldRef: item.FieldRef}},
+			"",
+		)
 		if err != nil {
 			return err
 		}

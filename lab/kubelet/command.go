@@ -136,9 +136,17 @@ type commandLine struct {
 
 // commandOf builds the command line of a container. The program itself comes from its image; of the command's first
 // word only the base name counts, which is the name that the process shows.
-func commandOf(pod *corev1.Pod, c *corev1.Container, program, address string, base []string, mounts []mount) (commandLine, error) {
+func commandOf(
+	pod *corev1.Pod,
+	c *corev1.Container,
+	program, address string,
+	base []string,
+	mounts []mount,
+) (commandLine, error) {
 	vars := map[string]string{}
-	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=" + pod.Spec.NodeName}, base...)
+	env := append(
+		[]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=" + pod.Spec.NodeName},
+		base...)
 	for _, e := range c.Env {
 		value, err := envValue(pod, c, e, address)
 		if err != nil {
@@ -168,7 +176,11 @@ func envValue(pod *corev1.Pod, c *corev1.Container, e corev1.EnvVar, address str
 		return e.Value, nil
 	}
 	if e.ValueFrom.FieldRef == nil {
-		return "", fmt.Errorf("environment variable %q of container %q: only fieldRef can be resolved on a static pod", e.Name, c.Name)
+		return "", fmt.Errorf(
+			"environment variable %q of container %q: only fieldRef can be resolved on a static pod",
+			e.Name,
+			c.Name,
+		)
 	}
 	field := e.ValueFrom.FieldRef.FieldPath
 	switch field {

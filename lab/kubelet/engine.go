@@ -77,7 +77,12 @@ func (e *engine) keys() []string {
 }
 
 func (e *engine) create(s *staticPod) *pod {
-	p := &pod{static: s, address: cmp.Or(s.address, e.address), created: metav1.Now().Rfc3339Copy(), wake: make(chan struct{}, 1)}
+	p := &pod{
+		static:  s,
+		address: cmp.Or(s.address, e.address),
+		created: metav1.Now().Rfc3339Copy(),
+		wake:    make(chan struct{}, 1),
+	}
 	spec := &s.effective().Spec
 	for i := range spec.Containers {
 		p.containers = append(p.containers, &container{
@@ -135,10 +140,16 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	}
 	program, err := e.program(p, c.spec)
 	if err != nil {
-		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: %v", c.spec.Image, err)}
+		return nil, &corev1.ContainerStateWaiting{
+			Reason:  reasonImage,
+			Message: fmt.Sprintf("resolving image %q: %v", c.spec.Image, err),
+		}
 	}
 	if !filepath.IsAbs(program) { // it would be looked for in the host's directory
-		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: program %q is not an absolute path", c.spec.Image, program)}
+		return nil, &corev1.ContainerStateWaiting{
+			Reason:  reasonImage,
+			Message: fmt.Sprintf("resolving image %q: program %q is not an absolute path", c.spec.Image, program),
+		}
 	}
 	isolated := p.static.programs[c.spec.Name].Isolated
 	rewritten := mounts
@@ -172,7 +183,19 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	if err != nil {
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonRun, Message: fmt.Sprintf("starting %q: %v", program, err)}
 	}
-	e.log.Info("Started container", "pod", p.static.key(), "container", c.spec.Name, "pid", proc.pid, "attempt", attempt, "hash", p.static.hash())
+	e.log.Info(
+		"Started container",
+		"pod",
+		p.static.key(),
+		"container",
+		c.spec.Name,
+		"pid",
+		proc.pid,
+		"attempt",
+		attempt,
+		"hash",
+		p.static.hash(),
+	)
 	return proc, nil
 }
 

@@ -124,7 +124,11 @@ func (f *Flags) validate(version string) error {
 	case CloudNone, CloudExternal:
 	case CloudAWS:
 		if minor, ok := minorOf(version); ok && minor >= 27 {
-			return fmt.Errorf("unknown cloud provider %q: kubelet %s has no in-tree provider of that name", f.CloudProvider, version)
+			return fmt.Errorf(
+				"unknown cloud provider %q: kubelet %s has no in-tree provider of that name",
+				f.CloudProvider,
+				version,
+			)
 		}
 	default:
 		return fmt.Errorf("unknown cloud provider %q", f.CloudProvider)

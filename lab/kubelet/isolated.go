@@ -101,7 +101,15 @@ func (i isolation) enter() error {
 	}
 	// The sources are opened before the root is another one, and reached by their descriptors behind that.
 	sources := map[string]int{}
-	mounts := slices.Concat([]isolatedMount{{"/proc", "/proc"}, {"/sys", "/sys"}, {"/dev", "/dev"}, {filepath.Dir(i.Program), filepath.Dir(i.Program)}}, i.Mounts)
+	mounts := slices.Concat(
+		[]isolatedMount{
+			{"/proc", "/proc"},
+			{"/sys", "/sys"},
+			{"/dev", "/dev"},
+			{filepath.Dir(i.Program), filepath.Dir(i.Program)},
+		},
+		i.Mounts,
+	)
 	for _, m := range mounts {
 		fd, err := unix.Open(m.Outside, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -140,7 +148,11 @@ func bind(source int, m isolatedMount) error {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	tree, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	tree, err := unix.OpenTree(
+		source,
+		"",
+		unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC,
+	)
 	if err != nil {
 		return fmt.Errorf("cloning the mount: %w", err)
 	}

@@ -144,7 +144,12 @@ func New(opts Options) (*Kubelet, error) {
 		pods: map[string]*pod{}, procs: map[*process]bool{},
 	}
 	k.service = newService(k.boot, opts.Profile.ServiceRestart)
-	k.units = &units{engine: k.engine, program: opts.UnitProgram, delay: opts.Profile.ServiceRestart, loaded: map[string]*unitService{}}
+	k.units = &units{
+		engine:  k.engine,
+		program: opts.UnitProgram,
+		delay:   opts.Profile.ServiceRestart,
+		loaded:  map[string]*unitService{},
+	}
 	return k, nil
 }
 
@@ -161,7 +166,12 @@ func (k *Kubelet) Start(ctx context.Context) error {
 	k.engine.spawner = newSpawner()
 	k.service.power(true)
 	k.units.power(true)
-	control, err := newControl(k.opts.HostDir, k.service, k.units, k.log) //nolint:contextcheck // it serves until close, not until the start has ended
+	control, err := newControl(
+		k.opts.HostDir,
+		k.service,
+		k.units,
+		k.log,
+	) //nolint:contextcheck // it serves until close, not until the start has ended
 	if err == nil {
 		k.control = control
 		err = k.service.start()
@@ -181,7 +191,11 @@ func (k *Kubelet) prepare() error {
 			return fmt.Errorf("making the host's directories: %w", err)
 		}
 	}
-	logFile, err := os.OpenFile(filepath.Join(k.opts.HostDir, "var/log/kubelet.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	logFile, err := os.OpenFile(
+		filepath.Join(k.opts.HostDir, "var/log/kubelet.log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o640,
+	)
 	if err != nil {
 		return fmt.Errorf("opening the kubelet's log: %w", err)
 	}

@@ -65,7 +65,11 @@ func (h *heartbeat) renew(ctx context.Context) error {
 	return nil
 }
 
-func (h *heartbeat) write(ctx context.Context, lease *coordinationv1.Lease, missing bool) (*coordinationv1.Lease, error) {
+func (h *heartbeat) write(
+	ctx context.Context,
+	lease *coordinationv1.Lease,
+	missing bool,
+) (*coordinationv1.Lease, error) {
 	leases := h.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if missing {
 		return leases.Create(ctx, lease, metav1.CreateOptions{})

@@ -77,7 +77,10 @@ func parseManifest(data []byte, path, nodeName string) (*staticPod, error) {
 	if pod.Spec.RestartPolicy == "" {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	}
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+	pod.Spec.Tolerations = append(
+		pod.Spec.Tolerations,
+		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	)
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}

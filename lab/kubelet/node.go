@@ -132,7 +132,10 @@ func (a *agent) initial(now time.Time) *corev1.Node {
 	}
 	switch a.flags.CloudProvider {
 	case CloudExternal:
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(
+			node.Spec.Taints,
+			corev1.Taint{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		)
 	case CloudAWS:
 		i := a.opts.Instance
 		if node.Spec.ProviderID == "" {
@@ -222,7 +225,9 @@ func (a *agent) patch(ctx context.Context, body map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("building patch of node %q: %w", a.name, err)
 	}
-	if _, err := a.client.CoreV1().Nodes().Patch(ctx, a.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := a.client.CoreV1().
+		Nodes().
+		Patch(ctx, a.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("updating node %q: %w", a.name, err)
 	}
 	return nil
@@ -231,10 +236,30 @@ func (a *agent) patch(ctx context.Context, body map[string]any) error {
 // conditions are the ones that a kubelet reports. A condition that is still the same keeps the time of its last change.
 func conditions(have []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	out := []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+		{
+			Type:    corev1.NodeMemoryPressure,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletHasSufficientMemory",
+			Message: "kubelet has sufficient memory available",
+		},
+		{
+			Type:    corev1.NodeDiskPressure,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletHasNoDiskPressure",
+			Message: "kubelet has no disk pressure",
+		},
+		{
+			Type:    corev1.NodePIDPressure,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletHasSufficientPID",
+			Message: "kubelet has sufficient PID available",
+		},
+		{
+			Type:    corev1.NodeReady,
+			Status:  corev1.ConditionTrue,
+			Reason:  "KubeletReady",
+			Message: "kubelet is posting ready status",
+		},
 	}
 	for i := range out {
 		out[i].LastHeartbeatTime = seconds(metav1.NewTime(now))

@@ -104,7 +104,9 @@ func TestInTreeKubeletTakesTheAddressesBack(t *testing.T) {
 	api := newAPI(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: testNode, UID: "old", Labels: map[string]string{"beta.kubernetes.io/instance-type": "t2.micro", "mine": "x"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "1.2.3.4"}, {Type: corev1.NodeInternalIP, Address: "1.2.3.5"}}},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "1.2.3.4"}, {Type: corev1.NodeInternalIP, Address: "1.2.3.5"}},
+		},
 	})
 	h := newHost(t, func(o *Options) { o.Client, o.Instance = api, testInstance() })
 	h.write("etc/default/kubelet", "KUBELET_EXTRA_ARGS='--cloud-provider=aws'\n")

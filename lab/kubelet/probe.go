@@ -93,7 +93,11 @@ func (p *prober) record(change func(*container)) {
 
 // loop probes at the probe's period and hands each outcome to judge, with the time since the first failure in a row,
 // until judge returns false or nothing is left to probe.
-func (p *prober) loop(ctx context.Context, probe *corev1.Probe, judge func(ok bool, err error, failing time.Duration) bool) {
+func (p *prober) loop(
+	ctx context.Context,
+	probe *corev1.Probe,
+	judge func(ok bool, err error, failing time.Duration) bool,
+) {
 	period := p.capped(probe.PeriodSeconds, 10)
 	first := time.Until(p.proc.started.Add(p.capped(probe.InitialDelaySeconds, 0)))
 	timer := time.NewTimer(max(0, first))
@@ -179,7 +183,12 @@ func (p *prober) get(ctx context.Context, action *corev1.HTTPGetAction) error {
 	if action.Scheme == corev1.URISchemeHTTPS {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+"/"+strings.TrimPrefix(action.Path, "/"), nil)
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodGet,
+		scheme+"://"+address+"/"+strings.TrimPrefix(action.Path, "/"),
+		nil,
+	)
 	if err != nil {
 		return fmt.Errorf("building probe request: %w", err)
 	}
@@ -190,7 +199,9 @@ func (p *prober) get(ctx context.Context, action *corev1.HTTPGetAction) error {
 	client := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as a kubelet probes: it asks whether somebody answers, not who
+			TLSClientConfig: &tls.Config{
+				InsecureSkipVerify: true,
+			}, //nolint:gosec // as a kubelet probes: it asks whether somebody answers, not who
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

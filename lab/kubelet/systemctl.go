@@ -61,7 +61,9 @@ func newControl(hostDir string, s *service, u *units, log *slog.Logger) (*contro
 	if err := watcher.Add(c.spool); err != nil {
 		return nil, fmt.Errorf("watching %q: %w", spoolDir, err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // outlives the call that made it: it ends with close
+	ctx, cancel := context.WithCancel(
+		context.Background(),
+	) //nolint:forbidigo // outlives the call that made it: it ends with close
 	c.cancel = cancel
 	c.wg.Go(func() {
 		defer func() { _ = watcher.Close() }()
@@ -142,11 +144,18 @@ func (c *control) systemctl(args []string) (out, errOut string, code int) {
 		return "", "", exitOK
 	}
 	if !slices.Contains([]string{"restart", "stop", "start", "is-active", "show", "status"}, verb) {
-		return "", fmt.Sprintf("Unknown command verb %s: this host knows restart, stop, start, is-active, status, show and daemon-reload.\n", verb), exitFailed
+		return "", fmt.Sprintf(
+			"Unknown command verb %s: this host knows restart, stop, start, is-active, status, show and daemon-reload.\n",
+			verb,
+		), exitFailed
 	}
 	name, job := c.find(units)
 	if job == nil {
-		return "", fmt.Sprintf("Unit %s not found: this host has %s only.\n", strings.Join(units, " "), strings.Join(c.units.names(), ", ")), exitNoUnit
+		return "", fmt.Sprintf(
+			"Unit %s not found: this host has %s only.\n",
+			strings.Join(units, " "),
+			strings.Join(c.units.names(), ", "),
+		), exitNoUnit
 	}
 	var err error
 	switch verb {

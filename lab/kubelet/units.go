@@ -207,7 +207,14 @@ func (p *unitService) launch() (*process, error) {
 	for _, w := range words[1:] {
 		args = append(args, mapPaths(w, e.hostPaths()))
 	}
-	cmd := &exec.Cmd{Path: file, Args: args, Env: append(slices.Clone(e.env), env...), Dir: e.hostDir, Stdout: out, Stderr: out}
+	cmd := &exec.Cmd{
+		Path:   file,
+		Args:   args,
+		Env:    append(slices.Clone(e.env), env...),
+		Dir:    e.hostDir,
+		Stdout: out,
+		Stderr: out,
+	}
 	e.mu.Lock() // ended waits for it, so that it finds what is entered here
 	proc, err := launch(e.spawner, cmd, newID(), component, p.ended)
 	if err == nil {
@@ -320,7 +327,11 @@ func (p *unitService) command() (words, env []string, err error) {
 	}
 	for _, w := range strings.Fields(start) {
 		if strings.ContainsAny(w, `"'\`) {
-			return nil, nil, fmt.Errorf("unit %s: word %s of ExecStart= has quotes, which this host's service manager does not know", p.name, w)
+			return nil, nil, fmt.Errorf(
+				"unit %s: word %s of ExecStart= has quotes, which this host's service manager does not know",
+				p.name,
+				w,
+			)
 		}
 		if name, ok := strings.CutPrefix(w, "$"); ok {
 			words = append(words, strings.Fields(vars[name])...)

@@ -33,7 +33,12 @@ func TestAUnitRunsAsItsFilesSay(t *testing.T) {
 	if got.PID != h.UnitPID("kube-scheduler.service") || !strings.Contains(strings.Join(got.Env, " "), "SECRET=x") {
 		t.Errorf("pid %d, %+v", h.UnitPID("kube-scheduler.service"), got)
 	}
-	if out, _, code := h.systemctl("show", "--property=LoadState,ActiveState", "kube-scheduler.service"); out != "LoadState=loaded\nActiveState=active\n" || code != 0 {
+	if out, _, code := h.systemctl(
+		"show",
+		"--property=LoadState,ActiveState",
+		"kube-scheduler.service",
+	); out != "LoadState=loaded\nActiveState=active\n" ||
+		code != 0 {
 		t.Errorf("show: %q, exit code %d", out, code)
 	}
 	if _, _, code := h.systemctl("stop", "kube-scheduler"); code != 0 || h.UnitPID("kube-scheduler") != 0 || syscall.Kill(got.PID, 0) == nil {

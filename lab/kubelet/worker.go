@@ -200,7 +200,17 @@ func (w *worker) syncContainer(ctx context.Context, p *pod, c *container, now ti
 	proc, waiting := w.engine.start(p, c, attempt)
 	if waiting != nil {
 		if *waiting != c.waiting {
-			w.log.Warn("Container cannot be started", "pod", w.key, "container", c.spec.Name, "reason", waiting.Reason, "message", waiting.Message)
+			w.log.Warn(
+				"Container cannot be started",
+				"pod",
+				w.key,
+				"container",
+				c.spec.Name,
+				"reason",
+				waiting.Reason,
+				"message",
+				waiting.Message,
+			)
 		}
 		c.waiting, c.next = *waiting, now.Add(w.profile.SetupRetry)
 		return w.profile.SetupRetry

@@ -103,7 +103,11 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 }
 
 // sign makes a certificate out of template; without a parent it is self-signed.
-func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (Pair, *x509.Certificate, error) {
+func sign(
+	template, parent *x509.Certificate,
+	key *ecdsa.PrivateKey,
+	signer crypto.Signer,
+) (Pair, *x509.Certificate, error) {
 	if parent == nil {
 		parent = template
 	}

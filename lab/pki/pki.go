@@ -84,7 +84,11 @@ func (p *PKI) WriteControlPlane(dir string, server APIServer) error {
 	serving, err := p.CA.Issue(Request{
 		CommonName: "kube-apiserver",
 		DNS: []string{
-			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", server.NodeName,
+			"kubernetes",
+			"kubernetes.default",
+			"kubernetes.default.svc",
+			"kubernetes.default.svc.cluster.local",
+			server.NodeName,
 		},
 		IPs:    server.Addresses,
 		Server: true,

@@ -54,12 +54,23 @@ type booted struct {
 
 // startAccount starts an account. Any access key may call: a manager's is the name of its pod, so that the audit log
 // tells the pods of one Deployment apart.
-func startAccount(dir, address, version string, profile kubelet.Profile, client func(nodeName string) (kubernetes.Interface, error)) (*account, error) {
+func startAccount(
+	dir, address, version string,
+	profile kubelet.Profile,
+	client func(nodeName string) (kubernetes.Interface, error),
+) (*account, error) {
 	sim, err := awssim.New(awssim.Options{Region: region, AuditFile: filepath.Join(dir, "audit.jsonl")})
 	if err != nil {
 		return nil, err
 	}
-	a := &account{sim: sim, version: version, profile: profile, client: client, disks: disks{dir: filepath.Join(dir, "volumes")}, machines: map[string]*booted{}}
+	a := &account{
+		sim:      sim,
+		version:  version,
+		profile:  profile,
+		client:   client,
+		disks:    disks{dir: filepath.Join(dir, "volumes")},
+		machines: map[string]*booted{},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /machines", a.list)
 	mux.HandleFunc("POST /machines", a.launch)

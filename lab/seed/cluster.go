@@ -115,7 +115,9 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 	if err != nil {
 		return err
 	}
-	if c.front, err = edge.Start(edge.Options{Name: c.Name, Listen: net.JoinHostPort(c.seed.net.at(placeAPIs+k), portAPI), Target: behind}); err != nil { //nolint:contextcheck // an edge lives until Close
+	if c.front, err = edge.Start(
+		edge.Options{Name: c.Name, Listen: net.JoinHostPort(c.seed.net.at(placeAPIs+k), portAPI), Target: behind},
+	); err != nil { //nolint:contextcheck // an edge lives until Close
 		return err
 	}
 	if err := c.connect(); err != nil {
@@ -248,7 +250,9 @@ func (c *Cluster) Kubelets() map[string][]string { return c.account.kubelets() }
 
 // Pods lists the pods of an app of the control plane, deleted ones included as long as the API has them.
 func (c *Cluster) Pods(ctx context.Context, app string) ([]corev1.Pod, error) {
-	list, err := c.seed.client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(appLabels(app)).String()})
+	list, err := c.seed.client.CoreV1().
+		Pods(c.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(appLabels(app)).String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods of %q: %w", app, err)
 	}

@@ -22,23 +22,37 @@ import (
 
 func labelsOf(app string) labels.Selector { return labels.SelectorFromSet(appLabels(app)) }
 
-var customResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var customResourceDefinitions = schema.GroupVersionResource{
+	Group:    "apiextensions.k8s.io",
+	Version:  "v1",
+	Resource: "customresourcedefinitions",
+}
 
 // machineCRD is the CRD of one of machine-controller's kinds, without a schema of its own.
 func machineCRD(kind, plural string) *unstructured.Unstructured {
 	name := plural + "." + component.Group.Group
 	open := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": name, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, legacy API"}},
+		"apiVersion": "apiextensions.k8s.io/v1",
+		"kind":       "CustomResourceDefinition",
+		"metadata": map[string]any{
+			"name":        name,
+			"annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, legacy API"},
+		},
 		"spec": map[string]any{
 			"group": component.Group.Group, "scope": "Namespaced",
 			"names": map[string]any{"kind": kind, "plural": plural, "listKind": kind + "List", "singular": ""},
-			"versions": []any{map[string]any{
-				"name": component.Group.Version, "served": true, "storage": true,
-				"schema":       map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": open, "status": open}}},
-				"subresources": map[string]any{"status": map[string]any{}},
-			}},
+			"versions": []any{
+				map[string]any{
+					"name":    component.Group.Version,
+					"served":  true,
+					"storage": true,
+					"schema": map[string]any{
+						"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": open, "status": open}},
+					},
+					"subresources": map[string]any{"status": map[string]any{}},
+				},
+			},
 		},
 	}}
 }
@@ -52,7 +66,10 @@ func (c *Cluster) installMachines(ctx context.Context) error {
 			delete(names, "singular")
 			_ = unstructured.SetNestedMap(crd.Object, names, "spec", "names") // it is a map
 		}
-		if _, err := c.dynamic.Resource(customResourceDefinitions).Create(ctx, crd, metav1.CreateOptions{}); existing(err) != nil {
+		if _, err := c.dynamic.Resource(customResourceDefinitions).
+			Create(ctx, crd, metav1.CreateOptions{}); existing(
+			err,
+		) != nil {
 			return fmt.Errorf("creating CRD of %s: %w", kind, err)
 		}
 	}
@@ -75,7 +92,9 @@ func (c *Cluster) installMachines(ctx context.Context) error {
 				errs = append(errs, fmt.Errorf("%s has no ready pod", p.app))
 			}
 			if p.app == appMachines {
-				_, err := c.dynamic.Resource(component.MachineDeployments).Namespace(component.MachineNamespace).List(ctx, metav1.ListOptions{})
+				_, err := c.dynamic.Resource(component.MachineDeployments).
+					Namespace(component.MachineNamespace).
+					List(ctx, metav1.ListOptions{})
 				errs = append(errs, err)
 			}
 		}
@@ -95,32 +114,61 @@ func (c *Cluster) installWebhook(ctx context.Context) error {
 		return err
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "machinecontroller-webhook-serving-cert"}, Data: map[string][]byte{"cert.pem": pair.Cert, "key.pem": pair.Key},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "machinecontroller-webhook-serving-cert",
+		},
+		Data: map[string][]byte{"cert.pem": pair.Cert, "key.pem": pair.Key},
 	}
-	if _, err := c.seed.client.CoreV1().Secrets(c.Namespace).Create(ctx, secret, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.seed.client.CoreV1().
+		Secrets(c.Namespace).
+		Create(ctx, secret, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating Secret %q: %w", secret.Name, err)
 	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: appWebhook},
-		Spec:       corev1.ServiceSpec{Selector: appLabels(appWebhook), Ports: []corev1.ServicePort{{Port: 9876, TargetPort: intstr.FromInt32(9876)}}},
+		Spec: corev1.ServiceSpec{
+			Selector: appLabels(appWebhook),
+			Ports:    []corev1.ServicePort{{Port: 9876, TargetPort: intstr.FromInt32(9876)}},
+		},
 	}
-	if _, err := c.seed.client.CoreV1().Services(c.Namespace).Create(ctx, service, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.seed.client.CoreV1().
+		Services(c.Namespace).
+		Create(ctx, service, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating Service %q: %w", service.Name, err)
 	}
 	url := "https://" + host + ":9876/machines"
 	hook := &admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "machine-controller.kubermatic.io"},
-		Webhooks: []admissionv1.MutatingWebhook{{
-			Name: "machine-controller.kubermatic.io-machines", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(10)),
-			FailurePolicy: new(admissionv1.Fail), SideEffects: new(admissionv1.SideEffectClassNone),
-			ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: c.pki.CA.Cert},
-			Rules: []admissionv1.RuleWithOperations{{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{component.Group.Group}, APIVersions: []string{"*"}, Resources: []string{"machines"}},
-			}},
-		}},
+		Webhooks: []admissionv1.MutatingWebhook{
+			{
+				Name:                    "machine-controller.kubermatic.io-machines",
+				AdmissionReviewVersions: []string{"v1"},
+				TimeoutSeconds:          new(int32(10)),
+				FailurePolicy:           new(admissionv1.Fail),
+				SideEffects:             new(admissionv1.SideEffectClassNone),
+				ClientConfig:            admissionv1.WebhookClientConfig{URL: &url, CABundle: c.pki.CA.Cert},
+				Rules: []admissionv1.RuleWithOperations{
+					{
+						Operations: []admissionv1.OperationType{admissionv1.Create},
+						Rule: admissionv1.Rule{
+							APIGroups:   []string{component.Group.Group},
+							APIVersions: []string{"*"},
+							Resources:   []string{"machines"},
+						},
+					},
+				},
+			},
+		},
 	}
-	if _, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, hook, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.client.AdmissionregistrationV1().
+		MutatingWebhookConfigurations().
+		Create(ctx, hook, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating webhook configuration: %w", err)
 	}
 	return nil
@@ -131,15 +179,25 @@ func (c *Cluster) AddMachines(ctx context.Context, name string, replicas int) er
 	d := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"replicas": int64(replicas),
 		"selector": map[string]any{"matchLabels": map[string]any{"workerset": name}},
-		"strategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)}},
+		"strategy": map[string]any{
+			"type":          "RollingUpdate",
+			"rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)},
+		},
 		"template": map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{"workerset": name}},
-			"spec":     map[string]any{"providerSpec": map[string]any{"value": map[string]any{"cloudProvider": "aws"}}, "versions": map[string]any{"kubelet": c.Version[1:]}},
+			"spec": map[string]any{
+				"providerSpec": map[string]any{"value": map[string]any{"cloudProvider": "aws"}},
+				"versions":     map[string]any{"kubelet": c.Version[1:]},
+			},
 		},
 	}}}
 	d.SetGroupVersionKind(component.Group.WithKind("MachineDeployment"))
 	d.SetName(name)
-	if _, err := c.dynamic.Resource(component.MachineDeployments).Namespace(component.MachineNamespace).Create(ctx, d, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.dynamic.Resource(component.MachineDeployments).
+		Namespace(component.MachineNamespace).
+		Create(ctx, d, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating MachineDeployment %q: %w", name, err)
 	}
 	return c.AwaitMachines(ctx, name, replicas)
@@ -149,7 +207,9 @@ func (c *Cluster) AddMachines(ctx context.Context, name string, replicas int) er
 // and each with a node that is ready and initialised.
 func (c *Cluster) AwaitMachines(ctx context.Context, name string, replicas int) error {
 	return Await(ctx, "the machines of "+name, func(ctx context.Context) error {
-		d, err := c.dynamic.Resource(component.MachineDeployments).Namespace(component.MachineNamespace).Get(ctx, name, metav1.GetOptions{})
+		d, err := c.dynamic.Resource(component.MachineDeployments).
+			Namespace(component.MachineNamespace).
+			Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -158,7 +218,8 @@ func (c *Cluster) AwaitMachines(ctx context.Context, name string, replicas int) 
 			return n
 		}
 		want := int64(replicas)
-		if count("observedGeneration") < d.GetGeneration() || count("updatedReplicas") != want || count("replicas") != want || count("availableReplicas") != want {
+		if count("observedGeneration") < d.GetGeneration() || count("updatedReplicas") != want || count("replicas") != want ||
+			count("availableReplicas") != want {
 			status, _, _ := unstructured.NestedMap(d.Object, "status")
 			return fmt.Errorf("its status is %v of %d", status, want)
 		}
@@ -194,7 +255,9 @@ func (c *Cluster) RestartMachines(ctx context.Context, name string) error {
 
 // DeleteMachines deletes every Machine without a word to the MachineDeployments: what the original's own test does.
 func (c *Cluster) DeleteMachines(ctx context.Context) error {
-	if err := c.dynamic.Resource(component.Machines).Namespace(component.MachineNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := c.dynamic.Resource(component.Machines).
+		Namespace(component.MachineNamespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("deleting machines: %w", err)
 	}
 	return nil

@@ -63,8 +63,12 @@ type part struct {
 
 func secure(port int32, path string) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port), Scheme: corev1.URISchemeHTTPS}},
-		PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: 3,
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port), Scheme: corev1.URISchemeHTTPS},
+		},
+		PeriodSeconds:    1,
+		TimeoutSeconds:   10,
+		FailureThreshold: 3,
 	}
 }
 
@@ -78,8 +82,16 @@ func plain(port int32, path string) *corev1.Probe {
 // cluster's API answers.
 func (c *Cluster) deployment(p part) (*appsv1.Deployment, error) {
 	container := corev1.Container{
-		Name: p.app, Image: p.image, Command: []string{p.command}, Args: p.args, ReadinessProbe: p.ready,
-		Env: append([]corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}, p.env...),
+		Name:           p.app,
+		Image:          p.image,
+		Command:        []string{p.command},
+		Args:           p.args,
+		ReadinessProbe: p.ready,
+		Env: append(
+			[]corev1.EnvVar{
+				{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			},
+			p.env...),
 	}
 	if c.Wrapped && p.app != appAPIServer {
 		inner, err := json.Marshal(map[string]any{"command": p.command, "args": p.args})
@@ -87,29 +99,54 @@ func (c *Cluster) deployment(p part) (*appsv1.Deployment, error) {
 			return nil, fmt.Errorf("encoding command of %s: %w", p.app, err)
 		}
 		container.Command = []string{"/http-prober-bin/" + component.Prober}
-		container.Args = []string{"-endpoint", c.Server() + "/healthz", "-insecure", "-retries", "100", "-retry-wait", "2", "-timeout", "1", "-command", string(inner)}
+		container.Args = []string{
+			"-endpoint",
+			c.Server() + "/healthz",
+			"-insecure",
+			"-retries",
+			"100",
+			"-retry-wait",
+			"2",
+			"-timeout",
+			"1",
+			"-command",
+			string(inner),
+		}
 	}
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(10)),
 	}
 	mount := func(name, path string, source corev1.VolumeSource) {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
+		container.VolumeMounts = append(
+			container.VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true},
+		)
 	}
 	for name, path := range p.secrets {
 		mount(name, path, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}})
 	}
 	for name, path := range p.configMaps {
-		mount(name, path, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+		mount(
+			name,
+			path,
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+			},
+		)
 	}
 	spec.Containers = []corev1.Container{container}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: p.app, Labels: appLabels(p.app)},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(max(1, p.replicas)), Selector: &metav1.LabelSelector{MatchLabels: appLabels(p.app)},
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
-				MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1)),
-			}},
+			Replicas: new(max(1, p.replicas)),
+			Selector: &metav1.LabelSelector{MatchLabels: appLabels(p.app)},
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1)),
+				},
+			},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: appLabels(p.app)}, Spec: spec},
 		},
 	}, nil
@@ -117,20 +154,40 @@ func (c *Cluster) deployment(p part) (*appsv1.Deployment, error) {
 
 func (c *Cluster) apiServer() part {
 	return part{
-		app: appAPIServer, image: "registry.k8s.io/kube-apiserver:" + c.Version, command: "/usr/local/bin/kube-apiserver", replicas: c.APIServers,
-		secrets: map[string]string{"control-plane-pki": pkiDir}, configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
-		ready: secure(6443, "/readyz"),
+		app:      appAPIServer,
+		image:    "registry.k8s.io/kube-apiserver:" + c.Version,
+		command:  "/usr/local/bin/kube-apiserver",
+		replicas: c.APIServers,
+		secrets: map[string]string{
+			"control-plane-pki": pkiDir,
+		},
+		configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
+		ready:      secure(6443, "/readyz"),
 		args: append([]string{
-			"--bind-address=$(POD_IP)", "--advertise-address=$(POD_IP)", "--secure-port=" + portAPI,
-			"--etcd-servers=https://" + net.JoinHostPort(c.seed.etcdHost(), "2379"), "--etcd-prefix=/" + c.Name,
-			"--etcd-cafile=" + pkiDir + "/seed-etcd-ca.crt", "--etcd-certfile=" + pkiDir + "/seed-etcd-client.crt", "--etcd-keyfile=" + pkiDir + "/seed-etcd-client.key",
-			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-			"--client-ca-file=" + pkiDir + "/ca.crt", "--tls-cert-file=" + pkiDir + "/apiserver.crt", "--tls-private-key-file=" + pkiDir + "/apiserver.key",
-			"--requestheader-client-ca-file=" + pkiDir + "/front-proxy-ca.crt", "--requestheader-allowed-names=front-proxy-client",
-			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--bind-address=$(POD_IP)",
+			"--advertise-address=$(POD_IP)",
+			"--secure-port=" + portAPI,
+			"--etcd-servers=https://" + net.JoinHostPort(c.seed.etcdHost(), "2379"),
+			"--etcd-prefix=/" + c.Name,
+			"--etcd-cafile=" + pkiDir + "/seed-etcd-ca.crt",
+			"--etcd-certfile=" + pkiDir + "/seed-etcd-client.crt",
+			"--etcd-keyfile=" + pkiDir + "/seed-etcd-client.key",
+			"--authorization-mode=Node,RBAC",
+			"--enable-admission-plugins=NodeRestriction",
+			"--allow-privileged=true",
+			"--client-ca-file=" + pkiDir + "/ca.crt",
+			"--tls-cert-file=" + pkiDir + "/apiserver.crt",
+			"--tls-private-key-file=" + pkiDir + "/apiserver.key",
+			"--requestheader-client-ca-file=" + pkiDir + "/front-proxy-ca.crt",
+			"--requestheader-allowed-names=front-proxy-client",
+			"--requestheader-username-headers=X-Remote-User",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--service-account-key-file=" + pkiDir + "/sa.pub", "--service-account-signing-key-file=" + pkiDir + "/sa.key",
-			"--service-cluster-ip-range=" + serviceCIDR, "--endpoint-reconciler-type=none",
+			"--service-account-key-file=" + pkiDir + "/sa.pub",
+			"--service-account-signing-key-file=" + pkiDir + "/sa.key",
+			"--service-cluster-ip-range=" + serviceCIDR,
+			"--endpoint-reconciler-type=none",
 		}, c.providerFlags()...),
 	}
 }
@@ -146,17 +203,45 @@ func (c *Cluster) providerFlags() []string {
 
 func (c *Cluster) controllerManager() part {
 	return part{
-		app: appManager, image: "registry.k8s.io/kube-controller-manager:" + c.Version, command: "/usr/local/bin/kube-controller-manager", replicas: c.Managers,
-		secrets:    map[string]string{"control-plane-pki": pkiDir, "controllermanager-kubeconfig": "/etc/kubernetes/kubeconfig"},
+		app:      appManager,
+		image:    "registry.k8s.io/kube-controller-manager:" + c.Version,
+		command:  "/usr/local/bin/kube-controller-manager",
+		replicas: c.Managers,
+		secrets: map[string]string{
+			"control-plane-pki":            pkiDir,
+			"controllermanager-kubeconfig": "/etc/kubernetes/kubeconfig",
+		},
 		configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
 		ready:      secure(10257, "/healthz"),
 		env:        c.cloudEnv(),
 		args: append([]string{
-			"--bind-address", "$(POD_IP)", "--kubeconfig", kubeconfigPath, "--authentication-kubeconfig", kubeconfigPath, "--authorization-kubeconfig", kubeconfigPath,
-			"--service-account-private-key-file", pkiDir + "/sa.key", "--root-ca-file", pkiDir + "/ca.crt", "--client-ca-file", pkiDir + "/ca.crt",
-			"--cluster-signing-cert-file", pkiDir + "/ca.crt", "--cluster-signing-key-file", pkiDir + "/ca.key",
-			"--controllers", "*,bootstrapsigner,tokencleaner", "--use-service-account-credentials=true",
-			"--allocate-node-cidrs=true", "--cluster-cidr", podCIDR, "--service-cluster-ip-range", serviceCIDR, "--configure-cloud-routes=" + strconv.FormatBool(!c.NoRoutes),
+			"--bind-address",
+			"$(POD_IP)",
+			"--kubeconfig",
+			kubeconfigPath,
+			"--authentication-kubeconfig",
+			kubeconfigPath,
+			"--authorization-kubeconfig",
+			kubeconfigPath,
+			"--service-account-private-key-file",
+			pkiDir + "/sa.key",
+			"--root-ca-file",
+			pkiDir + "/ca.crt",
+			"--client-ca-file",
+			pkiDir + "/ca.crt",
+			"--cluster-signing-cert-file",
+			pkiDir + "/ca.crt",
+			"--cluster-signing-key-file",
+			pkiDir + "/ca.key",
+			"--controllers",
+			"*,bootstrapsigner,tokencleaner",
+			"--use-service-account-credentials=true",
+			"--allocate-node-cidrs=true",
+			"--cluster-cidr",
+			podCIDR,
+			"--service-cluster-ip-range",
+			serviceCIDR,
+			"--configure-cloud-routes=" + strconv.FormatBool(!c.NoRoutes),
 			"--flex-volume-plugin-dir=" + pkiDir + "/flex",
 		}, c.providerFlags()...),
 	}
@@ -165,10 +250,19 @@ func (c *Cluster) controllerManager() part {
 // cloudEnv is how a manager calls its cloud. The kubelet makes the access key the name of the pod, see accessKey.
 func (c *Cluster) cloudEnv() []corev1.EnvVar {
 	from := func(key string) *corev1.EnvVarSource {
-		return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-credentials"}, Key: key}}
+		return &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-credentials"},
+				Key:                  key,
+			},
+		}
 	}
 	return []corev1.EnvVar{
-		{Name: "AWS_ACCESS_KEY_ID", ValueFrom: from("accessKeyId")}, {Name: "AWS_SECRET_ACCESS_KEY", ValueFrom: from("secretAccessKey")},
+		{
+			Name:      "AWS_ACCESS_KEY_ID",
+			ValueFrom: from("accessKeyId"),
+		},
+		{Name: "AWS_SECRET_ACCESS_KEY", ValueFrom: from("secretAccessKey")},
 		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
 	}
 }
@@ -177,10 +271,20 @@ func (c *Cluster) cloudEnv() []corev1.EnvVar {
 func GrantOperator(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	rights := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "transplant-operator"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "transplant-operator-control-plane"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "transplant-operator", Namespace: "transplant-system"}},
+		RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName,
+			Kind:     "ClusterRole",
+			Name:     "transplant-operator-control-plane",
+		},
+		Subjects: []rbacv1.Subject{
+			{Kind: rbacv1.ServiceAccountKind, Name: "transplant-operator", Namespace: "transplant-system"},
+		},
 	}
-	if _, err := client.RbacV1().RoleBindings(namespace).Create(ctx, rights, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := client.RbacV1().
+		RoleBindings(namespace).
+		Create(ctx, rights, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating the operator's rights: %w", err)
 	}
 	return nil
@@ -201,7 +305,10 @@ func (c *Cluster) install(ctx context.Context, dir string) error {
 	}
 	secrets := map[string]map[string][]byte{
 		"control-plane-pki": certs,
-		"cloud-credentials": {"accessKeyId": []byte("AKIALAB" + strings.ToUpper(c.Name)), "secretAccessKey": []byte(CloudSecret(c.Name))},
+		"cloud-credentials": {
+			"accessKeyId":     []byte("AKIALAB" + strings.ToUpper(c.Name)),
+			"secretAccessKey": []byte(CloudSecret(c.Name)),
+		},
 	}
 	for name, id := range map[string]pki.Identity{
 		"admin-kubeconfig": pki.Admin, "controllermanager-kubeconfig": pki.ControllerManager,
@@ -215,23 +322,39 @@ func (c *Cluster) install(ctx context.Context, dir string) error {
 	}
 	for name, data := range secrets {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
-		if _, err := c.seed.client.CoreV1().Secrets(c.Namespace).Create(ctx, s, metav1.CreateOptions{}); existing(err) != nil {
+		if _, err := c.seed.client.CoreV1().
+			Secrets(c.Namespace).
+			Create(ctx, s, metav1.CreateOptions{}); existing(
+			err,
+		) != nil {
 			return fmt.Errorf("creating Secret %q: %w", name, err)
 		}
 	}
 	config := cluster.CloudConfig("http://" + net.JoinHostPort(c.cloud, portAccount))
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cloud-config"}, Data: map[string]string{"config": config}}
-	if _, err := c.seed.client.CoreV1().ConfigMaps(c.Namespace).Create(ctx, m, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.seed.client.CoreV1().
+		ConfigMaps(c.Namespace).
+		Create(ctx, m, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating ConfigMap %q: %w", m.Name, err)
 	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "apiserver-external"},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: appLabels(appAPIServer), Ports: []corev1.ServicePort{{
-			Name: "secure", Port: 443, TargetPort: intstr.FromString(portAPI),
-		}}},
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeNodePort,
+			Selector: appLabels(appAPIServer),
+			Ports: []corev1.ServicePort{{
+				Name: "secure", Port: 443, TargetPort: intstr.FromString(portAPI),
+			}},
+		},
 	}
 	service.Spec.Ports[0].TargetPort = intstr.FromInt32(6443)
-	if _, err := c.seed.client.CoreV1().Services(c.Namespace).Create(ctx, service, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.seed.client.CoreV1().
+		Services(c.Namespace).
+		Create(ctx, service, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating Service %q: %w", service.Name, err)
 	}
 	if err := c.deploy(ctx, c.apiServer()); err != nil {
@@ -254,7 +377,11 @@ func (c *Cluster) deploy(ctx context.Context, p part) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.seed.client.AppsV1().Deployments(c.Namespace).Create(ctx, d, metav1.CreateOptions{}); existing(err) != nil {
+	if _, err := c.seed.client.AppsV1().
+		Deployments(c.Namespace).
+		Create(ctx, d, metav1.CreateOptions{}); existing(
+		err,
+	) != nil {
 		return fmt.Errorf("creating Deployment %q: %w", p.app, err)
 	}
 	return nil
@@ -267,7 +394,10 @@ func (c *Cluster) certificates(dir string) (map[string][]byte, error) {
 		return nil, err
 	}
 	at := filepath.Join(dir, "pki")
-	if err := c.pki.WriteControlPlane(at, pki.APIServer{NodeName: c.Name, Addresses: []string{own, "10.96.0.1"}}); err != nil {
+	if err := c.pki.WriteControlPlane(
+		at,
+		pki.APIServer{NodeName: c.Name, Addresses: []string{own, "10.96.0.1"}},
+	); err != nil {
 		return nil, err
 	}
 	out := map[string][]byte{}
@@ -324,25 +454,56 @@ func (c *Cluster) machineParts() []part {
 	machines := []corev1.EnvVar{{Name: component.EnvMachines, Value: "http://" + net.JoinHostPort(c.cloud, portMachines)}}
 	return slices.Clone([]part{
 		{
-			app: appOSM, image: ImageOSM + ":v1.2.0", command: "/usr/local/bin/osm-controller", secrets: secrets(), ready: plain(8085, "/readyz"),
+			app:     appOSM,
+			image:   ImageOSM + ":v1.2.0",
+			command: "/usr/local/bin/osm-controller",
+			secrets: secrets(),
+			ready:   plain(8085, "/readyz"),
 			args: []string{
-				"-worker-cluster-kubeconfig", kubeconfigPath, "-cluster-dns", "10.96.0.10", "-health-probe-address", "0.0.0.0:8085", "-metrics-address", "0.0.0.0:8080",
-				"-namespace", c.Namespace,
+				"-worker-cluster-kubeconfig",
+				kubeconfigPath,
+				"-cluster-dns",
+				"10.96.0.10",
+				"-health-probe-address",
+				"0.0.0.0:8085",
+				"-metrics-address",
+				"0.0.0.0:8080",
+				"-namespace",
+				c.Namespace,
 			},
 		},
 		{
 			app: appWebhook, image: ImageMachineController + ":v1.54.0", command: "/usr/local/bin/webhook",
 			secrets: secrets("machinecontroller-webhook-serving-cert"), ready: secure(9876, "/healthz"),
 			args: []string{
-				"-kubeconfig", kubeconfigPath, "-listen-address", "0.0.0.0:9876", "-tls-cert-path", "/etc/machine-controller/tls/cert.pem",
-				"-tls-key-path", "/etc/machine-controller/tls/key.pem", "-namespace", c.Namespace,
+				"-kubeconfig",
+				kubeconfigPath,
+				"-listen-address",
+				"0.0.0.0:9876",
+				"-tls-cert-path",
+				"/etc/machine-controller/tls/cert.pem",
+				"-tls-key-path",
+				"/etc/machine-controller/tls/key.pem",
+				"-namespace",
+				c.Namespace,
 			},
 		},
 		{
-			app: appMachines, image: ImageMachineController + ":v1.54.0", command: "/usr/local/bin/machine-controller", secrets: secrets(), env: machines,
-			ready: plain(8085, "/readyz"),
+			app:     appMachines,
+			image:   ImageMachineController + ":v1.54.0",
+			command: "/usr/local/bin/machine-controller",
+			secrets: secrets(),
+			env:     machines,
+			ready:   plain(8085, "/readyz"),
 			args: []string{
-				"-kubeconfig", kubeconfigPath, "-cluster-dns", "10.96.0.10", "-health-probe-address", "0.0.0.0:8085", "-metrics-address", "0.0.0.0:8080",
+				"-kubeconfig",
+				kubeconfigPath,
+				"-cluster-dns",
+				"10.96.0.10",
+				"-health-probe-address",
+				"0.0.0.0:8085",
+				"-metrics-address",
+				"0.0.0.0:8080",
 			},
 		},
 	})

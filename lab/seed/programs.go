@@ -42,11 +42,18 @@ func (s *Seed) program(c *corev1.Container) (kubelet.Program, error) {
 	}
 	if len(c.Command) == 0 || path.Base(c.Command[0]) != component.Prober {
 		if len(c.Command) > 0 && p.Path != self && path.Base(c.Command[0]) != path.Base(p.Path) {
-			return kubelet.Program{}, fmt.Errorf("exec: %q: executable file not found in image %s, whose program is %s", c.Command[0], c.Image, path.Base(p.Path))
+			return kubelet.Program{}, fmt.Errorf(
+				"exec: %q: executable file not found in image %s, whose program is %s",
+				c.Command[0],
+				c.Image,
+				path.Base(p.Path),
+			)
 		}
 		return p, nil
 	}
-	env := append([]corev1.EnvVar{{Name: component.EnvComponent, Value: "1"}, {Name: component.EnvProgram, Value: p.Path}}, p.Env...)
+	env := append(
+		[]corev1.EnvVar{{Name: component.EnvComponent, Value: "1"}, {Name: component.EnvProgram, Value: p.Path}},
+		p.Env...)
 	return kubelet.Program{Path: self, Env: env}, nil
 }
 

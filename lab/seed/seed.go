@@ -172,7 +172,10 @@ func (s *Seed) startAPI(ctx context.Context) error {
 		return fmt.Errorf("creating directory of the seed: %w", err)
 	}
 	var err error
-	s.api, err = apiserver.Start(ctx, apiserver.Options{Dir: dir, Version: Version, Audit: true, AuditReads: s.opts.AuditReads, Env: s.proxyEnv()})
+	s.api, err = apiserver.Start(
+		ctx,
+		apiserver.Options{Dir: dir, Version: Version, Audit: true, AuditReads: s.opts.AuditReads, Env: s.proxyEnv()},
+	)
 	if err != nil {
 		return err
 	}
@@ -185,13 +188,18 @@ func (s *Seed) startAPI(ctx context.Context) error {
 	if s.dynamic, err = dynamic.NewForConfig(s.config); err != nil {
 		return fmt.Errorf("creating the seed's client: %w", err)
 	}
-	s.front, err = edge.Start(edge.Options{Name: "pods->seed", Listen: "127.0.0.1:0", Target: s.api.Address()}) //nolint:contextcheck // an edge lives until Close
+	s.front, err = edge.Start(
+		edge.Options{Name: "pods->seed", Listen: "127.0.0.1:0", Target: s.api.Address()},
+	) //nolint:contextcheck // an edge lives until Close
 	return err
 }
 
 // proxyEnv leads what is called by a Service's name through the proxy, and nothing else out of the lab.
 func (s *Seed) proxyEnv() []string {
-	return []string{"HTTPS_PROXY=http://" + net.JoinHostPort(s.net.at(placeProxy), portProxy), "NO_PROXY=127.0.0.0/8,10.0.0.0/8,localhost"}
+	return []string{
+		"HTTPS_PROXY=http://" + net.JoinHostPort(s.net.at(placeProxy), portProxy),
+		"NO_PROXY=127.0.0.0/8,10.0.0.0/8,localhost",
+	}
 }
 
 // seedControllers are the controllers that Deployments need. Endpoints are left out: none may hold a loopback address.
@@ -208,12 +216,22 @@ func (s *Seed) startManager() error {
 	}
 	pki := filepath.Join(s.opts.Dir, "seed", "pki")
 	s.manager, err = process.Start(process.Options{
-		Name: "kube-controller-manager", Path: program, Dir: filepath.Join(s.opts.Dir, "seed"), Output: filepath.Join(s.opts.Dir, "seed", "kube-controller-manager.log"),
+		Name:   "kube-controller-manager",
+		Path:   program,
+		Dir:    filepath.Join(s.opts.Dir, "seed"),
+		Output: filepath.Join(s.opts.Dir, "seed", "kube-controller-manager.log"),
 		Args: []string{
-			"--kubeconfig=" + kubeconfig, "--controllers=" + seedControllers, "--leader-elect=false", "--use-service-account-credentials=false",
-			"--bind-address=" + s.net.at(placeManager), "--root-ca-file=" + filepath.Join(pki, "ca.crt"),
+			"--kubeconfig=" + kubeconfig,
+			"--controllers=" + seedControllers,
+			"--leader-elect=false",
+			"--use-service-account-credentials=false",
+			"--bind-address=" + s.net.at(placeManager),
+			"--root-ca-file=" + filepath.Join(pki, "ca.crt"),
 			"--service-account-private-key-file=" + filepath.Join(pki, "sa.key"),
-			"--kube-api-qps=200", "--kube-api-burst=400", "--concurrent-gc-syncs=5", "--flex-volume-plugin-dir=" + filepath.Join(s.opts.Dir, "seed", "flex"),
+			"--kube-api-qps=200",
+			"--kube-api-burst=400",
+			"--concurrent-gc-syncs=5",
+			"--flex-volume-plugin-dir=" + filepath.Join(s.opts.Dir, "seed", "flex"),
 		},
 	})
 	return err
@@ -222,8 +240,13 @@ func (s *Seed) startManager() error {
 func (s *Seed) startKubelet(ctx context.Context) error {
 	config := rest.CopyConfig(s.config)
 	k, err := kubelet.New(kubelet.Options{
-		HostDir: filepath.Join(s.opts.Dir, NodeName), HostName: NodeName, NodeName: NodeName, Address: s.net.at(placeNode),
-		RESTConfig: config, Profile: s.opts.Profile, Version: Version,
+		HostDir:      filepath.Join(s.opts.Dir, NodeName),
+		HostName:     NodeName,
+		NodeName:     NodeName,
+		Address:      s.net.at(placeNode),
+		RESTConfig:   config,
+		Profile:      s.opts.Profile,
+		Version:      Version,
 		ResolveImage: func(image string) (string, error) { return "", fmt.Errorf("image %q: no static pods on a seed", image) },
 		Env:          []string{"HOME=/nonexistent"},
 		Pods: &kubelet.PodOptions{

@@ -136,7 +136,8 @@ func external(t *testing.T, c *Cluster) {
 				return err
 			}
 			pods, err := c.Pods(ctx, app)
-			if err != nil || have.Status.ObservedGeneration < have.Generation || have.Status.UpdatedReplicas != 1 || have.Status.AvailableReplicas != 1 || len(pods) != 1 {
+			if err != nil || have.Status.ObservedGeneration < have.Generation || have.Status.UpdatedReplicas != 1 || have.Status.AvailableReplicas != 1 ||
+				len(pods) != 1 {
 				return fmt.Errorf("rolling out: %+v, %d pods, %w", have.Status, len(pods), err)
 			}
 			return nil

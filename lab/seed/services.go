@@ -147,7 +147,10 @@ type proxy struct {
 	done   chan error
 }
 
-func startProxy(address string, backend func(ctx context.Context, namespace, name string, port int32) (string, error)) (*proxy, error) {
+func startProxy(
+	address string,
+	backend func(ctx context.Context, namespace, name string, port int32) (string, error),
+) (*proxy, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("starting proxy to Services: %w", err)
@@ -169,11 +172,19 @@ func (p *proxy) close() error {
 }
 
 // connect serves one CONNECT. What is no Service of the seed is refused: nothing leaves the lab.
-func connect(w http.ResponseWriter, r *http.Request, backend func(ctx context.Context, namespace, name string, port int32) (string, error)) {
+func connect(
+	w http.ResponseWriter,
+	r *http.Request,
+	backend func(ctx context.Context, namespace, name string, port int32) (string, error),
+) {
 	host, port, err := net.SplitHostPort(r.Host)
 	parts := strings.Split(host, ".")
 	var number int32
-	if _, scanErr := fmt.Sscan(port, &number); r.Method != http.MethodConnect || err != nil || scanErr != nil || len(parts) < 3 || parts[2] != "svc" {
+	if _, scanErr := fmt.Sscan(
+		port,
+		&number,
+	); r.Method != http.MethodConnect || err != nil || scanErr != nil || len(parts) < 3 ||
+		parts[2] != "svc" {
 		http.Error(w, "the lab leads to Services of the seed only", http.StatusForbidden)
 		return
 	}

@@ -41,8 +41,13 @@ func (c *Cluster) startHost(ctx context.Context, client kubernetes.Interface, o 
 	o.Pods = &kubelet.PodOptions{
 		Address: c.seed.net.pod, Program: c.program, Server: c.Server(), Variable: accessKey, Claims: node,
 		Env: []corev1.EnvVar{
-			{Name: "KUBERNETES_SERVICE_HOST", Value: host}, {Name: "KUBERNETES_SERVICE_PORT", Value: port},
-			{Name: "AWS_ENDPOINT_URL", Value: "http://" + net.JoinHostPort(c.cloud, portAccount)}, {Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
+			{Name: "KUBERNETES_SERVICE_HOST", Value: host},
+			{Name: "KUBERNETES_SERVICE_PORT", Value: port},
+			{
+				Name:  "AWS_ENDPOINT_URL",
+				Value: "http://" + net.JoinHostPort(c.cloud, portAccount),
+			},
+			{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
 		},
 	}
 	if err := prepareHost(o.HostDir, args); err != nil {
@@ -176,10 +181,19 @@ func (a *account) device(volume, hostDir string) error {
 		return fmt.Errorf("reading device of volume %q: %w", volume, err)
 	}
 	name := fmt.Sprintf("nvme%dn1", unix.Minor(stat.Rdev))
-	if err := node(filepath.Join(hostDir, "dev", name), unix.S_IFBLK|0o600, unix.Major(stat.Rdev), unix.Minor(stat.Rdev)); err != nil {
+	if err := node(
+		filepath.Join(hostDir, "dev", name),
+		unix.S_IFBLK|0o600,
+		unix.Major(stat.Rdev),
+		unix.Minor(stat.Rdev),
+	); err != nil {
 		return err
 	}
-	link := filepath.Join(hostDir, "dev/disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.ReplaceAll(volume, "-", ""))
+	link := filepath.Join(
+		hostDir,
+		"dev/disk/by-id",
+		"nvme-Amazon_Elastic_Block_Store_"+strings.ReplaceAll(volume, "-", ""),
+	)
 	if err := os.Symlink("../../"+name, link); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("naming device of volume %q: %w", volume, err)
 	}
@@ -238,7 +252,10 @@ func attachLoop(file *os.File) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}} //nolint:gosec // a descriptor
+		config := unix.LoopConfig{
+			Fd:   uint32(file.Fd()),
+			Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR},
+		} //nolint:gosec // a descriptor
 		err = unix.IoctlLoopConfigure(int(loop.Fd()), &config)
 		if err == nil {
 			return loop, nil

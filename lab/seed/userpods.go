@@ -89,7 +89,8 @@ func (c *Cluster) csiNodes(ctx context.Context, nodes []corev1.Node, running map
 // schedule binds a pod to the node that its DaemonSet wants, or to the first whose taints it tolerates.
 func (c *Cluster) schedule(ctx context.Context, p *corev1.Pod, nodes []corev1.Node) error {
 	wanted := ""
-	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, f := range term.MatchFields {
 				if f.Key == "metadata.name" && len(f.Values) == 1 {
@@ -107,7 +108,12 @@ func (c *Cluster) schedule(ctx context.Context, p *corev1.Pod, nodes []corev1.No
 			return err
 		}
 		return c.client.CoreV1().Pods(p.Namespace).Bind(ctx, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: n.Name},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: p.Namespace,
+				Name:      p.Name,
+				UID:       p.UID,
+			},
+			Target: corev1.ObjectReference{Kind: "Node", Name: n.Name},
 		}, metav1.CreateOptions{})
 	}
 	return nil
@@ -160,10 +166,17 @@ func (c *Cluster) runPod(ctx context.Context, p *corev1.Pod) error {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(p.UID)) // a hash never returns an error
 	n, now := h.Sum32(), metav1.Now().Rfc3339Copy()
-	status := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.200.%d.%d", n>>8&255, 1+n%254), StartTime: &now}
+	status := corev1.PodStatus{
+		Phase:     corev1.PodRunning,
+		PodIP:     fmt.Sprintf("10.200.%d.%d", n>>8&255, 1+n%254),
+		StartTime: &now,
+	}
 	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		status.Conditions = append(
+			status.Conditions,
+			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		)
 	}
 	for _, container := range p.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
@@ -175,19 +188,29 @@ func (c *Cluster) runPod(ctx context.Context, p *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("encoding status of pod %q: %w", p.Name, err)
 	}
-	_, err = c.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+	_, err = c.client.CoreV1().
+		Pods(p.Namespace).
+		Patch(ctx, p.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
 	return err
 }
 
 // csiNode registers on a node the drivers whose node part runs there.
-func (c *Cluster) csiNode(ctx context.Context, n *corev1.Node, drivers []storagev1.CSIDriver, pods []*corev1.Pod) error {
+func (c *Cluster) csiNode(
+	ctx context.Context,
+	n *corev1.Node,
+	drivers []storagev1.CSIDriver,
+	pods []*corev1.Pod,
+) error {
 	want := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
 		Name: n.Name, Annotations: map[string]string{"storage.alpha.kubernetes.io/migrated-plugins": csi.MigratedPlugins},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}},
 	}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}}}
 	for i := range drivers {
 		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return isNodePart(p, drivers[i].Name) }) {
-			want.Spec.Drivers = append(want.Spec.Drivers, storagev1.CSINodeDriver{Name: drivers[i].Name, NodeID: n.Spec.ProviderID})
+			want.Spec.Drivers = append(
+				want.Spec.Drivers,
+				storagev1.CSINodeDriver{Name: drivers[i].Name, NodeID: n.Spec.ProviderID},
+			)
 		}
 	}
 	have, err := c.client.StorageV1().CSINodes().Get(ctx, n.Name, metav1.GetOptions{})

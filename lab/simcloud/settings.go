@@ -178,5 +178,6 @@ func (b *behaviour) judge(c Call, now time.Time) verdict {
 }
 
 func (f Fault) matches(c Call) bool {
-	return (f.Operation == "" || f.Operation == c.Operation) && (f.Caller == "" || f.Caller == c.Caller) && (f.Object == "" || f.Object == c.Object)
+	return (f.Operation == "" || f.Operation == c.Operation) && (f.Caller == "" || f.Caller == c.Caller) &&
+		(f.Object == "" || f.Object == c.Object)
 }

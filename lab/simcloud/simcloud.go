@@ -47,7 +47,10 @@ func Start(ctx context.Context, address string) (*Cloud, error) {
 		return nil, fmt.Errorf("reading the address of the simulated cloud: %w", err)
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("listening on %q: nobody has to prove who calls here, so that only loopback addresses are allowed", address)
+		return nil, fmt.Errorf(
+			"listening on %q: nobody has to prove who calls here, so that only loopback addresses are allowed",
+			address,
+		)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -121,7 +124,9 @@ func (c *Cloud) refuseUnknown(w http.ResponseWriter, what string) {
 // call serves one call.
 func (c *Cloud) call(w http.ResponseWriter, r *http.Request) {
 	call := Call{
-		Arrived: time.Now(), Caller: r.Header.Get(api.CallerHeader), Operation: api.Operation(strings.TrimPrefix(r.URL.Path, api.PathPrefix)),
+		Arrived:   time.Now(),
+		Caller:    r.Header.Get(api.CallerHeader),
+		Operation: api.Operation(strings.TrimPrefix(r.URL.Path, api.PathPrefix)),
 	}
 	if !call.Operation.Known() || r.Method != http.MethodPost || call.Caller == "" {
 		c.refuseUnknown(w, fmt.Sprintf("%s %s by %q", r.Method, r.URL.Path, call.Caller))

@@ -43,7 +43,10 @@ type store struct {
 
 func newStore() *store {
 	return &store{
-		instances: map[string]api.Instance{}, byID: map[string]string{}, balancers: map[string]api.LoadBalancer{}, routes: map[string]api.Route{},
+		instances: map[string]api.Instance{},
+		byID:      map[string]string{},
+		balancers: map[string]api.LoadBalancer{},
+		routes:    map[string]api.Route{},
 	}
 }
 
@@ -116,7 +119,12 @@ func (s *store) serve(operation api.Operation, r api.Request) (answer api.Respon
 
 func (s *store) describe(r api.Request) (api.Response, error) {
 	if n := len(r.IDs) + len(r.Names); n == 0 || n > api.MaxInstances {
-		return api.Response{}, refuse(http.StatusBadRequest, "%d instances were asked for; a call may ask for 1 to %d", n, api.MaxInstances)
+		return api.Response{}, refuse(
+			http.StatusBadRequest,
+			"%d instances were asked for; a call may ask for 1 to %d",
+			n,
+			api.MaxInstances,
+		)
 	}
 	var answer api.Response
 	for _, id := range r.IDs {

@@ -62,9 +62,12 @@ func newBalancer(t *testing.T, lab *Trial) *balancer {
 	b.path, b.dead = b.service(t, "answers", e.Addr()), b.service(t, "silent", closed.Addr().String())
 	b.slice = &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cluster.WorkloadNamespace, Name: "answers-by-hand", Labels: map[string]string{discoveryv1.LabelServiceName: "answers", discoveryv1.LabelManagedBy: "by-hand"},
+			Namespace: cluster.WorkloadNamespace,
+			Name:      "answers-by-hand",
+			Labels:    map[string]string{discoveryv1.LabelServiceName: "answers", discoveryv1.LabelManagedBy: "by-hand"},
 		},
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.200.0.9"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.200.0.9"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 	}
 	if b.slice, err = lab.Client().DiscoveryV1().EndpointSlices(cluster.WorkloadNamespace).Create(t.Context(), b.slice, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -85,7 +88,9 @@ func (b *balancer) service(t *testing.T, name, address string) string {
 	}
 	services := b.lab.Client().CoreV1().Services(cluster.WorkloadNamespace)
 	s, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
-		Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("example.com/by-hand"), Ports: []corev1.ServicePort{{Port: int32(number), Protocol: corev1.ProtocolTCP}},
+		Type:              corev1.ServiceTypeLoadBalancer,
+		LoadBalancerClass: ptr.To("example.com/by-hand"),
+		Ports:             []corev1.ServicePort{{Port: int32(number), Protocol: corev1.ProtocolTCP}},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +286,11 @@ func TestTheTableShowsTheOutagesThatWereMade(t *testing.T) {
 		made(t, d, v1.PathEndpoints, cluster.WorkloadNamespace+"/answers", endpointsOut)
 		// Without an API nobody sees endpoints either: for them it is unknown for as long whether the budget was kept.
 		if d.Result != v1.DisruptionOver || len(d.Reasons) != 4 || !strings.Contains(d.Reasons[3], "was not looked at") {
-			t.Errorf("result is %s because of %q, want the three paths of the API over the budget, the endpoints unknown and the load balancer within", d.Result, d.Reasons)
+			t.Errorf(
+				"result is %s because of %q, want the three paths of the API over the budget, the endpoints unknown and the load balancer within",
+				d.Result,
+				d.Reasons,
+			)
 		}
 		if !slices.ContainsFunc(d.NotProbed, func(n v1.NotProbed) bool { return n.Path == b.dead }) {
 			t.Errorf("not probed are %+v, want %s among them", d.NotProbed, b.dead)

@@ -167,7 +167,10 @@ func (op *operator) prepareCCM(t *testing.T, host string) {
 	}
 	op.write(t, host, ccmCloudConfig, external.Data, 0o644)
 
-	token, err := op.lab.Client().CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(t.Context(), ccmAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := op.lab.Client().
+		CoreV1().
+		ServiceAccounts(metav1.NamespaceSystem).
+		CreateToken(t.Context(), ccmAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

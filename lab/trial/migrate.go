@@ -56,7 +56,15 @@ func (t *Trial) Check(before string) error {
 		errs = append(errs, fmt.Errorf("the cloud is not as it was:\n%s", FirstDifference(before, after)))
 	}
 	for _, call := range t.AWS().Unknown() {
-		errs = append(errs, fmt.Errorf("the simulated cloud was asked for %s %s by %s, which it does not know", call.Service, call.Action, call.Key))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"the simulated cloud was asked for %s %s by %s, which it does not know",
+				call.Service,
+				call.Action,
+				call.Key,
+			),
+		)
 	}
 	return errors.Join(errs...)
 }
@@ -67,7 +75,12 @@ func FirstDifference(a, b string) string {
 	for i := range as {
 		if i >= len(bs) || as[i] != bs[i] {
 			from := max(0, i-3)
-			return fmt.Sprintf("before, line %d:\n%s\nafter:\n%s", i+1, strings.Join(as[from:min(len(as), i+4)], "\n"), strings.Join(bs[min(len(bs), from):min(len(bs), i+4)], "\n"))
+			return fmt.Sprintf(
+				"before, line %d:\n%s\nafter:\n%s",
+				i+1,
+				strings.Join(as[from:min(len(as), i+4)], "\n"),
+				strings.Join(bs[min(len(bs), from):min(len(bs), i+4)], "\n"),
+			)
 		}
 	}
 	return fmt.Sprintf("%d lines more", len(bs)-len(as))

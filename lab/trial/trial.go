@@ -75,8 +75,17 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	fmt.Fprintln(o.Progress, "starting the lab: control-plane hosts, their in-tree managers, workers, a simulated AWS")
 	begin := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, ControlPlanes: o.ControlPlanes, Workers: o.Workers, DiskSize: o.DiskSize, Profile: o.Profile,
-		NoCloudConfig: o.NoCloudConfig, Shape: o.Shape,
+		Dir: filepath.Join(
+			o.Dir,
+			"lab",
+		),
+		Binaries:      bins,
+		ControlPlanes: o.ControlPlanes,
+		Workers:       o.Workers,
+		DiskSize:      o.DiskSize,
+		Profile:       o.Profile,
+		NoCloudConfig: o.NoCloudConfig,
+		Shape:         o.Shape,
 		Programs: map[string]string{
 			build.CCMImage:         product.CCM,
 			build.UpstreamCCMImage: build.UpstreamCCM(filepath.Dir(product.CCM)), // built by whoever needs it
@@ -89,7 +98,11 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	if err := t.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}
-	fmt.Fprintf(o.Progress, "the lab is up after %s, with 4 load balancers and a route to every node\n", time.Since(begin).Round(100*time.Millisecond))
+	fmt.Fprintf(
+		o.Progress,
+		"the lab is up after %s, with 4 load balancers and a route to every node\n",
+		time.Since(begin).Round(100*time.Millisecond),
+	)
 	return t, nil
 }
 
@@ -133,22 +146,28 @@ func (t *Trial) prepare(ctx context.Context) error {
 // takes its time to start them all.
 func (t *Trial) awaitControllers(ctx context.Context) error {
 	var missing error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		for _, name := range []string{"admin", "edit", "view"} {
-			role, err := t.Client().RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
-			if err != nil || len(role.Rules) == 0 {
-				missing = fmt.Errorf("the rules of ClusterRole %s: %w", name, err)
-				return false, nil
+	err := wait.PollUntilContextTimeout(
+		ctx,
+		200*time.Millisecond,
+		2*time.Minute,
+		true,
+		func(ctx context.Context) (bool, error) {
+			for _, name := range []string{"admin", "edit", "view"} {
+				role, err := t.Client().RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+				if err != nil || len(role.Rules) == 0 {
+					missing = fmt.Errorf("the rules of ClusterRole %s: %w", name, err)
+					return false, nil
+				}
 			}
-		}
-		for _, namespace := range []string{"kube-system", cluster.WorkloadNamespace} {
-			if _, err := t.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-				missing = fmt.Errorf("the default ServiceAccount of namespace %s: %w", namespace, err)
-				return false, nil
+			for _, namespace := range []string{"kube-system", cluster.WorkloadNamespace} {
+				if _, err := t.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+					missing = fmt.Errorf("the default ServiceAccount of namespace %s: %w", namespace, err)
+					return false, nil
+				}
 			}
-		}
-		return true, nil
-	})
+			return true, nil
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("waiting for %w", missing)
 	}

@@ -86,7 +86,10 @@ func TestAnUpgradeIsRolledBackFromItsMiddle(t *testing.T) {
 
 // next builds the next version once, where the cache has not got it.
 var next = sync.OnceValues(func() (build.Binaries, error) {
-	return build.Ensure(context.Background(), build.Options{Sets: []string{"kubernetes-" + nextVersion}, Progress: os.Stderr, Heartbeat: time.Minute, Background: true})
+	return build.Ensure(
+		context.Background(),
+		build.Options{Sets: []string{"kubernetes-" + nextVersion}, Progress: os.Stderr, Heartbeat: time.Minute, Background: true},
+	)
 })
 
 // provideNext gives the next version to the lab's kubelets.
@@ -162,7 +165,8 @@ func asBefore(t *testing.T, lab *Trial, before []string) {
 		if strings.HasPrefix(line, "lease kube-system/apiserver-") {
 			return true // by which API servers identify themselves since 1.27; it expires after an hour
 		}
-		return slices.Contains([]string{"clusterrole", "clusterrolebinding", "role", "rolebinding"}, kind) && (strings.HasPrefix(name, "system:") || slices.Contains([]string{"admin", "edit", "view"}, strings.Fields(name)[0]))
+		return slices.Contains([]string{"clusterrole", "clusterrolebinding", "role", "rolebinding"}, kind) &&
+			(strings.HasPrefix(name, "system:") || slices.Contains([]string{"admin", "edit", "view"}, strings.Fields(name)[0]))
 	}
 	after := facts(t, lab)
 	had, have := slices.DeleteFunc(slices.Clone(before), own), slices.DeleteFunc(slices.Clone(after), own)

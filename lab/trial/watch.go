@@ -42,7 +42,9 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{trial: t, cancel: cancel, done: make(chan struct{})}
 	r := recorder.NewRecorder(recorder.RecorderOptions{
-		Client: t.Client(), Namespace: "kube-system", Leases: []string{cluster.ControllerManager, cluster.CloudControllerManager, MigrationLease},
+		Client:    t.Client(),
+		Namespace: "kube-system",
+		Leases:    []string{cluster.ControllerManager, cluster.CloudControllerManager, MigrationLease},
 		Targets: func() []recorder.Target {
 			found, err := t.targets(ctx, hosts)
 			if err != nil {
@@ -97,7 +99,10 @@ func (t *Trial) targets(ctx context.Context, hosts []hostaccess.Host) ([]manager
 				return nil, err
 			}
 			if len(procs) > 0 {
-				out = append(out, manager.Target{Component: component, Host: h.Name(), Address: net.JoinHostPort(known.Address, ports[component])})
+				out = append(
+					out,
+					manager.Target{Component: component, Host: h.Name(), Address: net.JoinHostPort(known.Address, ports[component])},
+				)
 			}
 		}
 	}

@@ -22,13 +22,23 @@ type balancers struct {
 	cloud *Cloud
 }
 
-func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+func (b balancers) EnsureLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) (*corev1.LoadBalancerStatus, error) {
 	ctx, correct := client.Watch(b.checked(ctx, nodes))
 	status, err := b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	return status, correct(err)
 }
 
-func (b balancers) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
+func (b balancers) UpdateLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) error {
 	ctx, correct := client.Watch(b.checked(ctx, nodes))
 	return correct(b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes))
 }
@@ -72,8 +82,11 @@ func (c *Cloud) checkListing(ctx context.Context, ids []string, listed []ec2type
 		}
 	}
 	if len(ids) > 1 && len(missing) == len(ids) {
-		return fmt.Errorf("listing instances: EC2 knows none of the instances of %d nodes: load balancers keep their members. "+
-			"Check the account and the region of the credentials", len(ids))
+		return fmt.Errorf(
+			"listing instances: EC2 knows none of the instances of %d nodes: load balancers keep their members. "+
+				"Check the account and the region of the credentials",
+			len(ids),
+		)
 	}
 	return nil
 }

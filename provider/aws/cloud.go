@@ -78,7 +78,11 @@ func newCloud(name, configFile string, allowUntagged bool) (cloudprovider.Interf
 			return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
 		}
 	}
-	made, err := Open(context.Background(), data, Options{}) //nolint:forbidigo // the library's constructor of clouds has no context to give
+	made, err := Open(
+		context.Background(),
+		data,
+		Options{},
+	) //nolint:forbidigo // the library's constructor of clouds has no context to give
 	if err != nil {
 		return nil, fmt.Errorf("starting the AWS provider with cloud config %q: %w", configFile, err)
 	}
@@ -86,8 +90,10 @@ func newCloud(name, configFile string, allowUntagged bool) (cloudprovider.Interf
 		return made, nil
 	}
 	if !allowUntagged {
-		return nil, errors.New("no cluster ID: set KubernetesClusterID in the cloud config, or tag this instance with kubernetes.io/cluster/<ID>, " +
-			"or accept with --allow-untagged-cloud that every cluster in this account shares its load balancers")
+		return nil, errors.New(
+			"no cluster ID: set KubernetesClusterID in the cloud config, or tag this instance with kubernetes.io/cluster/<ID>, " +
+				"or accept with --allow-untagged-cloud that every cluster in this account shares its load balancers",
+		)
 	}
 	klog.Warning("The cluster has no cluster ID, and --allow-untagged-cloud accepts that: " +
 		"it shares its cloud objects with every other such cluster of the account")

@@ -130,7 +130,11 @@ func (a *account) DescribeAvailabilityZones(context.Context, *ec2.DescribeAvaila
 	}, nil
 }
 
-func (a *account) DescribeInstanceTopology(_ context.Context, in *ec2.DescribeInstanceTopologyInput, _ ...func(*ec2.Options)) ([]ec2types.InstanceTopology, error) {
+func (a *account) DescribeInstanceTopology(
+	_ context.Context,
+	in *ec2.DescribeInstanceTopologyInput,
+	_ ...func(*ec2.Options),
+) ([]ec2types.InstanceTopology, error) {
 	a.call("DescribeInstanceTopology of %d", len(in.InstanceIds))
 	if a.topology != nil {
 		return nil, a.topology
@@ -148,14 +152,24 @@ func (a *account) DescribeInstanceTopology(_ context.Context, in *ec2.DescribeIn
 }
 
 // DescribeNetworkInterfaces knows the interfaces of two Fargate pods.
-func (a *account) DescribeNetworkInterfaces(_ context.Context, in *ec2.DescribeNetworkInterfacesInput, _ ...func(*ec2.Options)) (*ec2.DescribeNetworkInterfacesOutput, error) {
+func (a *account) DescribeNetworkInterfaces(
+	_ context.Context,
+	in *ec2.DescribeNetworkInterfacesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeNetworkInterfacesOutput, error) {
 	a.call("DescribeNetworkInterfaces")
 	out := &ec2.DescribeNetworkInterfacesOutput{}
 	for _, f := range in.Filters {
 		if *f.Name == "private-ip-address" && strings.HasPrefix(f.Values[0], "10.9.") {
-			out.NetworkInterfaces = []ec2types.NetworkInterface{{
-				AvailabilityZone: sdk.String("us-east-1b"), PrivateIpAddress: sdk.String(f.Values[0]), PrivateDnsName: sdk.String("ip-" + strings.ReplaceAll(f.Values[0], ".", "-") + ".ec2.internal"),
-			}}
+			out.NetworkInterfaces = []ec2types.NetworkInterface{
+				{
+					AvailabilityZone: sdk.String(
+						"us-east-1b",
+					),
+					PrivateIpAddress: sdk.String(f.Values[0]),
+					PrivateDnsName:   sdk.String("ip-" + strings.ReplaceAll(f.Values[0], ".", "-") + ".ec2.internal"),
+				},
+			}
 		}
 	}
 	return out, nil

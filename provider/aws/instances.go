@@ -33,7 +33,11 @@ func (c *Cloud) MaxInstances() int { return idsPerRequest }
 // ListInstances describes the instances of nodes: one request for up to 1,000 nodes that have a providerID, one more
 // for each 200 that are found by name, one more when instances are gone, and one for each that a filter does not find.
 // Fargate nodes, which have no instance, are asked for one by one as the provider does.
-func (c *Cloud) ListInstances(ctx context.Context, nodes []*corev1.Node, want cloud.Want) ([]cloud.InstanceState, error) {
+func (c *Cloud) ListInstances(
+	ctx context.Context,
+	nodes []*corev1.Node,
+	want cloud.Want,
+) ([]cloud.InstanceState, error) {
 	questions := make([]asked, len(nodes))
 	for i, node := range nodes {
 		questions[i] = c.ask(ctx, node)
@@ -109,7 +113,9 @@ func newAnswers() answers {
 
 // errLeftOut is that an answer of EC2 lacks an instance that it was asked for, without a word on why. EC2 refuses
 // requests with IDs that it does not know, so that this says nothing about the instance.
-var errLeftOut = errors.New("EC2 has left it out of its answer, which says neither that it exists nor that it does not; it will be asked again")
+var errLeftOut = errors.New(
+	"EC2 has left it out of its answer, which says neither that it exists nor that it does not; it will be asked again",
+)
 
 // to is the answer to one question: nil for an instance that does not exist.
 func (a answers) to(q asked) (*ec2types.Instance, error) {
@@ -269,8 +275,13 @@ func (c *Cloud) byOddID(ctx context.Context, ids []string, a *answers) error {
 
 // alive are the states of instances that are found by name: a terminated one may have left its name to another.
 var alive = []string{
-	string(ec2types.InstanceStateNamePending), string(ec2types.InstanceStateNameRunning), string(ec2types.InstanceStateNameShuttingDown),
-	string(ec2types.InstanceStateNameStopping), string(ec2types.InstanceStateNameStopped),
+	string(
+		ec2types.InstanceStateNamePending,
+	),
+	string(ec2types.InstanceStateNameRunning),
+	string(ec2types.InstanceStateNameShuttingDown),
+	string(ec2types.InstanceStateNameStopping),
+	string(ec2types.InstanceStateNameStopped),
 }
 
 // byName finds instances of the cluster by their private DNS names. One that is not found among many is asked for
@@ -306,9 +317,18 @@ func (c *Cloud) describeNames(ctx context.Context, names []string, a *answers) e
 }
 
 // filter asks for the instances with one of many values of a property.
-func (c *Cloud) filter(ctx context.Context, property string, values []string, a *answers, others ...ec2types.Filter) error {
+func (c *Cloud) filter(
+	ctx context.Context,
+	property string,
+	values []string,
+	a *answers,
+	others ...ec2types.Filter,
+) error {
 	for part := range slices.Chunk(values, valuesPerRequest) {
-		instances, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: append([]ec2types.Filter{filter(property, part...)}, others...)})
+		instances, err := c.ec2.DescribeInstances(
+			ctx,
+			&ec2.DescribeInstancesInput{Filters: append([]ec2types.Filter{filter(property, part...)}, others...)},
+		)
 		if err != nil {
 			return fmt.Errorf("asking EC2 for instances by %d values of %s: %w", len(part), property, err)
 		}

@@ -47,7 +47,13 @@ func zoo() *account {
 				off.Status = ec2types.NetworkInterfaceStatusDetaching
 				loose := card(0, "10.0.9.4", "2001:db8::94")
 				loose.Attachment = nil
-				i.NetworkInterfaces = []ec2types.InstanceNetworkInterface{loose, card(2, "10.0.9.2", "2001:db8::92", "2001:db8::922"), off, card(1, "10.0.9.1"), card(0, "10.0.0.9", "10.0.9.9", "2001:DB8:0::90")}
+				i.NetworkInterfaces = []ec2types.InstanceNetworkInterface{
+					loose,
+					card(2, "10.0.9.2", "2001:db8::92", "2001:db8::922"),
+					off,
+					card(1, "10.0.9.1"),
+					card(0, "10.0.0.9", "10.0.9.9", "2001:DB8:0::90"),
+				}
 			}),
 			machine("i-00000000000000010", "010.0.0.10", func(i *ec2types.Instance) { i.PrivateDnsName = nil }),
 			machine("i-00000000000000011", "10.0.0.x"),
@@ -371,7 +377,12 @@ func TestAnErrorOfTheWholeCallIsReturned(t *testing.T) {
 	broken := &failing{account: a}
 	c.ec2 = broken
 	for _, n := range []*corev1.Node{node("a", "aws:///us-east-1a/i-00000000000000001"), node("ip-10-0-0-1.ec2.internal", ""), node("odd", "aws:///us-east-1a/i-odd")} {
-		if _, err := c.ListInstances(t.Context(), []*corev1.Node{n}, cloud.WantExists); !errors.Is(err, errDown) || !strings.HasPrefix(err.Error(), "asking EC2 for ") {
+		if _, err := c.ListInstances(
+			t.Context(),
+			[]*corev1.Node{n},
+			cloud.WantExists,
+		); !errors.Is(err, errDown) ||
+			!strings.HasPrefix(err.Error(), "asking EC2 for ") {
 			t.Errorf("%s: %v", n.Name, err)
 		}
 	}

@@ -35,7 +35,9 @@ func (c *Cloud) describe(ctx context.Context, described []description, states []
 	for _, d := range described {
 		metadata, err := c.metadata(ctx, d)
 		if err != nil {
-			states[d.index] = cloud.InstanceState{Err: fmt.Errorf("describing instance %q of node %q: %w", d.id(), d.node.Name, err)}
+			states[d.index] = cloud.InstanceState{
+				Err: fmt.Errorf("describing instance %q of node %q: %w", d.id(), d.node.Name, err),
+			}
 			continue
 		}
 		states[d.index].Metadata = metadata
@@ -47,7 +49,9 @@ func (c *Cloud) describe(ctx context.Context, described []description, states []
 	for _, d := range unplaced {
 		place := places[d.id()]
 		if place.err != nil {
-			states[d.index] = cloud.InstanceState{Err: fmt.Errorf("describing instance %q of node %q: %w", d.id(), d.node.Name, place.err)}
+			states[d.index] = cloud.InstanceState{
+				Err: fmt.Errorf("describing instance %q of node %q: %w", d.id(), d.node.Name, place.err),
+			}
 			continue
 		}
 		for layer, networkNode := range place.layers {
@@ -76,7 +80,12 @@ func (c *Cloud) metadata(ctx context.Context, d description) (*cloudprovider.Ins
 		}
 	}
 	return &cloudprovider.InstanceMetadata{
-		ProviderID: d.providerID, InstanceType: string(d.instance.InstanceType), NodeAddresses: addresses, Zone: zone, Region: c.region, AdditionalLabels: labels,
+		ProviderID:       d.providerID,
+		InstanceType:     string(d.instance.InstanceType),
+		NodeAddresses:    addresses,
+		Zone:             zone,
+		Region:           c.region,
+		AdditionalLabels: labels,
 	}, nil
 }
 
@@ -112,7 +121,10 @@ func device(i ec2types.InstanceNetworkInterface) int {
 	return int(sdk.ToInt32(i.Attachment.DeviceIndex))
 }
 
-func addressesV4(instance *ec2types.Instance, interfaces []ec2types.InstanceNetworkInterface) ([]corev1.NodeAddress, error) {
+func addressesV4(
+	instance *ec2types.Instance,
+	interfaces []ec2types.InstanceNetworkInterface,
+) ([]corev1.NodeAddress, error) {
 	var all []corev1.NodeAddress
 	for _, i := range interfaces {
 		if i.Status != ec2types.NetworkInterfaceStatusInUse {
@@ -128,7 +140,11 @@ func addressesV4(instance *ec2types.Instance, interfaces []ec2types.InstanceNetw
 		return nil, err
 	}
 	if name := sdk.ToString(instance.PrivateDnsName); name != "" {
-		all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: name}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
+		all = append(
+			all,
+			corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: name},
+			corev1.NodeAddress{Type: corev1.NodeHostName, Address: name},
+		)
 	}
 	if name := sdk.ToString(instance.PublicDnsName); name != "" {
 		all = append(all, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: name})

@@ -90,7 +90,10 @@ func (c *Cloud) clusterID(ctx context.Context, cfg *awsconfig.CloudConfig) (stri
 	if err != nil {
 		return "", fmt.Errorf("asking for the name of our own instance: %w", err)
 	}
-	instances, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{c.ask(ctx, named(string(own))).id}})
+	instances, err := c.ec2.DescribeInstances(
+		ctx,
+		&ec2.DescribeInstancesInput{InstanceIds: []string{c.ask(ctx, named(string(own))).id}},
+	)
 	if err != nil {
 		return "", fmt.Errorf("reading the tags of our own instance: %w", err)
 	}

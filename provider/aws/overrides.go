@@ -48,10 +48,22 @@ func understand(config *awsconfig.CloudConfig) (notes []string, err error) {
 		case inTree[service] != nil:
 			notes = append(notes, rename(config, section))
 		case slices.Contains(uncalled, service):
-			notes = append(notes, fmt.Sprintf("[ServiceOverride %q] for service %q changes nothing: this program does not call it", section, service))
+			notes = append(
+				notes,
+				fmt.Sprintf("[ServiceOverride %q] for service %q changes nothing: this program does not call it", section, service),
+			)
 		default:
-			problems = append(problems, fmt.Errorf("[ServiceOverride %q] is for service %q, which is not known: its calls would go to the real AWS endpoint. "+
-				"The services are %s, or by the names of the in-tree provider %s", section, service, quoted(overridable), quoted(slices.Sorted(maps.Keys(inTree)))))
+			problems = append(
+				problems,
+				fmt.Errorf(
+					"[ServiceOverride %q] is for service %q, which is not known: its calls would go to the real AWS endpoint. "+
+						"The services are %s, or by the names of the in-tree provider %s",
+					section,
+					service,
+					quoted(overridable),
+					quoted(slices.Sorted(maps.Keys(inTree))),
+				),
+			)
 		}
 	}
 	return notes, errors.Join(problems...)
@@ -111,9 +123,13 @@ func freeName(config *awsconfig.CloudConfig, name string) string {
 // elsewhere names the overrides that are not used because they are for another region. The metadata service has none.
 func elsewhere(config *awsconfig.CloudConfig, region string) (notes []string) {
 	for _, section := range slices.Sorted(maps.Keys(config.ServiceOverride)) {
-		if o := config.ServiceOverride[section]; o.Region != region && o.Service != imds.ServiceID && slices.Contains(overridable, o.Service) {
-			notes = append(notes, fmt.Sprintf("[ServiceOverride %q] for service %q is not used: it is for region %q, and the cluster is in %q",
-				section, o.Service, o.Region, region))
+		if o := config.ServiceOverride[section]; o.Region != region && o.Service != imds.ServiceID &&
+			slices.Contains(overridable, o.Service) {
+			notes = append(
+				notes,
+				fmt.Sprintf("[ServiceOverride %q] for service %q is not used: it is for region %q, and the cluster is in %q",
+					section, o.Service, o.Region, region),
+			)
 		}
 	}
 	return notes

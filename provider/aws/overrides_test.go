@@ -139,7 +139,10 @@ func TestOverridesThatCannotBeReadAreAllRefusedByName(t *testing.T) {
 }
 
 func TestOverridesForOtherRegionsAreNamed(t *testing.T) {
-	cfg := parse(t, override("1", "EC2")+strings.ReplaceAll(override("2", "KMS"), "us-east-1", "eu-west-1")+strings.ReplaceAll(override("3", "ec2imds"), "us-east-1", "x"))
+	cfg := parse(
+		t,
+		override("1", "EC2")+strings.ReplaceAll(override("2", "KMS"), "us-east-1", "eu-west-1")+strings.ReplaceAll(override("3", "ec2imds"), "us-east-1", "x"),
+	)
 	want := []string{`[ServiceOverride "2"] for service "KMS" is not used: it is for region "eu-west-1", and the cluster is in "us-east-1"`}
 	if diff := cmp.Diff(want, elsewhere(cfg, "us-east-1")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

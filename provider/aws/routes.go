@@ -198,7 +198,11 @@ func (r *routes) CreateRoute(ctx context.Context, cluster, _ string, route *clou
 	if err := r.forward(ctx, instance); err != nil {
 		return fmt.Errorf("making the route to %s of node %q: %w", route.DestinationCIDR, route.TargetNode, err)
 	}
-	in := &ec2.CreateRouteInput{RouteTableId: sdk.String(table), DestinationCidrBlock: sdk.String(route.DestinationCIDR), InstanceId: sdk.String(instance)}
+	in := &ec2.CreateRouteInput{
+		RouteTableId:         sdk.String(table),
+		DestinationCidrBlock: sdk.String(route.DestinationCIDR),
+		InstanceId:           sdk.String(instance),
+	}
 	_, err = r.cloud.ec2.CreateRoute(ctx, in)
 	if code(err) == "RouteAlreadyExists" {
 		err = r.replace(ctx, cluster, in)
@@ -269,7 +273,11 @@ func (r *routes) replace(ctx context.Context, cluster string, in *ec2.CreateRout
 	if at >= 0 {
 		switch row := table.Routes[at]; {
 		case row.State == ec2types.RouteStateBlackhole:
-			klog.Infof("The route to %s leads nowhere (instance %s); it is taken away for a new one", *in.DestinationCidrBlock, sdk.ToString(row.InstanceId))
+			klog.Infof(
+				"The route to %s leads nowhere (instance %s); it is taken away for a new one",
+				*in.DestinationCidrBlock,
+				sdk.ToString(row.InstanceId),
+			)
 			if err := r.remove(ctx, *in.RouteTableId, *in.DestinationCidrBlock); err != nil {
 				return err
 			}
@@ -297,7 +305,10 @@ func (r *routes) DeleteRoute(ctx context.Context, cluster string, route *cloudpr
 }
 
 func (r *routes) remove(ctx context.Context, table, cidr string) error {
-	_, err := r.cloud.ec2.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: sdk.String(table), DestinationCidrBlock: sdk.String(cidr)})
+	_, err := r.cloud.ec2.DeleteRoute(
+		ctx,
+		&ec2.DeleteRouteInput{RouteTableId: sdk.String(table), DestinationCidrBlock: sdk.String(cidr)},
+	)
 	if code(err) == "InvalidRoute.NotFound" {
 		return nil
 	}

@@ -172,7 +172,8 @@ func (t *topology) ask(ctx context.Context, region string, part []description) (
 	list, err := t.ec2.DescribeInstanceTopology(ctx, &ec2.DescribeInstanceTopologyInput{InstanceIds: ids})
 	if err != nil {
 		var refusal smithy.APIError
-		if errors.As(err, &refusal) && slices.Contains([]string{"UnsupportedOperation", "UnauthorizedOperation"}, refusal.ErrorCode()) {
+		if errors.As(err, &refusal) &&
+			slices.Contains([]string{"UnsupportedOperation", "UnauthorizedOperation"}, refusal.ErrorCode()) {
 			klog.Infof("No topology of instances in %s for a day: %v", region, err)
 			t.none.add(region)
 			return nil, nil

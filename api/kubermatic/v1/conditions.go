@@ -49,12 +49,18 @@ func (c ClusterConditions) IsTrue(t ClusterConditionType) bool {
 // Next is what a condition becomes: the times and the version are filled in, so that a new condition has both times,
 // and only a change of status moves the transition. changed is false when nothing but the heartbeat would differ; then
 // there is nothing to write.
-func (c ClusterConditions) Next(t ClusterConditionType, wanted ClusterCondition, now metav1.Time, version string) (next ClusterCondition, changed bool) {
+func (c ClusterConditions) Next(
+	t ClusterConditionType,
+	wanted ClusterCondition,
+	now metav1.Time,
+	version string,
+) (next ClusterCondition, changed bool) {
 	old, found := c[t]
 	wanted.KubermaticVersion, wanted.LastHeartbeatTime, wanted.LastTransitionTime = version, now, now
 	if found && old.Status == wanted.Status && !old.LastTransitionTime.IsZero() {
 		wanted.LastTransitionTime = old.LastTransitionTime
 	}
-	same := found && old.Status == wanted.Status && old.Reason == wanted.Reason && old.Message == wanted.Message && !old.LastTransitionTime.IsZero()
+	same := found && old.Status == wanted.Status && old.Reason == wanted.Reason && old.Message == wanted.Message &&
+		!old.LastTransitionTime.IsZero()
 	return wanted, !same
 }

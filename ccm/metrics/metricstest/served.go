@@ -20,7 +20,8 @@ func Served(t *testing.T, collectors map[string]metrics.Registerable) {
 			t.Errorf("%s was not registered", name)
 			continue
 		}
-		if already := (prometheus.AlreadyRegisteredError{}); !errors.As(err, &already) || already.ExistingCollector != prometheus.Collector(collector) {
+		if already := (prometheus.AlreadyRegisteredError{}); !errors.As(err, &already) ||
+			already.ExistingCollector != prometheus.Collector(collector) {
 			t.Errorf("%s is counted in a collector that is not served: %v", name, err)
 		}
 	}

@@ -56,7 +56,12 @@ func New(nodes ...*corev1.Node) *API {
 
 // Client reaches the server. Each of wrap is put around its transport.
 func (a *API) Client(wrap ...func(http.RoundTripper) http.RoundTripper) kubernetes.Interface {
-	config := &rest.Config{Host: "http://api.test", QPS: -1, Transport: a, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	config := &rest.Config{
+		Host:          "http://api.test",
+		QPS:           -1,
+		Transport:     a,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	}
 	for _, w := range wrap {
 		config.Wrap(w)
 	}
@@ -234,7 +239,8 @@ func (a *API) delete(node *corev1.Node, body []byte) (any, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if pre := options.Preconditions; pre != nil {
-		if pre.UID != nil && *pre.UID != node.UID || pre.ResourceVersion != nil && *pre.ResourceVersion != node.ResourceVersion {
+		if pre.UID != nil && *pre.UID != node.UID ||
+			pre.ResourceVersion != nil && *pre.ResourceVersion != node.ResourceVersion {
 			return nil, apierrors.NewConflict(resource, node.Name, fmt.Errorf("the preconditions do not hold"))
 		}
 	}

@@ -27,7 +27,12 @@ type Reader struct {
 func (r Reader) Size() int { return max(r.Instances.BatchSize(), 1) }
 
 // Group asks about nodes.
-func (r Reader) Group(ctx context.Context, nodes []*corev1.Node, want cloud.Want, maxAge time.Duration) (states []cloud.InstanceState) {
+func (r Reader) Group(
+	ctx context.Context,
+	nodes []*corev1.Node,
+	want cloud.Want,
+	maxAge time.Duration,
+) (states []cloud.InstanceState) {
 	what := subject(nodes)
 	defer r.Tracker.Start(what)()
 	ctx, cancel := context.WithTimeout(cloud.WithClass(ctx, r.Class), r.Timeout)

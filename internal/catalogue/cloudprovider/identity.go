@@ -14,12 +14,17 @@ import (
 var idForms = map[string]IDForm{
 	"aws": {regexp.MustCompile(`^(aws:///([^/]*/)?)?i-[^/]+$`), "aws:///<zone>/<instance id>"},
 	"azure": {
-		regexp.MustCompile(`(?i)^azure:///subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/(virtualMachines/[^/]+|virtualMachineScaleSets/[^/]+/virtualMachines/[^/]+)$`),
+		regexp.MustCompile(
+			`(?i)^azure:///subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/(virtualMachines/[^/]+|virtualMachineScaleSets/[^/]+/virtualMachines/[^/]+)$`,
+		),
 		"azure:///subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/virtualMachines/<name>",
 	},
 	"gce":       {regexp.MustCompile(`^gce://[^/]+/[^/]+/[^/]+$`), "gce://<project>/<zone>/<instance>"},
 	"openstack": {regexp.MustCompile(`^openstack://[^/]*/[^/]+$`), "openstack:///<server id>"},
-	"vsphere":   {regexp.MustCompile(`(?i)^vsphere://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`), "vsphere://<uuid of the virtual machine>"},
+	"vsphere": {
+		regexp.MustCompile(`(?i)^vsphere://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`),
+		"vsphere://<uuid of the virtual machine>",
+	},
 }
 
 // balancersByCluster: getAzureLoadBalancerName; getLoadBalancerName of cloud-provider-openstack,
@@ -84,7 +89,8 @@ func ProviderIDForm(provider string) (IDForm, bool) {
 func NodeNameIn(provider, providerID string) string {
 	last := providerID[strings.LastIndex(providerID, "/")+1:]
 	switch {
-	case provider == "gce", provider == "azure" && !strings.Contains(strings.ToLower(providerID), "/virtualmachinescalesets/"):
+	case provider == "gce",
+		provider == "azure" && !strings.Contains(strings.ToLower(providerID), "/virtualmachinescalesets/"):
 		return last
 	}
 	return ""

@@ -88,7 +88,11 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s 1.%d: %q", tt.provider, tt.minor, got.Ref)
 		}
 	}
-	if i, _ := OfficialImage("azure", 30); i.NodeManager != "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.30.12" || i.Controllers != "*,-cloud-node" {
+	if i, _ := OfficialImage(
+		"azure",
+		30,
+	); i.NodeManager != "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.30.12" ||
+		i.Controllers != "*,-cloud-node" {
 		t.Errorf("azure: %+v", i)
 	}
 	if i, _ := OfficialImage("gce", 34); i.Command != nil {

@@ -13,8 +13,14 @@ import (
 )
 
 var apiReachable = rule.Check{
-	Code: "API-001", Reason: "APIUnreachable", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactAPI, Mandatory: true, Retryable: true,
-	Title: "the API server answers and says which cluster it is",
+	Code:      "API-001",
+	Reason:    "APIUnreachable",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactAPI,
+	Mandatory: true,
+	Retryable: true,
+	Title:     "the API server answers and says which cluster it is",
 	Explain: []string{
 		"A plan is bound to one cluster by the uid of its namespace kube-system, and every rule about versions needs the API server's. " +
 			"Without both, nothing else can be judged.",
@@ -22,7 +28,12 @@ var apiReachable = rule.Check{
 	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("cluster"); ok {
-			return findings.With(finding, "an answer from the API server", "/version, /api/v1/namespaces/kube-system", "kubectl version")
+			return findings.With(
+				finding,
+				"an answer from the API server",
+				"/version, /api/v1/namespaces/kube-system",
+				"kubectl version",
+			)
 		}
 		if f.Cluster.UID == "" || f.Cluster.Version == "" {
 			return findings.Unknown("the snapshot does not say which cluster it is of: take it again with transplant snapshot")
@@ -32,8 +43,13 @@ var apiReachable = rule.Check{
 }
 
 var hostsReadable = rule.Check{
-	Code: "HOST-001", Reason: "HostsUnreadable", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true,
-	Title: "the manifests of every control-plane host can be read",
+	Code:      "HOST-001",
+	Reason:    "HostsUnreadable",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	Title:     "the manifests of every control-plane host can be read",
 	Explain: []string{
 		"What a control plane runs with stands in the static pod manifests and the systemd units on its hosts. A host that cannot be read may run a manager with other flags, " +
 			"and a migration that does not know it would leave two owners.",
@@ -44,18 +60,35 @@ var hostsReadable = rule.Check{
 	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if errs := f.BroadHostErrors(); len(errs) > 0 {
-			return findings.With(findings.Unknown("%s", strings.Join(errs, "; ")), "the manifests of every control-plane host", "/etc/kubernetes/manifests on each host", "")
+			return findings.With(
+				findings.Unknown("%s", strings.Join(errs, "; ")),
+				"the manifests of every control-plane host",
+				"/etc/kubernetes/manifests on each host",
+				"",
+			)
 		}
 		var bad findings.Problems
 		for _, h := range f.Hosts {
 			if len(h.Claims) > 0 {
-				bad.Add(h.Name, "host %s runs %s by its own word alone: no Node of its name is labelled as control plane", h.Name, strings.Join(h.Claims, ", "))
+				bad.Add(
+					h.Name,
+					"host %s runs %s by its own word alone: no Node of its name is labelled as control plane",
+					h.Name,
+					strings.Join(h.Claims, ", "),
+				)
 			}
 		}
 		if !bad.Empty() {
-			return findings.With(bad.Finding(v1.Fail, "%s control-plane manifests and no Node that is labelled as control plane", findings.Counting(len(bad.Lines), "host", "has", "have")),
-				"the label node-role.kubernetes.io/control-plane on the Node with the host's name, if it is control plane", "/api/v1/nodes",
-				"kubectl get nodes -L node-role.kubernetes.io/control-plane   # find out who wrote the manifests of a worker")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"%s control-plane manifests and no Node that is labelled as control plane",
+					findings.Counting(len(bad.Lines), "host", "has", "have"),
+				),
+				"the label node-role.kubernetes.io/control-plane on the Node with the host's name, if it is control plane",
+				"/api/v1/nodes",
+				"kubectl get nodes -L node-role.kubernetes.io/control-plane   # find out who wrote the manifests of a worker",
+			)
 		}
 		n := 0
 		for _, h := range f.Hosts {
@@ -64,19 +97,32 @@ var hostsReadable = rule.Check{
 			}
 		}
 		if n == 0 && len(f.Hosted) > 0 {
-			return findings.Pass("the control plane runs as %s; no host has a manifest", findings.Plural(len(f.Hosted), "Deployment"))
+			return findings.Pass(
+				"the control plane runs as %s; no host has a manifest",
+				findings.Plural(len(f.Hosted), "Deployment"),
+			)
 		}
 		if n == 0 {
-			return findings.With(findings.Unknown("no host has a control-plane manifest"), "at least one host with /etc/kubernetes/manifests/kube-controller-manager.yaml",
-				"--host-access", "transplant check --host-access=local:<host>=<directory>")
+			return findings.With(
+				findings.Unknown("no host has a control-plane manifest"),
+				"at least one host with /etc/kubernetes/manifests/kube-controller-manager.yaml",
+				"--host-access",
+				"transplant check --host-access=local:<host>=<directory>",
+			)
 		}
 		return findings.Pass("the manifests of %s were read", findings.Plural(n, "control-plane host"))
 	},
 }
 
 var hostsComplete = rule.Check{
-	Code: "HOST-002", Reason: "HostMissing", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "every Node that runs a part of the control plane is one of the hosts",
+	Code:      "HOST-002",
+	Reason:    "HostMissing",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "every Node that runs a part of the control plane is one of the hosts",
 	Explain: []string{
 		"The API shows the static pods of every control-plane Node. A Node with a kube-controller-manager whose host was not named would keep its in-tree manager through the whole migration, and that " +
 			"manager would take the loops back, beside the new owner, as soon as it led.",
@@ -111,16 +157,39 @@ func judgeHostsComplete(f facts.Facts) v1.Finding {
 	case bad.Empty():
 		return findings.Pass("every Node that runs a part of the control plane is one of the hosts")
 	case len(unmatched) > 0:
-		return findings.With(findings.Unknown("which Node is host %s is not known, and %s has no host", strings.Join(unmatched, ", "), strings.Join(bad.Objects, ", ")), expected, source,
-			"kubectl -n kube-system get pods -o wide")
+		return findings.With(
+			findings.Unknown(
+				"which Node is host %s is not known, and %s has no host",
+				strings.Join(unmatched, ", "),
+				strings.Join(bad.Objects, ", "),
+			),
+			expected,
+			source,
+			"kubectl -n kube-system get pods -o wide",
+		)
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s of the control plane %s not among the hosts: %s", findings.Plural(len(bad.Objects), "Node"), findings.Be(len(bad.Objects)), strings.Join(bad.Objects, ", ")),
-		expected, source, "transplant check --host-access=local:<host>=<directory>,...   # name every control-plane host")
+	return findings.With(
+		bad.Finding(
+			v1.Fail,
+			"%s of the control plane %s not among the hosts: %s",
+			findings.Plural(len(bad.Objects), "Node"),
+			findings.Be(len(bad.Objects)),
+			strings.Join(bad.Objects, ", "),
+		),
+		expected,
+		source,
+		"transplant check --host-access=local:<host>=<directory>,...   # name every control-plane host",
+	)
 }
 
 var callerAccess = rule.Check{
-	Code: "RBAC-001", Reason: "CallerMayNotApply", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactNone, DependsOn: []string{"API-001"},
-	Title: "the caller may do everything that apply needs",
+	Code:      "RBAC-001",
+	Reason:    "CallerMayNotApply",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNone,
+	DependsOn: []string{"API-001"},
+	Title:     "the caller may do everything that apply needs",
 	Explain: []string{
 		"The API server's authorizer was asked for every verb that apply uses. A verb that is missing would stop the migration half-way, in a safe state, but half-way.",
 		"To create a Role, the API server wants the caller to have every right that the role gives, or the verb escalate; for a RoleBinding the same or bind. " +
@@ -151,8 +220,18 @@ func judgeCallerAccess(f facts.Facts) v1.Finding {
 	const expected, source = "yes to every SelfSubjectAccessReview", "SelfSubjectAccessReview"
 	switch {
 	case !denied.Empty():
-		return findings.With(denied.Finding(v1.Fail, "the caller may not do %d of %s that apply needs: %s", len(denied.Lines), findings.Plural(asked, "thing"), denied.Lines[0]),
-			expected, source, "kubectl auth can-i "+firstDenied(f))
+		return findings.With(
+			denied.Finding(
+				v1.Fail,
+				"the caller may not do %d of %s that apply needs: %s",
+				len(denied.Lines),
+				findings.Plural(asked, "thing"),
+				denied.Lines[0],
+			),
+			expected,
+			source,
+			"kubectl auth can-i "+firstDenied(f),
+		)
 	case len(errs) > 0:
 		return findings.Unknown("%s", strings.Join(errs, "; "))
 	case asked == 0:
@@ -161,8 +240,15 @@ func judgeCallerAccess(f facts.Facts) v1.Finding {
 		}
 		return findings.Unknown("the snapshot does not say what the caller may do: take it again with transplant snapshot")
 	case !maybe.Empty():
-		return findings.With(maybe.Finding(v1.Warn, "the caller may not give rights that it does not have itself; apply stops if it lacks one that the new roles give"),
-			expected, source, "kubectl auth can-i escalate clusterroles.rbac.authorization.k8s.io")
+		return findings.With(
+			maybe.Finding(
+				v1.Warn,
+				"the caller may not give rights that it does not have itself; apply stops if it lacks one that the new roles give",
+			),
+			expected,
+			source,
+			"kubectl auth can-i escalate clusterroles.rbac.authorization.k8s.io",
+		)
 	}
 	return findings.Pass("the caller may do all %s that apply needs", findings.Plural(asked, "thing"))
 }

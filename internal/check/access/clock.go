@@ -11,8 +11,14 @@ import (
 )
 
 var clockOff = rule.Check{
-	Code: "API-002", Reason: "ClockOff", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactTwoOwners, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "the clocks of the API server and the hosts agree to within what elections bear",
+	Code:      "API-002",
+	Reason:    "ClockOff",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactTwoOwners,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "the clocks of the API server and the hosts agree to within what elections bear",
 	Explain: []string{
 		"Managers judge a lease by their own clock: one whose clock runs ahead takes it while the holder still renews it, and two managers act at once. Leader election bears a difference up to the lease duration less the renew deadline (5 s by default), of which a migration with shorter deadlines keeps less. " +
 			"Certificates and tokens that are made during the migration are not valid yet, or no longer, on a host whose clock is off by more than a few minutes.",
@@ -39,26 +45,53 @@ func judgeClocks(f facts.Facts) v1.Finding {
 			last = c
 		}
 	}
-	apart := time.Duration(last.OffsetMillis-first.OffsetMillis)*time.Millisecond - time.Duration(last.UncertaintyMillis+first.UncertaintyMillis)*time.Millisecond
+	apart := time.Duration(
+		last.OffsetMillis-first.OffsetMillis,
+	)*time.Millisecond - time.Duration(
+		last.UncertaintyMillis+first.UncertaintyMillis,
+	)*time.Millisecond
 	if apart > facts.TolerableClockOffset {
 		for _, c := range []v1.Clock{first, last} {
 			bad.Add(c.Who, "%s is %s", c.Who, offset(c))
 		}
-		return findings.With(bad.Finding(v1.Fail, "two clocks are %s apart: %s", apart.Round(100*time.Millisecond), strings.Join(bad.Lines, ", ")), expected, source, fix)
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"two clocks are %s apart: %s",
+				apart.Round(100*time.Millisecond),
+				strings.Join(bad.Lines, ", "),
+			),
+			expected,
+			source,
+			fix,
+		)
 	}
 	if errs := f.UnknownReasons("clocks"); len(errs) > 0 {
 		return findings.With(findings.Unknown("%s", strings.Join(errs, "; ")), expected, source, "")
 	}
 	for _, c := range f.Clocks {
-		if o := time.Duration(c.OffsetMillis) * time.Millisecond; o.Abs()-time.Duration(c.UncertaintyMillis)*time.Millisecond > facts.TolerableClockOffset {
+		if o := time.Duration(
+			c.OffsetMillis,
+		) * time.Millisecond; o.Abs()-time.Duration(
+			c.UncertaintyMillis,
+		)*time.Millisecond > facts.TolerableClockOffset {
 			here.Add(c.Who, "%s is %s", c.Who, offset(c))
 		}
 	}
 	if !here.Empty() {
-		return findings.With(here.Some(v1.Warn, "the clock of the machine that runs transplant is off: %s", here.Lines[0]), expected, source, "chronyc tracking")
+		return findings.With(
+			here.Some(v1.Warn, "the clock of the machine that runs transplant is off: %s", here.Lines[0]),
+			expected,
+			source,
+			"chronyc tracking",
+		)
 	}
 	if len(f.Clocks) == 1 {
-		return findings.Pass("the clock of %s agrees with this machine's to within %s", f.Clocks[0].Who, facts.TolerableClockOffset)
+		return findings.Pass(
+			"the clock of %s agrees with this machine's to within %s",
+			f.Clocks[0].Who,
+			facts.TolerableClockOffset,
+		)
 	}
 	return findings.Pass("%s agree to within %s", findings.Plural(len(f.Clocks), "clock"), facts.TolerableClockOffset)
 }

@@ -13,8 +13,14 @@ import (
 )
 
 var hostsDistinct = rule.Check{
-	Code: "HOST-003", Reason: "HostAmbiguous", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "each host is one Node of its own, and each Node has a host name of its own",
+	Code:      "HOST-003",
+	Reason:    "HostAmbiguous",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "each host is one Node of its own, and each Node has a host name of its own",
 	Explain: []string{
 		"A host is a place with files, a Node a name in the API. They are matched by --hostname-override, by name, or by the addresses in the manifests. Where two hosts are taken for one Node, the step of one would be proven by the pod of the other; a host with a kubelet " +
 			"that is no Node has left this cluster, has not joined it, or is another one's.",
@@ -58,16 +64,32 @@ func judgeHostsDistinct(f facts.Facts) v1.Finding {
 	const expected, source = "one Node for each host, and a host name of its own for each Node", "/api/v1/nodes, --host-access"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "which Node is which host is not clear: %s", strings.Join(bad.First(), "; ")), expected, source, "kubectl get nodes -L "+facts.LabelHostname+"   # and leave out of --host-access what is none of them")
+		return findings.With(
+			bad.Finding(v1.Fail, "which Node is which host is not clear: %s", strings.Join(bad.First(), "; ")),
+			expected,
+			source,
+			"kubectl get nodes -L "+facts.LabelHostname+"   # and leave out of --host-access what is none of them",
+		)
 	case !odd.Empty():
-		return findings.With(odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd.Lines), "host name"), findings.Be(len(odd.Lines))), expected, source, "kubectl get nodes -L "+facts.LabelHostname)
+		return findings.With(
+			odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd.Lines), "host name"), findings.Be(len(odd.Lines))),
+			expected,
+			source,
+			"kubectl get nodes -L "+facts.LabelHostname,
+		)
 	}
 	return findings.Pass("each of %s is one Node of its own", findings.Plural(len(hosts), "host"))
 }
 
 var hostsOfCluster = rule.Check{
-	Code: "HOST-004", Reason: "HostOfAnotherCluster", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "the hosts belong to this cluster",
+	Code:      "HOST-004",
+	Reason:    "HostOfAnotherCluster",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "the hosts belong to this cluster",
 	Explain: []string{
 		"A directory, or a machine of a name that two clusters use, may be another cluster's. Its manifests look alike, and an edit there would stop that cluster's managers while this one's went on.",
 		"The certificates that a host trusts (/etc/kubernetes/pki/ca.crt, or the authority in kubelet.conf or controller-manager.conf) are compared with those that the cluster gives to its pods (ConfigMap kube-system/kube-root-ca.crt). " +
@@ -91,15 +113,30 @@ func judgeHostsOfCluster(f facts.Facts) v1.Finding {
 		}
 		compared++
 		if !slices.ContainsFunc(h.Authorities, func(a string) bool { return slices.Contains(f.Authorities, a) }) {
-			bad.Add(h.Name, "host %s trusts another authority (SHA-256 %s) than the cluster (%s)", h.Name, fingerprint(h.Authorities), fingerprint(f.Authorities))
+			bad.Add(
+				h.Name,
+				"host %s trusts another authority (SHA-256 %s) than the cluster (%s)",
+				h.Name,
+				fingerprint(h.Authorities),
+				fingerprint(f.Authorities),
+			)
 		}
 	}
 	if compared == 0 {
 		return findings.Skip("no host shows the authority that it trusts")
 	}
 	if !bad.Empty() {
-		return findings.With(bad.Finding(v1.Fail, "%s of another cluster: %s", findings.HowMany(len(bad.Lines), "1 host is", "hosts are"), strings.Join(bad.Objects, ", ")), "a certificate that host and cluster both trust",
-			"/etc/kubernetes/pki/ca.crt on the host, ConfigMap kube-system/kube-root-ca.crt", "kubectl -n kube-system get configmap kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}' | openssl x509 -noout -fingerprint -sha256   # and correct --host-access or --context")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s of another cluster: %s",
+				findings.HowMany(len(bad.Lines), "1 host is", "hosts are"),
+				strings.Join(bad.Objects, ", "),
+			),
+			"a certificate that host and cluster both trust",
+			"/etc/kubernetes/pki/ca.crt on the host, ConfigMap kube-system/kube-root-ca.crt",
+			"kubectl -n kube-system get configmap kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}' | openssl x509 -noout -fingerprint -sha256   # and correct --host-access or --context",
+		)
 	}
 	return findings.Pass("%s and the cluster trust the same authority", findings.Plural(compared, "host"))
 }

@@ -13,8 +13,13 @@ import (
 )
 
 var managerRights = rule.Check{
-	Code: "RBAC-002", Reason: "ManagerRightsMissing", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI,
-	Title: "the new manager's identity may do what its loops do, or the plan grants it before the manager starts",
+	Code:      "RBAC-002",
+	Reason:    "ManagerRightsMissing",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnAPI,
+	Title:     "the new manager's identity may do what its loops do, or the plan grants it before the manager starts",
 	Explain: []string{
 		"The cloud-controller-manager runs as system:serviceaccount:kube-system:cloud-controller-manager. It reads and patches nodes and their status, deletes nodes whose instance is gone, patches the status of Services, and writes events. The manager of a plan does all of that as this one identity (--use-service-account-credentials=false); one that is there already and was started with true also makes accounts and tokens for its loops. " +
 			"A right that is missing is an error every few seconds in its log, while it is healthy and holds the lease: load balancers without addresses in the Service, nodes that keep their taint.",
@@ -44,25 +49,60 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 	fix := "kubectl auth can-i --list --as=" + facts.UserCCM
 	switch {
 	case len(errs) > 0:
-		return findings.With(findings.Unknown("what %s may do is not known: %s", facts.UserCCM, errs[0]), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+		return findings.With(
+			findings.Unknown("what %s may do is not known: %s", facts.UserCCM, errs[0]),
+			expected,
+			source,
+			"kubectl auth can-i create subjectaccessreviews.authorization.k8s.io",
+		)
 	case asked == 0:
 		if finding, ok := f.Missing("access"); ok {
-			return findings.With(finding, expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+			return findings.With(
+				finding,
+				expected,
+				source,
+				"kubectl auth can-i create subjectaccessreviews.authorization.k8s.io",
+			)
 		}
-		return findings.With(findings.Unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", facts.UserCCM), expected, source, "transplant snapshot -o yaml")
+		return findings.With(
+			findings.Unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", facts.UserCCM),
+			expected,
+			source,
+			"transplant snapshot -o yaml",
+		)
 	case bad.Empty():
 		return findings.Pass("the new manager's identity may do all %s that its loops do", findings.Plural(asked, "thing"))
 	case len(f.InstancesOf(component.CCM)) > 0:
-		return findings.With(bad.Some(v1.Fail, "the running cloud-controller-manager may not do %d of %s that its loops do: %s", len(bad.Lines), findings.Plural(asked, "thing"), bad.Lines[0]), expected, source, fix)
+		return findings.With(
+			bad.Some(
+				v1.Fail,
+				"the running cloud-controller-manager may not do %d of %s that its loops do: %s",
+				len(bad.Lines),
+				findings.Plural(asked, "thing"),
+				bad.Lines[0],
+			),
+			expected,
+			source,
+			fix,
+		)
 	}
-	finding := findings.Pass("the new manager's identity lacks %d of %s; the plan grants them before it starts", len(bad.Lines), findings.Plural(asked, "right"))
+	finding := findings.Pass(
+		"the new manager's identity lacks %d of %s; the plan grants them before it starts",
+		len(bad.Lines),
+		findings.Plural(asked, "right"),
+	)
 	finding.Found = findings.Few(bad.Lines)
 	return finding
 }
 
 var otherAuthorizer = rule.Check{
-	Code: "RBAC-003", Reason: "NoRBAC", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: []string{"HOST-001"},
-	Title: "every API server authorizes by RBAC, so that the roles of the plan have effect",
+	Code:      "RBAC-003",
+	Reason:    "NoRBAC",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: []string{"HOST-001"},
+	Title:     "every API server authorizes by RBAC, so that the roles of the plan have effect",
 	Explain: []string{
 		"The plan grants the managers' rights with roles. Where --authorization-mode does not contain RBAC, roles are objects without effect: somebody has to grant the same rights in the policy file (ABAC) or in the webhook's backend, before the managers need them. The finding lists them.",
 		"With AlwaysAllow everybody may do everything, and nothing has to be granted. An authorization configuration file (--authorization-config, since 1.29) is not read: whether RBAC is among its authorizers is judged by what the API server answered about the managers (LM-003, RBAC-002).",
@@ -101,12 +141,28 @@ func judgeAuthorizer(f facts.Facts) v1.Finding {
 	case n == 0:
 		return findings.Unknown("no %s was found", component.KAS)
 	case !bad.Empty():
-		finding := bad.Finding(v1.Fail, "%s without RBAC: the plan's roles have no effect, and these rights have to be granted by hand: %s", findings.Plural(n, component.KAS), strings.Join(grants, "; "))
-		return findings.With(finding, "RBAC among the modes", source, "kubectl auth can-i update leases.coordination.k8s.io/"+facts.DefaultLeaseName+" -n kube-system --as="+facts.UserKCM)
+		finding := bad.Finding(
+			v1.Fail,
+			"%s without RBAC: the plan's roles have no effect, and these rights have to be granted by hand: %s",
+			findings.Plural(n, component.KAS),
+			strings.Join(grants, "; "),
+		)
+		return findings.With(
+			finding,
+			"RBAC among the modes",
+			source,
+			"kubectl auth can-i update leases.coordination.k8s.io/"+facts.DefaultLeaseName+" -n kube-system --as="+facts.UserKCM,
+		)
 	case configured > 0:
-		return findings.Pass("%s an authorization configuration; what the managers may do was asked of the API server itself", findings.Plural(configured, component.KAS)+" "+findings.Has(configured))
+		return findings.Pass(
+			"%s an authorization configuration; what the managers may do was asked of the API server itself",
+			findings.Plural(configured, component.KAS)+" "+findings.Has(configured),
+		)
 	case always > 0:
-		return findings.Pass("%s everything to everybody: nothing has to be granted", findings.Plural(always, component.KAS)+" "+allows(always))
+		return findings.Pass(
+			"%s everything to everybody: nothing has to be granted",
+			findings.Plural(always, component.KAS)+" "+allows(always),
+		)
 	}
 	return findings.Pass("%s by RBAC", findings.Plural(n, component.KAS)+" "+authorizes(n))
 }
@@ -126,8 +182,13 @@ func authorizes(n int) string {
 }
 
 var mainLeaseAccess = rule.Check{
-	Code: "RBAC-004", Reason: "MainLeaseForbidden", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, DependsOn: []string{"API-001", "HOST-001", "RBAC-002"},
-	Title: "each manager that runs may use its own main lease, and rules limited to names do not stand for create",
+	Code:      "RBAC-004",
+	Reason:    "MainLeaseForbidden",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: []string{"API-001", "HOST-001", "RBAC-002"},
+	Title:     "each manager that runs may use its own main lease, and rules limited to names do not stand for create",
 	Explain: []string{
 		"The documented preparation of leader migration patches the roles system::leader-locking-kube-controller-manager and system::leader-locking-cloud-controller-manager by merge. A merge patch replaces the list of rules: whatever the role gave before is gone, the main lease of a cloud-controller-manager among it, and the manager waits for its lease for ever " +
 			"(https://kubernetes.io/docs/tasks/administer-cluster/controller-manager-leader-migration/). kube-controller-manager has its main lease from the ClusterRole of the same name and survives.",
@@ -150,7 +211,10 @@ func judgeMainLease(f facts.Facts) v1.Finding {
 			case !ok:
 				errs = append(errs, fmt.Sprintf("it was not asked whether %s may %s the lease %s", who.user, verb, who.component))
 			case a.Error != "":
-				errs = append(errs, fmt.Sprintf("asking whether %s may %s the lease %s: %s", who.user, verb, who.component, a.Error))
+				errs = append(
+					errs,
+					fmt.Sprintf("asking whether %s may %s the lease %s: %s", who.user, verb, who.component, a.Error),
+				)
 			case !a.Allowed:
 				bad.Add(who.user, "%s may not %s the lease %s", who.user, verb, who.component)
 			default:
@@ -164,9 +228,19 @@ func judgeMainLease(f facts.Facts) v1.Finding {
 	const expected, source = "get and update of its own lease by name, create without a name", "SubjectAccessReview"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, source, "kubectl -n kube-system get roles -o yaml | grep -B2 -A12 leader-locking")
+		return findings.With(
+			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			expected,
+			source,
+			"kubectl -n kube-system get roles -o yaml | grep -B2 -A12 leader-locking",
+		)
 	case len(errs) > 0:
-		return findings.With(findings.Unknown("%s", strings.Join(errs, "; ")), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+		return findings.With(
+			findings.Unknown("%s", strings.Join(errs, "; ")),
+			expected,
+			source,
+			"kubectl auth can-i create subjectaccessreviews.authorization.k8s.io",
+		)
 	case asked == 0:
 		return findings.Unknown("no manager was found")
 	}
@@ -199,8 +273,13 @@ func accessTo(f facts.Facts, user, verb, resource, name string) (v1.AccessAnswer
 }
 
 var writeRefused = rule.Check{
-	Code: "PROOF-001", Reason: "WriteRefused", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactGap, DependsOn: rule.OnAPI,
-	Title: "the API server would take every object that apply writes",
+	Code:      "PROOF-001",
+	Reason:    "WriteRefused",
+	Category:  findings.CategoryTooling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactGap,
+	DependsOn: rule.OnAPI,
+	Title:     "the API server would take every object that apply writes",
 	Explain: []string{
 		"Every object of the plan is sent to the API server with dryRun=All: it is authorized, validated, defaulted and shown to admission plugins and webhooks, and then thrown away. What is refused here would stop the migration in the middle: a webhook that wants labels, a quota, a policy against the host's network, a name that somebody else's object has.",
 		"An object that was not answered for is unknown. The proof is made with --prove, and by nothing else: apply sends no dry run before its first step. Prove it before a maintenance window.",
@@ -227,14 +306,32 @@ func judgeDryRuns(f facts.Facts) v1.Finding {
 		if strings.Contains(bad.Lines[0], "webhook") {
 			fix = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
 		}
-		return findings.With(bad.Some(v1.Fail, "the API server refuses %d of %s that apply writes: %s", len(bad.Lines), findings.Plural(len(f.DryRuns), "object"), bad.Lines[0]), expected, source, fix)
+		return findings.With(
+			bad.Some(
+				v1.Fail,
+				"the API server refuses %d of %s that apply writes: %s",
+				len(bad.Lines),
+				findings.Plural(len(f.DryRuns), "object"),
+				bad.Lines[0],
+			),
+			expected,
+			source,
+			fix,
+		)
 	case len(silent) > 0:
-		return findings.With(findings.Unknown("no answer to %s: %s", findings.Plural(len(silent), "dry run"), silent[0]), expected, source, "transplant check --prove")
+		return findings.With(
+			findings.Unknown("no answer to %s: %s", findings.Plural(len(silent), "dry run"), silent[0]),
+			expected,
+			source,
+			"transplant check --prove",
+		)
 	case len(f.DryRuns) == 0:
 		if finding, ok := f.Missing("dryruns"); ok {
 			return findings.With(finding, expected, source, "transplant check --prove")
 		}
-		return findings.Skip("the API server was not asked: transplant check --prove sends every object of the plan as a dry run")
+		return findings.Skip(
+			"the API server was not asked: transplant check --prove sends every object of the plan as a dry run",
+		)
 	}
 	return findings.Pass("the API server would take all %s that apply writes", findings.Plural(len(f.DryRuns), "object"))
 }

@@ -15,8 +15,14 @@ import (
 )
 
 var nodeManagerMissing = rule.Check{
-	Code: "CLOUD-002", Reason: "NodeManagerMissing", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: []string{"API-001"}, Retryable: true,
-	Title: "a provider that initialises nodes from the nodes themselves has its manager on every node",
+	Code:      "CLOUD-002",
+	Reason:    "NodeManagerMissing",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: []string{"API-001"},
+	Retryable: true,
+	Title:     "a provider that initialises nodes from the nodes themselves has its manager on every node",
 	Explain: []string{
 		"On Azure a node is initialised by cloud-node-manager, a DaemonSet that asks the instance metadata on the node itself; the cloud-controller-manager runs with --controllers=*,-cloud-node beside it. With neither, a node that joins keeps its taint for ever; " +
 			"with both, two processes write its addresses.",
@@ -46,17 +52,38 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	switch {
 	case running == 0 && f.Stage() == facts.StageExternal:
 		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
-		return findings.With(bad.Finding(v1.Fail, "nobody initialises new nodes: cloud-node-manager does not run"), expected, source, "kubectl get daemonsets -A | grep cloud-node-manager")
+		return findings.With(
+			bad.Finding(v1.Fail, "nobody initialises new nodes: cloud-node-manager does not run"),
+			expected,
+			source,
+			"kubectl get daemonsets -A | grep cloud-node-manager",
+		)
 	case running == 0 && startsNoNodeManager(f):
-		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager, and the plan for this control plane starts none")
-		return findings.With(bad.Finding(v1.Fail, "nodes that join after the handover would never be initialised: cloud-node-manager does not run, and no plan starts it where %s", shapeOfPlane(f)), expected, source,
-			"kubectl apply -f <cloud-node-manager.yaml of the release of cloud-provider-azure>   # examples/out-of-tree in kubernetes-sigs/cloud-provider-azure")
+		bad.Add(
+			"DaemonSet/kube-system/cloud-node-manager",
+			"no workload runs cloud-node-manager, and the plan for this control plane starts none",
+		)
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"nodes that join after the handover would never be initialised: cloud-node-manager does not run, and no plan starts it where %s",
+				shapeOfPlane(f),
+			),
+			expected,
+			source,
+			"kubectl apply -f <cloud-node-manager.yaml of the release of cloud-provider-azure>   # examples/out-of-tree in kubernetes-sigs/cloud-provider-azure",
+		)
 	case running == 0:
 		return findings.Pass("cloud-node-manager does not run yet; the plan starts it on every node")
 	case bad.Empty():
 		return findings.Pass("cloud-node-manager is ready on every node")
 	}
-	return findings.With(bad.Some(v1.Fail, "%s", bad.Lines[0]), expected, source, "kubectl get daemonsets -A -o wide | grep cloud-node-manager")
+	return findings.With(
+		bad.Some(v1.Fail, "%s", bad.Lines[0]),
+		expected,
+		source,
+		"kubectl get daemonsets -A -o wide | grep cloud-node-manager",
+	)
 }
 
 // nodeManagers returns how many workloads run cloud-node-manager, and what is wrong with them.
@@ -104,8 +131,13 @@ func leavesNodes(controllers string) bool {
 }
 
 var ccmResources = rule.Check{
-	Code: "CLOUD-003", Reason: "ManagerResources", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: []string{"API-001"},
-	Title: "an existing cloud-controller-manager has the requests and the priority of a control-plane component",
+	Code:      "CLOUD-003",
+	Reason:    "ManagerResources",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactGap,
+	DependsOn: []string{"API-001"},
+	Title:     "an existing cloud-controller-manager has the requests and the priority of a control-plane component",
 	Explain: []string{
 		"A cloud-controller-manager that runs as a workload is evicted like any other when its node is short of memory, unless it has requests and a system priority. A limit on its CPU throttles it when it has most to do, at the takeover, when every Service and node " +
 			"is looked at: a throttled leader misses its lease's renewal, exits, and the gap begins again. A limit on its memory that was found on a small cluster kills it on a large one.",
@@ -139,9 +171,23 @@ var ccmResources = rule.Check{
 		case n == 0:
 			return findings.Skip("no cloud-controller-manager runs as a workload")
 		case bad.Empty():
-			return findings.Pass("%s requests, no CPU limit and a system priority", findings.Plural(n, "cloud-controller-manager")+" "+findings.Has(n))
+			return findings.Pass(
+				"%s requests, no CPU limit and a system priority",
+				findings.Plural(n, "cloud-controller-manager")+" "+findings.Has(n),
+			)
 		}
-		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "requests, no CPU limit, system-cluster-critical", "/apis/apps/v1", "kubectl -n "+facts.NamespaceOf(bad.Objects[0])+" get "+strings.ToLower(facts.KindOf(bad.Objects[0]))+" "+facts.NameOf(bad.Objects[0])+
-			" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'")
+		return findings.With(
+			bad.Some(v1.Warn, "%s", bad.Lines[0]),
+			"requests, no CPU limit, system-cluster-critical",
+			"/apis/apps/v1",
+			"kubectl -n "+facts.NamespaceOf(
+				bad.Objects[0],
+			)+" get "+strings.ToLower(
+				facts.KindOf(bad.Objects[0]),
+			)+" "+facts.NameOf(
+				bad.Objects[0],
+			)+
+				" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'",
+		)
 	},
 }

@@ -14,8 +14,13 @@ import (
 )
 
 var cloudConfig = rule.Check{
-	Code: "CFG-001", Reason: "CloudConfigUnusable", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnHosts,
-	Title: "the external provider's cloud config can be derived from the in-tree one",
+	Code:      "CFG-001",
+	Reason:    "CloudConfigUnusable",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnHosts,
+	Title:     "the external provider's cloud config can be derived from the in-tree one",
 	Explain: []string{
 		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
 			"get the names of the newer AWS SDK. To upstream's manager the in-tree names (ec2, elasticloadbalancing) match no service and are not an error: calls would go to the real endpoints instead of the " +
@@ -31,8 +36,12 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	in := f.InTree()
 	bad, changes, without, deployed := sortConfigs(f, in)
 	if !bad.Empty() {
-		return findings.With(bad.Finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.Lines[0]), "a cloud config that parses, on every host",
-			"--cloud-config of "+component.KCM, "transplant explain CFG-001")
+		return findings.With(
+			bad.Finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.Lines[0]),
+			"a cloud config that parses, on every host",
+			"--cloud-config of "+component.KCM,
+			"transplant explain CFG-001",
+		)
 	}
 	if finding, ok := f.Missing("hosts/*/cloud-config"); ok {
 		return finding
@@ -54,7 +63,10 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	if len(changes) == 0 {
 		return findings.Pass("the cloud config serves the external provider as it is")
 	}
-	finding := findings.Pass("the external provider's cloud config can be derived, with %s", findings.Plural(len(changes), "change"))
+	finding := findings.Pass(
+		"the external provider's cloud config can be derived, with %s",
+		findings.Plural(len(changes), "change"),
+	)
 	finding.Found = strings.Join(changes, "; ")
 	finding.Source = in[0].Host.Name + ":" + in[0].Host.CloudConfig.Path // all of them have one
 	return finding
@@ -62,14 +74,23 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 
 // sortConfigs tells the managers' cloud configs apart: what is wrong with them, what their derivation changes, who has
 // none, and whose lie on volumes.
-func sortConfigs(f facts.Facts, in []facts.Instance) (bad findings.Problems, changes []string, without, deployed []facts.Instance) {
+func sortConfigs(
+	f facts.Facts,
+	in []facts.Instance,
+) (bad findings.Problems, changes []string, without, deployed []facts.Instance) {
 	for _, p := range in {
 		c := p.Host.CloudConfig
 		switch {
 		case p.Flags["cloud-config"] == "":
 			provider, _ := cloudprovider.Lookup(p.Flags["cloud-provider"])
 			if !provider.ConfigOptional {
-				bad.Add(p.String(), "%s has no --cloud-config, and with provider %s %s", p, provider.Name, findings.OrElse(provider.WithoutConfig, "none is known to do without"))
+				bad.Add(
+					p.String(),
+					"%s has no --cloud-config, and with provider %s %s",
+					p,
+					provider.Name,
+					findings.OrElse(provider.WithoutConfig, "none is known to do without"),
+				)
 			} else {
 				without = append(without, p)
 			}
@@ -100,11 +121,25 @@ func unreadConfig(in []facts.Instance) *facts.Instance {
 // reads none.
 func judgeMountedConfig(p facts.Instance) v1.Finding {
 	finding := v1.Finding{
-		Outcome: v1.Warn, Objects: []string{p.Manifest},
-		Summary: fmt.Sprintf("the cloud config of %s lies on a volume of its pods and was not read: the external provider's is derived from it in the first phase, before anything is stopped, and a config that cannot be carried over ends the migration there", p.Manifest),
+		Outcome: v1.Warn,
+		Objects: []string{p.Manifest},
+		Summary: fmt.Sprintf(
+			"the cloud config of %s lies on a volume of its pods and was not read: the external provider's is derived from it in the first phase, before anything is stopped, and a config that cannot be carried over ends the migration there",
+			p.Manifest,
+		),
 	}
 	parts := strings.Split(p.Manifest, "/")
-	return findings.With(finding, "a cloud config that can be derived", "--cloud-config of "+p.Manifest, fmt.Sprintf("kubectl -n %s get %s %s -o yaml | grep -n -A3 volumes", parts[1], strings.ToLower(parts[0]), parts[len(parts)-1]))
+	return findings.With(
+		finding,
+		"a cloud config that can be derived",
+		"--cloud-config of "+p.Manifest,
+		fmt.Sprintf(
+			"kubectl -n %s get %s %s -o yaml | grep -n -A3 volumes",
+			parts[1],
+			strings.ToLower(parts[0]),
+			parts[len(parts)-1],
+		),
+	)
 }
 
 // judgeManagersWithoutConfig judges the managers without a cloud config, of all that are in tree.
@@ -115,7 +150,12 @@ func judgeManagersWithoutConfig(without []facts.Instance, all int) v1.Finding {
 			Outcome: v1.Warn, Summary: fmt.Sprintf("%s has no --cloud-config, and others have one", first),
 			Objects: []string{first.String()},
 		}
-		return findings.With(finding, "the same on every host", "--cloud-config of "+component.KCM, "grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name)
+		return findings.With(
+			finding,
+			"the same on every host",
+			"--cloud-config of "+component.KCM,
+			"grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name,
+		)
 	}
 	provider, _ := cloudprovider.Lookup(first.Flags["cloud-provider"])
 	return findings.Pass("%s has no --cloud-config and needs none: %s", component.KCM, provider.WithoutConfig)
@@ -125,11 +165,22 @@ func judgeManagersWithoutConfig(without []facts.Instance, all int) v1.Finding {
 var credentialNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 
 // credentialSources are the variables that give the new manager credentials without holding them.
-var credentialSources = []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
+var credentialSources = []string{
+	"AWS_SHARED_CREDENTIALS_FILE",
+	"AWS_CONFIG_FILE",
+	"AWS_PROFILE",
+	"AWS_WEB_IDENTITY_TOKEN_FILE",
+	"AWS_CONTAINER_CREDENTIALS_FULL_URI",
+}
 
 var credentialVariable = rule.Check{
-	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "the new manager gets cloud credentials where the old one has them in its environment",
+	Code:      "CRED-001",
+	Reason:    "CredentialsInEnvironment",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "the new manager gets cloud credentials where the old one has them in its environment",
 	Explain: []string{
 		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
 			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
@@ -162,9 +213,16 @@ var credentialVariable = rule.Check{
 		case given:
 			return findings.Pass("the new manager gets its credentials through %s", strings.Join(f.Opts.CCMEnv, ", "))
 		}
-		return findings.With(bad.Finding(costly(f), "%s has cloud credentials in its environment, and the new manager would not get them", component.KCM),
-			"--ccm-env that names a file, or an instance role with the same rights", "env of "+component.KCM,
-			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials")
+		return findings.With(
+			bad.Finding(
+				costly(f),
+				"%s has cloud credentials in its environment, and the new manager would not get them",
+				component.KCM,
+			),
+			"--ccm-env that names a file, or an instance role with the same rights",
+			"env of "+component.KCM,
+			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials",
+		)
 	},
 }
 

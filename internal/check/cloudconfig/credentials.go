@@ -12,8 +12,13 @@ import (
 )
 
 var credentialsOnKubelets = rule.Check{
-	Code: "CRED-003", Reason: "CredentialsOnKubelets", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactNone, DependsOn: rule.OnHosts,
-	Title: "kubelets hold no cloud credentials that they do not need any more",
+	Code:      "CRED-003",
+	Reason:    "CredentialsOnKubelets",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNone,
+	DependsOn: rule.OnHosts,
+	Title:     "kubelets hold no cloud credentials that they do not need any more",
 	Explain: []string{
 		"An in-tree kubelet calls the cloud for its addresses, zone and image credentials, so every node has a cloud config or an instance role with rights of the cloud. Once the cloud-controller-manager makes these calls, a worker needs none of them but the " +
 			"right to read images. Whoever escapes from a pod on that worker has the rest.",
@@ -39,11 +44,30 @@ func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
 			bad.Add(k.String(), "%s is external and has --cloud-config=%s (%s)", k, file, k.FlagSource("cloud-config"))
 		}
 	}
-	have := fmt.Sprintf("%d of %s a cloud config", configs, findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Has(configs))
+	have := fmt.Sprintf(
+		"%d of %s a cloud config",
+		configs,
+		findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Has(configs),
+	)
 	switch {
 	case !bad.Empty() && f.Stage() == facts.StageExternal:
-		return findings.With(bad.Some(v1.Warn, "%s credentials of the cloud without need: %s", findings.HowMany(len(bad.Lines), "1 kubelet holds", "kubelets hold"), have), "no --cloud-config on an external kubelet", "flags of the kubelets",
-			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+sourceOf(f, bad.Objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+facts.HostIn(bad.Objects[0]))
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"%s credentials of the cloud without need: %s",
+				findings.HowMany(len(bad.Lines), "1 kubelet holds", "kubelets hold"),
+				have,
+			),
+			"no --cloud-config on an external kubelet",
+			"flags of the kubelets",
+			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+sourceOf(
+				f,
+				bad.Objects[0],
+				"cloud-config",
+			)+" && systemctl restart kubelet   # on host "+facts.HostIn(
+				bad.Objects[0],
+			),
+		)
 	case f.Stage() == facts.StageExternal:
 		have = "no external kubelet has a cloud config; " + have
 	default:
@@ -82,8 +106,13 @@ func sourceOf(f facts.Facts, name, flag string) string {
 }
 
 var credentialsNowhere = rule.Check{
-	Code: "CRED-004", Reason: "CredentialsNowhere", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "every host of the new manager has credentials for the cloud",
+	Code:      "CRED-004",
+	Reason:    "CredentialsNowhere",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "every host of the new manager has credentials for the cloud",
 	Explain: []string{
 		"The cloud-controller-manager takes its credentials from the environment, a file, or the identity of the instance it runs on. A control-plane instance without one, on a cluster whose kube-controller-manager gets its credentials in a way that is not carried " +
 			"over, is a host on which the new manager reaches nothing as soon as it leads.",
@@ -112,7 +141,10 @@ func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
 	for _, i := range f.Cloud.Instances {
 		instances[i.Node] = i
 	}
-	if !slices.ContainsFunc(f.Cloud.Instances, func(i v1.CloudInstance) bool { return i.Profile || i.MetadataHops != nil }) {
+	if !slices.ContainsFunc(
+		f.Cloud.Instances,
+		func(i v1.CloudInstance) bool { return i.Profile || i.MetadataHops != nil },
+	) {
 		return findings.Skip("the inventory does not say which identity instances have")
 	}
 	var bad findings.Problems
@@ -133,6 +165,14 @@ func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
 	case bad.Empty():
 		return findings.Pass("all %s of the control plane have an instance profile", findings.Plural(asked, "instance"))
 	}
-	return findings.With(bad.Some(v1.Warn, "%s no identity of the cloud: the new manager would have no credentials there", findings.HowMany(len(bad.Lines), "1 instance of the control plane has", "instances of the control plane have")),
-		"an instance profile, or --ccm-env with a credentials file", "ec2:DescribeInstances", "aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad.Objects[0]].ID)
+	return findings.With(
+		bad.Some(
+			v1.Warn,
+			"%s no identity of the cloud: the new manager would have no credentials there",
+			findings.HowMany(len(bad.Lines), "1 instance of the control plane has", "instances of the control plane have"),
+		),
+		"an instance profile, or --ccm-env with a credentials file",
+		"ec2:DescribeInstances",
+		"aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad.Objects[0]].ID,
+	)
 }

@@ -31,7 +31,13 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 			there, known := fileOn(h, at)
 			switch {
 			case !strings.HasPrefix(at, mountedBelow):
-				elsewhere.Add(h.Name+":"+at, "%s=%s is outside %s, and the plan mounts no other file into the new manager", name, at, mountedBelow)
+				elsewhere.Add(
+					h.Name+":"+at,
+					"%s=%s is outside %s, and the plan mounts no other file into the new manager",
+					name,
+					at,
+					mountedBelow,
+				)
 			case !known:
 				unclear = append(unclear, at+" on host "+h.Name)
 			case !there:
@@ -45,11 +51,31 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 	const expected, source = "the file on every control-plane host", "--ccm-env, files of the hosts"
 	switch {
 	case !missing.Empty():
-		return findings.With(missing.Some(v1.Fail, "%s that --ccm-env names %s not there, and the new manager would not start", findings.Plural(len(missing.Lines), "file"), findings.Be(len(missing.Lines))), expected, source, fix), true
+		return findings.With(
+			missing.Some(
+				v1.Fail,
+				"%s that --ccm-env names %s not there, and the new manager would not start",
+				findings.Plural(len(missing.Lines), "file"),
+				findings.Be(len(missing.Lines)),
+			),
+			expected,
+			source,
+			fix,
+		), true
 	case !elsewhere.Empty():
-		return findings.With(elsewhere.Some(v1.Fail, "%s", elsewhere.Lines[0]), "a file below "+mountedBelow, "--ccm-env", "transplant plan --ccm-env <NAME>=/etc/kubernetes/<file>"), true
+		return findings.With(
+			elsewhere.Some(v1.Fail, "%s", elsewhere.Lines[0]),
+			"a file below "+mountedBelow,
+			"--ccm-env",
+			"transplant plan --ccm-env <NAME>=/etc/kubernetes/<file>",
+		), true
 	case len(unclear) > 0:
-		return findings.With(findings.Unknown("the snapshot does not say whether %s is there: take it with the same --ccm-env", unclear[0]), expected, source, "transplant snapshot --ccm-env <NAME>=<file> --out snapshot.yaml"), true
+		return findings.With(
+			findings.Unknown("the snapshot does not say whether %s is there: take it with the same --ccm-env", unclear[0]),
+			expected,
+			source,
+			"transplant snapshot --ccm-env <NAME>=<file> --out snapshot.yaml",
+		), true
 	}
 	return v1.Finding{}, false
 }

@@ -17,15 +17,37 @@ import (
 
 // environmentNames are the variables by which a manager reaches the cloud and whom it trusts on the way. Credentials
 // are CRED-001's.
-var environmentNames = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CA_BUNDLE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_STS_REGIONAL_ENDPOINTS", "AZURE_ENVIRONMENT_FILEPATH"}
+var environmentNames = []string{
+	"HTTP_PROXY",
+	"HTTPS_PROXY",
+	"NO_PROXY",
+	"SSL_CERT_FILE",
+	"SSL_CERT_DIR",
+	"AWS_CA_BUNDLE",
+	"AWS_REGION",
+	"AWS_DEFAULT_REGION",
+	"AWS_STS_REGIONAL_ENDPOINTS",
+	"AZURE_ENVIRONMENT_FILEPATH",
+}
 
 // trusted are the directories with certificates of authorities that the plan mounts into the new manager where the old
 // one has them.
-var trusted = []string{"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}
+var trusted = []string{
+	"/etc/ssl/certs",
+	"/etc/ca-certificates",
+	"/etc/pki",
+	"/usr/local/share/ca-certificates",
+	"/usr/share/ca-certificates",
+}
 
 var environmentLost = rule.Check{
-	Code: "CFG-004", Reason: "EnvironmentLost", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "the new manager gets the proxy and the certificate authorities that the old one reaches the cloud with",
+	Code:      "CFG-004",
+	Reason:    "EnvironmentLost",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "the new manager gets the proxy and the certificate authorities that the old one reaches the cloud with",
 	Explain: []string{
 		"kube-controller-manager may reach the cloud through a proxy of its environment, or trust a private authority by a file. A snapshot holds names of variables and no values, so a plan cannot carry them over: give them with " +
 			"--ccm-env NAME=value. A file under /etc that a value names is mounted with it, and has to be on every control-plane host: the kubelet starts no pod with one that is not there.",
@@ -60,25 +82,55 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 	}
 	all, outcome, bad := findings.Worst(&failing, &warning)
 	if !bad {
-		return findings.Pass("%s and the cloud config name no proxy and no authority that the new manager would lack", findings.Plural(len(in), component.KCM))
+		return findings.Pass(
+			"%s and the cloud config name no proxy and no authority that the new manager would lack",
+			findings.Plural(len(in), component.KCM),
+		)
 	}
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
 	const expected, source = "the same way to the cloud", "env of " + component.KCM + ", cloud config"
 	if len(missing) == 0 {
-		return findings.With(all.Some(outcome, "%s", all.Lines[0]), expected, source, "grep -n -A1 'name: "+catalogue.ReadsEnvironment(f.CloudName())+"' "+in[0].Manifest+"   # on host "+facts.HostIn(all.Objects[0]))
+		return findings.With(
+			all.Some(outcome, "%s", all.Lines[0]),
+			expected,
+			source,
+			"grep -n -A1 'name: "+catalogue.ReadsEnvironment(
+				f.CloudName(),
+			)+"' "+in[0].Manifest+"   # on host "+facts.HostIn(
+				all.Objects[0],
+			),
+		)
 	}
-	return findings.With(all.Some(outcome, "the new manager would not have %s, with which the old one reaches the cloud", strings.Join(missing, ", ")), expected, source,
-		"transplant plan --ccm-env "+strings.Join(missing, "=<value> --ccm-env ")+"=<value>")
+	return findings.With(
+		all.Some(
+			outcome,
+			"the new manager would not have %s, with which the old one reaches the cloud",
+			strings.Join(missing, ", "),
+		),
+		expected,
+		source,
+		"transplant plan --ccm-env "+strings.Join(missing, "=<value> --ccm-env ")+"=<value>",
+	)
 }
 
 // lostVariables are the variables of a manager that the new one would lack.
-func lostVariables(f facts.Facts, p facts.Instance, given map[string]bool, failing, warning *findings.Problems) (missing []string) {
+func lostVariables(
+	f facts.Facts,
+	p facts.Instance,
+	given map[string]bool,
+	failing, warning *findings.Problems,
+) (missing []string) {
 	own := catalogue.ReadsEnvironment(f.CloudName())
 	for _, name := range p.EnvNames {
 		switch upper := strings.ToUpper(name); {
 		case own != "" && strings.HasPrefix(name, own):
-			failing.Add(p.String(), "%s has %s, which the external provider does not read: write it into the cloud config", p, name)
+			failing.Add(
+				p.String(),
+				"%s has %s, which the external provider does not read: write it into the cloud config",
+				p,
+				name,
+			)
 		case slices.Contains(environmentNames, upper) && !given[upper]:
 			warning.Add(p.String(), "%s has %s", p, name)
 			missing = append(missing, name)
@@ -119,8 +171,13 @@ func caFiles(c v1.CloudConfig) map[string]string {
 const hopsBehindNetwork = 2
 
 var selfNotFound = rule.Check{
-	Code: "CFG-005", Reason: "MetadataNeeded", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "the managers and drivers that ask the instance metadata service can reach it",
+	Code:      "CFG-005",
+	Reason:    "MetadataNeeded",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "the managers and drivers that ask the instance metadata service can reach it",
 	Explain: []string{
 		"The AWS provider looks for its own instance in the metadata service, to learn region, zone and VPC, unless the cloud config has Zone, VPC, SubnetID (or RoleARN) and KubernetesClusterID (or KubernetesClusterTag) together. A part of them is not " +
 			"enough: the service is asked all the same, and what was written is used beside it.",
@@ -147,25 +204,48 @@ func judgeMetadata(f facts.Facts) v1.Finding {
 	podNetwork := onPodNetwork(f)
 	for _, w := range podNetwork {
 		if len(short) > 0 {
-			failing.Add(w.Ref, "%s has a pod network, and %d of the instances answer one hop only: %s", w.Ref, len(short), findings.Few(short))
+			failing.Add(
+				w.Ref,
+				"%s has a pod network, and %d of the instances answer one hop only: %s",
+				w.Ref,
+				len(short),
+				findings.Few(short),
+			)
 		}
 	}
 	all, outcome, bad := findings.Worst(&failing, &warning)
 	const expected = "the host's network or a hop limit of 2, and a cloud config that is whole"
 	switch {
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Some(outcome, "%s cannot reach the metadata service", findings.Plural(len(failing.Lines), "workload")), expected, "ec2:DescribeInstances, workloads",
-			fmt.Sprintf("aws ec2 modify-instance-metadata-options --http-put-response-hop-limit %d --instance-id %s", hopsBehindNetwork, instanceOf(f, short[0])))
+		return findings.With(
+			all.Some(outcome, "%s cannot reach the metadata service", findings.Plural(len(failing.Lines), "workload")),
+			expected,
+			"ec2:DescribeInstances, workloads",
+			fmt.Sprintf(
+				"aws ec2 modify-instance-metadata-options --http-put-response-hop-limit %d --instance-id %s",
+				hopsBehindNetwork,
+				instanceOf(f, short[0]),
+			),
+		)
 	case len(podNetwork) > 0 && !asked:
 		return findings.Dependent("CLOUD-001")
 	case bad:
-		return findings.With(all.Some(outcome, "%s", warning.Lines[0]), expected, all.Objects[0], "grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all.Objects[0]))
+		return findings.With(
+			all.Some(outcome, "%s", warning.Lines[0]),
+			expected,
+			all.Objects[0],
+			"grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all.Objects[0]),
+		)
 	}
 	if len(podNetwork) == 0 {
-		return findings.Pass("no manager or driver needs the metadata service from a pod network, and no cloud config is half of what spares it")
+		return findings.Pass(
+			"no manager or driver needs the metadata service from a pod network, and no cloud config is half of what spares it",
+		)
 	}
-	return findings.Pass("%s the metadata service from a pod network, every instance answers that far, and no cloud config is half of what spares it",
-		findings.HowMany(len(podNetwork), "1 manager or driver needs", "managers and drivers need"))
+	return findings.Pass(
+		"%s the metadata service from a pod network, every instance answers that far, and no cloud config is half of what spares it",
+		findings.HowMany(len(podNetwork), "1 manager or driver needs", "managers and drivers need"),
+	)
 }
 
 // halfConfigs are the cloud configs that have a part of what spares the metadata service.
@@ -173,7 +253,12 @@ func halfConfigs(configs []configured) findings.Problems {
 	var out findings.Problems
 	for _, c := range configs {
 		if missing, partly := halfElsewhere(c); partly {
-			out.Add(c.String(), "%s has some of VPC, SubnetID and KubernetesClusterID and lacks %s", c, strings.Join(missing, ", "))
+			out.Add(
+				c.String(),
+				"%s has some of VPC, SubnetID and KubernetesClusterID and lacks %s",
+				c,
+				strings.Join(missing, ", "),
+			)
 		}
 	}
 	return out

@@ -10,8 +10,12 @@ import (
 )
 
 var inventoryComplete = rule.Check{
-	Code: "CLOUD-001", Reason: "InventoryIncomplete", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion,
-	Title: "what the cloud holds for the cluster was read",
+	Code:     "CLOUD-001",
+	Reason:   "InventoryIncomplete",
+	Category: findings.CategoryCloud,
+	Level:    findings.LevelError,
+	Impact:   findings.ImpactNodeDeletion,
+	Title:    "what the cloud holds for the cluster was read",
 	Explain: []string{
 		"Whether the migration lost anything is decided by comparing the load balancers, routes and instances before and after. Whether the new manager would delete nodes is decided by asking the cloud " +
 			"for their instances. Both need read access to the cloud from where transplant runs: --cloud=aws, with credentials from the environment, a profile or the instance.",
@@ -26,15 +30,38 @@ var inventoryComplete = rule.Check{
 				return findings.With(finding, expected, "the cloud's API", fix)
 			}
 			if name := f.CloudName(); name != "" && name != facts.InventoryOf {
-				return findings.With(findings.Unknown("transplant reads no inventory of %s: nodes that the new manager would delete are known from --prove at most, and before cannot be compared with after", name), expected,
-					"the cloud's API", `transplant check --prove --accept CLOUD-001="load balancers and routes are compared by hand"`)
+				return findings.With(
+					findings.Unknown(
+						"transplant reads no inventory of %s: nodes that the new manager would delete are known from --prove at most, and before cannot be compared with after",
+						name,
+					),
+					expected,
+					"the cloud's API",
+					`transplant check --prove --accept CLOUD-001="load balancers and routes are compared by hand"`,
+				)
 			}
-			return findings.With(findings.Unknown("the cloud was not asked: nodes that the new manager would delete are not known, and before cannot be compared with after"), expected, "the cloud's API", fix)
+			return findings.With(
+				findings.Unknown(
+					"the cloud was not asked: nodes that the new manager would delete are not known, and before cannot be compared with after",
+				),
+				expected,
+				"the cloud's API",
+				fix,
+			)
 		}
 		if errs := f.CloudErrors(""); len(errs) > 0 {
-			return findings.With(findings.Unknown("the inventory is incomplete: %s", strings.Join(errs, "; ")), expected, "the cloud's API", "aws sts get-caller-identity")
+			return findings.With(
+				findings.Unknown("the inventory is incomplete: %s", strings.Join(errs, "; ")),
+				expected,
+				"the cloud's API",
+				"aws sts get-caller-identity",
+			)
 		}
-		return findings.Pass("the cloud holds %s, %s and the instances of %s", findings.Plural(len(f.Cloud.LoadBalancers), "load balancer"), findings.Plural(len(f.Cloud.Routes), "route"),
-			findings.Plural(len(f.Cloud.Instances), "node"))
+		return findings.Pass(
+			"the cloud holds %s, %s and the instances of %s",
+			findings.Plural(len(f.Cloud.LoadBalancers), "load balancer"),
+			findings.Plural(len(f.Cloud.Routes), "route"),
+			findings.Plural(len(f.Cloud.Instances), "node"),
+		)
 	},
 }

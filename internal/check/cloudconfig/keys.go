@@ -45,8 +45,13 @@ func configs(f facts.Facts) ([]configured, v1.Finding, bool) {
 }
 
 var configKeys = rule.Check{
-	Code: "CFG-002", Reason: "CloudConfigKeys", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnHosts,
-	Title: "both providers know every key of the cloud config",
+	Code:      "CFG-002",
+	Reason:    "CloudConfigKeys",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnHosts,
+	Title:     "both providers know every key of the cloud config",
 	Explain: []string{
 		"The in-tree and the external provider read different keys. AWS and vSphere in tree do not start with a key that they do not know, the others and all external ones pass over it without a word " +
 			"(https://github.com/kubernetes/kubernetes/issues/109709). So there are two files: the in-tree one is not changed before the migration is complete, and the external one is derived from it.",
@@ -70,10 +75,22 @@ var configKeys = rule.Check{
 			}
 		}
 		if bad.Empty() {
-			return findings.Pass("the providers understand the %s of %s", findings.Plural(keys, "key"), findings.Plural(len(configs), "cloud config"))
+			return findings.Pass(
+				"the providers understand the %s of %s",
+				findings.Plural(keys, "key"),
+				findings.Plural(len(configs), "cloud config"),
+			)
 		}
-		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "keys that both providers know", bad.Objects[0],
-			"grep -n "+firstKey(bad.Lines[0])+" "+pathOf(bad.Objects[0])+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0])
+		return findings.With(
+			bad.Some(v1.Warn, "%s", bad.Lines[0]),
+			"keys that both providers know",
+			bad.Objects[0],
+			"grep -n "+firstKey(
+				bad.Lines[0],
+			)+" "+pathOf(
+				bad.Objects[0],
+			)+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0],
+		)
 	},
 }
 
@@ -87,8 +104,13 @@ func firstKey(line string) string {
 func pathOf(object string) string { _, p, _ := strings.Cut(object, ":"); return p }
 
 var settingLost = rule.Check{
-	Code: "CFG-003", Reason: "SettingLost", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnHosts,
-	Title: "what the cloud config decides in tree, it decides for the external provider",
+	Code:      "CFG-003",
+	Reason:    "SettingLost",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnHosts,
+	Title:     "what the cloud config decides in tree, it decides for the external provider",
 	Explain: []string{
 		"Some keys that are not set have another default outside: on Azure an empty vmType is standard in tree and vmss outside, and an empty loadBalancerSku basic and standard. What follows is said with each key. Keys that the external provider passes over " +
 			"without harm are named in what was found.",
@@ -108,14 +130,27 @@ var settingLost = rule.Check{
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "no default that changes", bad.Objects[0],
-				"grep -n -i -E 'vmType|loadBalancerSku' "+pathOf(bad.Objects[0])+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0])
+			return findings.With(
+				bad.Some(v1.Warn, "%s", bad.Lines[0]),
+				"no default that changes",
+				bad.Objects[0],
+				"grep -n -i -E 'vmType|loadBalancerSku' "+pathOf(
+					bad.Objects[0],
+				)+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0],
+			)
 		case !ignored.Empty():
-			finding := ignored.Some(v1.Pass, "%s the same to the external provider, but for keys of no consequence there", findings.HowMany(len(configs), "the cloud config says", "cloud configs say"))
+			finding := ignored.Some(
+				v1.Pass,
+				"%s the same to the external provider, but for keys of no consequence there",
+				findings.HowMany(len(configs), "the cloud config says", "cloud configs say"),
+			)
 			finding.Objects = nil
 			return finding
 		}
-		return findings.Pass("%s the same to the external provider", findings.HowMany(len(configs), "the cloud config says", "cloud configs say"))
+		return findings.Pass(
+			"%s the same to the external provider",
+			findings.HowMany(len(configs), "the cloud config says", "cloud configs say"),
+		)
 	},
 }
 
@@ -132,7 +167,10 @@ func lost(f facts.Facts, c configured, changed, ignored *findings.Problems) {
 	}
 	for _, d := range catalogue.ChangedDefaults(provider) {
 		name := catalogue.ConfigKey{Section: d.Section, Key: d.Key}.Name()
-		written := slices.ContainsFunc(c.DerivedChanges, func(change string) bool { return strings.HasPrefix(change, name+":") })
+		written := slices.ContainsFunc(
+			c.DerivedChanges,
+			func(change string) bool { return strings.HasPrefix(change, name+":") },
+		)
 		if !c.has(name) && !written {
 			changed.Add(c.String(), "%s is not set: %s in tree, %s outside: %s", name, d.InTree, d.External, d.Why)
 		}
@@ -150,8 +188,13 @@ func splitKey(name string) (section, key string) {
 }
 
 var secretsReadable = rule.Check{
-	Code: "CRED-002", Reason: "SecretsReadable", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactNone, DependsOn: rule.OnHosts,
-	Title: "secrets of the cloud config are readable to its owner alone",
+	Code:      "CRED-002",
+	Reason:    "SecretsReadable",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNone,
+	DependsOn: rule.OnHosts,
+	Title:     "secrets of the cloud config are readable to its owner alone",
 	Explain: []string{
 		"A cloud config with a password or a client secret is readable to every process of its host unless its mode says otherwise, and to every pod that mounts its directory. The external config is derived from it on the host and gets the mode 0600; neither a " +
 			"snapshot nor a plan holds its values.",
@@ -181,14 +224,30 @@ var secretsReadable = rule.Check{
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Some(v1.Warn, "%s readable to everybody on the host", findings.HowMany(len(bad.Lines), "1 cloud config with secrets is", "cloud configs with secrets are")), "mode 0600", bad.Objects[0],
-				"chmod 600 "+pathOf(bad.Objects[0])+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0])
+			return findings.With(
+				bad.Some(
+					v1.Warn,
+					"%s readable to everybody on the host",
+					findings.HowMany(len(bad.Lines), "1 cloud config with secrets is", "cloud configs with secrets are"),
+				),
+				"mode 0600",
+				bad.Objects[0],
+				"chmod 600 "+pathOf(bad.Objects[0])+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0],
+			)
 		case len(unclear) > 0:
-			return findings.With(findings.Unknown("the mode of %s is not known", findings.Few(unclear)), "mode 0600", unclear[0], "stat -c %a "+pathOf(unclear[0]))
+			return findings.With(
+				findings.Unknown("the mode of %s is not known", findings.Few(unclear)),
+				"mode 0600",
+				unclear[0],
+				"stat -c %a "+pathOf(unclear[0]),
+			)
 		case secrets == 0:
 			return findings.Pass("%s no secret", findings.HowMany(len(configs), "the cloud config holds", "cloud configs hold"))
 		}
-		return findings.Pass("%s readable to everybody", findings.HowMany(secrets, "the cloud config with secrets is not", "cloud configs with secrets are not"))
+		return findings.Pass(
+			"%s readable to everybody",
+			findings.HowMany(secrets, "the cloud config with secrets is not", "cloud configs with secrets are not"),
+		)
 	},
 }
 

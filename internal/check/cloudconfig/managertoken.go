@@ -12,7 +12,11 @@ import (
 )
 
 var tokenExpires = rule.Check{
-	Code: "CRED-005", Reason: "TokenExpires", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactNoLoops,
+	Code:      "CRED-005",
+	Reason:    "TokenExpires",
+	Category:  findings.CategoryCloud,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
 	Title:     "no manager's token, on a host or in a seed, ends within 30 days",
 	Explain: []string{

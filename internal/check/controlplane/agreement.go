@@ -21,13 +21,24 @@ var components = []string{component.KAS, component.KCM, component.Scheduler, com
 
 // ownFlags are flags whose values belong to a host: addresses, names and files that kubeadm writes for each.
 var ownFlags = map[string]bool{
-	"address": true, "advertise-address": true, "bind-address": true, "hostname-override": true, "node-ip": true, "etcd-servers": true, "external-hostname": true,
-	"apiserver-count": true,
+	"address":           true,
+	"advertise-address": true,
+	"bind-address":      true,
+	"hostname-override": true,
+	"node-ip":           true,
+	"etcd-servers":      true,
+	"external-hostname": true,
+	"apiserver-count":   true,
 }
 
 var hostsDiffer = rule.Check{
-	Code: "CP-008", Reason: "HostsDiffer", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnHosts,
-	Title: "a component has the same flags, gates and environment on every host, addresses aside",
+	Code:      "CP-008",
+	Reason:    "HostsDiffer",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnHosts,
+	Title:     "a component has the same flags, gates and environment on every host, addresses aside",
 	Explain: []string{
 		"CP-004 compares the flags that decide what the cloud loops do. This check compares everything else of kube-apiserver, kube-controller-manager, kube-scheduler and cloud-controller-manager: flags, feature gates, the names of environment variables, mounted paths. " +
 			"A host that differs behaves differently when it leads, and a plan edits each manifest as it is: the difference stays.",
@@ -42,7 +53,10 @@ func judgeHostsDiffer(f facts.Facts) v1.Finding {
 	for _, name := range components {
 		all := f.InstancesOf(name)
 		if f.Opts.InProgress {
-			all = slices.DeleteFunc(slices.Clone(all), func(p facts.Instance) bool { return name == component.KCM && p.External() })
+			all = slices.DeleteFunc(
+				slices.Clone(all),
+				func(p facts.Instance) bool { return name == component.KCM && p.External() },
+			)
 		}
 		n += len(all)
 		for _, flag := range flagNames(all) {
@@ -53,15 +67,28 @@ func judgeHostsDiffer(f facts.Facts) v1.Finding {
 				bad.Add(name, "%s --%s: %s", name, flag, values)
 			}
 		}
-		if values, differ := byValue(all, func(p facts.Instance) string { return findings.OrElse(strings.Join(sorted(p.EnvNames), " "), "(none)") }); differ {
+		if values, differ := byValue(
+			all,
+			func(p facts.Instance) string { return findings.OrElse(strings.Join(sorted(p.EnvNames), " "), "(none)") },
+		); differ {
 			bad.Add(name, "%s environment: %s", name, values)
 		}
 	}
 	if bad.Empty() {
 		return findings.Pass("the flags and environment of %s are the same on every host", findings.Plural(n, "component"))
 	}
-	return findings.With(bad.Some(v1.Warn, "%s of control-plane components %s between the hosts: %s", findings.Plural(len(bad.Lines), "setting"), differs(len(bad.Lines)), bad.Lines[0]),
-		"the same on every host", "manifests and unit files", "transplant snapshot -o yaml")
+	return findings.With(
+		bad.Some(
+			v1.Warn,
+			"%s of control-plane components %s between the hosts: %s",
+			findings.Plural(len(bad.Lines), "setting"),
+			differs(len(bad.Lines)),
+			bad.Lines[0],
+		),
+		"the same on every host",
+		"manifests and unit files",
+		"transplant snapshot -o yaml",
+	)
 }
 
 func differs(n int) string {
@@ -89,8 +116,13 @@ func flagNames(in []facts.Instance) []string {
 }
 
 var manifestCare = rule.Check{
-	Code: "CP-009", Reason: "ManifestNeedsCare", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactNone, DependsOn: rule.OnHosts,
-	Title: "no manifest is written in a way that an edit has to mind",
+	Code:      "CP-009",
+	Reason:    "ManifestNeedsCare",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNone,
+	DependsOn: rule.OnHosts,
+	Title:     "no manifest is written in a way that an edit has to mind",
 	Explain: []string{
 		"Transplant edits the text of a manifest and leaves what it does not have to change: comments, order and indentation stay. Some things need a reader's eye before and after: a YAML anchor whose value stands in several places, arguments split between command and args, " +
 			"a flag given twice (the last one counts), a field that Kubernetes does not know, a shell that starts the program.",
@@ -106,20 +138,44 @@ var manifestCare = rule.Check{
 					bad.Add(p.Host.Name+":"+p.Manifest, "%s on host %s: %s", p.Manifest, p.Host.Name, remark)
 				}
 				for _, flag := range repeated(p) {
-					bad.Add(p.Host.Name+":"+p.Manifest, "%s on host %s: --%s is given %d times, and the last one counts", p.Manifest, p.Host.Name, flag, len(p.Values(flag)))
+					bad.Add(
+						p.Host.Name+":"+p.Manifest,
+						"%s on host %s: --%s is given %d times, and the last one counts",
+						p.Manifest,
+						p.Host.Name,
+						flag,
+						len(p.Values(flag)),
+					)
 				}
 			}
 		}
 		if bad.Empty() {
 			return findings.Pass("%s can be edited line by line", findings.Plural(n, "manifest"))
 		}
-		return findings.With(bad.Some(v1.Warn, "%s in the manifests %s to be minded in an edit: %s", findings.Plural(len(bad.Lines), "thing"), findings.Has(len(bad.Lines)), bad.Lines[0]),
-			"plain lists of arguments", "manifests and unit files", "transplant diff")
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"%s in the manifests %s to be minded in an edit: %s",
+				findings.Plural(len(bad.Lines), "thing"),
+				findings.Has(len(bad.Lines)),
+				bad.Lines[0],
+			),
+			"plain lists of arguments",
+			"manifests and unit files",
+			"transplant diff",
+		)
 	},
 }
 
 // merged are flags that may be repeated: their values add up.
-var merged = []string{"feature-gates", "etcd-servers", "tls-sni-cert-key", "vmodule", "service-account-key-file", "controllers"}
+var merged = []string{
+	"feature-gates",
+	"etcd-servers",
+	"tls-sni-cert-key",
+	"vmodule",
+	"service-account-key-file",
+	"controllers",
+}
 
 // repeated are the flags that stand on a command line more than once although only the last one counts, sorted.
 func repeated(p facts.Instance) []string {
@@ -140,8 +196,13 @@ func repeated(p facts.Instance) []string {
 }
 
 var processCurrent = rule.Check{
-	Code: "CP-016", Reason: "ProcessNotCurrent", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactTwoOwners, DependsOn: rule.OnHosts,
-	Title: "the running process of every component has the arguments that its files give it",
+	Code:      "CP-016",
+	Reason:    "ProcessNotCurrent",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactTwoOwners,
+	DependsOn: rule.OnHosts,
+	Title:     "the running process of every component has the arguments that its files give it",
 	Explain: []string{
 		"Arguments of a process are the proof of what it runs with; a file is only what it will run with after the next start. They differ when a unit file was edited without systemctl daemon-reload and restart, when a kubelet no longer reads its manifests, " +
 			"or when a drop-in that nobody looked at overrides the unit. A check or plan that believed the file would be wrong about who owns the loops.",
@@ -167,8 +228,18 @@ func judgeProcessArgs(f facts.Facts) v1.Finding {
 	const expected, source = "the arguments that the manifest or unit gives", "/proc/<pid>/cmdline on each host"
 	if !bad.Empty() {
 		p := strings.SplitN(bad.Objects[0], "@", 2)
-		return findings.With(bad.Some(v1.Fail, "%s %s with other arguments than the files say: %s", findings.Plural(len(bad.Lines), "component"), findings.RunVerb(len(bad.Lines)), bad.Lines[0]), expected, source,
-			fmt.Sprintf("tr '\\0' ' ' < /proc/$(pidof %s)/cmdline   # on host %s", p[0], p[1]))
+		return findings.With(
+			bad.Some(
+				v1.Fail,
+				"%s %s with other arguments than the files say: %s",
+				findings.Plural(len(bad.Lines), "component"),
+				findings.RunVerb(len(bad.Lines)),
+				bad.Lines[0],
+			),
+			expected,
+			source,
+			fmt.Sprintf("tr '\\0' ' ' < /proc/$(pidof %s)/cmdline   # on host %s", p[0], p[1]),
+		)
 	}
 	if finding, ok := f.Missing("hosts/*/processes"); ok {
 		return finding

@@ -14,7 +14,12 @@ import (
 )
 
 var manifestsParse = rule.Check{
-	Code: "CP-003", Reason: "ManifestUnclear", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true,
+	Code:      "CP-003",
+	Reason:    "ManifestUnclear",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
 	DependsOn: []string{"HOST-001"},
 	Title:     "each manifest is a Pod, and each component has one manifest on its host",
 	Explain: []string{
@@ -44,7 +49,14 @@ func judgeManifests(f facts.Facts) v1.Finding {
 			if len(files[name]) < 2 || name == "" {
 				continue
 			}
-			bad.Add(h.Name+":"+name, "%s on host %s has %d manifests: %s", name, h.Name, len(files[name]), strings.Join(files[name], ", "))
+			bad.Add(
+				h.Name+":"+name,
+				"%s on host %s has %d manifests: %s",
+				name,
+				h.Name,
+				len(files[name]),
+				strings.Join(files[name], ", "),
+			)
 			if fix == "" {
 				fix = fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", likelyCopy(files[name]), h.Name)
 			}
@@ -52,19 +64,31 @@ func judgeManifests(f facts.Facts) v1.Finding {
 	}
 	for _, name := range []string{component.KCM, component.KAS} {
 		if places := placesOf(f, name); len(places) > 1 {
-			bad.Add(name, "%s runs as %s: which of them is the control plane's own is not known", name, strings.Join(places, " and "))
+			bad.Add(
+				name,
+				"%s runs as %s: which of them is the control plane's own is not known",
+				name,
+				strings.Join(places, " and "),
+			)
 		}
 	}
 	switch {
 	case bad.Empty() && n+len(f.Hosted) == 0:
 		return findings.Unknown("no manifest, unit or Deployment of the control plane was found")
 	case bad.Empty() && n == 0:
-		return findings.Pass("the control plane runs as %s, one for each component", findings.Plural(len(f.Hosted), "Deployment"))
+		return findings.Pass(
+			"the control plane runs as %s, one for each component",
+			findings.Plural(len(f.Hosted), "Deployment"),
+		)
 	case bad.Empty():
 		return findings.Pass("all %s are Pods, one for each component of a host", findings.Plural(n, "manifest"))
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s in the manifests directories cannot be relied on", findings.Plural(len(bad.Lines), "thing")),
-		"one Pod for each component of a host", "/etc/kubernetes/manifests on each host", fix)
+	return findings.With(
+		bad.Finding(v1.Fail, "%s in the manifests directories cannot be relied on", findings.Plural(len(bad.Lines), "thing")),
+		"one Pod for each component of a host",
+		"/etc/kubernetes/manifests on each host",
+		fix,
+	)
 }
 
 // placesOf are the Deployments that run a component, and the hosts that run it beside them.
@@ -76,7 +100,8 @@ func placesOf(f facts.Facts, name string) []string {
 		}
 	}
 	for _, h := range f.Hosts {
-		isBeside := len(out) > 0 && f.Cluster.Seed == "" && slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == name })
+		isBeside := len(out) > 0 && f.Cluster.Seed == "" &&
+			slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == name })
 		if isBeside {
 			out = append(out, "host "+h.Name)
 		}
@@ -95,8 +120,14 @@ func likelyCopy(files []string) string {
 }
 
 var inTreeEverywhere = rule.Check{
-	Code: "CP-001", Reason: "NotInTree", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "kube-controller-manager runs with one in-tree provider on every control-plane host",
+	Code:      "CP-001",
+	Reason:    "NotInTree",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "kube-controller-manager runs with one in-tree provider on every control-plane host",
 	Explain: []string{
 		"The migration begins where every kube-controller-manager runs the cloud loops through the same in-tree provider. One without a provider runs none when it leads; " +
 			"one with another provider would act on another cloud.",
@@ -118,13 +149,33 @@ func judgeInTree(f facts.Facts) v1.Finding {
 	case len(f.InstancesOf(component.KCM)) == 0 && bad.Empty():
 		return findings.Unknown("no %s was found: not on a host, and not as a Deployment", component.KCM)
 	case bad.Empty() && hostedManagers(f):
-		return findings.Pass("%s runs as %s with --cloud-provider=%s", component.KCM, findings.Plural(providers[names[0]], "Deployment"), names[0])
+		return findings.Pass(
+			"%s runs as %s with --cloud-provider=%s",
+			component.KCM,
+			findings.Plural(providers[names[0]], "Deployment"),
+			names[0],
+		)
 	case bad.Empty():
-		return findings.Pass("%s runs on all %s with --cloud-provider=%s", component.KCM, findings.Plural(providers[names[0]], "control-plane host"), names[0])
+		return findings.Pass(
+			"%s runs on all %s with --cloud-provider=%s",
+			component.KCM,
+			findings.Plural(providers[names[0]], "control-plane host"),
+			names[0],
+		)
 	case f.Opts.InProgress && len(names) == 1:
-		return findings.With(bad.Finding(v1.Warn, "the unfinished migration has moved some hosts: %s", f.StateSentence()), expected, source, "transplant apply")
+		return findings.With(
+			bad.Finding(v1.Warn, "the unfinished migration has moved some hosts: %s", f.StateSentence()),
+			expected,
+			source,
+			"transplant apply",
+		)
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s does not run with one in-tree provider everywhere", component.KCM), expected, source, "transplant snapshot -o yaml")
+	return findings.With(
+		bad.Finding(v1.Fail, "%s does not run with one in-tree provider everywhere", component.KCM),
+		expected,
+		source,
+		"transplant snapshot -o yaml",
+	)
 }
 
 // notInTree says which hosts run no in-tree manager, and counts the others by their provider.
@@ -150,12 +201,21 @@ func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) 
 
 // hostedManagers tells whether kube-controller-manager runs as a Deployment.
 func hostedManagers(f facts.Facts) bool {
-	return slices.ContainsFunc(f.InstancesOf(component.KCM), func(p facts.Instance) bool { return p.RunKind() == v1.RunsDeployment })
+	return slices.ContainsFunc(
+		f.InstancesOf(component.KCM),
+		func(p facts.Instance) bool { return p.RunKind() == v1.RunsDeployment },
+	)
 }
 
 var leaderElection = rule.Check{
-	Code: "CP-002", Reason: "LeaderElectionOff", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "every manager takes part in leader election",
+	Code:      "CP-002",
+	Reason:    "LeaderElectionOff",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "every manager takes part in leader election",
 	Explain: []string{
 		"With --leader-elect=false a manager runs its loops at once and for good, whoever else does. Leader migration is then off as well, silently, even with " +
 			"--enable-leader-migration: no lease keeps the two managers apart.",
@@ -173,22 +233,49 @@ var leaderElection = rule.Check{
 		case bad.Empty():
 			return findings.Pass("leader election is on in %s", findings.Plural(len(f.AllManagers()), "manager"))
 		}
-		return findings.With(bad.Finding(v1.Fail, "leader election is off in %s", findings.Plural(len(bad.Lines), "manager")), "--leader-elect=true", bad.Objects[0],
-			facts.EditManifest("/etc/kubernetes/manifests/"+strings.Split(bad.Objects[0], "@")[0]+".yaml", "s/--leader-elect=false/--leader-elect=true/")+"   # on each host named")
+		return findings.With(
+			bad.Finding(v1.Fail, "leader election is off in %s", findings.Plural(len(bad.Lines), "manager")),
+			"--leader-elect=true",
+			bad.Objects[0],
+			facts.EditManifest(
+				"/etc/kubernetes/manifests/"+strings.Split(bad.Objects[0], "@")[0]+".yaml",
+				"s/--leader-elect=false/--leader-elect=true/",
+			)+"   # on each host named",
+		)
 	},
 }
 
 // cloudFlags are the flags of kube-controller-manager that decide what its cloud loops do.
 var cloudFlags = []string{
-	"allocate-node-cidrs", "cidr-allocator-type", "cloud-config", "cloud-provider", "cluster-cidr", "cluster-name", "concurrent-service-syncs",
-	"configure-cloud-routes", "controllers", "enable-leader-migration", "feature-gates", "leader-elect", "leader-elect-lease-duration",
-	"leader-elect-resource-name", "leader-elect-resource-namespace", "leader-migration-config", "node-cidr-mask-size", "route-reconciliation-period",
+	"allocate-node-cidrs",
+	"cidr-allocator-type",
+	"cloud-config",
+	"cloud-provider",
+	"cluster-cidr",
+	"cluster-name",
+	"concurrent-service-syncs",
+	"configure-cloud-routes",
+	"controllers",
+	"enable-leader-migration",
+	"feature-gates",
+	"leader-elect",
+	"leader-elect-lease-duration",
+	"leader-elect-resource-name",
+	"leader-elect-resource-namespace",
+	"leader-migration-config",
+	"node-cidr-mask-size",
+	"route-reconciliation-period",
 	"use-service-account-credentials",
 }
 
 var sameCloudFlags = rule.Check{
-	Code: "CP-004", Reason: "CloudFlagsDiffer", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnHosts,
-	Title: "the flags that decide what the cloud loops do are the same on every host",
+	Code:      "CP-004",
+	Reason:    "CloudFlagsDiffer",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnHosts,
+	Title:     "the flags that decide what the cloud loops do are the same on every host",
 	Explain: []string{
 		"The cloud-controller-manager is started with the flags of the kube-controller-manager it replaces. If the hosts differ, the loops behave differently after every change " +
 			"of leader; another --cluster-name orphans every load balancer, another --cluster-cidr every route.",
@@ -222,8 +309,18 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 	if f.Opts.InProgress || !flagsDiffer {
 		outcome = v1.Warn // hosts may reach the cloud through endpoints of their own
 	}
-	return findings.With(bad.Finding(outcome, "%s of %s %s between the hosts", findings.Plural(len(bad.Lines), "setting"), component.KCM, differs(len(bad.Lines))), "the same on every host", "manifests of "+component.KCM,
-		"transplant snapshot -o yaml")
+	return findings.With(
+		bad.Finding(
+			outcome,
+			"%s of %s %s between the hosts",
+			findings.Plural(len(bad.Lines), "setting"),
+			component.KCM,
+			differs(len(bad.Lines)),
+		),
+		"the same on every host",
+		"manifests of "+component.KCM,
+		"transplant snapshot -o yaml",
+	)
 }
 
 // configDigest is short: it tells contents apart, it does not prove them equal.

@@ -15,8 +15,14 @@ import (
 )
 
 var halfMigrated = rule.Check{
-	Code: "CP-007", Reason: "HalfMigrated", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "the cluster is at one end of a migration, or a journal says how it got between",
+	Code:      "CP-007",
+	Reason:    "HalfMigrated",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "the cluster is at one end of a migration, or a journal says how it got between",
 	Explain: []string{
 		"Some managers are in-tree and some external, or a cloud-controller-manager runs beside in-tree managers. If a migration of Transplant was interrupted, its journal in the " +
 			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
@@ -48,11 +54,20 @@ func judgeHalfMigrated(f facts.Facts) v1.Finding {
 		bad.Add(p.String(), "%s runs with --cloud-provider=%q", p, p.Flag("cloud-provider", ""))
 	}
 	if f.Opts.InProgress {
-		return findings.With(bad.Finding(v1.Warn, "a migration is under way: %s", f.StateSentence()), "one end of the migration", "manifests", "transplant apply")
+		return findings.With(
+			bad.Finding(v1.Warn, "a migration is under way: %s", f.StateSentence()),
+			"one end of the migration",
+			"manifests",
+			"transplant apply",
+		)
 	}
 	stage, next := handStage(f)
-	return findings.With(bad.Finding(v1.Fail, "a migration was begun and there is no journal of it: %s; %s", f.StateSentence(), stage),
-		"every "+component.KCM+" in-tree and no "+component.CCM+", or the other way round", "manifests, ConfigMap kube-system/transplant-journal", next)
+	return findings.With(
+		bad.Finding(v1.Fail, "a migration was begun and there is no journal of it: %s; %s", f.StateSentence(), stage),
+		"every "+component.KCM+" in-tree and no "+component.CCM+", or the other way round",
+		"manifests, ConfigMap kube-system/transplant-journal",
+		next,
+	)
 }
 
 // handStage says where a migration that was begun by hand stands, and the command that leads back to its beginning.
@@ -69,13 +84,21 @@ func handStage(f facts.Facts) (stage, next string) {
 	case len(in) == 0:
 		return "all managers are external and nothing runs the cloud loops: give the managers their provider back, or start a cloud-controller-manager now", back
 	case len(external) == 0 && migratingIn(in) == len(in) && migratingIn(ccms) == len(ccms):
-		return "both managers contend for the migration lease, which is the middle of KEP-2436: take the cloud-controller-manager away to begin anew", facts.Remove(ccms)
+		return "both managers contend for the migration lease, which is the middle of KEP-2436: take the cloud-controller-manager away to begin anew", facts.Remove(
+			ccms,
+		)
 	case len(external) == 0:
-		return "a cloud-controller-manager was started beside in-tree managers that do not all respect the migration lease: take it away", facts.Remove(ccms)
+		return "a cloud-controller-manager was started beside in-tree managers that do not all respect the migration lease: take it away", facts.Remove(
+			ccms,
+		)
 	case len(ccms) == 0:
-		return "managers are external on " + facts.Names(external) + ", and when one of them leads nobody runs the cloud loops: give them their provider back", back
+		return "managers are external on " + facts.Names(
+			external,
+		) + ", and when one of them leads nobody runs the cloud loops: give them their provider back", back
 	}
-	return "managers are external on " + facts.Names(external) + " beside a cloud-controller-manager: give them their provider back, and then take the cloud-controller-manager away", back
+	return "managers are external on " + facts.Names(
+		external,
+	) + " beside a cloud-controller-manager: give them their provider back, and then take the cloud-controller-manager away", back
 }
 
 // giveBack is the command that gives the first of these managers its provider and its cloud config back, on every host
@@ -103,7 +126,13 @@ func giveBack(f facts.Facts, external []facts.Instance) string {
 // editCommand changes the flags of a manager that is no static pod.
 func editCommand(p facts.Instance, script string) string {
 	if parts := strings.SplitN(p.Manifest, "/", 3); p.RunKind() == v1.RunsDeployment && len(parts) == 3 {
-		return fmt.Sprintf("kubectl -n %s get %s %s -o yaml | sed '%s' | kubectl replace -f -", parts[1], strings.ToLower(parts[0]), parts[2], script)
+		return fmt.Sprintf(
+			"kubectl -n %s get %s %s -o yaml | sed '%s' | kubectl replace -f -",
+			parts[1],
+			strings.ToLower(parts[0]),
+			parts[2],
+			script,
+		)
 	}
 	return fmt.Sprintf("systemctl edit --full %s   # on host %s", p.Unit, p.Host.Name)
 }
@@ -186,7 +215,17 @@ func foreignCCM(f facts.Facts) (v1.Finding, bool) {
 		return v1.Finding{}, false
 	}
 	var bad findings.Problems
-	bad.Add("Lease/kube-system/"+component.CCM, "%s renewed the lease %s at %s", lease.Holder, component.CCM, lease.RenewTime.Format(time.RFC3339))
-	return findings.With(bad.Finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", component.CCM, lease.Holder), "no other "+component.CCM,
-		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+component.CCM, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
+	bad.Add(
+		"Lease/kube-system/"+component.CCM,
+		"%s renewed the lease %s at %s",
+		lease.Holder,
+		component.CCM,
+		lease.RenewTime.Format(time.RFC3339),
+	)
+	return findings.With(
+		bad.Finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", component.CCM, lease.Holder),
+		"no other "+component.CCM,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+component.CCM,
+		"kubectl -n kube-system get deployments,daemonsets,pods -o wide",
+	), true
 }

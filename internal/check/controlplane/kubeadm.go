@@ -19,15 +19,28 @@ var kubeadmNames = map[string]string{"apiServer": component.KAS, "controllerMana
 // kubeadmFlags are the flags of which kubeadm-config must have what the manifests have, since a migration depends on
 // them. The ones that kubeadm writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the
 // fields they come from.
-var kubeadmFlags = []string{"cloud-provider", "cloud-config", "external-cloud-volume-plugin", "controllers", "configure-cloud-routes", "feature-gates", "cidr-allocator-type"}
+var kubeadmFlags = []string{
+	"cloud-provider",
+	"cloud-config",
+	"external-cloud-volume-plugin",
+	"controllers",
+	"configure-cloud-routes",
+	"feature-gates",
+	"cidr-allocator-type",
+}
 
 // kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say
 // (cmd/kubeadm/app/phases/controlplane): every controller that is on by default, and the two that kubeadm join needs.
 const kubeadmControllers = "*,bootstrapsigner,tokencleaner"
 
 var kubeadmReverts = rule.Check{
-	Code: "CP-017", Reason: "KubeadmWouldRevert", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactTwoOwners, DependsOn: append([]string{"API-001"}, rule.OnHosts...),
-	Title: "kubeadm-config has the cloud flags that the manifests have",
+	Code:      "CP-017",
+	Reason:    "KubeadmWouldRevert",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactTwoOwners,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Title:     "kubeadm-config has the cloud flags that the manifests have",
 	Explain: []string{
 		"kubeadm upgrade writes the manifests of the control plane anew from ConfigMap kube-system/kubeadm-config. What was edited in a manifest and not there is gone after the next upgrade: after a migration, kube-controller-manager would be in-tree again beside the cloud-controller-manager. " +
 			"The plan therefore changes kubeadm-config too, from what is there. Where it differs from the live flags already, the plan would have to guess which of the two is meant.",
@@ -43,9 +56,16 @@ func judgeKubeadm(f facts.Facts) v1.Finding {
 	const source, fix = "ConfigMap kube-system/kubeadm-config", "kubectl -n kube-system edit configmap kubeadm-config"
 	switch {
 	case f.Kubeadm == nil:
-		return findings.Skip("there is no kubeadm-config: kubeadm did not make this cluster, and what made it has to be told of the new flags")
+		return findings.Skip(
+			"there is no kubeadm-config: kubeadm did not make this cluster, and what made it has to be told of the new flags",
+		)
 	case f.Kubeadm.Error != "":
-		return findings.With(findings.Unknown("kubeadm-config cannot be read: %s", f.Kubeadm.Error), "a ClusterConfiguration", source, "kubectl -n kube-system get configmap kubeadm-config -o yaml")
+		return findings.With(
+			findings.Unknown("kubeadm-config cannot be read: %s", f.Kubeadm.Error),
+			"a ClusterConfiguration",
+			source,
+			"kubectl -n kube-system get configmap kubeadm-config -o yaml",
+		)
 	}
 	var bad findings.Problems
 	where := map[string][]string{} // hosts by what differs
@@ -66,8 +86,17 @@ func judgeKubeadm(f facts.Facts) v1.Finding {
 	if bad.Empty() {
 		return findings.Pass("kubeadm-config has the cloud flags of the manifests")
 	}
-	return findings.With(bad.Some(v1.Warn, "the next kubeadm upgrade would change %s: %s", findings.Plural(len(bad.Lines), "cloud flag"), bad.Lines[0]),
-		"the same flags in kubeadm-config as in the manifests", source, fix)
+	return findings.With(
+		bad.Some(
+			v1.Warn,
+			"the next kubeadm upgrade would change %s: %s",
+			findings.Plural(len(bad.Lines), "cloud flag"),
+			bad.Lines[0],
+		),
+		"the same flags in kubeadm-config as in the manifests",
+		source,
+		fix,
+	)
 }
 
 // kubeadmComplaints says in which flags kubeadm-config and a component differ.
@@ -99,7 +128,10 @@ func kubeadmFields(f facts.Facts, p facts.Instance, args map[string]string) []st
 	for _, field := range []struct{ flag, want string }{{"cluster-name", f.Kubeadm.ClusterName}, {"cluster-cidr", f.Kubeadm.PodSubnet}} {
 		have, given := p.Flags[field.flag]
 		if _, extra := args[field.flag]; !extra && given && field.want != "" && have != field.want {
-			out = append(out, fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", field.flag, have, field.want))
+			out = append(
+				out,
+				fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", field.flag, have, field.want),
+			)
 		}
 	}
 	return out

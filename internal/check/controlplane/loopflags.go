@@ -13,8 +13,13 @@ import (
 )
 
 var controllersOverridden = rule.Check{
-	Code: "CP-010", Reason: "ControllersOverridden", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "--controllers of kube-controller-manager leaves every cloud loop on",
+	Code:      "CP-010",
+	Reason:    "ControllersOverridden",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "--controllers of kube-controller-manager leaves every cloud loop on",
 	Explain: []string{
 		"The owner of the cluster may have switched controllers off or on with --controllers. Transplant merges: it never replaces the list, and a cloud loop that is off stays off in the cloud-controller-manager. A tool that writes its own list there loses bootstrapsigner and tokencleaner, which kubeadm needs for kubeadm join.",
 		"A list without \"*\" runs only what it names, so everything that a later version adds is off. The node lifecycle controller (node-lifecycle, not cloud-node-lifecycle) must stay in kube-controller-manager: without it nobody notices that a kubelet is gone. " +
@@ -38,7 +43,12 @@ func judgeControllers(f facts.Facts) v1.Finding {
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "--controllers with \"*\" and no cloud loop switched off", "manifests of "+component.KCM, "kubectl -n kube-system get pods -l component="+component.KCM+" -o jsonpath='{..command}'")
+		return findings.With(
+			bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+			"--controllers with \"*\" and no cloud loop switched off",
+			"manifests of "+component.KCM,
+			"kubectl -n kube-system get pods -l component="+component.KCM+" -o jsonpath='{..command}'",
+		)
 	case len(f.InstancesOf(component.KCM)) == 0:
 		return findings.Unknown("no %s was found", component.KCM)
 	case given == "":
@@ -59,7 +69,10 @@ func controllersComplaints(p facts.Instance, value string) []string {
 	}
 	for _, name := range []string{"node-lifecycle", "nodelifecycle", "node-lifecycle-controller"} {
 		if hasEntry(value, "-"+name) {
-			out = append(out, "the node lifecycle controller is off: nobody marks nodes whose kubelet is gone, and no manager of the cloud does it")
+			out = append(
+				out,
+				"the node lifecycle controller is off: nobody marks nodes whose kubelet is gone, and no manager of the cloud does it",
+			)
 		}
 	}
 	return out
@@ -77,8 +90,13 @@ func hasEntry(list, entry string) bool {
 const cloudAllocator = "CloudAllocator"
 
 var ipamFlags = rule.Check{
-	Code: "CP-018", Reason: "NodeIPAMContradiction", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnHosts,
-	Title: "the flags about pod CIDRs of kube-controller-manager do not contradict each other",
+	Code:      "CP-018",
+	Reason:    "NodeIPAMContradiction",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnHosts,
+	Title:     "the flags about pod CIDRs of kube-controller-manager do not contradict each other",
 	Explain: []string{
 		"Node IPAM and the route loop follow several flags at once. --cidr-allocator-type=CloudAllocator needs a cloud provider inside kube-controller-manager: with --cloud-provider=external the loop ends with \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured\" " +
 			"(https://github.com/kubernetes/kubernetes/issues/120411), and only GCE ever had one. The plan moves node IPAM to the cloud-controller-manager then.",
@@ -94,7 +112,8 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 			bad.Add(p.String(), "%s: %s", p, complaint)
 		}
 		cidrs := p.On("allocate-node-cidrs", false)
-		if _, given := p.Flags["configure-cloud-routes"]; given && p.On("configure-cloud-routes", true) && !cidrs && !p.External() {
+		if _, given := p.Flags["configure-cloud-routes"]; given && p.On("configure-cloud-routes", true) && !cidrs &&
+			!p.External() {
 			note.Add(p.String(), "%s: --configure-cloud-routes=true does nothing without --allocate-node-cidrs", p)
 		}
 		if cidrs && facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) {
@@ -105,7 +124,12 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 	fix := "transplant explain CP-018"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, source, "sed -n '/cidr\\|controllers\\|cloud-provider/p' /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named")
+		return findings.With(
+			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			expected,
+			source,
+			"sed -n '/cidr\\|controllers\\|cloud-provider/p' /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named",
+		)
 	case len(f.InstancesOf(component.KCM)) == 0:
 		return findings.Unknown("no %s was found", component.KCM)
 	case !note.Empty():
@@ -115,7 +139,12 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 	if !p.On("allocate-node-cidrs", false) {
 		return findings.Pass("%s allocates no pod CIDRs", component.KCM)
 	}
-	return findings.Pass("%s allocates pod CIDRs of %s by %s", component.KCM, p.Flag("cluster-cidr", "the cloud's choice"), p.Flag("cidr-allocator-type", "RangeAllocator"))
+	return findings.Pass(
+		"%s allocates pod CIDRs of %s by %s",
+		component.KCM,
+		p.Flag("cluster-cidr", "the cloud's choice"),
+		p.Flag("cidr-allocator-type", "RangeAllocator"),
+	)
 }
 
 func ipamComplaints(p facts.Instance) []string {
@@ -126,11 +155,20 @@ func ipamComplaints(p facts.Instance) []string {
 	switch {
 	case !runs:
 	case allocator == cloudAllocator && p.External():
-		out = append(out, "--cidr-allocator-type=CloudAllocator needs a cloud provider, and --cloud-provider is "+findings.OrElse(provider, "empty")+": the manager exits when it leads")
+		out = append(
+			out,
+			"--cidr-allocator-type=CloudAllocator needs a cloud provider, and --cloud-provider is "+findings.OrElse(
+				provider,
+				"empty",
+			)+": the manager exits when it leads",
+		)
 	case allocator == cloudAllocator && provider != "gce":
 		out = append(out, "--cidr-allocator-type=CloudAllocator is for gce alone, and --cloud-provider is "+provider)
 	case allocator != cloudAllocator && p.Flag("cluster-cidr", "") == "":
-		out = append(out, "--allocate-node-cidrs without --cluster-cidr: the loop cannot start, and the manager exits when it leads")
+		out = append(
+			out,
+			"--allocate-node-cidrs without --cluster-cidr: the loop cannot start, and the manager exits when it leads",
+		)
 	}
 	return out
 }

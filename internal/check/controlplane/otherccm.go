@@ -15,8 +15,13 @@ import (
 )
 
 var portTaken = rule.Check{
-	Code: "CP-011", Reason: "PortTaken", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "the port of the new cloud-controller-manager is free on the control-plane hosts, and no two components share one",
+	Code:      "CP-011",
+	Reason:    "PortTaken",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "the port of the new cloud-controller-manager is free on the control-plane hosts, and no two components share one",
 	Explain: []string{
 		"A cloud-controller-manager on the host's network listens on 10258, kube-controller-manager on 10257, kube-scheduler on 10259. A second process on a port exits at once (\"address already in use\") and is restarted for ever. " +
 			"It happens with a second cloud-controller-manager on the same host, during a rolling update that starts the new pod before the old one has gone (use Recreate, or maxSurge 0), and with Azure's, which some set-ups run on 10267.",
@@ -39,13 +44,21 @@ func judgePorts(f facts.Facts) v1.Finding {
 	const expected = "one process for each port of a host"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Fail, "%s on the hosts' network: %s", findings.Plural(len(bad.Lines), "conflict"), bad.Lines[0]), expected, "manifests, workloads",
-			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", facts.DefaultPorts[component.CCM]))
+		return findings.With(
+			bad.Some(v1.Fail, "%s on the hosts' network: %s", findings.Plural(len(bad.Lines), "conflict"), bad.Lines[0]),
+			expected,
+			"manifests, workloads",
+			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", facts.DefaultPorts[component.CCM]),
+		)
 	case !somewhere.Empty():
 		return findings.With(somewhere.Some(v1.Warn, "%s", somewhere.Lines[0]), expected, "workloads",
 			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+facts.NameOf(somewhere.Objects[0]))
 	}
-	return findings.Pass("port %s is free for the cloud-controller-manager on %s", facts.DefaultPorts[component.CCM], findings.Plural(hosts, "control-plane host"))
+	return findings.Pass(
+		"port %s is free for the cloud-controller-manager on %s",
+		facts.DefaultPorts[component.CCM],
+		findings.Plural(hosts, "control-plane host"),
+	)
 }
 
 // ports are who listens on the control-plane hosts' networks, by host and port, on how many hosts that was looked at,
@@ -92,7 +105,13 @@ func portConflicts(f facts.Facts, users map[string]map[string][]string) findings
 			case len(who) > 1:
 				bad.Add(host+":"+port, "port %s of host %s: %s", port, host, strings.Join(who, " and "))
 			case port == facts.DefaultPorts[component.CCM] && who[0] != component.CCM && f.Stage() != facts.StageExternal:
-				bad.Add(host+":"+port, "port %s of host %s, which the new cloud-controller-manager takes, has %s", port, host, who[0])
+				bad.Add(
+					host+":"+port,
+					"port %s of host %s, which the new cloud-controller-manager takes, has %s",
+					port,
+					host,
+					who[0],
+				)
 			}
 		}
 	}
@@ -101,13 +120,17 @@ func portConflicts(f facts.Facts, users map[string]map[string][]string) findings
 
 // surges says why an update of a cloud-controller-manager on the host's network gets stuck; empty when it does not.
 func surges(w v1.Workload) string {
-	if w.Role != v1.RoleCCM || !w.HostNetwork || w.Replicas == 0 || !strings.HasPrefix(w.Ref, "Deployment/") || w.Strategy != "RollingUpdate" {
+	if w.Role != v1.RoleCCM || !w.HostNetwork || w.Replicas == 0 || !strings.HasPrefix(w.Ref, "Deployment/") ||
+		w.Strategy != "RollingUpdate" {
 		return ""
 	}
 	if w.MaxSurge == "0" || w.MaxSurge == "0%" {
 		return ""
 	}
-	return fmt.Sprintf("is updated with maxSurge %s on the host's network: the new pod cannot listen while the old one does", findings.OrElse(w.MaxSurge, "25%"))
+	return fmt.Sprintf(
+		"is updated with maxSurge %s on the host's network: the new pod cannot listen while the old one does",
+		findings.OrElse(w.MaxSurge, "25%"),
+	)
 }
 
 // isComponent tells whether a workload is already known as a component of the control plane.
@@ -147,8 +170,14 @@ func hostsOf(f facts.Facts, w v1.Workload) []string {
 }
 
 var otherCCM = rule.Check{
-	Code: "CP-012", Reason: "OtherCCM", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "no cloud-controller-manager workload is in the cluster beside the one of the migration",
+	Code:      "CP-012",
+	Reason:    "OtherCCM",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "no cloud-controller-manager workload is in the cluster beside the one of the migration",
 	Explain: []string{
 		"A Helm chart, an addon or an earlier try may have left a Deployment or DaemonSet of a cloud-controller-manager. It is found by its image and command, whatever it is called. Beside in-tree managers it is a second owner at once; beside another cloud-controller-manager it is one as soon as their leases differ: " +
 			"two with the same lease name and namespace exclude each other, one with --leader-elect=false or another --leader-elect-resource-name does not.",
@@ -180,22 +209,52 @@ func judgeOtherCCM(f facts.Facts) v1.Finding {
 			idle.Add(w.Ref, "%s (%s) is scaled to 0", w.Ref, imageOf(w))
 			continue
 		}
-		live.Add(w.Ref, "%s (%s) has %s ready and elects by %s", w.Ref, imageOf(w), findings.Plural(int(w.Ready), "pod"), lease)
+		live.Add(
+			w.Ref,
+			"%s (%s) has %s ready and elects by %s",
+			w.Ref,
+			imageOf(w),
+			findings.Plural(int(w.Ready), "pod"),
+			lease,
+		)
 	}
 	for _, w := range f.Foreign {
-		idle.Add(w.Ref, "%s (%s) is a cloud-controller-manager outside of the control plane's namespace: it is a second owner of the loops if it has this cluster's credentials",
-			w.Ref, imageOf(w))
+		idle.Add(
+			w.Ref,
+			"%s (%s) is a cloud-controller-manager outside of the control plane's namespace: it is a second owner of the loops if it has this cluster's credentials",
+			w.Ref,
+			imageOf(w),
+		)
 	}
 	const expected, source = "no other cloud-controller-manager", "/apis/apps/v1/deployments, /apis/apps/v1/daemonsets"
 	inTree := len(f.InTree()) > 0
 	switch {
 	case !live.Empty() && inTree && !f.Opts.InProgress:
-		return findings.With(live.Finding(v1.Fail, "a cloud-controller-manager runs beside in-tree managers: %s", live.Lines[0]), expected, source, facts.DeleteCommand(live.Objects[0]))
+		return findings.With(
+			live.Finding(v1.Fail, "a cloud-controller-manager runs beside in-tree managers: %s", live.Lines[0]),
+			expected,
+			source,
+			facts.DeleteCommand(live.Objects[0]),
+		)
 	case !live.Empty() && len(leases) > 1:
-		return findings.With(live.Finding(v1.Fail, "cloud-controller-managers elect by %d leases (%s): each has a leader of its own", len(leases), strings.Join(slices.Sorted(maps.Keys(leases)), ", ")),
-			expected, source, facts.DeleteCommand(live.Objects[0]))
+		return findings.With(
+			live.Finding(
+				v1.Fail,
+				"cloud-controller-managers elect by %d leases (%s): each has a leader of its own",
+				len(leases),
+				strings.Join(slices.Sorted(maps.Keys(leases)), ", "),
+			),
+			expected,
+			source,
+			facts.DeleteCommand(live.Objects[0]),
+		)
 	case !idle.Empty():
-		return findings.With(idle.Finding(v1.Warn, "%s", idle.Lines[0]), expected, source, facts.DeleteCommand(idle.Objects[0]))
+		return findings.With(
+			idle.Finding(v1.Warn, "%s", idle.Lines[0]),
+			expected,
+			source,
+			facts.DeleteCommand(idle.Objects[0]),
+		)
 	case !live.Empty():
 		return findings.Pass("one cloud-controller-manager is in the cluster: %s", live.Lines[0])
 	}
@@ -207,7 +266,13 @@ func leaseOf(flags map[string]string) string {
 	if v := flags["leader-elect"]; v == "false" || v == "0" {
 		return "no lease at all (--leader-elect=false)"
 	}
-	return "Lease/" + findings.OrElse(flags["leader-elect-resource-namespace"], "kube-system") + "/" + findings.OrElse(flags["leader-elect-resource-name"], component.CCM)
+	return "Lease/" + findings.OrElse(
+		flags["leader-elect-resource-namespace"],
+		"kube-system",
+	) + "/" + findings.OrElse(
+		flags["leader-elect-resource-name"],
+		component.CCM,
+	)
 }
 
 func ccmFlags(w v1.Workload) map[string]string {

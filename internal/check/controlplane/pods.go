@@ -13,8 +13,14 @@ import (
 )
 
 var podsCurrent = rule.Check{
-	Code: "CP-005", Reason: "PodNotCurrent", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactAPI, DependsOn: append([]string{"API-001"}, rule.OnHosts...), Retryable: true,
-	Title: "the pod of every component is ready and runs what its manifest says",
+	Code:      "CP-005",
+	Reason:    "PodNotCurrent",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactAPI,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Retryable: true,
+	Title:     "the pod of every component is ready and runs what its manifest says",
 	Explain: []string{
 		"For ten seconds and more after a manifest changes, the API shows the old pod as ready. If pod and manifest still differ later, the kubelet has not taken the file: " +
 			"a backup beside it is a second pod, or the kubelet is not running. What Transplant writes would not take effect either.",
@@ -43,7 +49,13 @@ func judgePods(f facts.Facts) v1.Finding {
 			case p.Pod == nil:
 				bad.Add(p.String(), "%s has no pod %s-%s in the API", p, p.Name, p.Host.NodeName)
 			case !slices.Equal(p.Pod.Command, p.Command):
-				bad.Add(p.String(), "pod %s runs other arguments than %s says: %s", p.Pod.Name, p.Manifest, commandDiff(p.Command, p.Pod.Command))
+				bad.Add(
+					p.String(),
+					"pod %s runs other arguments than %s says: %s",
+					p.Pod.Name,
+					p.Manifest,
+					commandDiff(p.Command, p.Pod.Command),
+				)
 			case !p.Pod.Ready:
 				bad.Add(p.String(), "pod %s is not ready", p.Pod.Name)
 			}
@@ -52,16 +64,33 @@ func judgePods(f facts.Facts) v1.Finding {
 	const expected, source = "ready, with the manifest's command", "/api/v1/namespaces/kube-system/pods"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%d of %s %s not what the manifests say", len(bad.Lines), findings.Plural(n, "pod"), findings.Be(len(bad.Lines))), expected, source,
-			"kubectl -n kube-system get pods -o wide")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%d of %s %s not what the manifests say",
+				len(bad.Lines),
+				findings.Plural(n, "pod"),
+				findings.Be(len(bad.Lines)),
+			),
+			expected,
+			source,
+			"kubectl -n kube-system get pods -o wide",
+		)
 	case len(f.UnknownReasons("pods")) > 0:
 		finding, _ := f.Missing("pods")
 		return finding
 	case len(unmatched) > 0:
-		return findings.With(findings.Unknown("the Node of %s is not known, so its pods cannot be found", strings.Join(unmatched, ", ")), expected, source,
-			"kubectl -n kube-system get pods -o wide")
+		return findings.With(
+			findings.Unknown("the Node of %s is not known, so its pods cannot be found", strings.Join(unmatched, ", ")),
+			expected,
+			source,
+			"kubectl -n kube-system get pods -o wide",
+		)
 	}
-	return findings.Pass("all %s of the control plane are ready and run what their manifests say", findings.Plural(n, "pod"))
+	return findings.Pass(
+		"all %s of the control plane are ready and run what their manifests say",
+		findings.Plural(n, "pod"),
+	)
 }
 
 // rollout says what keeps the Deployment of a component from being up and ready; empty when nothing does.
@@ -96,8 +125,13 @@ func commandDiff(want, have []string) string {
 }
 
 var oneProcess = rule.Check{
-	Code: "CP-006", Reason: "NotOneProcess", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, DependsOn: rule.OnHosts,
-	Title: "every component is one running process on its host",
+	Code:      "CP-006",
+	Reason:    "NotOneProcess",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	DependsOn: rule.OnHosts,
+	Title:     "every component is one running process on its host",
 	Explain: []string{
 		"Two processes of one manager on a host are two pods (a backup file among the manifests) or a process that the kubelet lost; either may lead. No process at all means that what the " +
 			"manifest says has not come to life. A stopped process (state T) still holds its lease until it runs out, and acts again when it is continued.",
@@ -129,8 +163,18 @@ func judgeProcesses(f facts.Facts) v1.Finding {
 		}
 	}
 	if !bad.Empty() {
-		return findings.With(bad.Finding(v1.Fail, "%d of %s %s not one running process", len(bad.Lines), findings.Plural(n, "component"), findings.Be(len(bad.Lines))), "one running process each",
-			"/proc on each host", "ps -C "+strings.Split(bad.Objects[0], "@")[0]+" -o pid,lstart,stat,args   # on host "+strings.Split(bad.Objects[0], "@")[1])
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%d of %s %s not one running process",
+				len(bad.Lines),
+				findings.Plural(n, "component"),
+				findings.Be(len(bad.Lines)),
+			),
+			"one running process each",
+			"/proc on each host",
+			"ps -C "+strings.Split(bad.Objects[0], "@")[0]+" -o pid,lstart,stat,args   # on host "+strings.Split(bad.Objects[0], "@")[1],
+		)
 	}
 	if finding, ok := f.Missing("hosts/*/processes"); ok {
 		return finding

@@ -12,8 +12,13 @@ import (
 )
 
 var flagsContradict = rule.Check{
-	Code: "CP-014", Reason: "CloudFlagsContradict", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnHosts,
-	Title: "the cloud flags of kube-apiserver and kube-controller-manager fit each other on every host",
+	Code:      "CP-014",
+	Reason:    "CloudFlagsContradict",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnHosts,
+	Title:     "the cloud flags of kube-apiserver and kube-controller-manager fit each other on every host",
 	Explain: []string{
 		"--cloud-provider of kube-apiserver decides little: the admission of persistent volumes by their zone, the SSH tunnels of old versions, and since 1.29 whether it starts at all (VER-005). It has to name the same in-tree provider as kube-controller-manager until the end, or none. " +
 			"An API server that is external while the managers are in-tree is the mark of a migration that was begun by hand.",
@@ -37,11 +42,25 @@ func judgeContradictions(f facts.Facts) v1.Finding {
 	case bad.Empty() && len(f.InstancesOf(component.KAS))+len(f.InstancesOf(component.KCM)) == 0:
 		return findings.Unknown("neither %s nor %s was found", component.KAS, component.KCM)
 	case bad.Empty():
-		return findings.Pass("the cloud flags of %s and %s fit each other", findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS), findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM))
+		return findings.Pass(
+			"the cloud flags of %s and %s fit each other",
+			findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS),
+			findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM),
+		)
 	case f.Opts.InProgress && plugins == 0:
-		return findings.With(bad.Finding(v1.Warn, "the unfinished migration has moved some components and others not yet"), expected, source, "transplant apply")
+		return findings.With(
+			bad.Finding(v1.Warn, "the unfinished migration has moved some components and others not yet"),
+			expected,
+			source,
+			"transplant apply",
+		)
 	}
-	return findings.With(bad.Some(v1.Fail, "%s", bad.Lines[0]), expected, source, "grep -n cloud- /etc/kubernetes/manifests/kube-*.yaml   # on each host named")
+	return findings.With(
+		bad.Some(v1.Fail, "%s", bad.Lines[0]),
+		expected,
+		source,
+		"grep -n cloud- /etc/kubernetes/manifests/kube-*.yaml   # on each host named",
+	)
 }
 
 // serverComplaints says which API servers name another provider than the managers.
@@ -74,8 +93,14 @@ func volumePluginComplaints(f facts.Facts, p facts.Instance) []string {
 	if v := p.Flag("cloud-provider", ""); v != "external" {
 		out = append(out, "--external-cloud-volume-plugin="+plugin+" has no effect beside --cloud-provider="+v)
 	}
-	if named, _ := cloudprovider.Lookup(plugin); p.Flag("cloud-config", "") == "" && (!named.ConfigOptional || cloudConfigBefore(f, p) != "") {
-		out = append(out, "--external-cloud-volume-plugin="+plugin+" without --cloud-config: the volume code does not know its zone and network")
+	if named, _ := cloudprovider.Lookup(
+		plugin,
+	); p.Flag("cloud-config", "") == "" &&
+		(!named.ConfigOptional || cloudConfigBefore(f, p) != "") {
+		out = append(
+			out,
+			"--external-cloud-volume-plugin="+plugin+" without --cloud-config: the volume code does not know its zone and network",
+		)
 	}
 	known, ok := cloudprovider.Lookup(plugin)
 	minor, versioned := f.MinorOf(p)
@@ -83,14 +108,28 @@ func volumePluginComplaints(f facts.Facts, p facts.Instance) []string {
 	case !ok:
 		out = append(out, fmt.Sprintf("--external-cloud-volume-plugin names %q, which no version has in tree", plugin))
 	case versioned && minor > known.LastInTree:
-		out = append(out, fmt.Sprintf("--external-cloud-volume-plugin=%s in 1.%d: %s left after 1.%d", plugin, minor, plugin, known.LastInTree))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"--external-cloud-volume-plugin=%s in 1.%d: %s left after 1.%d",
+				plugin,
+				minor,
+				plugin,
+				known.LastInTree,
+			),
+		)
 	}
 	return out
 }
 
 var sshTunnels = rule.Check{
-	Code: "CP-015", Reason: "SSHTunnels", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactAPI, DependsOn: rule.OnHosts,
-	Title: "no kube-apiserver reaches the nodes through SSH tunnels of the cloud provider",
+	Code:      "CP-015",
+	Reason:    "SSHTunnels",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnHosts,
+	Title:     "no kube-apiserver reaches the nodes through SSH tunnels of the cloud provider",
 	Explain: []string{
 		"Old API servers could reach kubelets through SSH tunnels (--ssh-user, --ssh-keyfile): the in-tree provider installed the key on the instances and told the addresses. Without an in-tree provider the key is not installed any more, and kubectl logs, exec and port-forward, webhooks and aggregated APIs behind the tunnel fail as nodes are replaced. " +
 			"The flags went with Kubernetes 1.22.",
@@ -111,12 +150,23 @@ var sshTunnels = rule.Check{
 		case len(f.InstancesOf(component.KAS)) == 0:
 			return findings.Unknown("no %s was found", component.KAS)
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s reach%s the nodes through SSH tunnels of the cloud provider", findings.Plural(len(bad.Lines), component.KAS), findings.VerbES(len(bad.Lines))),
-				"--egress-selector-config-file, or a network in which the API servers reach the nodes", "manifests of "+component.KAS,
-				"grep -n 'ssh-\\|egress-selector' /etc/kubernetes/manifests/"+component.KAS+".yaml   # https://kubernetes.io/docs/tasks/extend-kubernetes/setup-konnectivity/")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"%s reach%s the nodes through SSH tunnels of the cloud provider",
+					findings.Plural(len(bad.Lines), component.KAS),
+					findings.VerbES(len(bad.Lines)),
+				),
+				"--egress-selector-config-file, or a network in which the API servers reach the nodes",
+				"manifests of "+component.KAS,
+				"grep -n 'ssh-\\|egress-selector' /etc/kubernetes/manifests/"+component.KAS+".yaml   # https://kubernetes.io/docs/tasks/extend-kubernetes/setup-konnectivity/",
+			)
 		case selectors > 0:
 			return findings.Pass("%s reach the nodes through an egress selector", findings.Plural(selectors, component.KAS))
 		}
-		return findings.Pass("%s reach the nodes without SSH tunnels", findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS))
+		return findings.Pass(
+			"%s reach the nodes without SSH tunnels",
+			findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS),
+		)
 	},
 }

@@ -14,8 +14,13 @@ import (
 )
 
 var strategyFits = rule.Check{
-	Code: "CP-013", Reason: "StrategyMisfit", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: rule.OnHosts,
-	Title: "the strategy fits the number of control-plane hosts",
+	Code:      "CP-013",
+	Reason:    "StrategyMisfit",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactGap,
+	DependsOn: rule.OnHosts,
+	Title:     "the strategy fits the number of control-plane hosts",
 	Explain: []string{
 		"Leader migration (KEP-2436) keeps the cloud loops running while the managers of several hosts change one after the other: the next host is ready to take over before the owner ends. With a single control-plane host there is nobody to take over. The loops stop in any case while its one manager restarts, " +
 			"and --strategy=downtime does the same with fewer restarts and no migration lease.",
@@ -39,15 +44,28 @@ func judgeStrategy(f facts.Facts) v1.Finding {
 	kcms := countManagers(f)
 	strategy := f.Strategy()
 	const expected, source = "leader-migration with two hosts or more, downtime with one", "manifests of " + component.KCM
-	note := v1.Finding{Outcome: v1.Warn, Objects: []string{component.KCM}, Found: findings.Plural(kcms, component.KCM) + ", --strategy=" + strategy}
+	note := v1.Finding{
+		Outcome: v1.Warn,
+		Objects: []string{component.KCM},
+		Found:   findings.Plural(kcms, component.KCM) + ", --strategy=" + strategy,
+	}
 	switch {
 	case f.Stage() == facts.StageExternal:
 		return findings.Skip("every %s is external already: nothing is left to move", component.KCM)
 	case kcms == 0:
 		return findings.Unknown("no %s was found", component.KCM)
 	case strategy != facts.StrategyDowntime && strategy != facts.StrategyLeaderMigration:
-		return findings.With(v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("there is no strategy %q", strategy), Objects: []string{"--strategy"}, Found: strategy}, "leader-migration or downtime", "--strategy",
-			"transplant plan --strategy=leader-migration")
+		return findings.With(
+			v1.Finding{
+				Outcome: v1.Fail,
+				Summary: fmt.Sprintf("there is no strategy %q", strategy),
+				Objects: []string{"--strategy"},
+				Found:   strategy,
+			},
+			"leader-migration or downtime",
+			"--strategy",
+			"transplant plan --strategy=leader-migration",
+		)
 	case strategy == facts.StrategyLeaderMigration && kcms == 1:
 		fix := "transplant plan --strategy=downtime"
 		note.Summary = "there is one " + component.KCM + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
@@ -57,12 +75,25 @@ func judgeStrategy(f facts.Facts) v1.Finding {
 		}
 		return findings.With(note, expected, source, fix)
 	case f.Opts.Strategy == facts.StrategyLeaderMigration && onlyDowntime(f) != "":
-		return findings.With(v1.Finding{Outcome: v1.Fail, Summary: "leader migration cannot be planned: " + onlyDowntime(f), Objects: []string{"--strategy"}, Found: strategy}, expected, source, "transplant plan --strategy=downtime")
+		return findings.With(
+			v1.Finding{
+				Outcome: v1.Fail,
+				Summary: "leader migration cannot be planned: " + onlyDowntime(f),
+				Objects: []string{"--strategy"},
+				Found:   strategy,
+			},
+			expected,
+			source,
+			"transplant plan --strategy=downtime",
+		)
 	case strategy == facts.StrategyDowntime && kcms > 1:
 		if why := whyDowntime(f); why != "" {
 			return findings.Pass("downtime is the strategy %s", why)
 		}
-		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", findings.Plural(kcms, component.KCM))
+		note.Summary = fmt.Sprintf(
+			"downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running",
+			findings.Plural(kcms, component.KCM),
+		)
 		return findings.With(note, expected, source, "transplant plan --strategy=leader-migration")
 	}
 	return findings.Pass("%s fits %s", strategy, findings.Plural(kcms, component.KCM))
@@ -83,7 +114,10 @@ func whyDowntime(f facts.Facts) string {
 func onlyDowntime(f facts.Facts) string {
 	version, _ := f.Target()
 	if cluster, ok := facts.VersionMinor(version); ok {
-		if image, minor, known := f.NewImage(cluster); image != "" && !facts.Own(image) && (known && minor < cloudprovider.FirstLeaderMigration || !cloudprovider.HasLeaderMigration(f.CloudName())) {
+		if image, minor, known := f.NewImage(
+			cluster,
+		); image != "" && !facts.Own(image) &&
+			(known && minor < cloudprovider.FirstLeaderMigration || !cloudprovider.HasLeaderMigration(f.CloudName())) {
 			return "the manager in image " + image + " has none"
 		}
 	}
@@ -112,8 +146,13 @@ const (
 // GapLength is about the time in which no manager runs the cloud loops. It is listed among the checks of leader
 // migration.
 var GapLength = rule.Check{
-	Code: "GAP-002", Reason: "GapLength", Category: findings.CategoryLeaderMigration, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: rule.OnHosts,
-	Title: "the time in which nobody runs the cloud loops is short, and nothing waits for them now",
+	Code:      "GAP-002",
+	Reason:    "GapLength",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactGap,
+	DependsOn: rule.OnHosts,
+	Title:     "the time in which nobody runs the cloud loops is short, and nothing waits for them now",
 	Explain: []string{
 		"Between the end of the old owner and the start of the new one nobody runs the cloud loops: members of load balancers are not updated, new Services get no address, new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized and get no route. What exists goes on serving. " +
 			"With leader migration the gap is one election: Transplant releases the old owner's leases, so that the next manager takes them at its next retry; if the release is refused or lost, it is the lease duration. With --strategy=downtime nobody runs the loops from the end of the last in-tree manager to the start of the first cloud-controller-manager; on a single host its kube-apiserver restarts in between.",
@@ -132,8 +171,17 @@ func judgeGap(f facts.Facts) v1.Finding {
 		lease, ok1 := duration(p, "leader-elect-lease-duration", defaultLeaseDuration)
 		retry, ok2 := duration(p, "leader-elect-retry-period", defaultRetryPeriod)
 		if !ok1 || !ok2 {
-			return findings.With(findings.Unknown("%s has an election flag that is no duration: %s, %s", p, p.Flag("leader-elect-lease-duration", "15s"), p.Flag("leader-elect-retry-period", "2s")), "a duration such as 15s",
-				p.Host.Name+":"+p.Manifest, "")
+			return findings.With(
+				findings.Unknown(
+					"%s has an election flag that is no duration: %s, %s",
+					p,
+					p.Flag("leader-elect-lease-duration", "15s"),
+					p.Flag("leader-elect-retry-period", "2s"),
+				),
+				"a duration such as 15s",
+				p.Host.Name+":"+p.Manifest,
+				"",
+			)
 		}
 		worst, best = max(worst, lease+retry), max(best, retry)
 	}
@@ -145,10 +193,23 @@ func judgeGap(f facts.Facts) v1.Finding {
 		best += stopped
 		worst += stopped
 	}
-	text := fmt.Sprintf("the cloud loops have no owner for about %s, and for %s at most if a lease cannot be released", best, worst)
+	text := fmt.Sprintf(
+		"the cloud loops have no owner for about %s, and for %s at most if a lease cannot be released",
+		best,
+		worst,
+	)
 	if worst > wideGap {
-		return findings.With(v1.Finding{Outcome: v1.Warn, Summary: text, Objects: []string{component.KCM}, Found: fmt.Sprintf("strategy %s, %s", f.Strategy(), findings.Plural(len(in), "in-tree manager"))},
-			"two minutes or less", "election flags of "+component.KCM, in[0].Grep("leader-elect"))
+		return findings.With(
+			v1.Finding{
+				Outcome: v1.Warn,
+				Summary: text,
+				Objects: []string{component.KCM},
+				Found:   fmt.Sprintf("strategy %s, %s", f.Strategy(), findings.Plural(len(in), "in-tree manager")),
+			},
+			"two minutes or less",
+			"election flags of "+component.KCM,
+			in[0].Grep("leader-elect"),
+		)
 	}
 	return findings.Pass("%s", text)
 }

@@ -68,7 +68,16 @@ func New(s *v1.Snapshot, opts Options) Facts {
 	}
 	opts.Accept = accept
 	known := *s
-	f := Facts{Snapshot: &known, Opts: opts, placed: map[string][]Instance{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}, Reported: map[int]bool{}, Outcomes: map[string]v1.Outcome{}, Blocker: new(string)}
+	f := Facts{
+		Snapshot: &known,
+		Opts:     opts,
+		placed:   map[string][]Instance{},
+		scraped:  map[managerKey]v1.Manager{},
+		leases:   map[string]v1.Lease{},
+		Reported: map[int]bool{},
+		Outcomes: map[string]v1.Outcome{},
+		Blocker:  new(string),
+	}
 	// what earlier versions took for components
 	f.Hosted = slices.DeleteFunc(slices.Clone(s.Hosted), func(c v1.Component) bool { return !f.isOwn(c.Manifest) })
 	f.place()
@@ -99,14 +108,22 @@ func (f *Facts) place() {
 		f.placeWorkload(c)
 	}
 	own, foreign := f.workloadManagers()
-	isOwned := slices.ContainsFunc(f.placed[component.KCM], func(p Instance) bool { return !p.External() }) || len(f.placed[component.CCM])+len(own) > 0
+	isOwned := slices.ContainsFunc(f.placed[component.KCM], func(p Instance) bool { return !p.External() }) ||
+		len(f.placed[component.CCM])+len(own) > 0
 	if !isOwned {
 		own, foreign = foreign, nil // nobody else runs the loops
 	}
 	for _, w := range own {
 		c := ManagerOf(w)
 		f.placeWorkload(v1.Component{
-			Name: component.CCM, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags, EnvNames: c.EnvNames, Replicas: ptr.To(w.Replicas),
+			Name:     component.CCM,
+			Runs:     v1.RunsDeployment,
+			Manifest: w.Ref,
+			Image:    c.Image,
+			Command:  c.Command,
+			Flags:    c.Flags,
+			EnvNames: c.EnvNames,
+			Replicas: ptr.To(w.Replicas),
 		})
 	}
 	// Whoever may create a Deployment in some namespace does not decide what checks find.
@@ -169,7 +186,13 @@ func (p Instance) String() string { return p.Name + "@" + p.Host.Name }
 func (p Instance) Grep(word string) string {
 	parts := strings.SplitN(p.Manifest, "/", 3)
 	if p.RunKind() == v1.RunsDeployment && len(parts) == 3 {
-		return fmt.Sprintf("kubectl -n %s get %s %s -o yaml | grep -n -- %q", parts[1], strings.ToLower(parts[0]), parts[2], word)
+		return fmt.Sprintf(
+			"kubectl -n %s get %s %s -o yaml | grep -n -- %q",
+			parts[1],
+			strings.ToLower(parts[0]),
+			parts[2],
+			word,
+		)
 	}
 	return fmt.Sprintf("grep -n -- %q %s   # on host %s", word, p.Manifest, p.Host.Name)
 }
@@ -373,7 +396,8 @@ func (f Facts) Scrapes(p Instance) []v1.Manager {
 	}
 	var out []v1.Manager
 	for _, m := range f.Managers {
-		if p.RunKind() == v1.RunsDeployment && m.Component == p.Name && (strings.HasPrefix(m.Host, p.Host.Name+"/") || !strings.Contains(m.Host, "/") && len(f.placed[p.Name]) == 1) {
+		if p.RunKind() == v1.RunsDeployment && m.Component == p.Name &&
+			(strings.HasPrefix(m.Host, p.Host.Name+"/") || !strings.Contains(m.Host, "/") && len(f.placed[p.Name]) == 1) {
 			out = append(out, m) // by pod, or by the host on which the only workload of its kind has a pod
 		}
 	}
@@ -405,7 +429,8 @@ func (f Facts) WouldRun(p Instance, loop controllernames.Loop) bool {
 	}
 	cidrs, routes := p.On("allocate-node-cidrs", false), p.On("configure-cloud-routes", true)
 	if p.Name == component.CCM {
-		return loop != controllernames.NodeIPAM && (loop != controllernames.Route || routes && p.Flag("cluster-cidr", "") != "")
+		return loop != controllernames.NodeIPAM &&
+			(loop != controllernames.Route || routes && p.Flag("cluster-cidr", "") != "")
 	}
 	switch loop {
 	case controllernames.NodeIPAM:
@@ -436,5 +461,10 @@ func SwitchedOff(controllers string, loop controllernames.Loop) bool {
 
 // StateSentence says where a cluster stands between its two ends.
 func (f Facts) StateSentence() string {
-	return fmt.Sprintf("%d of %s in-tree, %s", len(f.InTree()), findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM), findings.Plural(len(f.InstancesOf(component.CCM)), component.CCM))
+	return fmt.Sprintf(
+		"%d of %s in-tree, %s",
+		len(f.InTree()),
+		findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM),
+		findings.Plural(len(f.InstancesOf(component.CCM)), component.CCM),
+	)
 }

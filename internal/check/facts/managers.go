@@ -52,8 +52,15 @@ func (f Facts) CCMs() []Instance {
 		for _, c := range w.Containers {
 			if len(c.Flags) > 0 {
 				out = append(out, Instance{
-					Component: v1.Component{Name: component.CCM, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags},
-					Host:      v1.Host{Name: w.Ref},
+					Component: v1.Component{
+						Name:     component.CCM,
+						Runs:     v1.RunsDeployment,
+						Manifest: w.Ref,
+						Image:    c.Image,
+						Command:  c.Command,
+						Flags:    c.Flags,
+					},
+					Host: v1.Host{Name: w.Ref},
 				})
 				break
 			}
@@ -99,7 +106,12 @@ const TolerableClockOffset = 2 * time.Second
 
 // DefaultPorts are the ports on which components serve when nothing else is said
 // (k8s.io/kubernetes/pkg/cluster/ports, k8s.io/cloud-provider/options).
-var DefaultPorts = map[string]string{component.KAS: "6443", component.KCM: "10257", component.CCM: "10258", component.Scheduler: "10259"}
+var DefaultPorts = map[string]string{
+	component.KAS:       "6443",
+	component.KCM:       "10257",
+	component.CCM:       "10258",
+	component.Scheduler: "10259",
+}
 
 // Remove is the command that ends a cloud-controller-manager for good.
 func Remove(ccms []Instance) string {
@@ -132,14 +144,24 @@ func DeleteCommand(ref string) string {
 	if len(parts) != 3 {
 		return "kubectl -n kube-system get deployments,daemonsets"
 	}
-	return fmt.Sprintf("kubectl -n %s delete %s %s   # or with the tool that installed it", parts[1], strings.ToLower(parts[0]), parts[2])
+	return fmt.Sprintf(
+		"kubectl -n %s delete %s %s   # or with the tool that installed it",
+		parts[1],
+		strings.ToLower(parts[0]),
+		parts[2],
+	)
 }
 
 // EditManifest is the command that edits a static pod's manifest. sed makes its new file beside the old one, and the
 // kubelet starts a pod for every file of that directory: it works in the directory above. The file of before is kept.
 func EditManifest(manifest, script string) string {
 	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")
-	return fmt.Sprintf("cp -p --backup=numbered %[1]s /var/tmp/ && cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s", manifest, aside, script)
+	return fmt.Sprintf(
+		"cp -p --backup=numbered %[1]s /var/tmp/ && cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s",
+		manifest,
+		aside,
+		script,
+	)
 }
 
 // DefaultRenewDeadline is that of upstream's leader election.

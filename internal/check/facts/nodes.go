@@ -37,7 +37,9 @@ func (f Facts) CloudName() string {
 func (f Facts) ConcernsProvider(providers ...string) (v1.Finding, bool) {
 	switch name := f.CloudName(); {
 	case name == "":
-		return findings.Skip("the cloud provider is not known: no manager names one, or they contradict each other (CP-001)"), false
+		return findings.Skip(
+			"the cloud provider is not known: no manager names one, or they contradict each other (CP-001)",
+		), false
 	case !slices.Contains(providers, name):
 		return findings.Skip("does not concern %s", name), false
 	}

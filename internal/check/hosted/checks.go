@@ -42,7 +42,8 @@ func WhyNot(c rule.Check, f facts.Facts) string {
 	if f.Opts.Part == partFinish && c.Category != categorySeed && c.Category != findings.CategoryTooling {
 		return "it is asked before the handover, and the loops have moved"
 	}
-	if f.Opts.Part == facts.PartInstall && c.Category != categorySeed && c.Category != findings.CategoryTooling && c.Code != "CLOUD-002" {
+	if f.Opts.Part == facts.PartInstall && c.Category != categorySeed && c.Category != findings.CategoryTooling &&
+		c.Code != "CLOUD-002" {
 		return "it is asked before loops move, and this control plane was external from the start"
 	}
 	if c.Code == "CLOUD-001" && f.Cloud == nil {

@@ -28,8 +28,14 @@ func reports(f facts.Facts, prefix string) {
 }
 
 var seedReadable = rule.Check{
-	Code: "HCP-001", Reason: "SeedUnreadable", Category: categorySeed, Level: findings.LevelCritical, Impact: findings.ImpactNone, Mandatory: true, Retryable: true,
-	Title: "the namespace of the cluster in the seed can be read, and has a kube-controller-manager and a kube-apiserver",
+	Code:      "HCP-001",
+	Reason:    "SeedUnreadable",
+	Category:  categorySeed,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNone,
+	Mandatory: true,
+	Retryable: true,
+	Title:     "the namespace of the cluster in the seed can be read, and has a kube-controller-manager and a kube-apiserver",
 	Explain: []string{
 		"The control plane of a hosted cluster runs as Deployments in a namespace of another cluster, the seed. What its kube-controller-manager is started with, which pods it has and what they run is read there, and every step changes it there. Without these the migration cannot be planned.",
 		"A Deployment counts by what its containers run, also behind a program that waits for the API server first (http-prober).",
@@ -43,7 +49,11 @@ var seedReadable = rule.Check{
 		}
 		for _, name := range []string{component.KCM, component.KAS} {
 			if c := f.Deployed(name); c == nil {
-				return v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("namespace %s of the seed has no Deployment that runs %s", f.Cluster.Seed, name), Objects: []string{name}}
+				return v1.Finding{
+					Outcome: v1.Fail,
+					Summary: fmt.Sprintf("namespace %s of the seed has no Deployment that runs %s", f.Cluster.Seed, name),
+					Objects: []string{name},
+				}
 			} else if c.Error != "" {
 				return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + ": " + c.Error, Objects: []string{c.Manifest}}
 			}
@@ -53,8 +63,14 @@ var seedReadable = rule.Check{
 }
 
 var seedProvider = rule.Check{
-	Code: "HCP-002", Reason: "SeedProvider", Category: categorySeed, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: []string{"HCP-001"},
-	Title: "the hosted kube-controller-manager runs with the in-tree provider of the cloud that its cluster is in",
+	Code:      "HCP-002",
+	Reason:    "SeedProvider",
+	Category:  categorySeed,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: []string{"HCP-001"},
+	Title:     "the hosted kube-controller-manager runs with the in-tree provider of the cloud that its cluster is in",
 	Explain: []string{
 		"The loops move from the in-tree provider that --cloud-provider names to that provider's cloud-controller-manager. Where it is external or empty already there is nothing to move; where it is another one than the Cluster object says, one of the two is wrong, and a manager for the wrong cloud would delete every node.",
 		"A cluster that was external from the start gets its first cloud-controller-manager. There the flag has to be external or empty, and the nodes have to be in the cloud that the Cluster object names.",
@@ -62,17 +78,31 @@ var seedProvider = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		c := f.Deployed(component.KCM)
 		has := c.Flags["cloud-provider"]
-		out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "an in-tree provider"}
+		out := v1.Finding{
+			Outcome:  v1.Fail,
+			Objects:  []string{c.Manifest},
+			Found:    "--cloud-provider=" + has,
+			Expected: "an in-tree provider",
+		}
 		switch {
 		case f.Opts.Part == facts.PartInstall:
 			return madeExternal(f, c)
 		case f.Opts.Part == partFinish && has == "external":
 			return findings.Pass("%s is external already", c.Manifest)
 		case has == "" || has == "external":
-			out.Summary = fmt.Sprintf("%s runs with --cloud-provider=%q: there is no in-tree provider to move out of", c.Manifest, has)
+			out.Summary = fmt.Sprintf(
+				"%s runs with --cloud-provider=%q: there is no in-tree provider to move out of",
+				c.Manifest,
+				has,
+			)
 			return out
 		case f.Opts.Provider != "" && f.Opts.Provider != has:
-			out.Summary = fmt.Sprintf("%s runs with --cloud-provider=%s, and the cluster is said to be in %s", c.Manifest, has, f.Opts.Provider)
+			out.Summary = fmt.Sprintf(
+				"%s runs with --cloud-provider=%s, and the cluster is said to be in %s",
+				c.Manifest,
+				has,
+				f.Opts.Provider,
+			)
 			out.Expected = "--cloud-provider=" + f.Opts.Provider
 			return out
 		}
@@ -84,10 +114,19 @@ var seedProvider = rule.Check{
 // cluster names.
 func madeExternal(f facts.Facts, c *v1.Component) v1.Finding {
 	has, is := c.Flags["cloud-provider"], f.Cluster.Provider
-	out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "--cloud-provider=external, or none"}
+	out := v1.Finding{
+		Outcome:  v1.Fail,
+		Objects:  []string{c.Manifest},
+		Found:    "--cloud-provider=" + has,
+		Expected: "--cloud-provider=external, or none",
+	}
 	switch {
 	case has != "" && has != "external":
-		out.Summary = fmt.Sprintf("%s runs with --cloud-provider=%s: its loops are handed over, and no other manager is started beside it", c.Manifest, has)
+		out.Summary = fmt.Sprintf(
+			"%s runs with --cloud-provider=%s: its loops are handed over, and no other manager is started beside it",
+			c.Manifest,
+			has,
+		)
 		return out
 	case f.Opts.Provider == "":
 		out.Summary, out.Found, out.Expected = "the cluster does not say which cloud it is in", "", "spec.cloud.providerName"
@@ -101,8 +140,14 @@ func madeExternal(f facts.Facts, c *v1.Component) v1.Finding {
 }
 
 var seedRolledOut = rule.Check{
-	Code: "HCP-003", Reason: "SeedNotRolledOut", Category: categorySeed, Level: findings.LevelError, Impact: findings.ImpactNoLoops, Retryable: true, DependsOn: []string{"HCP-001"},
-	Title: "the Deployments of the control plane are rolled out, and have replicas",
+	Code:      "HCP-003",
+	Reason:    "SeedNotRolledOut",
+	Category:  categorySeed,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	Retryable: true,
+	DependsOn: []string{"HCP-001"},
+	Title:     "the Deployments of the control plane are rolled out, and have replicas",
 	Explain: []string{
 		"A step changes a Deployment and waits until its new pods are ready and its old ones have ended. One that is not rolled out before has a reason: an image that cannot be pulled, a node that is full, a pod that does not end. The loops would stop with the old pods and not start with new ones.",
 		"A control plane with no replicas is hibernated: nothing runs that could move.",
@@ -113,7 +158,10 @@ var seedRolledOut = rule.Check{
 			c := f.Deployed(name)
 			switch {
 			case c.Replicas != nil && *c.Replicas == 0:
-				out.Objects, out.Summary = append(out.Objects, c.Manifest), c.Manifest+" has no replicas: the control plane is hibernated"
+				out.Objects, out.Summary = append(
+					out.Objects,
+					c.Manifest,
+				), c.Manifest+" has no replicas: the control plane is hibernated"
 			case c.Rollout != "" && out.Summary == "":
 				out.Objects, out.Summary = append(out.Objects, c.Manifest), c.Manifest+": "+c.Rollout
 			case c.Rollout != "":
@@ -128,8 +176,14 @@ var seedRolledOut = rule.Check{
 }
 
 var seedConfig = rule.Check{
-	Code: "HCP-004", Reason: "SeedCloudConfig", Category: categorySeed, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: []string{"HCP-002"},
-	Title: "the cloud config of the hosted kube-controller-manager can be read and turned into the external provider's",
+	Code:      "HCP-004",
+	Reason:    "SeedCloudConfig",
+	Category:  categorySeed,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: []string{"HCP-002"},
+	Title:     "the cloud config of the hosted kube-controller-manager can be read and turned into the external provider's",
 	Explain: []string{
 		"The cloud-controller-manager's config is derived from the one that the kube-controller-manager mounts from a ConfigMap or Secret. Nothing of its values is kept.",
 		"No flag names it in a cluster that was external from the start. There it is in the Secret cloud-controller-manager-cloud-config, or mounted at /etc/kubernetes/cloud/config.",
@@ -141,9 +195,16 @@ var seedConfig = rule.Check{
 			return findings.Skip("nothing is derived any longer")
 		case f.Opts.Part == facts.PartInstall && c.Flags["cloud-config"] == "" && c.CloudConfig == nil:
 			return v1.Finding{
-				Outcome: v1.Fail, Objects: []string{c.Manifest},
-				Summary: fmt.Sprintf("%s mounts no cloud config at /etc/kubernetes/cloud/config, and a cloud-controller-manager in a seed needs one", c.Manifest),
-				Fix:     fmt.Sprintf("kubectl -n %s create secret generic cloud-controller-manager-cloud-config --from-file=config=FILE", f.Cluster.Seed),
+				Outcome: v1.Fail,
+				Objects: []string{c.Manifest},
+				Summary: fmt.Sprintf(
+					"%s mounts no cloud config at /etc/kubernetes/cloud/config, and a cloud-controller-manager in a seed needs one",
+					c.Manifest,
+				),
+				Fix: fmt.Sprintf(
+					"kubectl -n %s create secret generic cloud-controller-manager-cloud-config --from-file=config=FILE",
+					f.Cluster.Seed,
+				),
 			}
 		case f.Opts.Part == facts.PartInstall && c.Flags["cloud-config"] == "":
 			if c.CloudConfig.Error != "" {
@@ -166,16 +227,29 @@ func withoutSeedConfig(c *v1.Component) v1.Finding {
 	provider, known := cloudprovider.Lookup(c.Flags["cloud-provider"])
 	if known && !provider.ConfigOptional {
 		return v1.Finding{
-			Outcome: v1.Fail, Objects: []string{c.Manifest},
-			Summary: fmt.Sprintf("%s has no --cloud-config, and with provider %s %s", c.Manifest, provider.Name, provider.WithoutConfig),
+			Outcome: v1.Fail,
+			Objects: []string{c.Manifest},
+			Summary: fmt.Sprintf(
+				"%s has no --cloud-config, and with provider %s %s",
+				c.Manifest,
+				provider.Name,
+				provider.WithoutConfig,
+			),
 		}
 	}
 	return findings.Pass("%s has none and needs none", c.Manifest)
 }
 
 var seedOwners = rule.Check{
-	Code: "HCP-005", Reason: "SeedOwners", Category: categorySeed, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, Retryable: true, DependsOn: []string{"HCP-001"},
-	Title: "each cloud loop has at most one owner among the pods in the seed",
+	Code:      "HCP-005",
+	Reason:    "SeedOwners",
+	Category:  categorySeed,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	Retryable: true,
+	DependsOn: []string{"HCP-001"},
+	Title:     "each cloud loop has at most one owner among the pods in the seed",
 	Explain: []string{
 		"Every pod that runs a kube-controller-manager or a cloud-controller-manager is asked on /metrics which loops it runs. Two that run the same loop write to the cloud side by side.",
 		"Managers are asked with a token of an account that may read /metrics and nothing else. Before a migration has begun the account is not there, and what the pods run is not known yet: that is a warning. The run makes the account first and asks before it plans.",
@@ -201,7 +275,12 @@ var seedOwners = rule.Check{
 		for _, l := range controllernames.CloudLoops {
 			if o := owners[string(l)]; len(o) > 1 {
 				slices.Sort(o)
-				return v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("loop %s runs in %s at once", l, strings.Join(o, " and ")), Objects: o, Expected: "one owner"}
+				return v1.Finding{
+					Outcome:  v1.Fail,
+					Summary:  fmt.Sprintf("loop %s runs in %s at once", l, strings.Join(o, " and ")),
+					Objects:  o,
+					Expected: "one owner",
+				}
 			}
 		}
 		if len(silent) > 0 {
@@ -223,8 +302,14 @@ func seedShowsLoops(f facts.Facts) bool {
 }
 
 var seedManager = rule.Check{
-	Code: "HCP-006", Reason: "SeedManagerThere", Category: categorySeed, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: []string{"HCP-001"},
-	Title: "no cloud-controller-manager runs in the seed before the handover, and one does after it",
+	Code:      "HCP-006",
+	Reason:    "SeedManagerThere",
+	Category:  categorySeed,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: []string{"HCP-001"},
+	Title:     "no cloud-controller-manager runs in the seed before the handover, and one does after it",
 	Explain: []string{
 		"A cloud-controller-manager that somebody else has started beside the in-tree one runs every loop a second time. Before the in-tree provider is taken out there has to be one, or nobody would run the loops.",
 		"Before a first one is installed in a cluster that was external from the start, workloads and the Lease of the user cluster are looked at as well.",
@@ -233,15 +318,29 @@ var seedManager = rule.Check{
 		c := f.Deployed(component.CCM)
 		if f.Opts.Part == partFinish {
 			if c == nil || c.Replicas != nil && *c.Replicas == 0 {
-				return v1.Finding{Outcome: v1.Fail, Summary: "no cloud-controller-manager runs in the seed: hand the loops over first", Expected: "a Deployment of one"}
+				return v1.Finding{
+					Outcome:  v1.Fail,
+					Summary:  "no cloud-controller-manager runs in the seed: hand the loops over first",
+					Expected: "a Deployment of one",
+				}
 			}
 			return findings.Pass("%s runs one", c.Manifest)
 		}
 		if other := otherManager(f); other != "" && f.Opts.Part == facts.PartInstall {
-			return v1.Finding{Outcome: v1.Fail, Summary: other + ": it is left alone, and a second one is not started", Objects: []string{"cloud-controller-manager"}, Expected: "none"}
+			return v1.Finding{
+				Outcome:  v1.Fail,
+				Summary:  other + ": it is left alone, and a second one is not started",
+				Objects:  []string{"cloud-controller-manager"},
+				Expected: "none",
+			}
 		}
 		if c != nil && (c.Replicas == nil || *c.Replicas > 0) {
-			return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + " runs one already: remove it, or go on with the migration that started it", Objects: []string{c.Manifest}, Expected: "none"}
+			return v1.Finding{
+				Outcome:  v1.Fail,
+				Summary:  c.Manifest + " runs one already: remove it, or go on with the migration that started it",
+				Objects:  []string{c.Manifest},
+				Expected: "none",
+			}
 		}
 		return findings.Pass("none does")
 	},
@@ -251,12 +350,14 @@ var seedManager = rule.Check{
 // none.
 func otherManager(f facts.Facts) string {
 	for _, w := range f.Workloads {
-		if w.Role == v1.RoleCCM && !strings.Contains(w.Ref, "/"+f.Cluster.Seed+"/") && (w.Replicas > 0 || strings.HasPrefix(w.Ref, "DaemonSet/")) {
+		if w.Role == v1.RoleCCM && !strings.Contains(w.Ref, "/"+f.Cluster.Seed+"/") &&
+			(w.Replicas > 0 || strings.HasPrefix(w.Ref, "DaemonSet/")) {
 			return w.Ref + " of the user cluster runs a cloud-controller-manager"
 		}
 	}
 	for _, l := range f.Leases {
-		if l.Name == component.CCM && l.Holder != "" && l.RenewTime != nil && f.TakenAt.Sub(*l.RenewTime) < 2*time.Duration(l.DurationSeconds)*time.Second {
+		if l.Name == component.CCM && l.Holder != "" && l.RenewTime != nil &&
+			f.TakenAt.Sub(*l.RenewTime) < 2*time.Duration(l.DurationSeconds)*time.Second {
 			return fmt.Sprintf("%s holds Lease %s of the user cluster", l.Holder, l.Name)
 		}
 	}
@@ -264,15 +365,26 @@ func otherManager(f facts.Facts) string {
 }
 
 var seedElection = rule.Check{
-	Code: "HCP-007", Reason: "SeedElection", Category: categorySeed, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: []string{"HCP-001"},
-	Title: "the pods of the hosted kube-controller-manager elect a leader",
+	Code:      "HCP-007",
+	Reason:    "SeedElection",
+	Category:  categorySeed,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: []string{"HCP-001"},
+	Title:     "the pods of the hosted kube-controller-manager elect a leader",
 	Explain: []string{
 		"Old and new pods of a Deployment run side by side while it is rolled out, and a pod whose node is away may run although it is gone from the API. What keeps them apart is the lease kube-controller-manager.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
 		c := f.Deployed(component.KCM)
 		if c.Flags["leader-elect"] == "false" {
-			return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + " runs with --leader-elect=false", Objects: []string{c.Manifest}, Expected: "leader election"}
+			return v1.Finding{
+				Outcome:  v1.Fail,
+				Summary:  c.Manifest + " runs with --leader-elect=false",
+				Objects:  []string{c.Manifest},
+				Expected: "leader election",
+			}
 		}
 		return findings.Pass("%s does", c.Manifest)
 	},

@@ -15,8 +15,13 @@ import (
 )
 
 var kubeletUnknown = rule.Check{
-	Code: "KUBELET-001", Reason: "KubeletUnknown", Category: findings.CategoryKubelets, Level: findings.LevelWarning, Impact: findings.ImpactImagePulls, DependsOn: rule.OnVolumes,
-	Title: "the kubelets that a migration matters to were read on their hosts",
+	Code:      "KUBELET-001",
+	Reason:    "KubeletUnknown",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactImagePulls,
+	DependsOn: rule.OnVolumes,
+	Title:     "the kubelets that a migration matters to were read on their hosts",
 	Explain: []string{
 		"Whether a kubelet is in-tree or external is a flag of its command line: the API shows it nowhere, /configz neither, and annotations of machine objects say what was meant and not what runs. So it is read on the host: the " +
 			"unit, its drop-ins and environment files, and the live process.",
@@ -28,14 +33,24 @@ var kubeletUnknown = rule.Check{
 			return finding
 		}
 		if finding, ok := f.Missing(facts.KubeletFacts...); ok {
-			return findings.With(finding, "flags and configuration of every kubelet that can be reached", "hosts", "systemctl cat kubelet")
+			return findings.With(
+				finding,
+				"flags and configuration of every kubelet that can be reached",
+				"hosts",
+				"systemctl cat kubelet",
+			)
 		}
 		if finding, none := f.NoKubelets(); none {
 			return finding
 		}
 		for _, h := range f.Hosts {
 			if h.Kubelet != nil && h.Kubelet.Error != "" {
-				return findings.With(findings.Unknown("the kubelet of host %s: %s", h.Name, h.Kubelet.Error), "its flags", h.Name+":"+h.Kubelet.Source, "systemctl cat kubelet   # on host "+h.Name)
+				return findings.With(
+					findings.Unknown("the kubelet of host %s: %s", h.Name, h.Kubelet.Error),
+					"its flags",
+					h.Name+":"+h.Kubelet.Source,
+					"systemctl cat kubelet   # on host "+h.Name,
+				)
 			}
 		}
 		unseen := f.Unseen()
@@ -57,21 +72,47 @@ var kubeletUnknown = rule.Check{
 			return findings.Pass("%s read on the hosts", findings.HowMany(len(f.Kubelets()), "the kubelet was", "kubelets were"))
 		}
 		if bad.Empty() {
-			return findings.Pass("%d of %s were read; the others (%d) have no image of the cloud's registry and no in-tree volume", len(f.Kubelets()), findings.Plural(len(f.Nodes), "kubelet"), len(unseen))
+			return findings.Pass(
+				"%d of %s were read; the others (%d) have no image of the cloud's registry and no in-tree volume",
+				len(f.Kubelets()),
+				findings.Plural(len(f.Nodes), "kubelet"),
+				len(unseen),
+			)
 		}
-		return findings.With(bad.Some(v1.Warn, "%s not read, and they depend on the in-tree provider", findings.HowMany(len(bad.Lines), "1 kubelet was", "kubelets were")), "access to the hosts of these nodes",
-			"hosts", facts.HostAccess)
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"%s not read, and they depend on the in-tree provider",
+				findings.HowMany(len(bad.Lines), "1 kubelet was", "kubelets were"),
+			),
+			"access to the hosts of these nodes",
+			"hosts",
+			facts.HostAccess,
+		)
 	},
 }
 
 // decisive are the flags of a kubelet that a migration depends on.
 var decisive = []string{
-	"cloud-config", "cloud-provider", "config", "feature-gates", "hostname-override", "image-credential-provider-bin-dir", "image-credential-provider-config", "node-ip", "provider-id",
+	"cloud-config",
+	"cloud-provider",
+	"config",
+	"feature-gates",
+	"hostname-override",
+	"image-credential-provider-bin-dir",
+	"image-credential-provider-config",
+	"node-ip",
+	"provider-id",
 }
 
 var kubeletNotCurrent = rule.Check{
-	Code: "KUBELET-002", Reason: "KubeletNotCurrent", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "every kubelet runs with what its files say, and each flag is given in one place",
+	Code:      "KUBELET-002",
+	Reason:    "KubeletNotCurrent",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "every kubelet runs with what its files say, and each flag is given in one place",
 	Explain: []string{
 		"A kubelet takes its flags from a unit, drop-ins and environment files when it starts. Files that were edited later mean nothing until its next restart, which a migration brings, together with whatever else was " +
 			"edited. So a kubelet whose process has other decisive flags than its files is a change that nobody has tried yet.",
@@ -105,7 +146,15 @@ func judgeKubeletCurrent(f facts.Facts) v1.Finding {
 			case last != k.Flags[flag]:
 				failing.Add(k.String(), "%s runs with --%s=%q, and %s says %q", k, flag, last, k.FlagSource(flag), k.Flags[flag])
 			case len(distinct) > 1 && flag != "feature-gates":
-				warning.Add(k.String(), "%s is given --%s %d times (%s); %s counts", k, flag, len(values), strings.Join(values, ", "), k.FlagSource(flag))
+				warning.Add(
+					k.String(),
+					"%s is given --%s %d times (%s); %s counts",
+					k,
+					flag,
+					len(values),
+					strings.Join(values, ", "),
+					k.FlagSource(flag),
+				)
 			}
 		}
 	}
@@ -113,21 +162,45 @@ func judgeKubeletCurrent(f facts.Facts) v1.Finding {
 	const expected = "process and files with the same flags"
 	switch {
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Some(outcome, "%s would change with its next restart: %s", findings.HowMany(len(failing.Lines), "1 flag of a kubelet", "flags of kubelets"), failing.Lines[0]), expected, "/proc and the kubelets' files",
-			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all.Objects[0]))
+		return findings.With(
+			all.Some(
+				outcome,
+				"%s would change with its next restart: %s",
+				findings.HowMany(len(failing.Lines), "1 flag of a kubelet", "flags of kubelets"),
+				failing.Lines[0],
+			),
+			expected,
+			"/proc and the kubelets' files",
+			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all.Objects[0]),
+		)
 	case len(unseen) == len(kubelets):
 		return findings.Skip("the hosts show no process of a kubelet")
 	case len(unseen) > 0:
-		return findings.With(findings.Unknown("%s shows no process", findings.Few(unseen)), expected, "/proc on the hosts", "pgrep -a kubelet   # on host "+facts.HostIn(unseen[0]))
+		return findings.With(
+			findings.Unknown("%s shows no process", findings.Few(unseen)),
+			expected,
+			"/proc on the hosts",
+			"pgrep -a kubelet   # on host "+facts.HostIn(unseen[0]),
+		)
 	case bad:
-		return findings.With(all.Some(outcome, "%s", warning.Lines[0]), "each flag in one place", "/proc on the hosts", "systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all.Objects[0]))
+		return findings.With(
+			all.Some(outcome, "%s", warning.Lines[0]),
+			"each flag in one place",
+			"/proc on the hosts",
+			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all.Objects[0]),
+		)
 	}
 	return findings.Pass("%s with what their files say", findings.HowMany(len(kubelets), "1 kubelet runs", "kubelets run"))
 }
 
 var kubeletsMixed = rule.Check{
-	Code: "KUBELET-003", Reason: "KubeletsMixed", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "all kubelets name one provider, the managers' own, and their version has it",
+	Code:      "KUBELET-003",
+	Reason:    "KubeletsMixed",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "all kubelets name one provider, the managers' own, and their version has it",
 	Explain: []string{
 		"While the loops are in-tree, an external kubelet that registers a new Node taints it, and nobody takes the taint away. A kubelet without provider gives its Node no providerID, so that the new manager has to search " +
 			"it by name. A restart of a kubelet whose Node exists changes nothing of that: taint, providerID and labels are set at registration only.",
@@ -167,8 +240,12 @@ func judgeKubeletsMixed(f facts.Facts) v1.Finding {
 		return findings.Pass("kubelets: %s", strings.Join(parts, ", "))
 	}
 	first := all.Objects[0]
-	return findings.With(all.Some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.Lines[0]), "--cloud-provider="+findings.OrElse(cloud, "<the managers' provider>")+", or external once the managers are", "the kubelets' flags and versions",
-		"ps -C kubelet -o args=   # on host "+facts.HostIn(first))
+	return findings.With(
+		all.Some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.Lines[0]),
+		"--cloud-provider="+findings.OrElse(cloud, "<the managers' provider>")+", or external once the managers are",
+		"the kubelets' flags and versions",
+		"ps -C kubelet -o args=   # on host "+facts.HostIn(first),
+	)
 }
 
 // fault says why a kubelet would not start again, or not for this cloud; empty when it would.
@@ -227,8 +304,13 @@ func gateWord(on bool) string {
 }
 
 var kubeletRefused = rule.Check{
-	Code: "KUBELET-006", Reason: "KubeletFlagRefused", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "every kubelet starts again with its flags and gates, in its version and the next",
+	Code:      "KUBELET-006",
+	Reason:    "KubeletFlagRefused",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "every kubelet starts again with its flags and gates, in its version and the next",
 	Explain: []string{
 		"A kubelet exits at start when it is given a flag or a feature gate that its version does not know, or a locked gate's other value. A migration restarts every kubelet, and the upgrade after it brings the next version: " +
 			"--cloud-config and --cloud-provider lose their meaning and then their place, gates of KEP-625 and KEP-2395 disappear once they are locked.",
@@ -258,13 +340,34 @@ var kubeletRefused = rule.Check{
 		const expected, source = "flags and gates that the version knows", "the kubelets' flags and configuration"
 		switch {
 		case bad && outcome == v1.Warn && len(unclear) == 0:
-			return findings.With(all.Some(outcome, "%s in the next version", findings.HowMany(len(all.Lines), "1 kubelet would not start", "kubelets would not start")), expected, source, "systemctl cat kubelet   # on host "+facts.HostIn(all.Objects[0]))
+			return findings.With(
+				all.Some(
+					outcome,
+					"%s in the next version",
+					findings.HowMany(len(all.Lines), "1 kubelet would not start", "kubelets would not start"),
+				),
+				expected,
+				source,
+				"systemctl cat kubelet   # on host "+facts.HostIn(all.Objects[0]),
+			)
 		case bad && outcome == v1.Fail:
-			return findings.With(all.Some(outcome, "%s again", findings.HowMany(len(failing.Lines), "1 kubelet would not start", "kubelets would not start")), expected, source, "systemctl cat kubelet   # on host "+facts.HostIn(all.Objects[0]))
+			return findings.With(
+				all.Some(
+					outcome,
+					"%s again",
+					findings.HowMany(len(failing.Lines), "1 kubelet would not start", "kubelets would not start"),
+				),
+				expected,
+				source,
+				"systemctl cat kubelet   # on host "+facts.HostIn(all.Objects[0]),
+			)
 		case len(unclear) > 0:
 			return findings.Unknown("the version of %s is not known", findings.Few(unclear))
 		}
-		return findings.Pass("the flags and gates of %s are known to their version and the next", findings.Plural(len(f.Kubelets()), "kubelet"))
+		return findings.Pass(
+			"the flags and gates of %s are known to their version and the next",
+			findings.Plural(len(f.Kubelets()), "kubelet"),
+		)
 	},
 }
 
@@ -276,7 +379,8 @@ func refusedNext(k facts.Kubelet, minor int) []string {
 		return refused
 	}
 	return slices.DeleteFunc(refused, func(r string) bool {
-		return strings.Contains(r, catalogue.DisableCloudProviders) || strings.Contains(r, catalogue.DisableKubeletCloudCredentialProviders)
+		return strings.Contains(r, catalogue.DisableCloudProviders) ||
+			strings.Contains(r, catalogue.DisableKubeletCloudCredentialProviders)
 	})
 }
 

@@ -14,8 +14,13 @@ import (
 )
 
 var nameFromCloud = rule.Check{
-	Code: "KUBELET-004", Reason: "NodeNameFromCloud", Category: findings.CategoryKubelets, Level: findings.LevelCritical, Impact: findings.ImpactNodeDeletion, DependsOn: []string{"API-001"},
-	Title: "no node would register under another name once its kubelet is external",
+	Code:      "KUBELET-004",
+	Reason:    "NodeNameFromCloud",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: []string{"API-001"},
+	Title:     "no node would register under another name once its kubelet is external",
 	Explain: []string{
 		"An in-tree kubelet asks the cloud for the name of its Node (on AWS the private DNS name, on OpenStack the server's name). An external one takes --hostname-override, or else the host's own name. Where the two differ, " +
 			"the kubelet that becomes external registers a second Node; the first is left not ready and is deleted, with its labels, taints, attachments and pods.",
@@ -54,13 +59,34 @@ var nameFromCloud = rule.Check{
 		bad, outcome, found := findings.Worst(&failing, &warning)
 		switch {
 		case found:
-			return findings.With(bad.Some(outcome, "%s another name from an external kubelet", findings.HowMany(len(bad.Lines), "1 node would get", "nodes would get")), facts.LabelHostname+" equal to the node's name, or --hostname-override with it",
-				source, fix)
+			return findings.With(
+				bad.Some(
+					outcome,
+					"%s another name from an external kubelet",
+					findings.HowMany(len(bad.Lines), "1 node would get", "nodes would get"),
+				),
+				facts.LabelHostname+" equal to the node's name, or --hostname-override with it",
+				source,
+				fix,
+			)
 		case !planned.Empty():
-			return findings.With(planned.Some(v1.Warn, "%s from the cloud: the plan gives --hostname-override to the kubelets, and the label %s changes to the node's name", findings.HowMany(len(planned.Lines), "1 node has its name", "nodes have their names"), facts.LabelHostname),
-				"nothing that selects nodes by the old value of "+facts.LabelHostname, source, fix)
+			return findings.With(
+				planned.Some(
+					v1.Warn,
+					"%s from the cloud: the plan gives --hostname-override to the kubelets, and the label %s changes to the node's name",
+					findings.HowMany(len(planned.Lines), "1 node has its name", "nodes have their names"),
+					facts.LabelHostname,
+				),
+				"nothing that selects nodes by the old value of "+facts.LabelHostname,
+				source,
+				fix,
+			)
 		}
-		return findings.Pass("all %s with the label %s have the host's name, or keep their own", findings.Plural(labelled, "node"), facts.LabelHostname)
+		return findings.Pass(
+			"all %s with the label %s have the host's name, or keep their own",
+			findings.Plural(labelled, "node"),
+			facts.LabelHostname,
+		)
 	},
 }
 
@@ -96,8 +122,13 @@ func keptNames(f facts.Facts) map[string]naming {
 }
 
 var nodeIPAbsent = rule.Check{
-	Code: "KUBELET-005", Reason: "NodeIPAbsent", Category: findings.CategoryKubelets, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: []string{"API-001"},
-	Title: "kubelets whose version waits for addresses are told their own",
+	Code:      "KUBELET-005",
+	Reason:    "NodeIPAbsent",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: []string{"API-001"},
+	Title:     "kubelets whose version waits for addresses are told their own",
 	Explain: []string{
 		"An external kubelet without --node-ip leaves a new Node without address until the cloud-controller-manager writes one; pods on the host's network, static pods among them, have no IP until then " +
 			"(https://github.com/kubernetes/kubernetes/issues/125348, https://github.com/kubernetes/kubernetes/issues/120720). Older kubelets wrote the address of the default route for the time being. Nodes that exist keep their addresses.",
@@ -124,16 +155,33 @@ var nodeIPAbsent = rule.Check{
 			return findings.Pass("the kubelets of all %s fill in their addresses themselves", findings.Plural(old, "node"))
 		}
 		if bad.Empty() {
-			return findings.Pass("%d of %s fill in their addresses themselves, the others are told theirs", old, findings.Plural(len(f.Nodes), "kubelet"))
+			return findings.Pass(
+				"%d of %s fill in their addresses themselves, the others are told theirs",
+				old,
+				findings.Plural(len(f.Nodes), "kubelet"),
+			)
 		}
-		return findings.With(bad.Some(v1.Warn, "%s new Nodes without address until the cloud-controller-manager runs", findings.HowMany(len(bad.Lines), "1 external kubelet would register", "external kubelets would register")),
-			"--node-ip on each kubelet", "/api/v1/nodes, flags of the kubelets", "kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}'")
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"%s new Nodes without address until the cloud-controller-manager runs",
+				findings.HowMany(len(bad.Lines), "1 external kubelet would register", "external kubelets would register"),
+			),
+			"--node-ip on each kubelet",
+			"/api/v1/nodes, flags of the kubelets",
+			"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}'",
+		)
 	},
 }
 
 var kubeletDefaults = rule.Check{
-	Code: "KUBELET-007", Reason: "KubeletDefaultsDiffer", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "ConfigMap kubelet-config gives a joining or upgraded kubelet what the others have",
+	Code:      "KUBELET-007",
+	Reason:    "KubeletDefaultsDiffer",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "ConfigMap kubelet-config gives a joining or upgraded kubelet what the others have",
 	Explain: []string{
 		"kubeadm join and kubeadm upgrade node write /var/lib/kubelet/config.yaml from ConfigMap kube-system/kubelet-config (kubelet-config-1.x before 1.24). A feature gate that was set in the files of the nodes alone is gone " +
 			"after the next upgrade: a node would fall back to the in-tree plugin or to the in-tree image credentials by itself. The plan changes the ConfigMap together with the kubelets.",
@@ -150,7 +198,9 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 		return findings.Dependent("KUBELET-001")
 	}
 	if f.KubeletDefaults == nil {
-		return findings.Skip("there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags")
+		return findings.Skip(
+			"there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags",
+		)
 	}
 	d := f.KubeletDefaults
 	name := "ConfigMap/kube-system/" + findings.OrElse(d.Name, "kubelet-config")
@@ -168,19 +218,46 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 			warning.Add(k.String(), "%s has %s", k, gates)
 		}
 		if k.Config.ServerTLSBootstrap != d.ServerTLSBootstrap {
-			warning.Add(k.String(), "%s has serverTLSBootstrap %t, %s %t", k, k.Config.ServerTLSBootstrap, name, d.ServerTLSBootstrap)
+			warning.Add(
+				k.String(),
+				"%s has serverTLSBootstrap %t, %s %t",
+				k,
+				k.Config.ServerTLSBootstrap,
+				name,
+				d.ServerTLSBootstrap,
+			)
 		}
 	}
 	all, outcome, bad := findings.Worst(&failing, &warning)
 	fix := "kubectl -n kube-system edit configmap " + findings.OrElse(d.Name, "kubelet-config")
 	switch {
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Some(outcome, "%s", failing.Lines[0]), "no providerID there", name,
-			"kubectl -n kube-system get configmap "+findings.OrElse(d.Name, "kubelet-config")+" -o yaml | sed '/^ *providerID:/d' | kubectl replace -f -")
+		return findings.With(
+			all.Some(outcome, "%s", failing.Lines[0]),
+			"no providerID there",
+			name,
+			"kubectl -n kube-system get configmap "+findings.OrElse(
+				d.Name,
+				"kubelet-config",
+			)+" -o yaml | sed '/^ *providerID:/d' | kubectl replace -f -",
+		)
 	case bad:
-		return findings.With(all.Some(outcome, "kubeadm would change %s at its next upgrade", findings.HowMany(len(warning.Lines), "a kubelet", "settings of kubelets")), "the same gates in the ConfigMap and on the nodes", name, fix)
+		return findings.With(
+			all.Some(
+				outcome,
+				"kubeadm would change %s at its next upgrade",
+				findings.HowMany(len(warning.Lines), "a kubelet", "settings of kubelets"),
+			),
+			"the same gates in the ConfigMap and on the nodes",
+			name,
+			fix,
+		)
 	}
-	return findings.Pass("%s agrees with the configuration of %s and names no providerID", name, findings.Plural(compared, "kubelet"))
+	return findings.Pass(
+		"%s agrees with the configuration of %s and names no providerID",
+		name,
+		findings.Plural(compared, "kubelet"),
+	)
 }
 
 // gateDiff says which cloud gates differ; gates that have nothing to do with clouds, volumes or credentials are left to
@@ -206,7 +283,13 @@ func boolOr(v, given bool) string {
 
 // cloudGates are the gates that a migration sets on kubelets, sorted.
 func cloudGates() []string {
-	out := []string{facts.MasterGate, "DisableCloudProviders", "DisableKubeletCloudCredentialProviders", "KubeletCredentialProviders", "RotateKubeletServerCertificate"}
+	out := []string{
+		facts.MasterGate,
+		"DisableCloudProviders",
+		"DisableKubeletCloudCredentialProviders",
+		"KubeletCredentialProviders",
+		"RotateKubeletServerCertificate",
+	}
 	for _, p := range cloudprovider.Providers() {
 		for _, plugin := range p.Plugins {
 			out = append(out, plugin.MigrationGate, plugin.UnregisterGate)
@@ -220,8 +303,14 @@ func cloudGates() []string {
 const SignerServing = "kubernetes.io/kubelet-serving"
 
 var servingCertificates = rule.Check{
-	Code: "KUBELET-008", Reason: "ServingCertificates", Category: findings.CategoryKubelets, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: []string{"API-001"}, Retryable: true,
-	Title: "kubelets that ask for serving certificates get them",
+	Code:      "KUBELET-008",
+	Reason:    "ServingCertificates",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactAPI,
+	DependsOn: []string{"API-001"},
+	Retryable: true,
+	Title:     "kubelets that ask for serving certificates get them",
 	Explain: []string{
 		"With serverTLSBootstrap (RotateKubeletServerCertificate) a kubelet asks the cluster for its serving certificate, with its Node's addresses in it, and asks again when they change, which they may when the new manager writes " +
 			"them. An external kubelet does not ask before its Node has addresses. Nothing in Kubernetes approves these requests; until somebody does, kubectl logs, exec and metrics of that node fail.",
@@ -242,21 +331,43 @@ func judgeServing(f facts.Facts) v1.Finding {
 	}
 	asking := askingKubelets(f)
 	bad, serving := unanswered(f)
-	approver := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 })
+	approver := slices.ContainsFunc(
+		f.Workloads,
+		func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 },
+	)
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Warn, "%s not answered", findings.HowMany(len(bad.Lines), "1 request of a kubelet is", "requests of kubelets are")), "approved soon after they are made", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			answer(f, bad.Objects[0]))
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"%s not answered",
+				findings.HowMany(len(bad.Lines), "1 request of a kubelet is", "requests of kubelets are"),
+			),
+			"approved soon after they are made",
+			"/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			answer(f, bad.Objects[0]),
+		)
 	case asking == "" && serving == 0:
 		return findings.Pass("no kubelet asks the cluster for a serving certificate")
 	case !approver && len(f.UnknownReasons("workloads")) > 0:
 		finding, _ := f.Missing("workloads")
 		return finding
 	case !approver:
-		return findings.With(v1.Finding{Outcome: v1.Warn, Summary: "kubelets ask for serving certificates, and no approver is known in the cluster", Found: findings.OrElse(asking, findings.Plural(serving, "request"))}, "a workload that approves them",
-			"serverTLSBootstrap, workloads", "kubectl get csr --field-selector spec.signerName="+SignerServing)
+		return findings.With(
+			v1.Finding{
+				Outcome: v1.Warn,
+				Summary: "kubelets ask for serving certificates, and no approver is known in the cluster",
+				Found:   findings.OrElse(asking, findings.Plural(serving, "request")),
+			},
+			"a workload that approves them",
+			"serverTLSBootstrap, workloads",
+			"kubectl get csr --field-selector spec.signerName="+SignerServing,
+		)
 	}
-	return findings.Pass("kubelets ask for serving certificates (%s), and an approver answers: no request waits", findings.OrElse(asking, findings.Plural(serving, "request")))
+	return findings.Pass(
+		"kubelets ask for serving certificates (%s), and an approver answers: no request waits",
+		findings.OrElse(asking, findings.Plural(serving, "request")),
+	)
 }
 
 // unanswered are the requests of kubelets for serving certificates that nobody answers, and how many requests there
@@ -281,7 +392,11 @@ func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 // answer is the command that gives a kubelet what it asked for. A request that was denied or has failed can't be
 // approved any more: its kubelet makes another one when it is gone.
 func answer(f facts.Facts, name string) string {
-	if i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name }); i >= 0 && f.CertificateRequests[i].State != "Pending" {
+	if i := slices.IndexFunc(
+		f.CertificateRequests,
+		func(c v1.CertificateRequest) bool { return c.Name == name },
+	); i >= 0 &&
+		f.CertificateRequests[i].State != "Pending" {
 		return "kubectl describe csr " + name + " && kubectl delete csr " + name
 	}
 	return "kubectl describe csr " + name + " && kubectl certificate approve " + name
@@ -302,8 +417,13 @@ func askingKubelets(f facts.Facts) string {
 }
 
 var kubeletProviderID = rule.Check{
-	Code: "KUBELET-009", Reason: "KubeletProviderID", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "a kubelet that is told a providerID is told its Node's",
+	Code:      "KUBELET-009",
+	Reason:    "KubeletProviderID",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "a kubelet that is told a providerID is told its Node's",
 	Explain: []string{
 		"--provider-id, or providerID in the kubelet's configuration, is what the kubelet registers its Node with. It can be set once: a Node that registers with another one than the cloud's is unknown to the new manager, and " +
 			"one that registers with its neighbour's (a copied file) shares that neighbour's fate.",
@@ -335,9 +455,23 @@ var kubeletProviderID = rule.Check{
 			return findings.Pass("none of %s is told a providerID", findings.Plural(len(f.Kubelets()), "kubelet"))
 		}
 		if bad.Empty() {
-			return findings.Pass("%d of %s told a providerID, and none another than its Node's", told, findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Be(told))
+			return findings.Pass(
+				"%d of %s told a providerID, and none another than its Node's",
+				told,
+				findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Be(told),
+			)
 		}
-		return findings.With(bad.Some(v1.Fail, "%s another providerID than its Node has", findings.HowMany(len(bad.Lines), "1 kubelet is told", "kubelets are told")), "none, or the Node's", "flags and configuration of the kubelets",
-			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+facts.HostIn(bad.Objects[0]))
+		return findings.With(
+			bad.Some(
+				v1.Fail,
+				"%s another providerID than its Node has",
+				findings.HowMany(len(bad.Lines), "1 kubelet is told", "kubelets are told"),
+			),
+			"none, or the Node's",
+			"flags and configuration of the kubelets",
+			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+facts.HostIn(
+				bad.Objects[0],
+			),
+		)
 	},
 }

@@ -17,8 +17,13 @@ import (
 const gateNoInTreeCredentials = catalogue.DisableKubeletCloudCredentialProviders
 
 var credentialProviderMissing = rule.Check{
-	Code: "PULL-001", Reason: "CredentialProviderMissing", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactImagePulls, DependsOn: rule.OnVolumes,
-	Title: "kubelets that pull from the cloud's registry have an image credential provider before they lose the built-in one",
+	Code:      "PULL-001",
+	Reason:    "CredentialProviderMissing",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactImagePulls,
+	DependsOn: rule.OnVolumes,
+	Title:     "kubelets that pull from the cloud's registry have an image credential provider before they lose the built-in one",
 	Explain: []string{
 		"The in-tree provider gave kubelets the credentials for its registry (ECR, ACR, GCR). With the in-tree code gone, or with the gate " + gateNoInTreeCredentials + " on (the default since it is beta), a kubelet has them only from a binary " +
 			"that --image-credential-provider-config and --image-credential-provider-bin-dir name (KEP-2133). Images that are on the node already go on, so the fault shows on new nodes: ImagePullBackOff, the CNI and kube-proxy among them " +
@@ -60,15 +65,37 @@ func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
 	all, outcome, bad := findings.Worst(&failing, &warning)
 	switch {
 	case pulling == 0:
-		return findings.Pass("no image on %s comes from a registry that needs the cloud's credentials", findings.Plural(len(f.Nodes), "node"))
+		return findings.Pass(
+			"no image on %s comes from a registry that needs the cloud's credentials",
+			findings.Plural(len(f.Nodes), "node"),
+		)
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Some(outcome, "%s images of the cloud's registry on new pods", findings.HowMany(len(failing.Lines), "1 node cannot pull", "nodes cannot pull")), binary+" and a CredentialProviderConfig on every node", "status.images of the Nodes, the kubelets' flags",
-			"transplant plan --out plan.yaml")
+		return findings.With(
+			all.Some(
+				outcome,
+				"%s images of the cloud's registry on new pods",
+				findings.HowMany(len(failing.Lines), "1 node cannot pull", "nodes cannot pull"),
+			),
+			binary+" and a CredentialProviderConfig on every node",
+			"status.images of the Nodes, the kubelets' flags",
+			"transplant plan --out plan.yaml",
+		)
 	case bad:
-		return findings.With(all.Some(outcome, "%s on the built-in image credentials", findings.HowMany(len(warning.Lines), "1 node may depend", "nodes may depend")), binary+" and a CredentialProviderConfig on every node before its kubelet changes",
-			"status.images of the Nodes, the kubelets' flags", "transplant plan --out plan.yaml")
+		return findings.With(
+			all.Some(
+				outcome,
+				"%s on the built-in image credentials",
+				findings.HowMany(len(warning.Lines), "1 node may depend", "nodes may depend"),
+			),
+			binary+" and a CredentialProviderConfig on every node before its kubelet changes",
+			"status.images of the Nodes, the kubelets' flags",
+			"transplant plan --out plan.yaml",
+		)
 	}
-	return findings.Pass("%s with images of the cloud's registry, and an image credential provider on each", findings.Plural(pulling, "node"))
+	return findings.Pass(
+		"%s with images of the cloud's registry, and an image credential provider on each",
+		findings.Plural(pulling, "node"),
+	)
 }
 
 // judgePuller judges a node with images of the cloud's registry; last is the last minor whose kubelets have credentials
@@ -78,9 +105,21 @@ func judgePuller(n v1.Node, k facts.Kubelet, read bool, last int, failing, warni
 	switch {
 	case read && (k.Credentials != nil || k.Flags["image-credential-provider-config"] != ""):
 	case known && minor > last:
-		failing.Add(n.Name, "%s pulls from %s, and kubelet 1.%d has no built-in credentials", n.Name, findings.Few(n.Registries), minor)
+		failing.Add(
+			n.Name,
+			"%s pulls from %s, and kubelet 1.%d has no built-in credentials",
+			n.Name,
+			findings.Few(n.Registries),
+			minor,
+		)
 	case read && known && facts.Effective(gateNoInTreeCredentials, k.Gates(), minor):
-		failing.Add(n.Name, "%s pulls from %s, and %s is on in its kubelet", n.Name, findings.Few(n.Registries), gateNoInTreeCredentials)
+		failing.Add(
+			n.Name,
+			"%s pulls from %s, and %s is on in its kubelet",
+			n.Name,
+			findings.Few(n.Registries),
+			gateNoInTreeCredentials,
+		)
 	case read:
 		warning.Add(n.Name, "%s pulls from %s", n.Name, findings.Few(n.Registries))
 	default:
@@ -104,8 +143,13 @@ func withCredentials(f facts.Facts) ([]facts.Kubelet, v1.Finding, bool) {
 }
 
 var credentialProviderBroken = rule.Check{
-	Code: "PULL-002", Reason: "CredentialProviderBroken", Category: findings.CategoryKubelets, Level: findings.LevelCritical, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "every image credential provider is there and answers",
+	Code:      "PULL-002",
+	Reason:    "CredentialProviderBroken",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "every image credential provider is there and answers",
 	Explain: []string{
 		"A kubelet whose CredentialProviderConfig cannot be read, or names a binary that is not in its directory or not executable, does not start. One whose binary gives no answer, or one of another API version than the configuration names, starts " +
 			"and pulls nothing from that registry.",
@@ -130,7 +174,14 @@ var credentialProviderBroken = rule.Check{
 					failing.Add(k.String(), "%s has no executable %s/%s", k.Host.Name, c.BinDir, p.Name)
 				case p.Asked == "":
 				case !p.Answered:
-					failing.Add(k.String(), "%s on %s does not answer for %s: %s", p.Name, k.Host.Name, p.Asked, findings.OrElse(p.Error, "no credentials of the API version "+p.APIVersion))
+					failing.Add(
+						k.String(),
+						"%s on %s does not answer for %s: %s",
+						p.Name,
+						k.Host.Name,
+						p.Asked,
+						findings.OrElse(p.Error, "no credentials of the API version "+p.APIVersion),
+					)
 				default:
 					asked++
 				}
@@ -141,9 +192,19 @@ var credentialProviderBroken = rule.Check{
 		}
 		all, outcome, bad := findings.Worst(&failing, &warning)
 		if !bad {
-			return findings.Pass("%s of %s there, and %d of them answered", findings.Plural(n, "image credential provider"), findings.Plural(len(kubelets), "kubelet")+" "+findings.Be(n), asked)
+			return findings.Pass(
+				"%s of %s there, and %d of them answered",
+				findings.Plural(n, "image credential provider"),
+				findings.Plural(len(kubelets), "kubelet")+" "+findings.Be(n),
+				asked,
+			)
 		}
-		return findings.With(all.Some(outcome, "%s", all.Lines[0]), "a configuration that can be read, and executable binaries that answer", "the kubelets' hosts", askProvider(kubelets, all.Objects[0])+"   # on host "+facts.HostIn(all.Objects[0]))
+		return findings.With(
+			all.Some(outcome, "%s", all.Lines[0]),
+			"a configuration that can be read, and executable binaries that answer",
+			"the kubelets' hosts",
+			askProvider(kubelets, all.Objects[0])+"   # on host "+facts.HostIn(all.Objects[0]),
+		)
 	},
 }
 
@@ -154,15 +215,26 @@ func askProvider(kubelets []facts.Kubelet, name string) string {
 	c := kubelets[i].Credentials
 	for _, p := range c.Providers {
 		if p.Present && p.Asked != "" && !p.Answered {
-			return fmt.Sprintf(`echo '{"apiVersion":%q,"kind":"CredentialProviderRequest","image":%q}' | %s/%s`, p.APIVersion, p.Asked, c.BinDir, p.Name)
+			return fmt.Sprintf(
+				`echo '{"apiVersion":%q,"kind":"CredentialProviderRequest","image":%q}' | %s/%s`,
+				p.APIVersion,
+				p.Asked,
+				c.BinDir,
+				p.Name,
+			)
 		}
 	}
 	return "ls -l " + findings.OrElse(c.BinDir, c.ConfigPath)
 }
 
 var credentialProviderVersion = rule.Check{
-	Code: "PULL-003", Reason: "CredentialProviderVersion", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
-	Title: "the kubelets read the version of their CredentialProviderConfig, now and after the next upgrade",
+	Code:      "PULL-003",
+	Reason:    "CredentialProviderVersion",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnVolumes,
+	Title:     "the kubelets read the version of their CredentialProviderConfig, now and after the next upgrade",
 	Explain: []string{
 		"The configuration and the protocol with the binaries came as v1alpha1, v1beta1 and v1, a few minors apart. A kubelet exits at start when it is given a version that it does not know. Before its gate KubeletCredentialProviders was on by default, " +
 			"it ignored the flags without it.",
@@ -188,9 +260,17 @@ var credentialProviderVersion = rule.Check{
 		case !bad && len(unclear) > 0:
 			return findings.Unknown("the version of %s is not known", findings.Few(unclear))
 		case !bad:
-			return findings.Pass("%s the version of its image credential configuration", findings.HowMany(len(kubelets), "the kubelet knows", "kubelets know"))
+			return findings.Pass(
+				"%s the version of its image credential configuration",
+				findings.HowMany(len(kubelets), "the kubelet knows", "kubelets know"),
+			)
 		}
-		return findings.With(all.Some(outcome, "%s", all.Lines[0]), "a version that the kubelet knows", "--image-credential-provider-config", "head -3 "+configOf(kubelets, all.Objects[0])+"   # on host "+facts.HostIn(all.Objects[0]))
+		return findings.With(
+			all.Some(outcome, "%s", all.Lines[0]),
+			"a version that the kubelet knows",
+			"--image-credential-provider-config",
+			"head -3 "+configOf(kubelets, all.Objects[0])+"   # on host "+facts.HostIn(all.Objects[0]),
+		)
 	},
 }
 
@@ -211,7 +291,15 @@ func judgeCredentialVersions(k facts.Kubelet, minor int, failing, warning *findi
 	case !slices.Contains(api.ConfigVersions, c.APIVersion):
 		failing.Add(k.String(), "kubelet 1.%d of %s does not read %s of %s", minor, k.Host.Name, c.ConfigPath, c.APIVersion)
 	case strings.HasSuffix(c.APIVersion, "alpha1") && api.ConfigVersions[0] != c.APIVersion:
-		warning.Add(k.String(), "%s:%s is %s, and kubelet 1.%d reads %s", k.Host.Name, c.ConfigPath, c.APIVersion, minor, api.ConfigVersions[0])
+		warning.Add(
+			k.String(),
+			"%s:%s is %s, and kubelet 1.%d reads %s",
+			k.Host.Name,
+			c.ConfigPath,
+			c.APIVersion,
+			minor,
+			api.ConfigVersions[0],
+		)
 	}
 	for _, p := range c.Providers {
 		if p.APIVersion != "" && !slices.Contains(api.PluginVersions, p.APIVersion) {
@@ -219,13 +307,23 @@ func judgeCredentialVersions(k facts.Kubelet, minor int, failing, warning *findi
 		}
 	}
 	if !facts.Effective("KubeletCredentialProviders", k.Gates(), minor) {
-		failing.Add(k.String(), "KubeletCredentialProviders is off in kubelet 1.%d of %s, which ignores its configuration", minor, k.Host.Name)
+		failing.Add(
+			k.String(),
+			"KubeletCredentialProviders is off in kubelet 1.%d of %s, which ignores its configuration",
+			minor,
+			k.Host.Name,
+		)
 	}
 }
 
 var registryNotMatched = rule.Check{
-	Code: "PULL-004", Reason: "RegistryNotMatched", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactImagePulls, DependsOn: rule.OnVolumes,
-	Title: "the image credential providers match every registry of the cloud that the nodes pull from",
+	Code:      "PULL-004",
+	Reason:    "RegistryNotMatched",
+	Category:  findings.CategoryKubelets,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactImagePulls,
+	DependsOn: rule.OnVolumes,
+	Title:     "the image credential providers match every registry of the cloud that the nodes pull from",
 	Explain: []string{
 		"A kubelet asks a provider only for images that match one of its matchImages: each part of the host's name is matched alone, and * stands for no dot. A pattern for *.dkr.ecr.*.amazonaws.com leaves out registries in China and those with FIPS " +
 			"endpoints, one for *.azurecr.io leaves out the sovereign clouds: their images are pulled without credentials and refused.",
@@ -249,10 +347,18 @@ var registryNotMatched = rule.Check{
 			}
 		}
 		if bad.Empty() {
-			return findings.Pass("%s matched by the image credential providers of %s", findings.HowMany(n, "1 registry is", "registries are"), findings.Plural(len(kubelets), "kubelet"))
+			return findings.Pass(
+				"%s matched by the image credential providers of %s",
+				findings.HowMany(n, "1 registry is", "registries are"),
+				findings.Plural(len(kubelets), "kubelet"),
+			)
 		}
-		return findings.With(bad.Some(v1.Fail, "%s: its images would be pulled without credentials", bad.Lines[0]), "a pattern in matchImages for each registry", "CredentialProviderConfig, status.images of the Nodes",
-			"grep -n -A8 matchImages "+configOf(kubelets, bad.Objects[0])+"   # on host "+facts.HostIn(bad.Objects[0]))
+		return findings.With(
+			bad.Some(v1.Fail, "%s: its images would be pulled without credentials", bad.Lines[0]),
+			"a pattern in matchImages for each registry",
+			"CredentialProviderConfig, status.images of the Nodes",
+			"grep -n -A8 matchImages "+configOf(kubelets, bad.Objects[0])+"   # on host "+facts.HostIn(bad.Objects[0]),
+		)
 	},
 }
 

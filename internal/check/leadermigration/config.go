@@ -33,7 +33,8 @@ func alike(all []judged) [][]judged {
 	var out [][]judged
 	for _, j := range all {
 		i := slices.IndexFunc(out, func(g []judged) bool {
-			return g[0].Name == j.Name && g[0].minor == j.minor && g[0].path == j.path && g[0].content == j.content && facts.Own(g[0].Image) == facts.Own(j.Image)
+			return g[0].Name == j.Name && g[0].minor == j.minor && g[0].path == j.path && g[0].content == j.content &&
+				facts.Own(g[0].Image) == facts.Own(j.Image)
 		})
 		if i < 0 {
 			out = append(out, []judged{j})
@@ -69,7 +70,12 @@ func (j judged) rewrite(hosts []string) string {
 	if !ok {
 		return "transplant plan --strategy=downtime"
 	}
-	return migrationconfig.Command(file, j.path) + "   # on " + findings.Few(hosts) + "; " + j.Name + " reads it when it starts"
+	return migrationconfig.Command(
+		file,
+		j.path,
+	) + "   # on " + findings.Few(
+		hosts,
+	) + "; " + j.Name + " reads it when it starts"
 }
 
 // migrationConfigs judges the config of every manager that names one, and says which could not be judged.
@@ -85,7 +91,10 @@ func migrationConfigs(f facts.Facts) (all []judged, unclear []string) {
 		}
 		file, ok := migrationFile(p)
 		if !ok {
-			unclear = append(unclear, "the leader migration config "+p.Flags["leader-migration-config"]+" of "+p.String()+" could not be read")
+			unclear = append(
+				unclear,
+				"the leader migration config "+p.Flags["leader-migration-config"]+" of "+p.String()+" could not be read",
+			)
 			continue
 		}
 		config, err := migrationconfig.Parse([]byte(file.Content))
@@ -96,7 +105,10 @@ func migrationConfigs(f facts.Facts) (all []judged, unclear []string) {
 		if p.Name == component.CCM && facts.Own(p.Image) {
 			problems = forOwn(problems, config)
 		}
-		all = append(all, judged{Instance: p, path: file.Path, content: file.Content, minor: minor, config: config, problems: problems})
+		all = append(
+			all,
+			judged{Instance: p, path: file.Path, content: file.Content, minor: minor, config: config, problems: problems},
+		)
 	}
 	return all, unclear
 }
@@ -156,7 +168,10 @@ func judgeProblems(f facts.Facts, wanted func(migrationconfig.Code) bool, bad, g
 			if q.Blocking {
 				to = &blocking
 			}
-			to.Lines = append(to.Lines, fmt.Sprintf("%s for %s on %s: %s", j.path, j.Name, findings.Few(hostsOf(group)), inOne(q)))
+			to.Lines = append(
+				to.Lines,
+				fmt.Sprintf("%s for %s on %s: %s", j.path, j.Name, findings.Few(hostsOf(group)), inOne(q)),
+			)
 			for _, g := range group {
 				to.Objects = append(to.Objects, g.source())
 			}
@@ -168,11 +183,21 @@ func judgeProblems(f facts.Facts, wanted func(migrationconfig.Code) bool, bad, g
 	const source = "the files that --leader-migration-config names"
 	switch {
 	case !blocking.Empty():
-		return findings.With(blocking.Finding(v1.Fail, "%s: %s", bad, blocking.Lines[0]), "names and fields of the version that reads the file", source, fix)
+		return findings.With(
+			blocking.Finding(v1.Fail, "%s: %s", bad, blocking.Lines[0]),
+			"names and fields of the version that reads the file",
+			source,
+			fix,
+		)
 	case len(unclear) > 0:
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case !warning.Empty():
-		return findings.With(warning.Finding(v1.Warn, "%s", warning.Lines[0]), "names and fields of the version that reads the file", source, fix)
+		return findings.With(
+			warning.Finding(v1.Warn, "%s", warning.Lines[0]),
+			"names and fields of the version that reads the file",
+			source,
+			fix,
+		)
 	case len(configs) == 0:
 		return findings.Skip("no manager names a leader migration config")
 	}
@@ -184,8 +209,14 @@ func ofLock(c migrationconfig.Code) bool {
 }
 
 var controllerNames = rule.Check{
-	Code: "LM-001", Reason: "WrongControllerNames", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "leader migration configs list every cloud loop under the names of the version that reads them",
+	Code:      "LM-001",
+	Reason:    "WrongControllerNames",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "leader migration configs list every cloud loop under the names of the version that reads them",
 	Explain: []string{
 		"Leader migration compares the names in its config with the names of the controllers letter by letter. The documented names (service, route, cloud-node-lifecycle) are those of " +
 			"kube-controller-manager up to 1.27 and of cloud-controller-managers up to 0.27. Later ones register service-lb-controller, node-route-controller and cloud-node-lifecycle-controller.",
@@ -194,27 +225,47 @@ var controllerNames = rule.Check{
 		"Write one file for each side, in that side's dialect, with the same leaderName. Transplant does. Its own cloud-controller-manager understands both.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		return judgeProblems(f, func(c migrationconfig.Code) bool { return !ofLock(c) }, "a leader migration config does not say what was meant",
-			"every cloud loop is listed under the right name")
+		return judgeProblems(
+			f,
+			func(c migrationconfig.Code) bool { return !ofLock(c) },
+			"a leader migration config does not say what was meant",
+			"every cloud loop is listed under the right name",
+		)
 	},
 }
 
 var resourceLock = rule.Check{
-	Code: "LM-004", Reason: "ResourceLockRefused", Category: findings.CategoryLeaderMigration, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
-	Title: "no leader migration config has a resourceLock that its manager refuses",
+	Code:      "LM-004",
+	Reason:    "ResourceLockRefused",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnHosts,
+	Title:     "no leader migration config has a resourceLock that its manager refuses",
 	Explain: []string{
 		"The version v1 of LeaderMigrationConfiguration has no field resourceLock, though many published examples have the line. Older managers ignore it; newer ones decode strictly and exit at " +
 			"start: the manager of the new side dies at the moment of the handover. Transplant's own ignores it and warns.",
 		"A lock on endpoints passes validation everywhere and can be created nowhere: the manager exits as soon as it has won its main lease. Remove the line.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		return judgeProblems(f, ofLock, "a manager exits because of its leader migration config", "no resourceLock that matters")
+		return judgeProblems(
+			f,
+			ofLock,
+			"a manager exits because of its leader migration config",
+			"no resourceLock that matters",
+		)
 	},
 }
 
 var migrationLeftOn = rule.Check{
-	Code: "LM-002", Reason: "LeaderMigrationLeftOn", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "leader migration is off in every kube-controller-manager that is external",
+	Code:      "LM-002",
+	Reason:    "LeaderMigrationLeftOn",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "leader migration is off in every kube-controller-manager that is external",
 	Explain: []string{
 		"A kube-controller-manager with --cloud-provider=external has no cloud loop to run, but with --enable-leader-migration it contends for the migration lease all the same. If it wins, " +
 			"the cloud-controller-manager waits for ever and no manager runs the loops, while every health check stays green.",
@@ -234,9 +285,19 @@ var migrationLeftOn = rule.Check{
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s can take the migration lease and run nothing under it", findings.Plural(len(bad.Lines), "external "+component.KCM)),
-				"no --enable-leader-migration beside --cloud-provider=external", bad.Objects[0],
-				facts.EditManifest("/etc/kubernetes/manifests/"+component.KCM+".yaml", "/--enable-leader-migration/d; /--leader-migration-config/d")+"   # on each host named")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"%s can take the migration lease and run nothing under it",
+					findings.Plural(len(bad.Lines), "external "+component.KCM),
+				),
+				"no --enable-leader-migration beside --cloud-provider=external",
+				bad.Objects[0],
+				facts.EditManifest(
+					"/etc/kubernetes/manifests/"+component.KCM+".yaml",
+					"/--enable-leader-migration/d; /--leader-migration-config/d",
+				)+"   # on each host named",
+			)
 		case n == 0:
 			return findings.Skip("no %s is external", component.KCM)
 		}
@@ -245,8 +306,14 @@ var migrationLeftOn = rule.Check{
 }
 
 var defaultConfig = rule.Check{
-	Code: "LM-005", Reason: "DefaultMatchesNothing", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "a cloud-controller-manager with leader migration on has a config file",
+	Code:      "LM-005",
+	Reason:    "DefaultMatchesNothing",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "a cloud-controller-manager with leader migration on has a config file",
 	Explain: []string{
 		"Without a file, leader migration takes the library's default. Since 0.28 that default lists service-controller and route-controller, which no controller is called. The service and route " +
 			"loops then run under the main lease of both managers; only the node lifecycle loop is exclusive.",
@@ -268,21 +335,38 @@ var defaultConfig = rule.Check{
 			case !ok:
 				unclear = append(unclear, p.Unversioned())
 			case !migrationconfig.HasDefault(minor):
-				bad.Add(p.String(), "%s (1.%d) has --enable-leader-migration and exits without --leader-migration-config: that version has no default", p, minor)
+				bad.Add(
+					p.String(),
+					"%s (1.%d) has --enable-leader-migration and exits without --leader-migration-config: that version has no default",
+					p,
+					minor,
+				)
 			case controllernames.DialectOf(controllernames.Component(p.Name), minor) == controllernames.Canonical:
 				bad.Add(p.String(), "%s (1.%d) has --enable-leader-migration and no --leader-migration-config", p, minor)
 			}
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s on a default that is not there, or matches neither the service nor the route loop", findings.Plural(len(bad.Lines), "manager")+" "+relies(len(bad.Lines))),
-				"--leader-migration-config with the names of this version", bad.Objects[0], "transplant explain LM-001")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"%s on a default that is not there, or matches neither the service nor the route loop",
+					findings.Plural(len(bad.Lines), "manager")+" "+relies(len(bad.Lines)),
+				),
+				"--leader-migration-config with the names of this version",
+				bad.Objects[0],
+				"transplant explain LM-001",
+			)
 		case len(unclear) > 0:
 			return findings.Unknown("%s", strings.Join(unclear, "; "))
 		case n == 0:
 			return findings.Skip("leader migration is off everywhere")
 		}
-		return findings.Pass("%s with leader migration on %s a config or a default that holds", findings.Plural(n, "manager"), have(n))
+		return findings.Pass(
+			"%s with leader migration on %s a config or a default that holds",
+			findings.Plural(n, "manager"),
+			have(n),
+		)
 	},
 }
 
@@ -301,8 +385,14 @@ func have(n int) string {
 }
 
 var differentLeases = rule.Check{
-	Code: "LM-008", Reason: "DifferentLeases", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "all managers contend for the same migration lease",
+	Code:      "LM-008",
+	Reason:    "DifferentLeases",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "all managers contend for the same migration lease",
 	Explain: []string{
 		"Leader migration excludes two managers only if both name the same lease. Two files that are right in themselves but differ in leaderName, or a manager without a file beside one " +
 			"whose file names another lease than the default, give every loop two owners.",
@@ -334,8 +424,12 @@ var differentLeases = rule.Check{
 		if bad.Empty() {
 			return findings.Pass("every manager with leader migration on names the lease %s", f.Opts.LeaseName)
 		}
-		return findings.With(bad.Finding(v1.Fail, "not every manager contends for the lease %s", f.Opts.LeaseName), "leaderName: "+f.Opts.LeaseName,
-			"the files that --leader-migration-config names", sameLease(f, configs, slices.Sorted(maps.Keys(names))))
+		return findings.With(
+			bad.Finding(v1.Fail, "not every manager contends for the lease %s", f.Opts.LeaseName),
+			"leaderName: "+f.Opts.LeaseName,
+			"the files that --leader-migration-config names",
+			sameLease(f, configs, slices.Sorted(maps.Keys(names))),
+		)
 	},
 }
 
@@ -347,7 +441,13 @@ func sameLease(f facts.Facts, configs []judged, names []string) string {
 	}
 	for _, group := range alike(configs) {
 		if j := group[0]; j.config.LeaderName != f.Opts.LeaseName {
-			return fmt.Sprintf("sed -i.before 's/^leaderName: .*/leaderName: %s/' %s   # on %s; %s reads it when it starts", f.Opts.LeaseName, j.path, strings.Join(hostsOf(group), ", "), j.Name)
+			return fmt.Sprintf(
+				"sed -i.before 's/^leaderName: .*/leaderName: %s/' %s   # on %s; %s reads it when it starts",
+				f.Opts.LeaseName,
+				j.path,
+				strings.Join(hostsOf(group), ", "),
+				j.Name,
+			)
 		}
 	}
 	return "transplant explain LM-008"

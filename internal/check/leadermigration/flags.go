@@ -15,8 +15,14 @@ import (
 const gateLeaderMigration = "ControllerManagerLeaderMigration"
 
 var migrationGate = rule.Check{
-	Code: "LM-012", Reason: "LeaderMigrationGateOff", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "the gate ControllerManagerLeaderMigration is on in every manager that has leader migration, and set where it has to be",
+	Code:      "LM-012",
+	Reason:    "LeaderMigrationGateOff",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "the gate ControllerManagerLeaderMigration is on in every manager that has leader migration, and set where it has to be",
 	Explain: []string{
 		"Leader migration is behind the feature gate ControllerManagerLeaderMigration: alpha and off by default in 1.21, on by default in 1.22 and 1.23, locked on from 1.24, gone with 1.27. With --enable-leader-migration and the gate off, the manager of 1.21 exits at start (\"Leader Migration is not enabled through feature gate\"), and a gate that somebody switched off in 1.22 or 1.23 does the same. " +
 			"From 1.27 on the gate itself is an unknown flag value and keeps the manager from starting, so it has to leave the manifests before that upgrade (VER-008).",
@@ -41,24 +47,49 @@ func judgeMigrationGate(f facts.Facts) v1.Finding {
 		}
 		on++
 		if catalogue.GateFor(p.Name, gateLeaderMigration, minor).Known && !p.Gate(gateLeaderMigration, minor) {
-			bad.Add(p.String(), "%s (1.%d) has --enable-leader-migration, and %s is off (%s)", p, minor, gateLeaderMigration, p.GivenOrDefault(gateLeaderMigration))
+			bad.Add(
+				p.String(),
+				"%s (1.%d) has --enable-leader-migration, and %s is off (%s)",
+				p,
+				minor,
+				gateLeaderMigration,
+				p.GivenOrDefault(gateLeaderMigration),
+			)
 		}
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), "--feature-gates="+gateLeaderMigration+"=true", "manifests of the managers",
-			"grep -n 'feature-gates\\|leader-migration' /etc/kubernetes/manifests/*controller-manager.yaml   # on each host named")
+		return findings.With(
+			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			"--feature-gates="+gateLeaderMigration+"=true",
+			"manifests of the managers",
+			"grep -n 'feature-gates\\|leader-migration' /etc/kubernetes/manifests/*controller-manager.yaml   # on each host named",
+		)
 	case len(unclear) > 0:
-		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), "images with a version", "manifests of the managers", "")
+		return findings.With(
+			findings.Unknown("%s", strings.Join(unclear, "; ")),
+			"images with a version",
+			"manifests of the managers",
+			"",
+		)
 	case on == 0:
-		return findings.Pass("leader migration is off in %s; the plan sets the gate where the version needs it", findings.Plural(n, "manager"))
+		return findings.Pass(
+			"leader migration is off in %s; the plan sets the gate where the version needs it",
+			findings.Plural(n, "manager"),
+		)
 	}
 	return findings.Pass("the gate is on, or not needed, in %s with leader migration", findings.Plural(on, "manager"))
 }
 
 var migrationMixed = rule.Check{
-	Code: "LM-013", Reason: "LeaderMigrationMixed", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "leader migration is on in all in-tree managers or in none",
+	Code:      "LM-013",
+	Reason:    "LeaderMigrationMixed",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "leader migration is on in all in-tree managers or in none",
 	Explain: []string{
 		"An in-tree manager without leader migration runs the cloud loops under its main lease alone. If another host's manager has leader migration on, and a cloud-controller-manager contends for the migration lease, nothing excludes the two: when the manager without it becomes leader, the migration lease is free, the cloud-controller-manager takes it, and both act. " +
 			"The procedure of KEP-2436 switches it on in every kube-controller-manager, restarts all of them, and only then starts a cloud-controller-manager.",
@@ -90,13 +121,37 @@ func judgeMixed(f facts.Facts) v1.Finding {
 	case having == 0 && !contends:
 		return findings.Pass("leader migration is off in all %s", findings.Plural(len(in), "in-tree manager"))
 	case f.Opts.InProgress && !contends:
-		return findings.With(without.Finding(v1.Warn, "the unfinished migration has switched leader migration on in %d of %s", having, findings.Plural(len(in), "in-tree manager")), expected, source, "transplant apply")
+		return findings.With(
+			without.Finding(
+				v1.Warn,
+				"the unfinished migration has switched leader migration on in %d of %s",
+				having,
+				findings.Plural(len(in), "in-tree manager"),
+			),
+			expected,
+			source,
+			"transplant apply",
+		)
 	case contends:
-		return findings.With(without.Finding(v1.Fail, "a cloud-controller-manager contends for the migration lease, and %d of %s %s not respect it", len(without.Lines), findings.Plural(len(in), "in-tree manager"), does(len(without.Lines))),
-			expected, source, "transplant rollback")
+		return findings.With(
+			without.Finding(
+				v1.Fail,
+				"a cloud-controller-manager contends for the migration lease, and %d of %s %s not respect it",
+				len(without.Lines),
+				findings.Plural(len(in), "in-tree manager"),
+				does(len(without.Lines)),
+			),
+			expected,
+			source,
+			"transplant rollback",
+		)
 	}
-	return findings.With(without.Finding(v1.Fail, "leader migration is on in %d of %s", having, findings.Plural(len(in), "in-tree manager")), expected, source,
-		"grep -n leader-migration /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named")
+	return findings.With(
+		without.Finding(v1.Fail, "leader migration is on in %d of %s", having, findings.Plural(len(in), "in-tree manager")),
+		expected,
+		source,
+		"grep -n leader-migration /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named",
+	)
 }
 
 func does(n int) string {

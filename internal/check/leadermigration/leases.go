@@ -15,8 +15,14 @@ import (
 )
 
 var holderUnknown = rule.Check{
-	Code: "LM-009", Reason: "LeaseHolderUnknown", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, DependsOn: append([]string{"API-001"}, rule.OnHosts...), Retryable: true,
-	Title: "every manager's lease that is held is held by a manager on a known host",
+	Code:      "LM-009",
+	Reason:    "LeaseHolderUnknown",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Retryable: true,
+	Title:     "every manager's lease that is held is held by a manager on a known host",
 	Explain: []string{
 		"The holder of an election's lease names its host: <hostname>_<uuid>, and a manager says on its /metrics by which leases it leads. A holder that is none of the known hosts, and none of the managers that were asked, is a manager that nobody told Transplant of: on a control-plane host that was not named, a host that was replaced, another cluster's manager with this cluster's kubeconfig, or a cloud-controller-manager that was installed as a workload. " +
 			"It would stay in-tree, or stay the owner, through the whole migration.",
@@ -52,12 +58,25 @@ func judgeHolders(f facts.Facts) v1.Finding {
 	expected := "a holder on one of " + findings.Few(hostNames(f))
 	switch {
 	case !bad.Empty():
-		finding := findings.With(bad.Finding(v1.Fail, "%s, which is none of the known hosts", bad.Lines[0]), expected, source, "kubectl get nodes -o wide | grep "+hostOf(bad.Lines[0]))
+		finding := findings.With(
+			bad.Finding(v1.Fail, "%s, which is none of the known hosts", bad.Lines[0]),
+			expected,
+			source,
+			"kubectl get nodes -o wide | grep "+hostOf(bad.Lines[0]),
+		)
 		finding.Since = since
 		return finding
 	case !unclear.Empty():
-		finding := findings.With(findings.Dependent("LM-006"), expected, source, "kubectl get nodes -o wide | grep "+hostOf(unclear.Lines[0]))
-		finding.Summary += fmt.Sprintf(": %s; no known host has that name, and not every manager could be asked whether it leads", unclear.Lines[0])
+		finding := findings.With(
+			findings.Dependent("LM-006"),
+			expected,
+			source,
+			"kubectl get nodes -o wide | grep "+hostOf(unclear.Lines[0]),
+		)
+		finding.Summary += fmt.Sprintf(
+			": %s; no known host has that name, and not every manager could be asked whether it leads",
+			unclear.Lines[0],
+		)
 		return finding
 	}
 	return findings.Pass("%s of managers %s held, on known hosts", findings.Plural(held, "lease"), findings.Be(held))
@@ -82,7 +101,8 @@ func leader(f facts.Facts, lease string) (led, silent bool) {
 
 // electsManagers tells whether a lease is an election of managers.
 func electsManagers(f facts.Facts, l v1.Lease) bool {
-	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") || strings.Contains(l.Name, "cloud-provider")
+	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") ||
+		strings.Contains(l.Name, "cloud-provider")
 }
 
 // knows tells whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that runs
@@ -95,7 +115,11 @@ func knows(f facts.Facts, holder string) bool {
 			if known == "" {
 				continue
 			}
-			if knownShort, _, _ := strings.Cut(known, "."); strings.EqualFold(known, name) || strings.EqualFold(knownShort, short) {
+			if knownShort, _, _ := strings.Cut(
+				known,
+				".",
+			); strings.EqualFold(known, name) ||
+				strings.EqualFold(knownShort, short) {
 				return true
 			}
 		}
@@ -106,7 +130,8 @@ func knows(f facts.Facts, holder string) bool {
 		}
 	}
 	return slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool {
-		return w.Role == v1.RoleCCM && f.Stage() == facts.StageExternal && (slices.Contains(w.Nodes, name) || strings.HasPrefix(name, w.Ref[strings.LastIndex(w.Ref, "/")+1:]))
+		return w.Role == v1.RoleCCM && f.Stage() == facts.StageExternal &&
+			(slices.Contains(w.Nodes, name) || strings.HasPrefix(name, w.Ref[strings.LastIndex(w.Ref, "/")+1:]))
 	})
 }
 
@@ -128,8 +153,14 @@ const (
 )
 
 var leadershipUnstable = rule.Check{
-	Code: "LM-010", Reason: "LeadershipUnstable", Category: findings.CategoryLeaderMigration, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: append([]string{"API-001"}, rule.OnHosts...), Retryable: true,
-	Title: "the managers' leaders are settled",
+	Code:      "LM-010",
+	Reason:    "LeadershipUnstable",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactGap,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Retryable: true,
+	Title:     "the managers' leaders are settled",
 	Explain: []string{
 		"A leader changes when its manager restarts or cannot renew its lease in time. Many changes mean a slow API server or etcd, a starved host, or a manager that crashes while it leads. During a migration every change of leader is judged as a step of it: a manager that loses its lease for reasons of its own makes a step fail, and the shorter deadlines of a migration make that likelier.",
 		"The check warns about a leader that took its lease within the last five minutes, and about leases that changed hands more than six times a day over the life of the cluster, at least ten times; about a lease of kube-controller-manager that has run out, since then nobody leads; and about one that was taken at a time still to come, which is a clock that is off. Find the reason in the log of the manager that lost it before you begin.",
@@ -160,8 +191,12 @@ func judgeStability(f facts.Facts) v1.Finding {
 	if bad.Empty() {
 		return findings.Pass("the leaders of %s are settled", findings.Plural(n, "election"))
 	}
-	finding := findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "leaders that stay for days", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-		"kubectl -n kube-system logs -l component="+component.KCM+" --previous --tail=50")
+	finding := findings.With(
+		bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+		"leaders that stay for days",
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+		"kubectl -n kube-system logs -l component="+component.KCM+" --previous --tail=50",
+	)
 	finding.Since = since
 	return finding
 }
@@ -171,11 +206,27 @@ func unrest(f facts.Facts, l v1.Lease) (string, *time.Time) {
 	now := f.Now()
 	switch age, known := age(f); {
 	case l.Name == component.KCM && l.RenewTime != nil && facts.Expired(l, now):
-		return fmt.Sprintf("the lease %s ran out %s ago, and nobody has taken it: no %s leads", l.Name, now.Sub(*l.RenewTime).Round(time.Second), component.KCM), nil
+		return fmt.Sprintf(
+			"the lease %s ran out %s ago, and nobody has taken it: no %s leads",
+			l.Name,
+			now.Sub(*l.RenewTime).Round(time.Second),
+			component.KCM,
+		), nil
 	case l.AcquireTime != nil && l.AcquireTime.After(now.Add(facts.TolerableClockOffset)):
-		return fmt.Sprintf("%s took the lease %s at %s, which is still to come by the cluster's clock (%s)", l.Holder, l.Name, l.AcquireTime.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)), nil
+		return fmt.Sprintf(
+			"%s took the lease %s at %s, which is still to come by the cluster's clock (%s)",
+			l.Holder,
+			l.Name,
+			l.AcquireTime.UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339),
+		), nil
 	case l.AcquireTime != nil && now.Sub(*l.AcquireTime) < youngLeader:
-		return fmt.Sprintf("%s took the lease %s %s ago", l.Holder, l.Name, max(0, now.Sub(*l.AcquireTime)).Round(time.Second)), l.AcquireTime
+		return fmt.Sprintf(
+			"%s took the lease %s %s ago",
+			l.Holder,
+			l.Name,
+			max(0, now.Sub(*l.AcquireTime)).Round(time.Second),
+		), l.AcquireTime
 	case known && l.Transitions >= fewestChanges && float64(l.Transitions) > changesPerDay*age.Hours()/24:
 		return fmt.Sprintf("the lease %s changed hands %d times in %s", l.Name, l.Transitions, days(age)), nil
 	}
@@ -206,8 +257,14 @@ var lockObjects = map[string][]string{
 }
 
 var lockKinds = rule.Check{
-	Code: "LM-011", Reason: "LockKindsDiffer", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "all managers of a kind elect by locks that exclude each other, and that Transplant can see",
+	Code:      "LM-011",
+	Reason:    "LockKindsDiffer",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactTwoOwners,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "all managers of a kind elect by locks that exclude each other, and that Transplant can see",
 	Explain: []string{
 		"--leader-elect-resource-lock chooses the objects by which managers elect their leader. The default of both managers is leases from 1.20 on. endpoints and configmaps exclude nobody who uses leases: one host with the one and one with the other is two leaders. endpointsleases and configmapsleases write both objects, and exclude those with either. " +
 			"They were the way from the old kinds to leases: first the combined kind on every host, then leases on every host.",
@@ -232,23 +289,48 @@ func judgeLockKinds(f facts.Facts) v1.Finding {
 			case lockObjects[kind] == nil:
 				bad.Add(p.String(), "%s has --leader-elect-resource-lock=%s, which no version knows", p, kind)
 			case versioned && !catalogue.LockKnown(kind, minor):
-				bad.Add(p.String(), "%s (1.%d) has --leader-elect-resource-lock=%s, which it does not know any more: it exits", p, minor, kind)
+				bad.Add(
+					p.String(),
+					"%s (1.%d) has --leader-elect-resource-lock=%s, which it does not know any more: it exits",
+					p,
+					minor,
+					kind,
+				)
 			case !slices.Contains(lockObjects[kind], "leases"):
-				bad.Add(p.String(), "%s elects by %s: the main election has no Lease that Transplant could watch and release", p, kind)
+				bad.Add(
+					p.String(),
+					"%s elects by %s: the main election has no Lease that Transplant could watch and release",
+					p,
+					kind,
+				)
 			}
 		}
 		for i, p := range all {
 			for _, q := range all[i+1:] {
 				if a, b := objects[p.String()], objects[q.String()]; a != nil && b != nil && !shareAny(a, b) {
-					bad.Add(p.String(), "%s elects by %s and %s by %s: both lead", p, strings.Join(a, " and "), q, strings.Join(b, " and "))
+					bad.Add(
+						p.String(),
+						"%s elects by %s and %s by %s: both lead",
+						p,
+						strings.Join(a, " and "),
+						q,
+						strings.Join(b, " and "),
+					)
 				}
 			}
 		}
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Fail, "%s", bad.Lines[0]), "--leader-elect-resource-lock=leases, which is the default", "manifests of the managers",
-			fmt.Sprintf("grep -n leader-elect-resource-lock /etc/kubernetes/manifests/%s.yaml   # on each host named", strings.SplitN(bad.Objects[0], "@", 2)[0]))
+		return findings.With(
+			bad.Some(v1.Fail, "%s", bad.Lines[0]),
+			"--leader-elect-resource-lock=leases, which is the default",
+			"manifests of the managers",
+			fmt.Sprintf(
+				"grep -n leader-elect-resource-lock /etc/kubernetes/manifests/%s.yaml   # on each host named",
+				strings.SplitN(bad.Objects[0], "@", 2)[0],
+			),
+		)
 	case n == 0:
 		return findings.Unknown("no manager was found")
 	}

@@ -15,8 +15,15 @@ import (
 )
 
 var leaseAccess = rule.Check{
-	Code: "LM-003", Reason: "LeaseForbidden", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, AcceptUnknown: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
-	Title: "both managers may create, get and update the migration lease, or the plan grants it before they need it",
+	Code:          "LM-003",
+	Reason:        "LeaseForbidden",
+	Category:      findings.CategoryLeaderMigration,
+	Level:         findings.LevelCritical,
+	Impact:        findings.ImpactNoLoops,
+	Mandatory:     true,
+	AcceptUnknown: true,
+	DependsOn:     []string{"API-001", "HOST-001", "CP-003"},
+	Title:         "both managers may create, get and update the migration lease, or the plan grants it before they need it",
 	Explain: []string{
 		"The built-in role of kube-controller-manager covers its own lease and not the migration lease. With leader migration on and without the right, the manager logs \"leases … is forbidden\" " +
 			"for ever and runs no cloud loop, while it is ready and healthy.",
@@ -38,9 +45,15 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 			a, asked := f.LeaseAnswer(who.user, verb)
 			switch {
 			case !asked:
-				errs = append(errs, fmt.Sprintf("it was not asked whether %s may %s the lease %s", who.user, verb, f.Opts.LeaseName))
+				errs = append(
+					errs,
+					fmt.Sprintf("it was not asked whether %s may %s the lease %s", who.user, verb, f.Opts.LeaseName),
+				)
 			case a.Error != "":
-				errs = append(errs, fmt.Sprintf("asking whether %s may %s the lease %s: %s", who.user, verb, f.Opts.LeaseName, a.Error))
+				errs = append(
+					errs,
+					fmt.Sprintf("asking whether %s may %s the lease %s: %s", who.user, verb, f.Opts.LeaseName, a.Error),
+				)
 			case !a.Allowed && (migrates || f.Stage() != facts.StageExternal):
 				bad.Add(who.user, "%s may not %s it", who.user, verb)
 			}
@@ -51,13 +64,30 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 	case f.Strategy() == facts.StrategyDowntime && !on:
 		return findings.Skip("--strategy=downtime uses no migration lease")
 	case len(errs) > 0:
-		return findings.With(findings.Unknown("%s", strings.Join(errs, "; ")), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+		return findings.With(
+			findings.Unknown("%s", strings.Join(errs, "; ")),
+			expected,
+			source,
+			"kubectl auth can-i create subjectaccessreviews.authorization.k8s.io",
+		)
 	case !bad.Empty() && on:
-		return findings.With(bad.Finding(v1.Fail, "leader migration is on and the lease %s is out of reach: %s", f.Opts.LeaseName, bad.Lines[0]), expected, source,
-			grantLease(f.Opts.LeaseName))
+		return findings.With(
+			bad.Finding(v1.Fail, "leader migration is on and the lease %s is out of reach: %s", f.Opts.LeaseName, bad.Lines[0]),
+			expected,
+			source,
+			grantLease(f.Opts.LeaseName),
+		)
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Pass, "the managers may not use the lease %s yet; the plan grants it before leader migration is switched on", f.Opts.LeaseName),
-			expected, source, "")
+		return findings.With(
+			bad.Finding(
+				v1.Pass,
+				"the managers may not use the lease %s yet; the plan grants it before leader migration is switched on",
+				f.Opts.LeaseName,
+			),
+			expected,
+			source,
+			"",
+		)
 	}
 	return findings.Pass("both managers may create, get and update the lease %s", f.Opts.LeaseName)
 }
@@ -66,15 +96,26 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 func grantLease(lease string) string {
 	var parts []string
 	for _, role := range []struct{ name, rule string }{{"leader-migration", "get,update --resource=leases --resource-name=" + lease}, {"leader-migration-create", "create --resource=leases"}} {
-		parts = append(parts, "kubectl -n kube-system create role "+role.name+" --verb="+role.rule,
-			"kubectl -n kube-system create rolebinding "+role.name+" --role="+role.name+" --user="+facts.UserKCM+" --serviceaccount=kube-system:"+component.CCM)
+		parts = append(
+			parts,
+			"kubectl -n kube-system create role "+role.name+" --verb="+role.rule,
+			"kubectl -n kube-system create rolebinding "+role.name+" --role="+role.name+" --user="+facts.UserKCM+" --serviceaccount=kube-system:"+component.CCM,
+		)
 	}
 	return strings.Join(parts, " && ")
 }
 
 var ownership = rule.Check{
-	Code: "LM-006", Reason: "NotOneOwner", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, AcceptUnknown: true, DependsOn: rule.OnHosts, Retryable: true,
-	Title: "each cloud loop runs in exactly one manager now",
+	Code:          "LM-006",
+	Reason:        "NotOneOwner",
+	Category:      findings.CategoryLeaderMigration,
+	Level:         findings.LevelCritical,
+	Impact:        findings.ImpactTwoOwners,
+	Mandatory:     true,
+	AcceptUnknown: true,
+	DependsOn:     rule.OnHosts,
+	Retryable:     true,
+	Title:         "each cloud loop runs in exactly one manager now",
 	Explain: []string{
 		"Each manager says on its /metrics which loops it runs (running_managed_controllers). Every loop that the flags ask for must be at 1 in exactly one process. None means that nobody acts: a " +
 			"lease is held by a manager that runs nothing, a right is missing, or all managers are down. Two means that both act on the cloud.",
@@ -96,7 +137,13 @@ func judgeOwnership(f facts.Facts) v1.Finding {
 		switch {
 		case len(owners[loop]) > 1:
 			two = true
-			bad.Add(string(loop), "loop %s runs in %d managers: %s", loop, len(owners[loop]), strings.Join(owners[loop], " and "))
+			bad.Add(
+				string(loop),
+				"loop %s runs in %d managers: %s",
+				loop,
+				len(owners[loop]),
+				strings.Join(owners[loop], " and "),
+			)
 		case len(owners[loop]) == 1:
 			said = append(said, fmt.Sprintf("%s in %s", loop, owners[loop][0]))
 		case len(silent) == 0 && slices.Contains(f.Expected(), loop):
@@ -106,15 +153,28 @@ func judgeOwnership(f facts.Facts) v1.Finding {
 	const expected, source = "running_managed_controllers at 1 in exactly one process for each loop", "/metrics of the managers"
 	switch {
 	case !bad.Empty() && (two || len(silent) == 0):
-		return findings.With(bad.Finding(v1.Fail, "%s", strings.Join(bad.Lines, "; ")), expected, source, "kubectl -n kube-system get leases")
+		return findings.With(
+			bad.Finding(v1.Fail, "%s", strings.Join(bad.Lines, "; ")),
+			expected,
+			source,
+			"kubectl -n kube-system get leases",
+		)
 	case len(silent) > 0:
-		return findings.With(findings.Unknown("not every manager could be asked which loops it runs: %s", strings.Join(silent, "; ")), expected, source, "transplant snapshot -o yaml")
+		return findings.With(
+			findings.Unknown("not every manager could be asked which loops it runs: %s", strings.Join(silent, "; ")),
+			expected,
+			source,
+			"transplant snapshot -o yaml",
+		)
 	case len(f.AllManagers()) == 0:
 		return findings.Unknown("no manager's manifest could be read")
 	}
 	for _, p := range f.AllManagers() {
 		if !showsLoops(f, p) {
-			return findings.Pass("each loop has one owner, by leases and flags (this version does not show its loops): %s", strings.Join(said, ", "))
+			return findings.Pass(
+				"each loop has one owner, by leases and flags (this version does not show its loops): %s",
+				strings.Join(said, ", "),
+			)
 		}
 	}
 	return findings.Pass("each loop has one owner: %s", strings.Join(said, ", "))
@@ -173,7 +233,8 @@ func showsLoops(f facts.Facts, p facts.Instance) bool {
 	if !ok {
 		return true
 	}
-	return catalogue.ShowsLoops(p.Name, minor) && (p.Name != component.CCM || facts.Own(p.Image) || p.Flag("cloud-provider", "") != "azure")
+	return catalogue.ShowsLoops(p.Name, minor) &&
+		(p.Name != component.CCM || facts.Own(p.Image) || p.Flag("cloud-provider", "") != "azure")
 }
 
 func loopNames(loops []controllernames.Loop) []string {
@@ -185,8 +246,16 @@ func loopNames(loops []controllernames.Loop) []string {
 }
 
 var idleHolder = rule.Check{
-	Code: "LM-007", Reason: "IdleLeaseHolder", Category: findings.CategoryLeaderMigration, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, AcceptUnknown: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"}, Retryable: true,
-	Title: "the manager that holds the migration lease runs the loops",
+	Code:          "LM-007",
+	Reason:        "IdleLeaseHolder",
+	Category:      findings.CategoryLeaderMigration,
+	Level:         findings.LevelCritical,
+	Impact:        findings.ImpactNoLoops,
+	Mandatory:     true,
+	AcceptUnknown: true,
+	DependsOn:     []string{"API-001", "HOST-001", "CP-003"},
+	Retryable:     true,
+	Title:         "the manager that holds the migration lease runs the loops",
 	Explain: []string{
 		"Whoever holds the migration lease keeps everybody else from running the cloud loops. A manager that holds it and runs none of them (its config lists wrong names, or it is external with leader " +
 			"migration left on) leaves the cluster without cloud loops, and nothing complains.",
@@ -208,13 +277,26 @@ func judgeIdleHolder(f facts.Facts) v1.Finding {
 		return finding
 	}
 	if len(silent) > 0 {
-		return findings.With(findings.Unknown("%s holds the lease %s; which manager that is cannot be told, since %s could not be asked", lease.Holder, lease.Name, strings.Join(silent, ", ")),
-			"", source, "transplant snapshot -o yaml")
+		return findings.With(
+			findings.Unknown(
+				"%s holds the lease %s; which manager that is cannot be told, since %s could not be asked",
+				lease.Holder,
+				lease.Name,
+				strings.Join(silent, ", "),
+			),
+			"",
+			source,
+			"transplant snapshot -o yaml",
+		)
 	}
 	var bad findings.Problems
 	bad.Add("Lease/kube-system/"+lease.Name, "%s holds %s, and no manager says that it does", lease.Holder, lease.Name)
-	return findings.With(bad.Finding(v1.Fail, "the migration lease is held by %s, which is none of the managers on these hosts", lease.Holder), "a holder that runs the loops", source,
-		"kubectl -n kube-system get lease "+lease.Name+" -o yaml")
+	return findings.With(
+		bad.Finding(v1.Fail, "the migration lease is held by %s, which is none of the managers on these hosts", lease.Holder),
+		"a holder that runs the loops",
+		source,
+		"kubectl -n kube-system get lease "+lease.Name+" -o yaml",
+	)
 }
 
 // holderOf judges the manager that says that it leads by a lease; otherwise it returns who could not be asked.
@@ -233,19 +315,41 @@ func holderOf(f facts.Facts, lease v1.Lease, source string) (silent []string, fi
 			case !slices.Contains(m.Leads, lease.Name):
 				continue
 			case slices.ContainsFunc(controllernames.CloudLoops, func(l controllernames.Loop) bool { return slices.Contains(loopsOf(f, p, m), l) }):
-				return nil, findings.Pass("%s holds the lease %s and runs %s", who, lease.Name, findings.OrNothing(loopNames(loopsOf(f, p, m)))), true
+				return nil, findings.Pass(
+					"%s holds the lease %s and runs %s",
+					who,
+					lease.Name,
+					findings.OrNothing(loopNames(loopsOf(f, p, m))),
+				), true
 			}
 			var bad findings.Problems
-			bad.Add(who, "%s (%s) holds %s and runs %s", who, lease.Holder, lease.Name, findings.OrNothing(loopNames(loopsOf(f, p, m))))
-			return nil, findings.With(bad.Finding(v1.Fail, "%s holds the migration lease and runs no cloud loop", who), "a holder that runs the loops", source, "transplant explain LM-002"), true
+			bad.Add(
+				who,
+				"%s (%s) holds %s and runs %s",
+				who,
+				lease.Holder,
+				lease.Name,
+				findings.OrNothing(loopNames(loopsOf(f, p, m))),
+			)
+			return nil, findings.With(
+				bad.Finding(v1.Fail, "%s holds the migration lease and runs no cloud loop", who),
+				"a holder that runs the loops",
+				source,
+				"transplant explain LM-002",
+			), true
 		}
 	}
 	return silent, v1.Finding{}, false
 }
 
 var inTreeUnfenced = rule.Check{
-	Code: "GAP-001", Reason: "InTreeOwnerUnfenced", Category: findings.CategoryLeaderMigration, Level: findings.LevelInfo, Impact: findings.ImpactTwoOwners, DependsOn: rule.OnHosts,
-	Title: "how long a paused in-tree owner could still write is known",
+	Code:      "GAP-001",
+	Reason:    "InTreeOwnerUnfenced",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelInfo,
+	Impact:    findings.ImpactTwoOwners,
+	DependsOn: rule.OnHosts,
+	Title:     "how long a paused in-tree owner could still write is known",
 	Explain: []string{
 		"Leases do not fence the cloud. An in-tree manager that is paused (a frozen virtual machine, SIGSTOP, a starved CPU) loses its lease, and when it goes on it keeps writing until its renew " +
 			"deadline has passed: in 30 of 30 runs with the default deadline it wrote for ten seconds beside the new owner.",
@@ -267,9 +371,25 @@ var inTreeUnfenced = rule.Check{
 		}
 		var note findings.Problems
 		for _, p := range in {
-			note.Add(p.String(), "%s: renew deadline %s, lease %s", p, p.Flag("leader-elect-renew-deadline", "10s"), p.Flag("leader-elect-lease-duration", "15s"))
+			note.Add(
+				p.String(),
+				"%s: renew deadline %s, lease %s",
+				p,
+				p.Flag("leader-elect-renew-deadline", "10s"),
+				p.Flag("leader-elect-lease-duration", "15s"),
+			)
 		}
-		return findings.With(note.Finding(v1.Warn, "an in-tree owner that is paused for longer than its lease (%s) and goes on can write for its renew deadline (%s) beside the new owner; %s",
-			lease, deadline, during), "", "flags of "+component.KCM, "")
+		return findings.With(
+			note.Finding(
+				v1.Warn,
+				"an in-tree owner that is paused for longer than its lease (%s) and goes on can write for its renew deadline (%s) beside the new owner; %s",
+				lease,
+				deadline,
+				during,
+			),
+			"",
+			"flags of "+component.KCM,
+			"",
+		)
 	},
 }

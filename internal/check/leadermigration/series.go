@@ -25,8 +25,14 @@ const objective = 0.99
 const fewestSamples = 20
 
 var loopErrors = rule.Check{
-	Code: "LM-014", Reason: "LoopErrors", Category: findings.CategoryLeaderMigration, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"HOST-001", "CP-003", "LM-006"}, Retryable: true,
-	Title: "the cloud loops work without errors and within a minute now, before anything is changed",
+	Code:      "LM-014",
+	Reason:    "LoopErrors",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: []string{"HOST-001", "CP-003", "LM-006"},
+	Retryable: true,
+	Title:     "the cloud loops work without errors and within a minute now, before anything is changed",
 	Explain: []string{
 		"KEP-2395 names the series by which an operator sees that a migration went wrong and should be taken back: errors and latency of node syncs, latency of load balancer updates, and the time from a node's creation to its first sync and to the removal of its taint. They mean something only against what they were before.",
 		"This check reads them from the manager that runs the loops now and judges by the KEP's objective: 99% within 60 s, and no more than 1% of syncs with an error. Values since the process started; the numbers are in the snapshot. " +
@@ -53,12 +59,21 @@ func judgeSeries(f facts.Facts) v1.Finding {
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "99% within 60 s, no more than 1% errors", "/metrics of the managers", "kubectl -n kube-system logs -l component="+component.KCM+" --tail=200 | grep -i 'error\\|failed'")
+		return findings.With(
+			bad.Some(v1.Warn, "%s", bad.Lines[0]),
+			"99% within 60 s, no more than 1% errors",
+			"/metrics of the managers",
+			"kubectl -n kube-system logs -l component="+component.KCM+" --tail=200 | grep -i 'error\\|failed'",
+		)
 	case len(said) == 0:
 		return findings.Skip("no manager that runs a loop shows one of the series")
 	}
 	slices.Sort(said)
-	return findings.Pass("%d series of the loops' owners are within the objective: %s", len(said), strings.Join(slices.Compact(said), ", "))
+	return findings.Pass(
+		"%d series of the loops' owners are within the objective: %s",
+		len(said),
+		strings.Join(slices.Compact(said), ", "),
+	)
 }
 
 func seriesComplaints(all []v1.Series) []string {
@@ -86,8 +101,13 @@ func seriesComplaints(all []v1.Series) []string {
 const monitoringGroup = "monitoring.coreos.com"
 
 var seriesMove = rule.Check{
-	Code: "GAP-003", Reason: "SeriesMove", Category: findings.CategoryLeaderMigration, Level: findings.LevelInfo, Impact: findings.ImpactNone, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "no monitoring in this cluster would lose sight of the cloud loops",
+	Code:      "GAP-003",
+	Reason:    "SeriesMove",
+	Category:  findings.CategoryLeaderMigration,
+	Level:     findings.LevelInfo,
+	Impact:    findings.ImpactNone,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "no monitoring in this cluster would lose sight of the cloud loops",
 	Explain: []string{
 		"The series of the cloud loops (cloudprovider_*, service_controller_*, node_lifecycle_controller_*, workqueue_* of the service, route and node loops) leave /metrics of kube-controller-manager on 10257 and appear at the cloud-controller-manager on 10258, with another job label. Alerts that select job=\"kube-controller-manager\" stop firing, silently; alerts on absent series fire. " +
 			"The new port has to be scraped, with rights to get /metrics.",
@@ -108,7 +128,9 @@ var seriesMove = rule.Check{
 			return findings.Pass("no API of a Prometheus operator is among %s", findings.Plural(len(f.APIGroups), "API group"))
 		}
 		return findings.With(v1.Finding{
-			Outcome: v1.Warn, Objects: []string{f.APIGroups[i]}, Found: f.APIGroups[i],
+			Outcome: v1.Warn,
+			Objects: []string{f.APIGroups[i]},
+			Found:   f.APIGroups[i],
 			Summary: "the series of the cloud loops move to another port and job: rules and monitors for " + component.KCM + " have to be extended",
 		}, "rules that select both managers, and a monitor for port "+facts.DefaultPorts[component.CCM], "/apis", "kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+component.KCM)
 	},

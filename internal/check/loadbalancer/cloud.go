@@ -46,8 +46,13 @@ func balancerOf(s v1.Service, balancers map[string]v1.LoadBalancer) (v1.LoadBala
 }
 
 var membersChange = rule.Check{
-	Code: "LB-008", Reason: "MembersWouldChange", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "the members of every load balancer are those that the new manager would register",
+	Code:      "LB-008",
+	Reason:    "MembersWouldChange",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "the members of every load balancer are those that the new manager would register",
 	Explain: []string{
 		"At its start the new manager registers every node that is not excluded by a label and that the autoscaler is not about to delete, ready or not (from 0.27 on, KEP-3458), and takes out all others. What was changed by hand in the cloud, or while no loop " +
 			"looked, comes back: instances that were taken out, nodes that are not ready, machines that are no nodes.",
@@ -86,10 +91,17 @@ func judgeMembers(f facts.Facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.Empty():
-		return findings.Pass("the new manager would register the members that %s now", findings.Counting(looked, "load balancer", "has", "have"))
+		return findings.Pass(
+			"the new manager would register the members that %s now",
+			findings.Counting(looked, "load balancer", "has", "have"),
+		)
 	}
-	return findings.With(bad.Finding(v1.Warn, "the members of %s would change at takeover", findings.Plural(len(bad.Lines), "load balancer")), "the nodes that are not excluded", sourceBalancers,
-		kubectlService("get", bad.Objects[0], "-o wide"))
+	return findings.With(
+		bad.Finding(v1.Warn, "the members of %s would change at takeover", findings.Plural(len(bad.Lines), "load balancer")),
+		"the nodes that are not excluded",
+		sourceBalancers,
+		kubectlService("get", bad.Objects[0], "-o wide"),
+	)
 }
 
 // AnnotationTargetLabels limits the members of a Service's load balancer on AWS to Nodes with labels.
@@ -180,8 +192,13 @@ func keyValues(text string) map[string]string {
 }
 
 var balancersLeft = rule.Check{
-	Code: "LB-009", Reason: "BalancerWithoutService", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "every load balancer that is tagged for the cluster belongs to a Service",
+	Code:      "LB-009",
+	Reason:    "BalancerWithoutService",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "every load balancer that is tagged for the cluster belongs to a Service",
 	Explain: []string{
 		"A load balancer without a Service was left behind: by a Service that was deleted while no loop ran, or without its finalizer, or by a change of --cluster-name. Neither manager ever deletes it. It costs money, may hold an address that somebody " +
 			"still uses, and its security group keeps the cluster's own from being deleted.",
@@ -203,13 +220,31 @@ var balancersLeft = rule.Check{
 			if b.Kind == "application" || addresses[strings.ToLower(b.Address)] || addresses[strings.ToLower(b.Name)] {
 				continue // application load balancers are made by ingress controllers
 			}
-			bad.Add(b.Name, "%s (%s, made %s, %s)", b.Name, findings.OrElse(b.Address, "no address"), b.Created.UTC().Format("2006-01-02"), findings.Plural(len(b.Members), "member"))
+			bad.Add(
+				b.Name,
+				"%s (%s, made %s, %s)",
+				b.Name,
+				findings.OrElse(b.Address, "no address"),
+				b.Created.UTC().Format("2006-01-02"),
+				findings.Plural(len(b.Members), "member"),
+			)
 		}
 		if bad.Empty() {
-			return findings.Pass("%s in the cloud, and none without a Service", findings.Counting(len(f.Cloud.LoadBalancers), "load balancer", "is", "are"))
+			return findings.Pass(
+				"%s in the cloud, and none without a Service",
+				findings.Counting(len(f.Cloud.LoadBalancers), "load balancer", "is", "are"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s left in the cloud without a Service", findings.Counting(len(bad.Lines), "load balancer", "is", "are")), "a Service for each", sourceBalancers,
-			"aws elb describe-load-balancers --load-balancer-names "+bad.Objects[0])
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s left in the cloud without a Service",
+				findings.Counting(len(bad.Lines), "load balancer", "is", "are"),
+			),
+			"a Service for each",
+			sourceBalancers,
+			"aws elb describe-load-balancers --load-balancer-names "+bad.Objects[0],
+		)
 	},
 }
 
@@ -221,8 +256,13 @@ func DefaultBalancerName(uid string) string {
 }
 
 var balancersThere = rule.Check{
-	Code: "LB-010", Reason: "ServiceWithoutBalancer", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "the cloud has the load balancer of every Service that has an address",
+	Code:      "LB-010",
+	Reason:    "ServiceWithoutBalancer",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "the cloud has the load balancer of every Service that has an address",
 	Explain: []string{
 		"A Service whose address leads to no load balancer of the cluster was deleted from under the in-tree loop, which does not look again. The new manager ensures every Service when it starts: it makes a new load balancer, with a new " +
 			"address, and what points to the old one (DNS, firewalls, clients) reaches nothing. On AWS it may also be there and lack the cluster's tag: then it is found by its name and kept.",
@@ -248,9 +288,20 @@ var balancersThere = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s a load balancer in the cloud, and none lacks it", findings.Counting(there, "Service", "has", "have"))
+			return findings.Pass(
+				"%s a load balancer in the cloud, and none lacks it",
+				findings.Counting(there, "Service", "has", "have"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s no load balancer in the cloud, and would get a new one with a new address", findings.Counting(len(bad.Lines), "Service", "has", "have")),
-			"a load balancer with the address in the status", sourceBalancers, kubectlService("get", bad.Objects[0], "-o wide"))
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s no load balancer in the cloud, and would get a new one with a new address",
+				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+			),
+			"a load balancer with the address in the status",
+			sourceBalancers,
+			kubectlService("get", bad.Objects[0], "-o wide"),
+		)
 	},
 }

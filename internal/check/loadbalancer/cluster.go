@@ -20,8 +20,13 @@ import (
 const defaultClusterName = "kubernetes"
 
 var clusterNames = rule.Check{
-	Code: "LB-011", Reason: "ClusterNameDiffers", Category: findings.CategoryBalancers, Level: findings.LevelCritical, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "every manager, and kubeadm's configuration, has the cluster's name that names load balancers",
+	Code:      "LB-011",
+	Reason:    "ClusterNameDiffers",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "every manager, and kubeadm's configuration, has the cluster's name that names load balancers",
 	Explain: []string{
 		"--cluster-name is a part of the names of load balancers on Azure and OpenStack (kube_service_<cluster>_<namespace>_<name>), and of tags, firewall rules and descriptions everywhere. A manager with another name finds none of the existing load " +
 			"balancers: it makes all of them again, with new addresses, and leaves the old ones behind. AWS and GCE name them after the Service's uid.",
@@ -61,7 +66,11 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("%s --cluster-name=%s, which the new manager gets too", findings.Counting(len(f.InstancesOf(component.KCM))+len(news), "manager", "has", "have"), first)
+		return findings.Pass(
+			"%s --cluster-name=%s, which the new manager gets too",
+			findings.Counting(len(f.InstancesOf(component.KCM))+len(news), "manager", "has", "have"),
+			first,
+		)
 	}
 	outcome := v1.Warn
 	if decides {
@@ -71,13 +80,28 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 	if strings.HasPrefix(bad.Objects[0], "ConfigMap/") {
 		fix = "kubectl -n kube-system edit configmap kubeadm-config"
 	}
-	return findings.With(bad.Finding(outcome, "%s another name of the cluster than the live %s, which has %s", findings.Counting(len(bad.Lines), "place", "has", "have"), component.KCM, first), "--cluster-name="+first,
-		"the managers' flags, ConfigMap/kube-system/kubeadm-config", fix)
+	return findings.With(
+		bad.Finding(
+			outcome,
+			"%s another name of the cluster than the live %s, which has %s",
+			findings.Counting(len(bad.Lines), "place", "has", "have"),
+			component.KCM,
+			first,
+		),
+		"--cluster-name="+first,
+		"the managers' flags, ConfigMap/kube-system/kubeadm-config",
+		fix,
+	)
 }
 
 var neutronBalancers = rule.Check{
-	Code: "LB-012", Reason: "NeutronBalancers", Category: findings.CategoryBalancers, Level: findings.LevelCritical, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "on OpenStack, load balancers are Octavia's",
+	Code:      "LB-012",
+	Reason:    "NeutronBalancers",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "on OpenStack, load balancers are Octavia's",
 	Explain: []string{
 		"The in-tree provider talks to Neutron's LBaaS unless the configuration says use-octavia=true. The external one knows Octavia only: it finds no load balancer of Neutron's, makes every one again with a new address, and never deletes the old. " +
 			"Some clouds gave Octavia the old load balancers and answer the old calls with a proxy; there the addresses stay.",
@@ -94,7 +118,10 @@ func judgeNeutron(f facts.Facts) v1.Finding {
 	if finding, ok := f.Missing("services"); ok {
 		return finding
 	}
-	served := slices.DeleteFunc(slices.Clone(f.Services), func(s v1.Service) bool { return len(s.Addresses) == 0 || elsewhere(f, s) })
+	served := slices.DeleteFunc(
+		slices.Clone(f.Services),
+		func(s v1.Service) bool { return len(s.Addresses) == 0 || elsewhere(f, s) },
+	)
 	if len(served) == 0 {
 		return findings.Pass("no Service has a load balancer that could be lost")
 	}
@@ -106,25 +133,48 @@ func judgeNeutron(f facts.Facts) v1.Finding {
 		}
 		read++
 		if value := setting(h.CloudConfig, "LoadBalancer.use-octavia"); !isTrue(value) {
-			bad.Add(h.Name, "%s:%s says use-octavia=%s", h.Name, h.CloudConfig.Path, findings.OrElse(value, "nothing, which means false"))
+			bad.Add(
+				h.Name,
+				"%s:%s says use-octavia=%s",
+				h.Name,
+				h.CloudConfig.Path,
+				findings.OrElse(value, "nothing, which means false"),
+			)
 		}
 	}
 	const expected, source = "use-octavia=true in [LoadBalancer]", "the in-tree cloud config"
 	switch finding, missing := f.Missing("hosts/*/cloud-config"); {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "the load balancers of %s are Neutron's, and would all be made again with new addresses", findings.Plural(len(served), "Service")), expected, source,
-			"openstack loadbalancer list")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"the load balancers of %s are Neutron's, and would all be made again with new addresses",
+				findings.Plural(len(served), "Service"),
+			),
+			expected,
+			source,
+			"openstack loadbalancer list",
+		)
 	case missing:
 		return finding
 	case read == 0:
 		return findings.With(findings.Unknown("no host's cloud config was read"), expected, source, "")
 	}
-	return findings.Pass("%s use-octavia=true, for %s", findings.Counting(read, "cloud config", "says", "say"), findings.Plural(len(served), "Service"))
+	return findings.Pass(
+		"%s use-octavia=true, for %s",
+		findings.Counting(read, "cloud config", "says", "say"),
+		findings.Plural(len(served), "Service"),
+	)
 }
 
 var uncheckedMembers = rule.Check{
-	Code: "LB-016", Reason: "UncheckedMembers", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
-	Title: "on OpenStack, load balancers check the health of their members",
+	Code:      "LB-016",
+	Reason:    "UncheckedMembers",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: []string{"API-001", "HOST-001"},
+	Title:     "on OpenStack, load balancers check the health of their members",
 	Explain: []string{
 		"Up to 1.26 the service loop takes a node that is not ready out of every load balancer. From 0.27 on it leaves that to the load balancer's health checks (KEP-3458), and on OpenStack there are none unless create-monitor=true stands in the " +
 			"[LoadBalancer] section: it is false by default in both providers. From the handover on, a node that dies keeps its share of every Service's connections until somebody deletes it.",
@@ -139,7 +189,10 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 		return finding
 	}
 	if !f.Readmits() {
-		return findings.Skip("the new manager's library 0.%d treats nodes that are not ready as the in-tree loop does", f.NewMinor())
+		return findings.Skip(
+			"the new manager's library 0.%d treats nodes that are not ready as the in-tree loop does",
+			f.NewMinor(),
+		)
 	}
 	asked := 0
 	bad, finding, ok := eachService(f, func(s v1.Service) string {
@@ -168,8 +221,16 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 	case says:
 		return findings.Pass("create-monitor=true, for %s", findings.Plural(len(bad.Lines), "Service"))
 	}
-	return findings.With(bad.Finding(v1.Warn, "the load balancers of %s go on sending connections to nodes that are not ready", findings.Plural(len(bad.Lines), "Service")), expected, "the in-tree cloud config",
-		kubectlService("annotate", bad.Objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
+	return findings.With(
+		bad.Finding(
+			v1.Warn,
+			"the load balancers of %s go on sending connections to nodes that are not ready",
+			findings.Plural(len(bad.Lines), "Service"),
+		),
+		expected,
+		"the in-tree cloud config",
+		kubectlService("annotate", bad.Objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"),
+	)
 }
 
 // everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not
@@ -215,8 +276,13 @@ func isTrue(value string) bool {
 }
 
 var clusterTags = rule.Check{
-	Code: "LB-013", Reason: "ClusterTags", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI,
-	Title: "on AWS, every instance of a node is tagged for one and the same cluster",
+	Code:      "LB-013",
+	Reason:    "ClusterTags",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnAPI,
+	Title:     "on AWS, every instance of a node is tagged for one and the same cluster",
 	Explain: []string{
 		"The AWS provider finds the cluster's own things (instances, security groups, subnets, the route table) by the tag kubernetes.io/cluster/<id>, with the value owned or shared. It takes the id from the configuration (KubernetesClusterID), or " +
 			"from the instance that it runs on, and refuses to start when that has tags of two clusters (\"Found multiple cluster tags\") or none. Nodes without the tag get no load balancer traffic and no routes.",
@@ -254,12 +320,24 @@ func judgeClusterTags(f facts.Facts) v1.Finding {
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("%s tagged kubernetes.io/cluster/%s", findings.Counting(count[most], "instance", "is", "are"), most)
+		return findings.Pass(
+			"%s tagged kubernetes.io/cluster/%s",
+			findings.Counting(count[most], "instance", "is", "are"),
+			most,
+		)
 	}
 	cluster := findings.OrElse(most, findings.OrElse(f.Cluster.Name, "<id>"))
 	instances := facts.InstancesByNode(f)
-	return findings.With(bad.Finding(v1.Fail, "%s not tagged for the cluster alone", findings.Counting(len(bad.Lines), "instance", "is", "are")), "kubernetes.io/cluster/"+cluster+"=owned on each", "ec2:DescribeInstances",
-		retag(instances[bad.Objects[0]], cluster))
+	return findings.With(
+		bad.Finding(
+			v1.Fail,
+			"%s not tagged for the cluster alone",
+			findings.Counting(len(bad.Lines), "instance", "is", "are"),
+		),
+		"kubernetes.io/cluster/"+cluster+"=owned on each",
+		"ec2:DescribeInstances",
+		retag(instances[bad.Objects[0]], cluster),
+	)
 }
 
 // clusterIDs are the clusters that an instance is tagged for, sorted and each once.
@@ -306,8 +384,13 @@ func mostOf(count map[string]int) string {
 }
 
 var taggedGroups = rule.Check{
-	Code: "LB-014", Reason: "TaggedGroups", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "on AWS, every instance has exactly one security group with the cluster's tag",
+	Code:      "LB-014",
+	Reason:    "TaggedGroups",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "on AWS, every instance has exactly one security group with the cluster's tag",
 	Explain: []string{
 		"For each load balancer the AWS provider opens the nodes' ports in the one security group of each instance that is tagged for the cluster. With two it gives up (\"Multiple tagged security groups found for instance\"), and the load balancer " +
 			"gets no traffic through; without any it takes the only group of the instance, and gives up if there are several. The in-tree provider does the same, but only when it next ensures a Service; the new manager ensures all of them when it " +
@@ -345,26 +428,54 @@ var taggedGroups = rule.Check{
 		case read == 0:
 			return findings.Skip("the inventory does not hold the instances' security groups")
 		case !several.Empty():
-			return findings.With(several.Finding(v1.Fail, "%s several security groups with the cluster's tag, where load balancers cannot be let in", findings.Counting(len(several.Lines), "instance", "has", "have")),
-				expected, source, fix(several.Objects[0]))
+			return findings.With(
+				several.Finding(
+					v1.Fail,
+					"%s several security groups with the cluster's tag, where load balancers cannot be let in",
+					findings.Counting(len(several.Lines), "instance", "has", "have"),
+				),
+				expected,
+				source,
+				fix(several.Objects[0]),
+			)
 		case !without.Empty():
-			return findings.With(without.Finding(v1.Warn, "%s no security group with the cluster's tag, which works only while they have a single one", findings.Counting(len(without.Lines), "instance", "has", "have")),
-				expected, source, fix(without.Objects[0]))
+			return findings.With(
+				without.Finding(
+					v1.Warn,
+					"%s no security group with the cluster's tag, which works only while they have a single one",
+					findings.Counting(len(without.Lines), "instance", "has", "have"),
+				),
+				expected,
+				source,
+				fix(without.Objects[0]),
+			)
 		}
-		return findings.Pass("%s one security group with the cluster's tag", findings.Counting(read, "instance", "has", "have"))
+		return findings.Pass(
+			"%s one security group with the cluster's tag",
+			findings.Counting(read, "instance", "has", "have"),
+		)
 	},
 }
 
 var excludeLabel = rule.Check{
-	Code: "LB-001", Reason: "ExcludeLabelFalse", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "no node is excluded from load balancers by a label that says false",
+	Code:      "LB-001",
+	Reason:    "ExcludeLabelFalse",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "no node is excluded from load balancers by a label that says false",
 	Explain: []string{
 		"The in-tree service loop keeps a node out of load balancers when it has the label " + facts.LabelExclude + ", whatever its value. From 0.34 on, the external one reads the value: with false, the node is registered at takeover.",
 		"Set the label to true where exclusion is meant, or remove it.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if minor := f.NewMinor(); !catalogue.ServiceLoopAt(minor).ReadsExclusion {
-			return findings.Skip("the new manager's library 0.%d does not read the value of %s either", minor, facts.LabelExclude)
+			return findings.Skip(
+				"the new manager's library 0.%d does not read the value of %s either",
+				minor,
+				facts.LabelExclude,
+			)
 		}
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
 			v, labelled := n.Labels[facts.LabelExclude]
@@ -382,7 +493,15 @@ var excludeLabel = rule.Check{
 		case bad.Empty():
 			return findings.Pass("no node has %s=false", facts.LabelExclude)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s excluded from load balancers now and would be registered at takeover", findings.Plural(len(bad.Lines), "node")+" "+findings.Be(len(bad.Lines))), "true, or no such label",
-			"/api/v1/nodes", "kubectl label --overwrite node "+bad.Objects[0]+" "+facts.LabelExclude+"=true")
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s excluded from load balancers now and would be registered at takeover",
+				findings.Plural(len(bad.Lines), "node")+" "+findings.Be(len(bad.Lines)),
+			),
+			"true, or no such label",
+			"/api/v1/nodes",
+			"kubectl label --overwrite node "+bad.Objects[0]+" "+facts.LabelExclude+"=true",
+		)
 	},
 }

@@ -55,7 +55,10 @@ func elsewhere(f facts.Facts, s v1.Service) bool {
 	if s.Class != "" {
 		return true
 	}
-	return slices.ContainsFunc(readings(f, s), func(a catalogue.Annotation) bool { return a.Reading == catalogue.Elsewhere })
+	return slices.ContainsFunc(
+		readings(f, s),
+		func(a catalogue.Annotation) bool { return a.Reading == catalogue.Elsewhere },
+	)
 }
 
 // readings are the annotations of a Service that the two providers do not read in the same way.
@@ -70,8 +73,14 @@ func kubectlService(verb, object, rest string) string {
 }
 
 var servicesServed = rule.Check{
-	Code: "LB-002", Reason: "ServicePending", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "every Service that wants a load balancer has its address",
+	Code:      "LB-002",
+	Reason:    "ServicePending",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "every Service that wants a load balancer has its address",
 	Explain: []string{
 		"The new manager looks at every Service when it starts. One without an address is one that the in-tree loop is still working on, or cannot make (quota, subnet, security group): the handover would either hide that, by making it at " +
 			"last, or blame itself for an old fault. And a load balancer that is half made at that moment is the one place where the two providers may disagree about what it should be.",
@@ -90,22 +99,38 @@ var servicesServed = rule.Check{
 				served++
 				return ""
 			}
-			return strings.Join(append([]string{"no address since " + s.Created.UTC().Format("2006-01-02 15:04")}, s.Conditions...), ", ")
+			return strings.Join(
+				append([]string{"no address since " + s.Created.UTC().Format("2006-01-02 15:04")}, s.Conditions...),
+				", ",
+			)
 		})
 		switch {
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s an address from the cloud's service loop, and none waits for one", findings.Counting(served, "Service", "has", "have"))
+			return findings.Pass(
+				"%s an address from the cloud's service loop, and none waits for one",
+				findings.Counting(served, "Service", "has", "have"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s without an address", findings.Counting(len(bad.Lines), "Service", "is", "are")), "an address in status.loadBalancer", sourceServices,
-			kubectlService("describe", bad.Objects[0], ""))
+		return findings.With(
+			bad.Finding(v1.Warn, "%s without an address", findings.Counting(len(bad.Lines), "Service", "is", "are")),
+			"an address in status.loadBalancer",
+			sourceServices,
+			kubectlService("describe", bad.Objects[0], ""),
+		)
 	},
 }
 
 var deletionStuck = rule.Check{
-	Code: "LB-003", Reason: "ServiceDeletionStuck", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "no Service waits to be deleted",
+	Code:      "LB-003",
+	Reason:    "ServiceDeletionStuck",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "no Service waits to be deleted",
 	Explain: []string{
 		"A Service with a deletion time stays until its load balancer is gone and the finalizer " + FinalizerBalancer + " is removed. The new manager takes this up at once: what the in-tree loop could not delete, for weeks perhaps, may be gone a minute " +
 			"after the handover, and be missing in the comparison of before and after.",
@@ -124,14 +149,27 @@ var deletionStuck = rule.Check{
 		case bad.Empty():
 			return findings.Pass("none of %s is being deleted", findings.Plural(len(f.Services), "Service"))
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s to be deleted, which the new manager would try at takeover", findings.Counting(len(bad.Lines), "Service", "waits", "wait")), "no deletion under way", sourceServices,
-			kubectlService("describe", bad.Objects[0], ""))
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s to be deleted, which the new manager would try at takeover",
+				findings.Counting(len(bad.Lines), "Service", "waits", "wait"),
+			),
+			"no deletion under way",
+			sourceServices,
+			kubectlService("describe", bad.Objects[0], ""),
+		)
 	},
 }
 
 var finalizerMissing = rule.Check{
-	Code: "LB-004", Reason: "FinalizerMissing", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "every Service with a load balancer has the finalizer that keeps it until that is gone",
+	Code:      "LB-004",
+	Reason:    "FinalizerMissing",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "every Service with a load balancer has the finalizer that keeps it until that is gone",
 	Explain: []string{
 		"During a handover there are seconds in which no service loop runs. A Service that is deleted then, and has the finalizer " + FinalizerBalancer + ", waits for the new manager. Without it the Service is gone before anyone sees it, " +
 			"and its load balancer stays in the cloud, with its address and its bill, for ever.",
@@ -158,14 +196,27 @@ var finalizerMissing = rule.Check{
 		case bad.Empty():
 			return findings.Pass("%s a load balancer and the finalizer", findings.Counting(kept, "Service", "has", "have"))
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s would leave a load balancer behind if deleted during the handover", findings.Plural(len(bad.Lines), "Service")), FinalizerBalancer, sourceServices,
-			kubectlService("annotate", bad.Objects[0], "--overwrite transplant.dev/touched=\"$(date +%s)\""))
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s would leave a load balancer behind if deleted during the handover",
+				findings.Plural(len(bad.Lines), "Service"),
+			),
+			FinalizerBalancer,
+			sourceServices,
+			kubectlService("annotate", bad.Objects[0], "--overwrite transplant.dev/touched=\"$(date +%s)\""),
+		)
 	},
 }
 
 var annotationsLost = rule.Check{
-	Code: "LB-005", Reason: "AnnotationLost", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "no Service has an annotation that the external provider does not know, or refuses",
+	Code:      "LB-005",
+	Reason:    "AnnotationLost",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "no Service has an annotation that the external provider does not know, or refuses",
 	Explain: []string{
 		"Every Service is ensured again when the new manager starts. An annotation that only the in-tree provider obeys is then ignored, and what it asked for is taken back. One that the external provider refuses stops it from touching the Service at " +
 			"all: its members stay what they were on the day of the handover, node by node more wrong.",
@@ -195,14 +246,25 @@ var annotationsLost = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("the external provider obeys every annotation of %s", findings.Plural(len(f.Services), "Service"))
+			return findings.Pass(
+				"the external provider obeys every annotation of %s",
+				findings.Plural(len(f.Services), "Service"),
+			)
 		}
 		outcome := v1.Warn
 		if refused {
 			outcome = v1.Fail
 		}
-		return findings.With(bad.Finding(outcome, "%s annotations that the external provider ignores or refuses", findings.Counting(len(bad.Lines), "Service", "has", "have")), "annotations that both providers read alike",
-			sourceServices, kubectlService("get", bad.Objects[0], "-o jsonpath='{.metadata.annotations}'"))
+		return findings.With(
+			bad.Finding(
+				outcome,
+				"%s annotations that the external provider ignores or refuses",
+				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+			),
+			"annotations that both providers read alike",
+			sourceServices,
+			kubectlService("get", bad.Objects[0], "-o jsonpath='{.metadata.annotations}'"),
+		)
 	},
 }
 
@@ -230,8 +292,13 @@ func otherKind(f facts.Facts, s v1.Service) string {
 }
 
 var annotationsBegin = rule.Check{
-	Code: "LB-006", Reason: "AnnotationBegins", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "no Service has an annotation that begins to matter at the handover",
+	Code:      "LB-006",
+	Reason:    "AnnotationBegins",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "no Service has an annotation that begins to matter at the handover",
 	Explain: []string{
 		"An annotation that the in-tree provider never knew does nothing today, whatever it says, and stands in Services all the same: copied from a page about the external provider, or kept from an attempt. At its start the new manager " +
 			"ensures every Service and obeys it: health monitors appear, source ranges are closed, an address moves.",
@@ -259,14 +326,27 @@ var annotationsBegin = rule.Check{
 		case bad.Empty():
 			return findings.Pass("no annotation of %s begins to matter", findings.Plural(len(f.Services), "Service"))
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s annotations that do nothing today and something after the handover", findings.Counting(len(bad.Lines), "Service", "has", "have")), "annotations that both providers read alike",
-			sourceServices, kubectlService("get", bad.Objects[0], "-o jsonpath='{.metadata.annotations}'"))
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s annotations that do nothing today and something after the handover",
+				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+			),
+			"annotations that both providers read alike",
+			sourceServices,
+			kubectlService("get", bad.Objects[0], "-o jsonpath='{.metadata.annotations}'"),
+		)
 	},
 }
 
 var loadBalancerIPs = rule.Check{
-	Code: "LB-007", Reason: "LoadBalancerIPIgnored", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "spec.loadBalancerIP of every Service that has it is the address it has",
+	Code:      "LB-007",
+	Reason:    "LoadBalancerIPIgnored",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "spec.loadBalancerIP of every Service that has it is the address it has",
 	Explain: []string{
 		"The deprecated field spec.loadBalancerIP asks for an address. The external providers of Azure, GCE and OpenStack obey it when they ensure the Service at their start: where it is not the address that the load balancer has, they " +
 			"move it there, or fail if the address is taken.",
@@ -299,15 +379,32 @@ func judgeLoadBalancerIPs(f facts.Facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.Empty():
-		return findings.Pass("%s for an address%s", findings.Counting(asked, "Service", "asks", "ask"), findings.Also(asked, ", each for the one that it has"))
+		return findings.Pass(
+			"%s for an address%s",
+			findings.Counting(asked, "Service", "asks", "ask"),
+			findings.Also(asked, ", each for the one that it has"),
+		)
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s for another address than they have", findings.Counting(len(bad.Lines), "Service", "asks", "ask")), "the address in status.loadBalancer, or no spec.loadBalancerIP", sourceServices,
-		kubectlService("patch", bad.Objects[0], `--type=json -p '[{"op":"remove","path":"/spec/loadBalancerIP"}]'`))
+	return findings.With(
+		bad.Finding(
+			v1.Fail,
+			"%s for another address than they have",
+			findings.Counting(len(bad.Lines), "Service", "asks", "ask"),
+		),
+		"the address in status.loadBalancer, or no spec.loadBalancerIP",
+		sourceServices,
+		kubectlService("patch", bad.Objects[0], `--type=json -p '[{"op":"remove","path":"/spec/loadBalancerIP"}]'`),
+	)
 }
 
 var classServedTwice = rule.Check{
-	Code: "LB-015", Reason: "ClassServedTwice", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "no Service with a loadBalancerClass carries anything of the cloud's service loop",
+	Code:      "LB-015",
+	Reason:    "ClassServedTwice",
+	Category:  findings.CategoryBalancers,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "no Service with a loadBalancerClass carries anything of the cloud's service loop",
 	Explain: []string{
 		"A Service with spec.loadBalancerClass belongs to the controller of that class; neither service loop of the cloud touches it. If it has the cloud's finalizer all the same, it was served by the cloud once: nobody removes the finalizer " +
 			"any more, so that its deletion hangs, and the load balancer of that time is left behind.",
@@ -328,9 +425,21 @@ var classServedTwice = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s a class%s", findings.Counting(classes, "Service", "has", "have"), findings.Also(classes, ", and none of those the cloud's finalizer"))
+			return findings.Pass(
+				"%s a class%s",
+				findings.Counting(classes, "Service", "has", "have"),
+				findings.Also(classes, ", and none of those the cloud's finalizer"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s both a class and the cloud's finalizer", findings.Counting(len(bad.Lines), "Service", "has", "have")), "one controller for each Service", sourceServices,
-			kubectlService("get", bad.Objects[0], "-o yaml"))
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s both a class and the cloud's finalizer",
+				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+			),
+			"one controller for each Service",
+			sourceServices,
+			kubectlService("get", bad.Objects[0], "-o yaml"),
+		)
 	},
 }

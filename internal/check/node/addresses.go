@@ -15,8 +15,13 @@ import (
 )
 
 var addressShared = rule.Check{
-	Code: "NODE-007", Reason: "AddressShared", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "no two nodes have the same internal address",
+	Code:      "NODE-007",
+	Reason:    "AddressShared",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "no two nodes have the same internal address",
 	Explain: []string{
 		"Of two nodes with one address, one is the Node object of a machine that is gone, or its address was read from the wrong network. Load balancers of OpenStack, Azure and vSphere have addresses as members, machine-controller matches machines " +
 			"with nodes by them, and a pod network that routes by them sends packets to the wrong place.",
@@ -36,15 +41,29 @@ var addressShared = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%d internal addresses among %s: none is there twice", len(first), findings.Plural(len(f.Nodes), "node"))
+			return findings.Pass(
+				"%d internal addresses among %s: none is there twice",
+				len(first),
+				findings.Plural(len(f.Nodes), "node"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s the internal address of another", findings.Counting(len(bad.Lines), "node", "has", "have")), "one node for each address", facts.SourceNodes, "kubectl get nodes -o wide")
+		return findings.With(
+			bad.Finding(v1.Fail, "%s the internal address of another", findings.Counting(len(bad.Lines), "node", "has", "have")),
+			"one node for each address",
+			facts.SourceNodes,
+			"kubectl get nodes -o wide",
+		)
 	},
 }
 
 var providedAddress = rule.Check{
-	Code: "NODE-015", Reason: "ProvidedAddressUnknown", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "the address that each kubelet was told to use is one of its node's",
+	Code:      "NODE-015",
+	Reason:    "ProvidedAddressUnknown",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "the address that each kubelet was told to use is one of its node's",
 	Explain: []string{
 		"A kubelet with --node-ip and an external provider writes that address into the annotation " + facts.AnnotationProvidedIP + ", and the manager takes only addresses of the cloud that it finds there. Where the cloud does not know the address " +
 			"(a second network, a VIP, another family) the manager changes nothing and logs an error: the node keeps stale addresses, and a new one is never initialised.",
@@ -86,10 +105,18 @@ func judgeProvidedAddress(f facts.Facts) v1.Finding {
 	case bad.Empty() && missing:
 		return unread
 	case bad.Empty():
-		return findings.Pass("%s told an address%s", findings.Counting(n, "kubelet", "is", "are"), findings.Also(n, ", each its node's"))
+		return findings.Pass(
+			"%s told an address%s",
+			findings.Counting(n, "kubelet", "is", "are"),
+			findings.Also(n, ", each its node's"),
+		)
 	}
-	return findings.With(bad.Finding(v1.Fail, "the new manager would not write the addresses of %s", findings.Plural(len(bad.Lines), "node")), "one of the addresses that the cloud knows", facts.SourceNodes,
-		"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}{.status.addresses}'")
+	return findings.With(
+		bad.Finding(v1.Fail, "the new manager would not write the addresses of %s", findings.Plural(len(bad.Lines), "node")),
+		"one of the addresses that the cloud knows",
+		facts.SourceNodes,
+		"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}{.status.addresses}'",
+	)
 }
 
 // strange says which of the addresses that a kubelet was told is not one of those that are known; empty when all are.
@@ -99,7 +126,8 @@ func strange(provided string, known []string) string {
 		if addr, err := netip.ParseAddr(ip); err == nil && addr.IsUnspecified() {
 			continue // "any of this family"
 		}
-		if !slices.Contains(facts.OfType(known, "InternalIP"), ip) && !slices.Contains(facts.OfType(known, "ExternalIP"), ip) {
+		if !slices.Contains(facts.OfType(known, "InternalIP"), ip) &&
+			!slices.Contains(facts.OfType(known, "ExternalIP"), ip) {
 			return fmt.Sprintf("told %s, knows %s", ip, findings.OrElse(strings.Join(known, ", "), "no address"))
 		}
 	}
@@ -107,8 +135,13 @@ func strange(provided string, known []string) string {
 }
 
 var severalAddresses = rule.Check{
-	Code: "NODE-016", Reason: "SeveralInternalAddresses", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI,
-	Title: "every node has one internal address of each family, or the new provider was seen to keep their order",
+	Code:      "NODE-016",
+	Reason:    "SeveralInternalAddresses",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnAPI,
+	Title:     "every node has one internal address of each family, or the new provider was seen to keep their order",
 	Explain: []string{
 		"Of several internal addresses the first one counts: it is how the API server reaches the kubelet and what hostNetwork pods get. Each provider orders them in its own way (by network name, by interface, by attachment), and the in-tree and the " +
 			"external one of OpenStack and vSphere do not do it alike. --node-ip on the kubelets, internal-network-name on OpenStack or the Nodes section on vSphere fixes the order.",
@@ -136,12 +169,26 @@ var severalAddresses = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty() && several > 0:
-			return findings.Pass("%s several internal addresses, and their order is settled", findings.Counting(several, "node", "has", "have"))
+			return findings.Pass(
+				"%s several internal addresses, and their order is settled",
+				findings.Counting(several, "node", "has", "have"),
+			)
 		case bad.Empty():
-			return findings.Pass("%s one internal address of each family", findings.Counting(len(f.Nodes), "node", "has", "have"))
+			return findings.Pass(
+				"%s one internal address of each family",
+				findings.Counting(len(f.Nodes), "node", "has", "have"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s several internal addresses whose order the new provider may change", findings.Counting(len(bad.Lines), "node", "has", "have")), "one of each family, --node-ip, or a proof",
-			facts.SourceNodes, "transplant check --prove")
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s several internal addresses whose order the new provider may change",
+				findings.Counting(len(bad.Lines), "node", "has", "have"),
+			),
+			"one of each family, --node-ip, or a proof",
+			facts.SourceNodes,
+			"transplant check --prove",
+		)
 	},
 }
 

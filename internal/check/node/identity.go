@@ -12,8 +12,13 @@ import (
 )
 
 var providerIDForm = rule.Check{
-	Code: "NODE-005", Reason: "ProviderIDMalformed", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "every providerID has the form that the external provider reads",
+	Code:      "NODE-005",
+	Reason:    "ProviderIDMalformed",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "every providerID has the form that the external provider reads",
 	Explain: []string{
 		"The external manager takes the instance's id out of a node's providerID. One of another provider, or a placeholder such as kubermatic://<machine>, which machine-controller writes where no cloud provider is " +
 			"known, is not an instance to it: the node counts as one that does not exist, and is deleted once it is not ready.",
@@ -26,7 +31,10 @@ var providerIDForm = rule.Check{
 		name := f.CloudName()
 		form, ok := cloudprovider.ProviderIDForm(name)
 		if !ok {
-			return findings.Skip("no form of providerIDs is known for %s", findings.OrElse(name, "a cluster that names no provider"))
+			return findings.Skip(
+				"no form of providerIDs is known for %s",
+				findings.OrElse(name, "a cluster that names no provider"),
+			)
 		}
 		n := 0
 		bad, finding, ok := f.EachNode(func(node v1.Node) string {
@@ -45,8 +53,17 @@ var providerIDForm = rule.Check{
 		case bad.Empty():
 			return findings.Pass("%s the form %s", findings.Counting(n, "providerID", "has", "have"), form.Example)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s cannot be read by the external provider of %s", findings.Plural(len(bad.Lines), "providerID"), name), form.Example, facts.SourceNodes,
-			registerAgain(f, bad.Objects, n))
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s cannot be read by the external provider of %s",
+				findings.Plural(len(bad.Lines), "providerID"),
+				name,
+			),
+			form.Example,
+			facts.SourceNodes,
+			registerAgain(f, bad.Objects, n),
+		)
 	},
 }
 
@@ -60,15 +77,28 @@ func registerAgain(f facts.Facts, bad []string, judged int) string {
 	remove := "kubectl delete node " + name
 	for _, n := range f.Nodes {
 		if n.Name == name && n.UID != "" {
-			remove = fmt.Sprintf(`printf '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"%s"}}' | kubectl delete --raw /api/v1/nodes/%s -f -`, n.UID, name)
+			remove = fmt.Sprintf(
+				`printf '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"%s"}}' | kubectl delete --raw /api/v1/nodes/%s -f -`,
+				n.UID,
+				name,
+			)
 		}
 	}
-	return fmt.Sprintf("test ! -e %[1]s.yaml && kubectl get node %[1]s -o yaml > %[1]s.yaml && kubectl drain %[1]s --ignore-daemonsets && %[2]s   # then restart the kubelet of %[1]s: it registers when it starts", name, remove)
+	return fmt.Sprintf(
+		"test ! -e %[1]s.yaml && kubectl get node %[1]s -o yaml > %[1]s.yaml && kubectl drain %[1]s --ignore-daemonsets && %[2]s   # then restart the kubelet of %[1]s: it registers when it starts",
+		name,
+		remove,
+	)
 }
 
 var providerIDShared = rule.Check{
-	Code: "NODE-006", Reason: "ProviderIDShared", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "no two nodes have the same providerID",
+	Code:      "NODE-006",
+	Reason:    "ProviderIDShared",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "no two nodes have the same providerID",
 	Explain: []string{
 		"Two Node objects of one instance are what is left when a machine registered under another name: one of them has no kubelet any more. To the external manager both exist as long as the instance does, so it " +
 			"deletes neither; the dead one stays in load balancers and its pod CIDR in the route table. Once the instance goes, both are deleted.",
@@ -91,16 +121,33 @@ var providerIDShared = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s among %s: none is there twice", findings.Plural(len(first), "providerID"), findings.Plural(len(f.Nodes), "node"))
+			return findings.Pass(
+				"%s among %s: none is there twice",
+				findings.Plural(len(first), "providerID"),
+				findings.Plural(len(f.Nodes), "node"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s an instance with another node", findings.Counting(len(bad.Lines), "node", "shares", "share")), "one Node for each instance", facts.SourceNodes,
-			"kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID | sort -k2")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s an instance with another node",
+				findings.Counting(len(bad.Lines), "node", "shares", "share"),
+			),
+			"one Node for each instance",
+			facts.SourceNodes,
+			"kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID | sort -k2",
+		)
 	},
 }
 
 var nodeNames = rule.Check{
-	Code: "NODE-008", Reason: "NodeNameForeign", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "every node has the name that the provider and its kubelet give it",
+	Code:      "NODE-008",
+	Reason:    "NodeNameForeign",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "every node has the name that the provider and its kubelet give it",
 	Explain: []string{
 		"Routes and load balancer members are looked up by a node's name: on GCE it has to be the instance's name, on Azure the virtual machine's. On AWS it is the private DNS name, which NODE-002 compares; OpenStack and " +
 			"vSphere are asked in NODE-010.",
@@ -136,12 +183,27 @@ func judgeNodeNames(f facts.Facts) v1.Finding {
 	case bad.Empty() && unread:
 		return finding
 	case bad.Empty() && compared == 0:
-		return findings.Pass("%s named as --hostname-override says; the cloud's names are compared by NODE-002 and NODE-010", findings.Counting(overrides, "node", "is", "are"))
+		return findings.Pass(
+			"%s named as --hostname-override says; the cloud's names are compared by NODE-002 and NODE-010",
+			findings.Counting(overrides, "node", "is", "are"),
+		)
 	case bad.Empty():
-		return findings.Pass("%s named as the instance%s", findings.Counting(compared, "node", "is", "are"), findings.Also(overrides, fmt.Sprintf(", %d as --hostname-override says", overrides)))
+		return findings.Pass(
+			"%s named as the instance%s",
+			findings.Counting(compared, "node", "is", "are"),
+			findings.Also(overrides, fmt.Sprintf(", %d as --hostname-override says", overrides)),
+		)
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s not the name that the provider looks for", findings.Counting(len(bad.Lines), "node", "has", "have")), "the node's name", facts.SourceNodes+", the kubelets' flags",
-		"kubectl get node "+bad.Objects[0]+" -o wide")
+	return findings.With(
+		bad.Finding(
+			v1.Fail,
+			"%s not the name that the provider looks for",
+			findings.Counting(len(bad.Lines), "node", "has", "have"),
+		),
+		"the node's name",
+		facts.SourceNodes+", the kubelets' flags",
+		"kubectl get node "+bad.Objects[0]+" -o wide",
+	)
 }
 
 // otherNames adds the nodes whose kubelets would register under another name when they start again, and counts those
@@ -167,8 +229,13 @@ func otherNames(f facts.Facts, bad *findings.Problems) (told int) {
 }
 
 var resourceNames = rule.Check{
-	Code: "NODE-009", Reason: "ResourceBasedName", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "a node that registers again gets the name that it has",
+	Code:      "NODE-009",
+	Reason:    "ResourceBasedName",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "a node that registers again gets the name that it has",
 	Explain: []string{
 		"An AWS subnet or launch template decides whether an instance is named after its address (ip-10-0-0-1.ec2.internal) or after its id (i-0123.ec2.internal). The external provider understands both; a kubelet that becomes " +
 			"external takes the instance's own name if nobody gives it another, so that a node of the old kind comes back under a new name, and the old Node object, its volumes' attachments and its CSI node id are orphaned.",
@@ -203,8 +270,12 @@ var resourceNames = rule.Check{
 		case bad.Empty():
 			return findings.Pass("%s would register under the same name again", findings.Plural(known, "node"))
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s would register under another name", findings.Plural(len(bad.Lines), "node")), "ip-name for nodes named after addresses, or --hostname-override", "ec2:DescribeInstances",
-			"aws ec2 describe-instances --instance-ids "+instances[bad.Objects[0]].ID+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'")
+		return findings.With(
+			bad.Finding(v1.Warn, "%s would register under another name", findings.Plural(len(bad.Lines), "node")),
+			"ip-name for nodes named after addresses, or --hostname-override",
+			"ec2:DescribeInstances",
+			"aws ec2 describe-instances --instance-ids "+instances[bad.Objects[0]].ID+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'",
+		)
 	},
 }
 
@@ -220,8 +291,13 @@ func overridden(f facts.Facts) map[string]bool {
 }
 
 var systemUUIDs = rule.Check{
-	Code: "NODE-017", Reason: "SystemUUIDMismatch", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "on vSphere, the system UUID of every node is the one in its providerID",
+	Code:      "NODE-017",
+	Reason:    "SystemUUIDMismatch",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "on vSphere, the system UUID of every node is the one in its providerID",
 	Explain: []string{
 		"vSphere's external provider finds a node's virtual machine by its UUID, first by status.nodeInfo.systemUUID and then by its name. A machine that was cloned or restored with another UUID is not found, and its " +
 			"node is deleted once it is not ready; SKIP_NODE_DELETION=true in the manager's environment keeps such nodes for as long as you look.",
@@ -252,8 +328,16 @@ var systemUUIDs = rule.Check{
 		case bad.Empty():
 			return findings.Pass("%s the UUID of the providerID", findings.Counting(n, "node", "reports", "report"))
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s another UUID than their virtual machine", findings.Counting(len(bad.Lines), "node", "has", "have")), "the UUID in the providerID", facts.SourceNodes,
-			"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s another UUID than their virtual machine",
+				findings.Counting(len(bad.Lines), "node", "has", "have"),
+			),
+			"the UUID in the providerID",
+			facts.SourceNodes,
+			"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'",
+		)
 	},
 }
 

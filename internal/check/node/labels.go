@@ -47,8 +47,13 @@ func labelled(f facts.Facts) map[string]int {
 }
 
 var topologyLabels = rule.Check{
-	Code: "NODE-014", Reason: "TopologyLabelsDiffer", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnAPI,
-	Title: "zone, region and type of every node are labelled, and both names of each label agree",
+	Code:      "NODE-014",
+	Reason:    "TopologyLabelsDiffer",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnAPI,
+	Title:     "zone, region and type of every node are labelled, and both names of each label agree",
 	Explain: []string{
 		"The node loop of an external manager, which no in-tree manager has, makes the stable labels (topology.kubernetes.io/zone) follow the beta ones (failure-domain.beta.kubernetes.io/zone) on every node, from its first minute. " +
 			"Where the two differ, the zone that the scheduler sees changes, and volumes bound to the old one cannot be mounted there.",
@@ -79,20 +84,39 @@ func judgeTopologyLabels(f facts.Facts) v1.Finding {
 	case bad.Empty() && labelled["zone"] == 0:
 		return findings.Pass("no node has a label of its zone, so that none can change")
 	case bad.Empty():
-		return findings.Pass("%s a zone, and both names of each label agree", findings.Counting(labelled["zone"], "node", "has", "have"))
+		return findings.Pass(
+			"%s a zone, and both names of each label agree",
+			findings.Counting(labelled["zone"], "node", "has", "have"),
+		)
 	}
 	outcome := v1.Warn
 	if differ {
 		outcome = v1.Fail
 	}
-	fix := "kubectl get nodes -L " + strings.Join([]string{ZoneLabels.Stable, ZoneLabels.Beta, RegionLabels.Stable, RegionLabels.Beta}, ",")
-	return findings.With(bad.Finding(outcome, "%s labels of zone, region or type that are missing or contradict each other", findings.Counting(len(bad.Lines), "node", "has", "have")), "one value under both names",
-		facts.SourceNodes, fix)
+	fix := "kubectl get nodes -L " + strings.Join(
+		[]string{ZoneLabels.Stable, ZoneLabels.Beta, RegionLabels.Stable, RegionLabels.Beta},
+		",",
+	)
+	return findings.With(
+		bad.Finding(
+			outcome,
+			"%s labels of zone, region or type that are missing or contradict each other",
+			findings.Counting(len(bad.Lines), "node", "has", "have"),
+		),
+		"one value under both names",
+		facts.SourceNodes,
+		fix,
+	)
 }
 
 var metadataAtRisk = rule.Check{
-	Code: "NODE-018", Reason: "MetadataAtRisk", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: rule.OnAPI,
-	Title: "no node that could be deleted carries labels or taints that somebody set by hand",
+	Code:      "NODE-018",
+	Reason:    "MetadataAtRisk",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactScheduling,
+	DependsOn: rule.OnAPI,
+	Title:     "no node that could be deleted carries labels or taints that somebody set by hand",
 	Explain: []string{
 		"A node that is not ready and whose instance the cloud does not know is deleted by the new manager, where the in-tree one kept it. If its kubelet comes back, it registers a new Node object: labels, taints and annotations that were " +
 			"set by hand are gone, and with them where pods may run. Write them down, or give them to the kubelet with --node-labels and --register-with-taints.",
@@ -115,10 +139,22 @@ var metadataAtRisk = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s labels or taints set by hand%s", findings.Counting(marked, "node", "has", "have"), findings.Also(marked, ", and none of those could be deleted"))
+			return findings.Pass(
+				"%s labels or taints set by hand%s",
+				findings.Counting(marked, "node", "has", "have"),
+				findings.Also(marked, ", and none of those could be deleted"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s could be deleted with labels or taints that nobody would set again", findings.Plural(len(bad.Lines), "node")), "ready, or found in the cloud", facts.SourceNodes,
-			"kubectl get node "+bad.Objects[0]+" -o yaml > "+bad.Objects[0]+".yaml")
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s could be deleted with labels or taints that nobody would set again",
+				findings.Plural(len(bad.Lines), "node"),
+			),
+			"ready, or found in the cloud",
+			facts.SourceNodes,
+			"kubectl get node "+bad.Objects[0]+" -o yaml > "+bad.Objects[0]+".yaml",
+		)
 	},
 }
 
@@ -148,14 +184,32 @@ func reservedDomain(key string) bool {
 	if !ok {
 		return false
 	}
-	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "azure.com", "cloud.google.com", "gke.io", "openstack.org", "vmware.com"}, func(own string) bool {
-		return domain == own || strings.HasSuffix(domain, "."+own)
-	})
+	return slices.ContainsFunc(
+		[]string{
+			"kubernetes.io",
+			"k8s.io",
+			"k8s.aws",
+			"amazonaws.com",
+			"azure.com",
+			"cloud.google.com",
+			"gke.io",
+			"openstack.org",
+			"vmware.com",
+		},
+		func(own string) bool {
+			return domain == own || strings.HasSuffix(domain, "."+own)
+		},
+	)
 }
 
 var windowsNodes = rule.Check{
-	Code: "NODE-019", Reason: "WindowsNodes", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "there are no Windows nodes, whose kubelets a plan does not change",
+	Code:      "NODE-019",
+	Reason:    "WindowsNodes",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "there are no Windows nodes, whose kubelets a plan does not change",
 	Explain: []string{
 		"A Windows kubelet is a Windows service: its flags are in the service's command line, and a plan edits no such thing. Change --cloud-provider to external and install the image credential provider's .exe there yourself, after the " +
 			"cloud-controller-manager runs and before the cluster goes past 1.30.",
@@ -174,6 +228,15 @@ var windowsNodes = rule.Check{
 		case bad.Empty():
 			return findings.Pass("none of %s runs Windows", findings.Plural(len(f.Nodes), "node"))
 		}
-		return findings.With(bad.Finding(v1.Warn, "the kubelets of %s have to be changed by hand", findings.Plural(len(bad.Lines), "Windows node")), "linux", facts.SourceNodes, "kubectl get nodes -l kubernetes.io/os=windows -o wide")
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"the kubelets of %s have to be changed by hand",
+				findings.Plural(len(bad.Lines), "Windows node"),
+			),
+			"linux",
+			facts.SourceNodes,
+			"kubectl get nodes -l kubernetes.io/os=windows -o wide",
+		)
 	},
 }

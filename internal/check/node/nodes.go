@@ -12,8 +12,13 @@ import (
 )
 
 var providerIDs = rule.Check{
-	Code: "NODE-001", Reason: "ProviderIDMissing", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "every node has a providerID",
+	Code:      "NODE-001",
+	Reason:    "ProviderIDMissing",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "every node has a providerID",
 	Explain: []string{
 		"The external manager asks the cloud about a node by its providerID. Without one it searches by name, and when it finds nothing it deletes the node once it is not ready. The in-tree manager kept it.",
 		"A providerID can be set once and never changed: aws:///<zone>/<instance id>, azure:///subscriptions/…/virtualMachines/<name>, gce://<project>/<zone>/<instance>, openstack:///<server id>, vsphere://<uuid>. With --cloud or --prove " +
@@ -33,14 +38,29 @@ var providerIDs = rule.Check{
 			return findings.Pass("all %s have a providerID", findings.Plural(len(f.Nodes), "node"))
 		}
 		form, _ := cloudprovider.ProviderIDForm(f.CloudName())
-		return findings.With(bad.Finding(v1.Fail, "%d of %s %s no providerID", len(bad.Lines), findings.Plural(len(f.Nodes), "node"), findings.Has(len(bad.Lines))), findings.OrElse(form.Example, "the provider's id of the instance"),
-			facts.SourceNodes, f.GiveProviderID(bad.Objects[0]))
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%d of %s %s no providerID",
+				len(bad.Lines),
+				findings.Plural(len(f.Nodes), "node"),
+				findings.Has(len(bad.Lines)),
+			),
+			findings.OrElse(form.Example, "the provider's id of the instance"),
+			facts.SourceNodes,
+			f.GiveProviderID(bad.Objects[0]),
+		)
 	},
 }
 
 var nodesInCloud = rule.Check{
-	Code: "NODE-002", Reason: "NodeUnknownToCloud", Category: findings.CategoryNodes, Level: findings.LevelCritical, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "the cloud knows the instance of every node, under the node's name",
+	Code:      "NODE-002",
+	Reason:    "NodeUnknownToCloud",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "the cloud knows the instance of every node, under the node's name",
 	Explain: []string{
 		"A node whose instance the cloud does not know, or calls terminated, is deleted by the external manager as soon as it is not ready, often within seconds of the handover. The in-tree manager logged an " +
 			"error every five seconds and kept it.",
@@ -78,17 +98,37 @@ func judgeNodesInCloud(f facts.Facts) v1.Finding {
 	case !ok:
 		return finding
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "the external manager would delete or lose %s", findings.Plural(len(bad.Lines), "node")), expected, source, "kubectl get node "+bad.Objects[0]+" -o wide")
+		return findings.With(
+			bad.Finding(v1.Fail, "the external manager would delete or lose %s", findings.Plural(len(bad.Lines), "node")),
+			expected,
+			source,
+			"kubectl get node "+bad.Objects[0]+" -o wide",
+		)
 	case len(unasked) > 0:
 		why := strings.Join(f.CloudErrors("instances"), "; ")
-		return findings.With(findings.Unknown("the cloud did not answer for %s (%s): %s", findings.Plural(len(unasked), "node"), strings.Join(unasked, ", "), findings.OrElse(why, "the inventory does not hold them")), expected, source, "")
+		return findings.With(
+			findings.Unknown(
+				"the cloud did not answer for %s (%s): %s",
+				findings.Plural(len(unasked), "node"),
+				strings.Join(unasked, ", "),
+				findings.OrElse(why, "the inventory does not hold them"),
+			),
+			expected,
+			source,
+			"",
+		)
 	}
 	return findings.Pass("the cloud knows the instances of all %s", findings.Plural(len(f.Nodes), "node"))
 }
 
 var nodesReady = rule.Check{
-	Code: "NODE-003", Reason: "NodeNotReady", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
-	Title: "every node is ready",
+	Code:      "NODE-003",
+	Reason:    "NodeNotReady",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactLoadBalancers,
+	DependsOn: rule.OnAPI,
+	Title:     "every node is ready",
 	Explain: []string{
 		"Up to 1.26 the service loop takes a node that is not ready out of the load balancers. From 0.27 on it does not look at readiness any more (KEP-3458) and leaves it to the load balancer's health checks: " +
 			"at takeover such nodes are registered again. Traffic reaches them until the health check says otherwise. And only nodes that are not ready are ever deleted because the cloud does not know their instance.",
@@ -111,14 +151,30 @@ var nodesReady = rule.Check{
 		if f.Readmits() {
 			then = "will be registered with load balancers again"
 		}
-		return findings.With(bad.Finding(v1.Warn, "%d of %s %s not ready and %s", len(bad.Lines), findings.Plural(len(f.Nodes), "node"), findings.Be(len(bad.Lines)), then),
-			"Ready is True", "/api/v1/nodes", "kubectl describe node "+bad.Objects[0])
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%d of %s %s not ready and %s",
+				len(bad.Lines),
+				findings.Plural(len(f.Nodes), "node"),
+				findings.Be(len(bad.Lines)),
+				then,
+			),
+			"Ready is True",
+			"/api/v1/nodes",
+			"kubectl describe node "+bad.Objects[0],
+		)
 	},
 }
 
 var nodesInitialised = rule.Check{
-	Code: "NODE-004", Reason: "NodeUninitialized", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactNone, DependsOn: rule.OnAPI,
-	Title: "no node waits to be initialised",
+	Code:      "NODE-004",
+	Reason:    "NodeUninitialized",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNone,
+	DependsOn: rule.OnAPI,
+	Title:     "no node waits to be initialised",
 	Explain: []string{
 		"A kubelet with --cloud-provider=external registers its node with the taint " + facts.TaintUninitialized + ", and only a cloud-controller-manager takes it away. While the loops are in-tree, nothing does, " +
 			"and no pod is scheduled there. After the handover it clears by itself.",
@@ -138,7 +194,11 @@ var nodesInitialised = rule.Check{
 		case bad.Empty():
 			return findings.Pass("no node has the taint %s", facts.TaintUninitialized)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s for a cloud-controller-manager to be initialised", findings.Waits(len(bad.Lines))), "no such taint", "/api/v1/nodes",
-			"kubectl describe node "+bad.Objects[0])
+		return findings.With(
+			bad.Finding(v1.Warn, "%s for a cloud-controller-manager to be initialised", findings.Waits(len(bad.Lines))),
+			"no such taint",
+			"/api/v1/nodes",
+			"kubectl describe node "+bad.Objects[0],
+		)
 	},
 }

@@ -15,13 +15,21 @@ const sourcePreview = "the new provider's code, asked for every node"
 
 // previewed is the finding of a check that compares each node with what the new provider would write. The judge returns
 // what is wrong with one, or "". Nodes that the cloud did not answer for are returned too.
-func previewed(f facts.Facts, judge func(v1.Node, v1.NodePreview) string) (bad findings.Problems, unanswered []string, finding v1.Finding, ok bool) {
+func previewed(
+	f facts.Facts,
+	judge func(v1.Node, v1.NodePreview) string,
+) (bad findings.Problems, unanswered []string, finding v1.Finding, ok bool) {
 	switch {
 	case f.Preview == nil && len(f.UnknownReasons("preview")) > 0:
 		finding, _ = f.Missing("preview")
 		return bad, nil, finding, false
 	case f.Preview == nil:
-		return bad, nil, findings.With(findings.Skip("the new provider's code was not asked about the nodes"), "", sourcePreview, "transplant check --prove"), false
+		return bad, nil, findings.With(
+			findings.Skip("the new provider's code was not asked about the nodes"),
+			"",
+			sourcePreview,
+			"transplant check --prove",
+		), false
 	case f.Preview.Error != "":
 		return bad, nil, findings.Unknown("the new provider's code did not answer: %s", f.Preview.Error), false
 	}
@@ -42,14 +50,23 @@ func previewed(f facts.Facts, judge func(v1.Node, v1.NodePreview) string) (bad f
 
 // compared is the finding of a comparison with the preview: fail for complaints, or else pass. That nodes have no
 // answer is NODE-010's to report.
-func compared(f facts.Facts, judge func(v1.Node, v1.NodePreview) string, complaint, passes, expected, fix string) v1.Finding {
+func compared(
+	f facts.Facts,
+	judge func(v1.Node, v1.NodePreview) string,
+	complaint, passes, expected, fix string,
+) v1.Finding {
 	if finding, ok := f.Missing("nodes"); ok {
 		return finding
 	}
 	bad, unanswered, _, ok := previewed(f, judge)
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, complaint, len(bad.Lines), findings.Plural(len(f.Nodes), "node")), expected, sourcePreview, fmt.Sprintf(fix, bad.Objects[0]))
+		return findings.With(
+			bad.Finding(v1.Fail, complaint, len(bad.Lines), findings.Plural(len(f.Nodes), "node")),
+			expected,
+			sourcePreview,
+			fmt.Sprintf(fix, bad.Objects[0]),
+		)
 	case !ok || len(unanswered) > 0:
 		return findings.Dependent("NODE-010")
 	}
@@ -57,8 +74,14 @@ func compared(f facts.Facts, judge func(v1.Node, v1.NodePreview) string, complai
 }
 
 var previewFound = rule.Check{
-	Code: "NODE-010", Reason: "PreviewNotFound", Category: findings.CategoryNodes, Level: findings.LevelCritical, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "the new provider's own code finds the instance of every node",
+	Code:      "NODE-010",
+	Reason:    "PreviewNotFound",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "the new provider's own code finds the instance of every node",
 	Explain: []string{
 		"This is the proof that the other checks of nodes only approach: the provider that the new manager is built from was asked, with its own configuration, for every node, exactly as its node loops will ask. " +
 			"A node that it does not find is deleted once it is not ready; a node with the taint of the uninitialised keeps it for ever, and since 1.30 so does one whose instance has no providerID.",
@@ -72,27 +95,63 @@ var previewFound = rule.Check{
 				found++
 				return ""
 			}
-			return fmt.Sprintf("no instance for providerID %s (node ready: %s)", findings.OrElse(n.ProviderID, "none, by its name"), n.Ready)
+			return fmt.Sprintf(
+				"no instance for providerID %s (node ready: %s)",
+				findings.OrElse(n.ProviderID, "none, by its name"),
+				n.Ready,
+			)
 		})
 		const expected = "an instance for every node"
 		switch {
 		case !ok:
 			return finding
 		case found == 0 && !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "the new provider finds none of %s: its credentials, region or configuration are of another account", findings.Plural(len(f.Nodes), "node")), expected, sourcePreview,
-				"transplant check --prove")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"the new provider finds none of %s: its credentials, region or configuration are of another account",
+					findings.Plural(len(f.Nodes), "node"),
+				),
+				expected,
+				sourcePreview,
+				"transplant check --prove",
+			)
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "the new manager would delete %s when not ready", findings.Plural(len(bad.Lines), "node")), expected, sourcePreview, "kubectl get node "+bad.Objects[0]+" -o wide")
+			return findings.With(
+				bad.Finding(v1.Fail, "the new manager would delete %s when not ready", findings.Plural(len(bad.Lines), "node")),
+				expected,
+				sourcePreview,
+				"kubectl get node "+bad.Objects[0]+" -o wide",
+			)
 		case len(unanswered) > 0:
-			return findings.With(findings.Unknown("the new provider did not answer for %s: %s", findings.Plural(len(unanswered), "node"), findings.Few(unanswered)), expected, sourcePreview, "transplant check --prove")
+			return findings.With(
+				findings.Unknown(
+					"the new provider did not answer for %s: %s",
+					findings.Plural(len(unanswered), "node"),
+					findings.Few(unanswered),
+				),
+				expected,
+				sourcePreview,
+				"transplant check --prove",
+			)
 		}
-		return findings.Pass("the provider %s finds the instances of all %s, in %s to the cloud", f.Preview.Provider, findings.Plural(found, "node"), findings.Plural(f.Preview.Calls, "call"))
+		return findings.Pass(
+			"the provider %s finds the instances of all %s, in %s to the cloud",
+			f.Preview.Provider,
+			findings.Plural(found, "node"),
+			findings.Plural(f.Preview.Calls, "call"),
+		)
 	},
 }
 
 var previewIdentity = rule.Check{
-	Code: "NODE-011", Reason: "PreviewIdentityChanges", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
-	Title: "the new provider gives every node the providerID that it has",
+	Code:      "NODE-011",
+	Reason:    "PreviewIdentityChanges",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeDeletion,
+	DependsOn: rule.OnAPI,
+	Title:     "the new provider gives every node the providerID that it has",
 	Explain: []string{
 		"A node keeps the providerID that it registered with, whatever the new provider would write. Where the two differ, other readers compare them with what the cloud says and find nothing: a cluster autoscaler takes the node for " +
 			"one that never joined and deletes its instance, CSI drivers and load balancer members are not matched. Known differences are OpenStack's region (OS_CCM_REGIONAL), the case of vSphere UUIDs and of Azure's resource groups.",
@@ -110,8 +169,13 @@ var previewIdentity = rule.Check{
 }
 
 var previewAddresses = rule.Check{
-	Code: "NODE-012", Reason: "PreviewAddressesChange", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI,
-	Title: "the new provider gives every node the addresses that it has, in the same order",
+	Code:      "NODE-012",
+	Reason:    "PreviewAddressesChange",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnAPI,
+	Title:     "the new provider gives every node the addresses that it has, in the same order",
 	Explain: []string{
 		"From its start, and every five minutes, the external manager writes the addresses of every initialised node, also of those whose kubelet is in-tree still: both write, in turns. Another first InternalIP breaks what reaches the " +
 			"kubelet (kubectl logs and exec, metrics), whose serving certificate names the old one, and moves hostNetwork pods, CNI tunnels and etcd peers. New addresses make a kubelet with RotateKubeletServerCertificate ask for a new " +
@@ -120,8 +184,14 @@ var previewAddresses = rule.Check{
 			"within a type the first one counts. A hostname that the cloud does not give is kept.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		return compared(f, addressChange, "%d of %s would get other addresses", "the new provider gives all %s the addresses that they have", "the same addresses in the same order",
-			"kubectl get node %s -o jsonpath='{.status.addresses}'")
+		return compared(
+			f,
+			addressChange,
+			"%d of %s would get other addresses",
+			"the new provider gives all %s the addresses that they have",
+			"the same addresses in the same order",
+			"kubectl get node %s -o jsonpath='{.status.addresses}'",
+		)
 	},
 }
 
@@ -143,23 +213,42 @@ func addressChange(n v1.Node, p v1.NodePreview) string {
 			will = []string{provided} // the kubelet's choice is the only one of its type
 		}
 		if !slices.Equal(is, will) {
-			changes = append(changes, fmt.Sprintf("%s %s would be %s", kind, findings.OrElse(strings.Join(is, ","), "none"), findings.OrElse(strings.Join(will, ","), "none")))
+			changes = append(
+				changes,
+				fmt.Sprintf(
+					"%s %s would be %s",
+					kind,
+					findings.OrElse(strings.Join(is, ","), "none"),
+					findings.OrElse(strings.Join(will, ","), "none"),
+				),
+			)
 		}
 	}
 	return strings.Join(changes, ", ")
 }
 
 var previewTopology = rule.Check{
-	Code: "NODE-013", Reason: "PreviewTopologyChanges", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnAPI,
-	Title: "the new provider gives every node the zone, region and type that it has",
+	Code:      "NODE-013",
+	Reason:    "PreviewTopologyChanges",
+	Category:  findings.CategoryNodes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnAPI,
+	Title:     "the new provider gives every node the zone, region and type that it has",
 	Explain: []string{
 		"Labels of zone and region are written when a node is initialised, that is when it next registers with an external kubelet. Volumes are bound to the zones of their day: a node that comes back under another name of its zone " +
 			"cannot mount them, and pods that use them stay pending. Providers changed such names: Azure's zones are <region>-<n>, and machines outside zones have the number of their fault domain; OpenStack's and vSphere's come from their configuration.",
 		"A changed type moves pods that select by it. Give the new manager the settings that keep the names before any kubelet becomes external.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		return compared(f, topologyChange, "%d of %s would get another zone, region or type", "the new provider gives all %s the zone, region and type that they have", "the same labels",
-			"kubectl get node %s -L topology.kubernetes.io/zone,topology.kubernetes.io/region,node.kubernetes.io/instance-type")
+		return compared(
+			f,
+			topologyChange,
+			"%d of %s would get another zone, region or type",
+			"the new provider gives all %s the zone, region and type that they have",
+			"the same labels",
+			"kubectl get node %s -L topology.kubernetes.io/zone,topology.kubernetes.io/region,node.kubernetes.io/instance-type",
+		)
 	},
 }
 

@@ -12,8 +12,13 @@ import (
 )
 
 var routesHaveNodes = rule.Check{
-	Code: "ROUTE-001", Reason: "StaleRoute", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: append([]string{"API-001"}, rule.OnHosts...),
-	Title: "every route to an instance leads to the instance of a node",
+	Code:      "ROUTE-001",
+	Reason:    "StaleRoute",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Title:     "every route to an instance leads to the instance of a node",
 	Explain: []string{
 		"The external route loop looks up the node of every route row that names an instance. One row whose node is gone, or whose instance the cloud does not know, stops it: it creates and deletes no route " +
 			"at all from then on. The in-tree loop deletes a row whose node is gone, and is stopped only by an instance that the cloud does not know.",
@@ -58,13 +63,23 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 	if bad.Empty() {
 		return findings.Pass("all %s to instances lead to nodes", findings.Plural(n, "route"))
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s would stop the external route loop", findings.Plural(len(bad.Lines), "route")), "routes to instances of nodes only", "ec2:DescribeRouteTables", fix)
+	return findings.With(
+		bad.Finding(v1.Fail, "%s would stop the external route loop", findings.Plural(len(bad.Lines), "route")),
+		"routes to instances of nodes only",
+		"ec2:DescribeRouteTables",
+		fix,
+	)
 }
 
 // deleteRoute is the command that deletes a route, if it leads still where it led.
 func deleteRoute(r v1.Route) string {
-	return fmt.Sprintf("aws ec2 describe-route-tables --route-table-ids %[1]s --query \"RouteTables[].Routes[?DestinationCidrBlock=='%[2]s'].InstanceId\" --output text | grep -qx %[3]s && "+
-		"aws ec2 delete-route --route-table-id %[1]s --destination-cidr-block %[2]s", r.Table, r.CIDR, r.Target)
+	return fmt.Sprintf(
+		"aws ec2 describe-route-tables --route-table-ids %[1]s --query \"RouteTables[].Routes[?DestinationCidrBlock=='%[2]s'].InstanceId\" --output text | grep -qx %[3]s && "+
+			"aws ec2 delete-route --route-table-id %[1]s --destination-cidr-block %[2]s",
+		r.Table,
+		r.CIDR,
+		r.Target,
+	)
 }
 
 // stale says what is wrong with where a route leads; empty when nothing is.

@@ -18,12 +18,20 @@ import (
 
 // allocators are the kube-controller-managers that give out pod CIDRs.
 func allocators(f facts.Facts) []facts.Instance {
-	return slices.DeleteFunc(slices.Clone(f.InstancesOf(component.KCM)), func(p facts.Instance) bool { return !f.WouldRun(p, controllernames.NodeIPAM) })
+	return slices.DeleteFunc(
+		slices.Clone(f.InstancesOf(component.KCM)),
+		func(p facts.Instance) bool { return !f.WouldRun(p, controllernames.NodeIPAM) },
+	)
 }
 
 var ipamByCloud = rule.Check{
-	Code: "IPAM-001", Reason: "CloudAllocator", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: onManifests,
-	Title: "pod CIDRs do not come from the in-tree provider",
+	Code:      "IPAM-001",
+	Reason:    "CloudAllocator",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: onManifests,
+	Title:     "pod CIDRs do not come from the in-tree provider",
 	Explain: []string{
 		"With --cidr-allocator-type=CloudAllocator (GCE, as alias ranges) the kube-controller-manager asks the in-tree provider for each node's pod CIDR. Once it is external it says \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is " +
 			"not configured\" and allocates nothing: nodes that join get no pod CIDR and no pods. The node IPAM loop has to move with the others: into both leader migration configs, and out of every external kube-controller-manager's --controllers. " +
@@ -45,23 +53,52 @@ var ipamByCloud = rule.Check{
 			case kind == "CloudAllocator" && f.CloudName() == "gce" && f.Cluster.Seed == "":
 				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			default:
-				never.Add(p.String(), "%s: --cidr-allocator-type=%s with --cloud-provider=%s", p, kind, p.Flag("cloud-provider", "none"))
+				never.Add(
+					p.String(),
+					"%s: --cidr-allocator-type=%s with --cloud-provider=%s",
+					p,
+					kind,
+					p.Flag("cloud-provider", "none"),
+				)
 			}
 		}
 		const expected, source = "RangeAllocator, or node IPAM that moves", "the managers' flags"
 		switch {
 		case !never.Empty():
-			return findings.With(never.Finding(v1.Fail, "%s pod CIDRs in a way that no external manager can take over", findings.Counting(len(never.Lines), component.KCM, "allocates", "allocate")), expected, source, "transplant explain IPAM-001")
+			return findings.With(
+				never.Finding(
+					v1.Fail,
+					"%s pod CIDRs in a way that no external manager can take over",
+					findings.Counting(len(never.Lines), component.KCM, "allocates", "allocate"),
+				),
+				expected,
+				source,
+				"transplant explain IPAM-001",
+			)
 		case !moves.Empty():
-			return findings.With(moves.Finding(v1.Warn, "pod CIDRs come from the cloud: node IPAM moves with the other loops"), expected, source, "transplant plan")
+			return findings.With(
+				moves.Finding(v1.Warn, "pod CIDRs come from the cloud: node IPAM moves with the other loops"),
+				expected,
+				source,
+				"transplant plan",
+			)
 		}
-		return findings.Pass("%s out pod CIDRs of --cluster-cidr, and it stays so", findings.Counting(len(allocators), component.KCM, "gives", "give"))
+		return findings.Pass(
+			"%s out pod CIDRs of --cluster-cidr, and it stays so",
+			findings.Counting(len(allocators), component.KCM, "gives", "give"),
+		)
 	},
 }
 
 var podCIDRMissing = rule.Check{
-	Code: "IPAM-002", Reason: "PodCIDRMissing", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: onManifests, Retryable: true,
-	Title: "every node has the pod CIDR that a manager allocates",
+	Code:      "IPAM-002",
+	Reason:    "PodCIDRMissing",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: onManifests,
+	Retryable: true,
+	Title:     "every node has the pod CIDR that a manager allocates",
 	Explain: []string{
 		"A node without a pod CIDR, in a cluster whose manager allocates them, runs no pod that needs an address. The node IPAM loop gives one within a second; if it has not, the range is used up, the loop is stopped, or the node's own " +
 			"providerID keeps it waiting. The new manager's route loop passes over such nodes and says nothing.",
@@ -82,8 +119,18 @@ var podCIDRMissing = rule.Check{
 		case bad.Empty():
 			return findings.Pass("%s a pod CIDR", findings.Counting(len(f.Nodes), "node", "has", "have"))
 		}
-		return findings.With(bad.Finding(v1.Fail, "%d of %s %s no pod CIDR", len(bad.Lines), findings.Plural(len(f.Nodes), "node"), findings.Has(len(bad.Lines))), "spec.podCIDRs", facts.SourceNodes,
-			"kubectl describe node "+bad.Objects[0])
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%d of %s %s no pod CIDR",
+				len(bad.Lines),
+				findings.Plural(len(f.Nodes), "node"),
+				findings.Has(len(bad.Lines)),
+			),
+			"spec.podCIDRs",
+			facts.SourceNodes,
+			"kubectl describe node "+bad.Objects[0],
+		)
 	},
 }
 
@@ -118,8 +165,13 @@ func podCIDRs(f facts.Facts) (cidrs []podCIDR, bad findings.Problems) {
 }
 
 var podCIDROverlap = rule.Check{
-	Code: "IPAM-003", Reason: "PodCIDROverlap", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "pod CIDRs do not overlap, and lie inside --cluster-cidr and outside the Services' range",
+	Code:      "IPAM-003",
+	Reason:    "PodCIDROverlap",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "pod CIDRs do not overlap, and lie inside --cluster-cidr and outside the Services' range",
 	Explain: []string{
 		"The route loop deletes and makes rows inside --cluster-cidr only. A node with a pod CIDR outside keeps a row that nobody updates, or has none; and two nodes with one pod CIDR share a route that leads to one of them. That comes from a " +
 			"--cluster-cidr that was changed, from two managers that allocated, or from nodes of another cluster. Where the range holds the Services' addresses too, routes take packets that kube-proxy should.",
@@ -144,7 +196,8 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		} else {
 			cover = c
 		}
-		if len(cluster) > 0 && !slices.ContainsFunc(cluster, func(in netip.Prefix) bool { return in.Bits() <= c.Bits() && in.Contains(c.Addr()) }) {
+		if len(cluster) > 0 &&
+			!slices.ContainsFunc(cluster, func(in netip.Prefix) bool { return in.Bits() <= c.Bits() && in.Contains(c.Addr()) }) {
 			bad.Add(c.node, "%s: %s is outside --cluster-cidr %s", c.node, c.Prefix, joined(cluster))
 		}
 	}
@@ -155,10 +208,23 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("%s of %s: apart, and inside --cluster-cidr %s", findings.Plural(len(cidrs), "pod CIDR"), findings.Plural(len(f.Nodes), "node"), findings.OrElse(joined(cluster), "(not given)"))
+		return findings.Pass(
+			"%s of %s: apart, and inside --cluster-cidr %s",
+			findings.Plural(len(cidrs), "pod CIDR"),
+			findings.Plural(len(f.Nodes), "node"),
+			findings.OrElse(joined(cluster), "(not given)"),
+		)
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s of pod CIDRs that overlap or lie outside their range", findings.Plural(len(bad.Lines), "case")), "one CIDR for each node, inside --cluster-cidr", facts.SourceNodes+", the managers' flags",
-		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs")
+	return findings.With(
+		bad.Finding(
+			v1.Fail,
+			"%s of pod CIDRs that overlap or lie outside their range",
+			findings.Plural(len(bad.Lines), "case"),
+		),
+		"one CIDR for each node, inside --cluster-cidr",
+		facts.SourceNodes+", the managers' flags",
+		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs",
+	)
 }
 
 func joined(prefixes []netip.Prefix) string {
@@ -181,8 +247,13 @@ func serviceRange(f facts.Facts) netip.Prefix {
 }
 
 var nodeMasks = rule.Check{
-	Code: "IPAM-004", Reason: "NodeMaskDiffers", Category: findings.CategoryRoutes, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: onManifests,
-	Title: "the nodes' pod CIDRs have the size that the flags say, and some are left for nodes to come",
+	Code:      "IPAM-004",
+	Reason:    "NodeMaskDiffers",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: onManifests,
+	Title:     "the nodes' pod CIDRs have the size that the flags say, and some are left for nodes to come",
 	Explain: []string{
 		"A manager that allocates divides --cluster-cidr into pieces of --node-cidr-mask-size (24 for IPv4 and 64 for IPv6 by default) and marks those that nodes have. Pieces of another size come from another time or another manager, and take " +
 			"several of its pieces, or part of one. When none is left, nodes that join have no pod CIDR: replacing machines one by one needs at least one piece more than there are nodes.",
@@ -225,10 +296,18 @@ func judgeNodeMasks(f facts.Facts) v1.Finding {
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("%s the size that the flags say; %s", findings.Counting(len(cidrs), "pod CIDR", "has", "have"), findings.OrElse(strings.Join(left, ", "), "--cluster-cidr is not given"))
+		return findings.Pass(
+			"%s the size that the flags say; %s",
+			findings.Counting(len(cidrs), "pod CIDR", "has", "have"),
+			findings.OrElse(strings.Join(left, ", "), "--cluster-cidr is not given"),
+		)
 	}
-	return findings.With(bad.Finding(v1.Warn, "%s of another size, or too few that are left", findings.Plural(len(bad.Lines), "pod CIDR")), fmt.Sprintf("/%d, and one more piece than nodes", maskSize(flags, true)),
-		facts.SourceNodes+", the managers' flags", "kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs")
+	return findings.With(
+		bad.Finding(v1.Warn, "%s of another size, or too few that are left", findings.Plural(len(bad.Lines), "pod CIDR")),
+		fmt.Sprintf("/%d, and one more piece than nodes", maskSize(flags, true)),
+		facts.SourceNodes+", the managers' flags",
+		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs",
+	)
 }
 
 // maskSize is the size of the pieces that a manager allocates.
@@ -246,8 +325,13 @@ func maskSize(p facts.Instance, v4 bool) int {
 }
 
 var twoAllocators = rule.Check{
-	Code: "IPAM-005", Reason: "TwoAllocators", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "no cloud-controller-manager that exists allocates pod CIDRs beside the kube-controller-manager",
+	Code:      "IPAM-005",
+	Reason:    "TwoAllocators",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "no cloud-controller-manager that exists allocates pod CIDRs beside the kube-controller-manager",
 	Explain: []string{
 		"The official managers of Azure and GCE have a node IPAM loop of their own, which --allocate-node-cidrs=true starts; copying the kube-controller-manager's flags does. Node IPAM is not one of the loops of the default leader migration " +
 			"configuration, so that both allocate at once: two nodes get the same pod CIDR, and traffic to one of them is lost. See https://github.com/kubermatic/kubeone/pull/2107.",
@@ -259,11 +343,17 @@ var twoAllocators = rule.Check{
 		}
 		news, old := f.CCMs(), allocators(f)
 		if len(news) == 0 {
-			return findings.Pass("there is no %s yet; %s pod CIDRs", component.CCM, findings.Counting(len(old), component.KCM, "allocates", "allocate"))
+			return findings.Pass(
+				"there is no %s yet; %s pod CIDRs",
+				component.CCM,
+				findings.Counting(len(old), component.KCM, "allocates", "allocate"),
+			)
 		}
 		var bad findings.Problems
 		for _, p := range news {
-			if p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) && cloudprovider.HasNodeIPAM(f.CloudName()) && !facts.Own(p.Image) {
+			if p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) &&
+				cloudprovider.HasNodeIPAM(f.CloudName()) &&
+				!facts.Own(p.Image) {
 				bad.Add(p.String(), "%s: --allocate-node-cidrs=true --controllers=%s", p, p.Flag("controllers", "*"))
 			}
 		}
@@ -271,9 +361,22 @@ var twoAllocators = rule.Check{
 		case bad.Empty():
 			return findings.Pass("none of %s allocates pod CIDRs", findings.Plural(len(news), component.CCM))
 		case len(old) == 0:
-			return findings.Pass("%s pod CIDRs, and no %s does", findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"), component.KCM)
+			return findings.Pass(
+				"%s pod CIDRs, and no %s does",
+				findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"),
+				component.KCM,
+			)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s pod CIDRs beside %s", findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"), findings.Plural(len(old), component.KCM)), "--allocate-node-cidrs=false there", "the managers' flags",
-			"kubectl -n kube-system get pods -o yaml | grep allocate-node-cidrs")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s pod CIDRs beside %s",
+				findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"),
+				findings.Plural(len(old), component.KCM),
+			),
+			"--allocate-node-cidrs=false there",
+			"the managers' flags",
+			"kubectl -n kube-system get pods -o yaml | grep allocate-node-cidrs",
+		)
 	},
 }

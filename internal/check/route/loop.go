@@ -20,12 +20,21 @@ var onManifests = []string{"API-001", "HOST-001"}
 
 // routed tells whether some manager runs the route loop now.
 func routed(f facts.Facts) bool {
-	return slices.ContainsFunc(f.AllManagers(), func(p facts.Instance) bool { return f.WouldRun(p, controllernames.Route) })
+	return slices.ContainsFunc(
+		f.AllManagers(),
+		func(p facts.Instance) bool { return f.WouldRun(p, controllernames.Route) },
+	)
 }
 
 var networkUnavailable = rule.Check{
-	Code: "ROUTE-002", Reason: "NetworkUnavailable", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests, Retryable: true,
-	Title: "no node says that its network is unavailable",
+	Code:      "ROUTE-002",
+	Reason:    "NetworkUnavailable",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Retryable: true,
+	Title:     "no node says that its network is unavailable",
 	Explain: []string{
 		"A node with the condition NetworkUnavailable=True has the taint node.kubernetes.io/network-unavailable and takes no pods. Kubelets of GCE, and the managers' node loops, set the condition; the route loop clears it when the node's route exists, and " +
 			"some CNI plugins clear it when they are up. A cluster that moves without a route loop, or whose nodes come from a time with one, keeps it for ever.",
@@ -46,15 +55,34 @@ var networkUnavailable = rule.Check{
 		case bad.Empty():
 			return findings.Pass("none of %s says that its network is unavailable", findings.Plural(len(f.Nodes), "node"))
 		case routed(f):
-			return findings.With(bad.Finding(v1.Warn, "%s for a route", findings.Counting(len(bad.Lines), "node", "waits", "wait")), expected, facts.SourceNodes, "kubectl describe node "+bad.Objects[0])
+			return findings.With(
+				bad.Finding(v1.Warn, "%s for a route", findings.Counting(len(bad.Lines), "node", "waits", "wait")),
+				expected,
+				facts.SourceNodes,
+				"kubectl describe node "+bad.Objects[0],
+			)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s for a route, and no manager runs the route loop", findings.Counting(len(bad.Lines), "node", "waits", "wait")), expected, facts.SourceNodes, "kubectl describe node "+bad.Objects[0])
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s for a route, and no manager runs the route loop",
+				findings.Counting(len(bad.Lines), "node", "waits", "wait"),
+			),
+			expected,
+			facts.SourceNodes,
+			"kubectl describe node "+bad.Objects[0],
+		)
 	},
 }
 
 var routeLoopDiffers = rule.Check{
-	Code: "ROUTE-003", Reason: "RouteLoopDiffers", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "every cloud-controller-manager that exists runs the route loop exactly where the kube-controller-manager does",
+	Code:      "ROUTE-003",
+	Reason:    "RouteLoopDiffers",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "every cloud-controller-manager that exists runs the route loop exactly where the kube-controller-manager does",
 	Explain: []string{
 		"--configure-cloud-routes is true by default in both managers, but they read it differently: the in-tree loop also wants --allocate-node-cidrs, the external one only --cluster-cidr. A manager that is installed without the flag begins to write " +
 			"routes into a network that never had any, until the table is full (50 rows on AWS, 400 on Azure), or ends a route loop that the pods' network lives from. See https://github.com/kubernetes/kops/issues/13376.",
@@ -74,22 +102,40 @@ func judgeRouteLoops(f facts.Facts) v1.Finding {
 	runs := f.WouldRun(old[0], controllernames.Route)
 	news := f.CCMs()
 	if len(news) == 0 {
-		return findings.Pass("there is no cloud-controller-manager yet; the route loop is %s in-tree, and the new manager gets the same", onOff(runs))
+		return findings.Pass(
+			"there is no cloud-controller-manager yet; the route loop is %s in-tree, and the new manager gets the same",
+			onOff(runs),
+		)
 	}
 	var bad findings.Problems
 	for _, p := range news {
 		if f.WouldRun(p, controllernames.Route) != runs {
-			bad.Add(p.String(), "%s: --configure-cloud-routes=%s --cluster-cidr=%s", p, p.Flag("configure-cloud-routes", "true (default)"), p.Flag("cluster-cidr", "none"))
+			bad.Add(
+				p.String(),
+				"%s: --configure-cloud-routes=%s --cluster-cidr=%s",
+				p,
+				p.Flag("configure-cloud-routes", "true (default)"),
+				p.Flag("cluster-cidr", "none"),
+			)
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("the route loop is %s in %s as it is in-tree", onOff(runs), findings.Plural(len(news), component.CCM))
+		return findings.Pass(
+			"the route loop is %s in %s as it is in-tree",
+			onOff(runs),
+			findings.Plural(len(news), component.CCM),
+		)
 	}
 	what := "would begin to write routes"
 	if runs {
 		what = "would leave the routes alone that the in-tree loop keeps"
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s %s", findings.Plural(len(bad.Lines), component.CCM), what), fmt.Sprintf("--configure-cloud-routes=%t", runs), "the managers' flags", "kubectl -n kube-system get pods -o yaml | grep configure-cloud-routes")
+	return findings.With(
+		bad.Finding(v1.Fail, "%s %s", findings.Plural(len(bad.Lines), component.CCM), what),
+		fmt.Sprintf("--configure-cloud-routes=%t", runs),
+		"the managers' flags",
+		"kubectl -n kube-system get pods -o yaml | grep configure-cloud-routes",
+	)
 }
 
 func onOff(b bool) string {
@@ -100,8 +146,13 @@ func onOff(b bool) string {
 }
 
 var twoRouters = rule.Check{
-	Code: "ROUTE-004", Reason: "TwoRouters", Category: findings.CategoryRoutes, Level: findings.LevelWarning, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "either the route loop or the CNI plugin brings packets to pods, not both",
+	Code:      "ROUTE-004",
+	Reason:    "TwoRouters",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "either the route loop or the CNI plugin brings packets to pods, not both",
 	Explain: []string{
 		"A CNI plugin with an overlay or its own routing needs no routes in the cloud. Where the route loop runs all the same, usually because its flag is on by default, it makes a row for each node that nobody uses, and when the table is full new nodes " +
 			"stay NetworkUnavailable. The migration keeps it as it is; a quiet day later is a better time to set --configure-cloud-routes=false.",
@@ -129,9 +180,17 @@ var twoRouters = rule.Check{
 			}
 		}
 		if bad.Empty() {
-			return findings.Pass("the route loop runs, and none of %s routes by itself as far as its image shows", findings.Plural(plugins, "CNI workload"))
+			return findings.Pass(
+				"the route loop runs, and none of %s routes by itself as far as its image shows",
+				findings.Plural(plugins, "CNI workload"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "the route loop runs beside a CNI plugin that routes by itself"), "one of both", "/apis/apps/v1/daemonsets, the managers' flags", "transplant explain ROUTE-004")
+		return findings.With(
+			bad.Finding(v1.Warn, "the route loop runs beside a CNI plugin that routes by itself"),
+			"one of both",
+			"/apis/apps/v1/daemonsets, the managers' flags",
+			"transplant explain ROUTE-004",
+		)
 	},
 }
 
@@ -159,8 +218,13 @@ func routesRead(f facts.Facts) (v1.Finding, bool) {
 }
 
 var routeTableFull = rule.Check{
-	Code: "ROUTE-005", Reason: "RouteTableFull", Category: findings.CategoryRoutes, Level: findings.LevelWarning, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "the route table has room for the routes of every node",
+	Code:      "ROUTE-005",
+	Reason:    "RouteTableFull",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "the route table has room for the routes of every node",
 	Explain: []string{
 		"A route table has 50 rows by default on AWS, 400 on Azure, and a VPC network of Google Cloud 250; one for each node, beside those to gateways and peers, which the inventory does not count. When it is full, a node that joins, or " +
 			"comes back with another pod CIDR, gets no route and stays unavailable. Ask for a higher quota before the migration rolls nodes: a new machine is there before the old one's row is gone.",
@@ -203,16 +267,36 @@ func judgeRouteTableFull(f facts.Facts) v1.Finding {
 	expected := fmt.Sprintf("fewer than %d rows, or a quota that was raised", limit)
 	switch {
 	case !full.Empty():
-		return findings.With(full.Finding(v1.Fail, "the route table has no room for every node"), expected, "the cloud's route tables", command)
+		return findings.With(
+			full.Finding(v1.Fail, "the route table has no room for every node"),
+			expected,
+			"the cloud's route tables",
+			command,
+		)
 	case !close.Empty():
-		return findings.With(close.Finding(v1.Warn, "the route table is nearly full by the default quota"), expected, "the cloud's route tables", command)
+		return findings.With(
+			close.Finding(v1.Warn, "the route table is nearly full by the default quota"),
+			expected,
+			"the cloud's route tables",
+			command,
+		)
 	}
-	return findings.Pass("%s in %s, of %d each by default", findings.Plural(len(f.Cloud.Routes), "route"), findings.Plural(len(rows), "table"), limit)
+	return findings.Pass(
+		"%s in %s, of %d each by default",
+		findings.Plural(len(f.Cloud.Routes), "route"),
+		findings.Plural(len(rows), "table"),
+		limit,
+	)
 }
 
 var routeTables = rule.Check{
-	Code: "ROUTE-006", Reason: "RouteTables", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "on AWS, the cluster's routes are in one table",
+	Code:      "ROUTE-006",
+	Reason:    "RouteTables",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "on AWS, the cluster's routes are in one table",
 	Explain: []string{
 		"The AWS provider writes one route table: the one whose id is in the configuration (RouteTableID), or the only one with the cluster's tag. With two tagged tables the route loop ends with \"found multiple matching AWS route tables\" and makes no " +
 			"route any more, in-tree and external alike; rows that are there keep working, so that nobody notices until a node joins. " +
@@ -233,14 +317,30 @@ var routeTables = rule.Check{
 		for _, table := range slices.Sorted(maps.Keys(rows)) {
 			bad.Add(table, "%s with %s", table, findings.Plural(rows[table], "row"))
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s with the cluster's tag have routes to instances: the route loop would use none of them", findings.Plural(len(rows), "table")), "one route table", "ec2:DescribeRouteTables",
-			"aws ec2 describe-route-tables --route-table-ids "+strings.Join(bad.Objects, " ")+" --query 'RouteTables[].[RouteTableId,Tags]'")
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"%s with the cluster's tag have routes to instances: the route loop would use none of them",
+				findings.Plural(len(rows), "table"),
+			),
+			"one route table",
+			"ec2:DescribeRouteTables",
+			"aws ec2 describe-route-tables --route-table-ids "+strings.Join(
+				bad.Objects,
+				" ",
+			)+" --query 'RouteTables[].[RouteTableId,Tags]'",
+		)
 	},
 }
 
 var routesDiffer = rule.Check{
-	Code: "ROUTE-007", Reason: "RouteDiffers", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
-	Title: "the route of every node's pod CIDR leads to that node, and no other row of the cluster's pod network is there",
+	Code:      "ROUTE-007",
+	Reason:    "RouteDiffers",
+	Category:  findings.CategoryRoutes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactRoutes,
+	DependsOn: onManifests,
+	Title:     "the route of every node's pod CIDR leads to that node, and no other row of the cluster's pod network is there",
 	Explain: []string{
 		"The new manager's route loop makes the table what the nodes say, in its first pass: it deletes rows inside --cluster-cidr that belong to no node's pod CIDR, among them those that somebody made by hand for something else, and it replaces rows " +
 			"that lead to another instance. Packets to those pods are lost for the seconds between. A node without a route gets one.",
@@ -286,11 +386,28 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 	fix := "kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDR,ID:.spec.providerID"
 	switch {
 	case !wrong.Empty():
-		return findings.With(all.Finding(v1.Fail, "%s to another node than the one that has the pod CIDR", findings.Counting(len(wrong.Lines), "route", "leads", "lead")), expected, source, fix)
+		return findings.With(
+			all.Finding(
+				v1.Fail,
+				"%s to another node than the one that has the pod CIDR",
+				findings.Counting(len(wrong.Lines), "route", "leads", "lead"),
+			),
+			expected,
+			source,
+			fix,
+		)
 	case !extra.Empty():
-		return findings.With(all.Finding(v1.Warn, "the new manager would change %s", findings.Plural(len(extra.Lines), "route")), expected, source, fix)
+		return findings.With(
+			all.Finding(v1.Warn, "the new manager would change %s", findings.Plural(len(extra.Lines), "route")),
+			expected,
+			source,
+			fix,
+		)
 	}
-	return findings.Pass("%s to the node that has it", findings.Counting(len(owner), "pod CIDR", "is routed", "are routed"))
+	return findings.Pass(
+		"%s to the node that has it",
+		findings.Counting(len(owner), "pod CIDR", "is routed", "are routed"),
+	)
 }
 
 // clusterCIDRs are the values of --cluster-cidr that managers run with.
@@ -309,5 +426,6 @@ func clusterCIDRs(f facts.Facts) []netip.Prefix {
 // insideOf tells whether a CIDR lies in one of several.
 func insideOf(cidr string, in []netip.Prefix) bool {
 	p, err := netip.ParsePrefix(cidr)
-	return err == nil && slices.ContainsFunc(in, func(c netip.Prefix) bool { return c.Bits() <= p.Bits() && c.Contains(p.Addr()) })
+	return err == nil &&
+		slices.ContainsFunc(in, func(c netip.Prefix) bool { return c.Bits() <= p.Bits() && c.Contains(p.Addr()) })
 }

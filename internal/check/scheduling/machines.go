@@ -14,8 +14,13 @@ import (
 const sourceMachines = "machine objects of cluster.k8s.io and cluster.x-k8s.io"
 
 var autoscalerActive = rule.Check{
-	Code: "SCHED-004", Reason: "AutoscalerActive", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "no cluster autoscaler adds or removes nodes meanwhile",
+	Code:      "SCHED-004",
+	Reason:    "AutoscalerActive",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "no cluster autoscaler adds or removes nodes meanwhile",
 	Explain: []string{
 		"A node that joins while nobody runs the cloud loops gets no route and no place in a load balancer, and with an external kubelet it stays tainted, for as long as the gap lasts. A node that is removed then stays in load balancers. The comparison of " +
 			"before and after shows both as differences. An autoscaler also deletes instances whose node did not become ready in time (15 minutes by default).",
@@ -47,15 +52,30 @@ var autoscalerActive = rule.Check{
 			}
 		}
 		if bad.Empty() {
-			return findings.Pass("no cluster autoscaler is active, among %s and %s", findings.Plural(len(f.Workloads), "workload"), findings.Plural(len(f.Machines), "machine object"))
+			return findings.Pass(
+				"no cluster autoscaler is active, among %s and %s",
+				findings.Plural(len(f.Workloads), "workload"),
+				findings.Plural(len(f.Machines), "machine object"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "a cluster autoscaler may add or remove nodes during the handover"), "none, or scaled to zero", sourceWorkloads, fix)
+		return findings.With(
+			bad.Finding(v1.Warn, "a cluster autoscaler may add or remove nodes during the handover"),
+			"none, or scaled to zero",
+			sourceWorkloads,
+			fix,
+		)
 	},
 }
 
 var machinesRolling = rule.Check{
-	Code: "SCHED-005", Reason: "MachinesRolling", Category: findings.CategoryScheduling, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "no machine object is in a rollout",
+	Code:      "SCHED-005",
+	Reason:    "MachinesRolling",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "no machine object is in a rollout",
 	Explain: []string{
 		"Machines that are being made or deleted are nodes that come and go during the handover: the new ones join before or after it, with one kind of kubelet or the other, and the migration's before and after do not match. A Machine that is being deleted waits for the " +
 			"cloud-controller-manager to delete its node where machine-controller was told of an external one, and for nobody as long as there is none.",
@@ -81,7 +101,12 @@ var machinesRolling = rule.Check{
 		if bad.Empty() {
 			return findings.Pass("none of %s is in a rollout", findings.Plural(len(f.Machines), "machine object"))
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s in a rollout", findings.Counting(len(bad.Lines), "machine object", "is", "are")), "all replicas ready, nothing being deleted", sourceMachines, kubectlObject("describe", bad.Objects[0]))
+		return findings.With(
+			bad.Finding(v1.Fail, "%s in a rollout", findings.Counting(len(bad.Lines), "machine object", "is", "are")),
+			"all replicas ready, nothing being deleted",
+			sourceMachines,
+			kubectlObject("describe", bad.Objects[0]),
+		)
 	},
 }
 
@@ -110,8 +135,13 @@ func machines(f facts.Facts, kind string) []v1.MachineObject {
 }
 
 var machinesAtZero = rule.Check{
-	Code: "SCHED-006", Reason: "MachinesScaledToZero", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "machine objects that would be rotated have machines",
+	Code:      "SCHED-006",
+	Reason:    "MachinesScaledToZero",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "machine objects that would be rotated have machines",
 	Explain: []string{
 		"A cluster whose MachineDeployments are all at zero (hibernated, or served by machines of another kind) has nothing to rotate: \"every machine is external\" is true of none, and other tools take the migration for finished there. The machines that come " +
 			"later are made from a template of before the migration, with an in-tree kubelet, which from 1.31 on does not start.",
@@ -132,16 +162,33 @@ var machinesAtZero = rule.Check{
 			}
 		}
 		if len(empty.Lines) < len(deployments) {
-			return findings.Pass("%d of %s machines", len(deployments)-len(empty.Lines), findings.Counting(len(deployments), "MachineDeployment", "has", "have"))
+			return findings.Pass(
+				"%d of %s machines",
+				len(deployments)-len(empty.Lines),
+				findings.Counting(len(deployments), "MachineDeployment", "has", "have"),
+			)
 		}
-		return findings.With(empty.Finding(v1.Warn, "all %s at zero: their machines will be made from a template of before the migration", findings.Counting(len(deployments), "MachineDeployment", "is", "are")),
-			"machines, or a template that was changed", sourceMachines, kubectlObject("get", empty.Objects[0])+" -o yaml")
+		return findings.With(
+			empty.Finding(
+				v1.Warn,
+				"all %s at zero: their machines will be made from a template of before the migration",
+				findings.Counting(len(deployments), "MachineDeployment", "is", "are"),
+			),
+			"machines, or a template that was changed",
+			sourceMachines,
+			kubectlObject("get", empty.Objects[0])+" -o yaml",
+		)
 	},
 }
 
 var machinesMixed = rule.Check{
-	Code: "SCHED-007", Reason: "MachinesMixed", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "all machines were made for the same kind of kubelet, and for the one that fits how far the migration is",
+	Code:      "SCHED-007",
+	Reason:    "MachinesMixed",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "all machines were made for the same kind of kubelet, and for the one that fits how far the migration is",
 	Explain: []string{
 		"machine-controller notes on each Machine, when it is made, whether its kubelet was to be external. Mixed machines come from switches that were flipped too early: an external kubelet that joins before there is a cloud-controller-manager stays tainted. After the " +
 			"migration, a Machine for an in-tree kubelet is one that was not rotated yet, or was made from user data of before: operating-system-manager renews user data only when the MachineDeployment changes, so that deleting Machines one by " +
@@ -152,7 +199,10 @@ var machinesMixed = rule.Check{
 		if finding, ok := f.Missing("machines"); ok {
 			return finding
 		}
-		machines := slices.DeleteFunc(machines(f, "Machine"), func(m v1.MachineObject) bool { return strings.Contains(m.Ref, "cluster.x-k8s.io") })
+		machines := slices.DeleteFunc(
+			machines(f, "Machine"),
+			func(m v1.MachineObject) bool { return strings.Contains(m.Ref, "cluster.x-k8s.io") },
+		)
 		if len(machines) == 0 {
 			return facts.None("Machine of machine-controller")
 		}
@@ -161,14 +211,34 @@ var machinesMixed = rule.Check{
 		var bad findings.Problems
 		for _, m := range machines {
 			if m.External != wantExternal {
-				bad.Add(m.Ref, "%s for an %s kubelet (node %s)", m.Ref, kindOfKubelet(m.External), findings.OrElse(m.Node, "none yet"))
+				bad.Add(
+					m.Ref,
+					"%s for an %s kubelet (node %s)",
+					m.Ref,
+					kindOfKubelet(m.External),
+					findings.OrElse(m.Node, "none yet"),
+				)
 			}
 		}
 		if bad.Empty() {
-			return findings.Pass("all %s made for %s kubelets", findings.Counting(len(machines), "machine", "was", "were"), kindOfKubelet(wantExternal))
+			return findings.Pass(
+				"all %s made for %s kubelets",
+				findings.Counting(len(machines), "machine", "was", "were"),
+				kindOfKubelet(wantExternal),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%d of %s were made for external kubelets while the managers are %s", external, findings.Plural(len(machines), "machine"), f.StateSentence()),
-			kindOfKubelet(wantExternal)+" kubelets", sourceMachines, kubectlObject("get", bad.Objects[0])+" -o yaml")
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%d of %s were made for external kubelets while the managers are %s",
+				external,
+				findings.Plural(len(machines), "machine"),
+				f.StateSentence(),
+			),
+			kindOfKubelet(wantExternal)+" kubelets",
+			sourceMachines,
+			kubectlObject("get", bad.Objects[0])+" -o yaml",
+		)
 	},
 }
 

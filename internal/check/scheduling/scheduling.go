@@ -41,8 +41,13 @@ var needed = map[string]string{
 }
 
 var tolerationMissing = rule.Check{
-	Code: "SCHED-001", Reason: "TolerationMissing", Category: findings.CategoryScheduling, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "the pod network, DNS, kube-proxy, CSI and konnectivity run on nodes that are not initialised",
+	Code:      "SCHED-001",
+	Reason:    "TolerationMissing",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "the pod network, DNS, kube-proxy, CSI and konnectivity run on nodes that are not initialised",
 	Explain: []string{
 		"A node that joins with an external kubelet has the taint " + facts.TaintUninitialized + ":NoSchedule until the new manager clears it. What does not tolerate it starts a little later, which harms nobody as long as the manager itself needs none of it. " +
 			"A manager in the pod network waits for the CNI plugin, one that reaches the API through the Service address waits for kube-proxy, one that resolves the cloud's names in the cluster waits for DNS: then each waits for the other, and " +
@@ -82,13 +87,39 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 	case looked == 0:
 		return findings.Skip("no CNI, DNS, kube-proxy, CSI or konnectivity workload was recognised")
 	case bad.Empty() && unused > 0:
-		return findings.Pass("%s %s, and the manager does not need the DNS that does not", findings.Counting(looked-unused, "workload", "tolerates", "tolerate"), facts.TaintUninitialized)
+		return findings.Pass(
+			"%s %s, and the manager does not need the DNS that does not",
+			findings.Counting(looked-unused, "workload", "tolerates", "tolerate"),
+			facts.TaintUninitialized,
+		)
 	case bad.Empty():
-		return findings.Pass("%s %s", findings.Counting(looked, "workload", "tolerates", "tolerate"), facts.TaintUninitialized)
+		return findings.Pass(
+			"%s %s",
+			findings.Counting(looked, "workload", "tolerates", "tolerate"),
+			facts.TaintUninitialized,
+		)
 	case deadlock:
-		return findings.With(bad.Finding(v1.Fail, "new nodes and the new manager would wait for each other: %s", findings.Counting(len(bad.Lines), "workload", "does not tolerate the taint", "do not tolerate the taint")), expected, sourceWorkloads, addToleration(first))
+		return findings.With(
+			bad.Finding(
+				v1.Fail,
+				"new nodes and the new manager would wait for each other: %s",
+				findings.Counting(len(bad.Lines), "workload", "does not tolerate the taint", "do not tolerate the taint"),
+			),
+			expected,
+			sourceWorkloads,
+			addToleration(first),
+		)
 	}
-	return findings.With(bad.Finding(v1.Warn, "%s not start on a new node before it is initialised", findings.Counting(len(bad.Lines), "workload", "does", "do")), expected, sourceWorkloads, addToleration(first))
+	return findings.With(
+		bad.Finding(
+			v1.Warn,
+			"%s not start on a new node before it is initialised",
+			findings.Counting(len(bad.Lines), "workload", "does", "do"),
+		),
+		expected,
+		sourceWorkloads,
+		addToleration(first),
+	)
 }
 
 // waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which nobody
@@ -105,8 +136,14 @@ func waitedFor(f facts.Facts) map[string]bool {
 }
 
 var controlPlaneUnschedulable = rule.Check{
-	Code: "SCHED-002", Reason: "ControlPlaneUnschedulable", Category: findings.CategoryScheduling, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "a control-plane node is ready and takes pods",
+	Code:      "SCHED-002",
+	Reason:    "ControlPlaneUnschedulable",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "a control-plane node is ready and takes pods",
 	Explain: []string{
 		"A cloud-controller-manager that is a Deployment or DaemonSet runs on control-plane nodes. Where all of them are cordoned or not ready, it never starts, and the loops stop when the in-tree manager lets go of them. Static pods run on cordoned nodes " +
 			"too; but konnectivity agents, CSI controllers and what a drain moves from one of them need another to go to.",
@@ -144,17 +181,37 @@ var controlPlaneUnschedulable = rule.Check{
 		case total == 0:
 			return findings.Skip("no node is one of the control plane")
 		case open > 0:
-			return findings.Pass("%d of %s ready and take pods", open, findings.Counting(total, "control-plane node", "is", "are"))
+			return findings.Pass(
+				"%d of %s ready and take pods",
+				open,
+				findings.Counting(total, "control-plane node", "is", "are"),
+			)
 		case ready == 0:
-			return findings.With(bad.Finding(v1.Fail, "none of %s is ready", findings.Plural(total, "control-plane node")), expected, facts.SourceNodes, "kubectl describe node "+bad.Objects[0])
+			return findings.With(
+				bad.Finding(v1.Fail, "none of %s is ready", findings.Plural(total, "control-plane node")),
+				expected,
+				facts.SourceNodes,
+				"kubectl describe node "+bad.Objects[0],
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "none of %s takes pods", findings.Plural(total, "control-plane node")), expected, facts.SourceNodes, "kubectl uncordon "+bad.Objects[0])
+		return findings.With(
+			bad.Finding(v1.Warn, "none of %s takes pods", findings.Plural(total, "control-plane node")),
+			expected,
+			facts.SourceNodes,
+			"kubectl uncordon "+bad.Objects[0],
+		)
 	},
 }
 
 var drainBlocked = rule.Check{
-	Code: "SCHED-003", Reason: "DrainBlocked", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "every PodDisruptionBudget allows a disruption now",
+	Code:      "SCHED-003",
+	Reason:    "DrainBlocked",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactScheduling,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "every PodDisruptionBudget allows a disruption now",
 	Explain: []string{
 		"Nodes with volumes of the in-tree plugin are drained before their kubelet changes. A budget that allows no disruption, because its workload has one replica or is not healthy, holds the drain until its time is up, and the migration of kubelets with it. " +
 			"The loops have changed hands by then; what waits is the rest.",
@@ -173,10 +230,21 @@ var drainBlocked = rule.Check{
 			bad.Add(name, "%s: %d of %d pods healthy, %d needed", name, b.Healthy, b.Expected, b.Desired)
 		}
 		if bad.Empty() {
-			return findings.Pass("none of %s holds a drain", findings.Plural(max(f.Counts["poddisruptionbudgets"], len(f.Budgets)), "PodDisruptionBudget"))
+			return findings.Pass(
+				"none of %s holds a drain",
+				findings.Plural(max(f.Counts["poddisruptionbudgets"], len(f.Budgets)), "PodDisruptionBudget"),
+			)
 		}
 		namespace, name, _ := strings.Cut(bad.Objects[0], "/")
-		return findings.With(bad.Finding(v1.Warn, "%s no disruption, and would hold a drain", findings.Counting(len(bad.Lines), "PodDisruptionBudget", "allows", "allow")), "at least one allowed disruption", "/apis/policy/v1/poddisruptionbudgets",
-			fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", namespace, name))
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s no disruption, and would hold a drain",
+				findings.Counting(len(bad.Lines), "PodDisruptionBudget", "allows", "allow"),
+			),
+			"at least one allowed disruption",
+			"/apis/policy/v1/poddisruptionbudgets",
+			fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", namespace, name),
+		)
 	},
 }

@@ -15,8 +15,14 @@ import (
 const sourceWebhooks = "/apis/admissionregistration.k8s.io/v1"
 
 var webhookDead = rule.Check{
-	Code: "HOOK-001", Reason: "WebhookDead", Category: findings.CategoryScheduling, Level: findings.LevelCritical, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI, Retryable: true,
-	Title: "every webhook that must answer for nodes, leases, pods and the like has a ready endpoint",
+	Code:      "HOOK-001",
+	Reason:    "WebhookDead",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnAPI,
+	Retryable: true,
+	Title:     "every webhook that must answer for nodes, leases, pods and the like has a ready endpoint",
 	Explain: []string{
 		"With failurePolicy Fail, the API server refuses every write that a webhook without an endpoint would be asked about. If those are leases, the managers lose their elections and end; if they are nodes, no taint is cleared and no address written; " +
 			"if pods, no manager is started. Restarting control-plane components is the moment at which such a webhook is noticed.",
@@ -42,18 +48,44 @@ var webhookDead = rule.Check{
 		case !ok:
 			return finding
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s must answer for writes that the migration needs, and cannot", findings.Plural(len(bad.Lines), "webhook")), expected, sourceWebhooks,
-				patchWebhook(bad.Objects[0], `"failurePolicy":"Ignore"`)+"   # or repair its backend")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"%s must answer for writes that the migration needs, and cannot",
+					findings.Plural(len(bad.Lines), "webhook"),
+				),
+				expected,
+				sourceWebhooks,
+				patchWebhook(bad.Objects[0], `"failurePolicy":"Ignore"`)+"   # or repair its backend",
+			)
 		case len(unknowns) > 0:
-			return findings.With(findings.Unknown("the endpoints of %s are not known: %s", findings.Plural(len(unknowns), "webhook"), findings.Few(unknowns)), expected, "/apis/discovery.k8s.io/v1/endpointslices", "")
+			return findings.With(
+				findings.Unknown(
+					"the endpoints of %s are not known: %s",
+					findings.Plural(len(unknowns), "webhook"),
+					findings.Few(unknowns),
+				),
+				expected,
+				"/apis/discovery.k8s.io/v1/endpointslices",
+				"",
+			)
 		}
-		return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"), findings.Also(n, ", and each that must answer can"))
+		return findings.Pass(
+			"%s asked about nodes, leases, pods and the like%s",
+			findings.Counting(n, "webhook", "is", "are"),
+			findings.Also(n, ", and each that must answer can"),
+		)
 	},
 }
 
 var webhookDeadlock = rule.Check{
-	Code: "HOOK-002", Reason: "WebhookDeadlock", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: rule.OnAPI,
-	Title: "the backend of every webhook that must answer for nodes, leases, pods and the like runs on uninitialised nodes too",
+	Code:      "HOOK-002",
+	Reason:    "WebhookDeadlock",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactScheduling,
+	DependsOn: rule.OnAPI,
+	Title:     "the backend of every webhook that must answer for nodes, leases, pods and the like runs on uninitialised nodes too",
 	Explain: []string{
 		"A node that registers with an external kubelet has the taint " + facts.TaintUninitialized + " until the new manager clears it. If the pods behind a webhook do not tolerate that taint, and every node is new (a pool that was replaced, a restore), " +
 			"they do not start; without them the API server refuses what the manager writes; and without the manager no taint is cleared. Existing nodes are not tainted again, so a cluster whose nodes stay is not in danger.",
@@ -86,11 +118,23 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.Empty():
-		return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"),
-			findings.Also(n, fmt.Sprintf(", %d with a known backend that must answer: each tolerates the taint", known)))
+		return findings.Pass(
+			"%s asked about nodes, leases, pods and the like%s",
+			findings.Counting(n, "webhook", "is", "are"),
+			findings.Also(n, fmt.Sprintf(", %d with a known backend that must answer: each tolerates the taint", known)),
+		)
 	}
 	backend := workloads[backendOf(f, bad.Objects[0])]
-	return findings.With(bad.Finding(v1.Warn, "the backends of %s do not run on uninitialised nodes", findings.Plural(len(bad.Lines), "webhook")), "a toleration of "+facts.TaintUninitialized, sourceWebhooks, addToleration(backend))
+	return findings.With(
+		bad.Finding(
+			v1.Warn,
+			"the backends of %s do not run on uninitialised nodes",
+			findings.Plural(len(bad.Lines), "webhook"),
+		),
+		"a toleration of "+facts.TaintUninitialized,
+		sourceWebhooks,
+		addToleration(backend),
+	)
 }
 
 func backendOf(f facts.Facts, ref string) string {
@@ -107,16 +151,31 @@ func addToleration(w v1.Workload) string {
 	if len(parts) != 3 {
 		return ""
 	}
-	path, value := "/spec/template/spec/tolerations/-", fmt.Sprintf(`{"key":"%s","operator":"Exists","effect":"NoSchedule"}`, facts.TaintUninitialized)
+	path, value := "/spec/template/spec/tolerations/-", fmt.Sprintf(
+		`{"key":"%s","operator":"Exists","effect":"NoSchedule"}`,
+		facts.TaintUninitialized,
+	)
 	if len(w.Tolerations) == 0 {
 		path, value = "/spec/template/spec/tolerations", "["+value+"]" // there is no list to add to
 	}
-	return fmt.Sprintf(`kubectl -n %s patch %s %s --type=json -p '[{"op":"add","path":"%s","value":%s}]'`, parts[1], strings.ToLower(parts[0]), parts[2], path, value)
+	return fmt.Sprintf(
+		`kubectl -n %s patch %s %s --type=json -p '[{"op":"add","path":"%s","value":%s}]'`,
+		parts[1],
+		strings.ToLower(parts[0]),
+		parts[2],
+		path,
+		value,
+	)
 }
 
 var webhookSlow = rule.Check{
-	Code: "HOOK-003", Reason: "WebhookSlow", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI,
-	Title: "no webhook that is asked about leases may take as long as an election waits for its renewal",
+	Code:      "HOOK-003",
+	Reason:    "WebhookSlow",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: rule.OnAPI,
+	Title:     "no webhook that is asked about leases may take as long as an election waits for its renewal",
 	Explain: []string{
 		"A leader that cannot renew its lease within --leader-elect-renew-deadline (10 s by default, shorter where a plan asks for quick handovers) ends itself. A webhook that is asked about leases, and does not answer, holds each renewal for its whole " +
 			"timeoutSeconds, 10 by default, also with failurePolicy Ignore: all managers lose their leases at once, again and again.",
@@ -131,16 +190,32 @@ var webhookSlow = rule.Check{
 			if time.Duration(w.TimeoutSeconds)*time.Second < deadline {
 				return ""
 			}
-			return fmt.Sprintf("may take %d s for a lease (failurePolicy %s)", w.TimeoutSeconds, findings.OrElse(w.FailurePolicy, "Fail"))
+			return fmt.Sprintf(
+				"may take %d s for a lease (failurePolicy %s)",
+				w.TimeoutSeconds,
+				findings.OrElse(w.FailurePolicy, "Fail"),
+			)
 		})
 		switch {
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"), findings.Also(n, ", and none may hold a lease for "+deadline.String()))
+			return findings.Pass(
+				"%s asked about nodes, leases, pods and the like%s",
+				findings.Counting(n, "webhook", "is", "are"),
+				findings.Also(n, ", and none may hold a lease for "+deadline.String()),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s could hold the renewal of a lease until its leader ends", findings.Plural(len(bad.Lines), "webhook")), "timeoutSeconds below "+deadline.String()+", or no rule about leases",
-			sourceWebhooks, patchWebhook(bad.Objects[0], fmt.Sprintf(`"timeoutSeconds":%d`, quickAnswer(deadline))))
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s could hold the renewal of a lease until its leader ends",
+				findings.Plural(len(bad.Lines), "webhook"),
+			),
+			"timeoutSeconds below "+deadline.String()+", or no rule about leases",
+			sourceWebhooks,
+			patchWebhook(bad.Objects[0], fmt.Sprintf(`"timeoutSeconds":%d`, quickAnswer(deadline))),
+		)
 	},
 }
 
@@ -168,8 +243,13 @@ func renewDeadline(f facts.Facts) time.Duration {
 }
 
 var webhookOutside = rule.Check{
-	Code: "HOOK-004", Reason: "WebhookOutside", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI,
-	Title: "no webhook at a URL outside the cluster must answer for nodes, leases, pods and the like",
+	Code:      "HOOK-004",
+	Reason:    "WebhookOutside",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnAPI,
+	Title:     "no webhook at a URL outside the cluster must answer for nodes, leases, pods and the like",
 	Explain: []string{
 		"Whether a webhook at a URL answers cannot be seen from the cluster: it depends on DNS, routes and certificates of the control-plane hosts. If it is reached through a load balancer or a name that the cluster itself serves, it can be gone for " +
 			"as long as nobody owns the service loop. Where the API server reached webhooks through the cloud's SSH tunnels or a network proxy, that way changes with the provider's code.",
@@ -186,20 +266,33 @@ var webhookOutside = rule.Check{
 		case !ok:
 			return finding
 		case bad.Empty():
-			return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"), findings.Also(n, ", and none that must answer is outside the cluster"))
+			return findings.Pass(
+				"%s asked about nodes, leases, pods and the like%s",
+				findings.Counting(n, "webhook", "is", "are"),
+				findings.Also(n, ", and none that must answer is outside the cluster"),
+			)
 		}
 		url := ""
 		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad.Objects[0] }); i >= 0 {
 			url = f.Webhooks[i].URL
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s must answer from outside the cluster", findings.Plural(len(bad.Lines), "webhook")), "a Service of the cluster, or failurePolicy Ignore", sourceWebhooks,
-			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+url)
+		return findings.With(
+			bad.Finding(v1.Warn, "%s must answer from outside the cluster", findings.Plural(len(bad.Lines), "webhook")),
+			"a Service of the cluster, or failurePolicy Ignore",
+			sourceWebhooks,
+			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+url,
+		)
 	},
 }
 
 var webhookOnMigration = rule.Check{
-	Code: "HOOK-005", Reason: "WebhookOnMigration", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: rule.OnAPI,
-	Title: "no webhook stands between the migration and the objects that it writes, or all of them let it pass",
+	Code:      "HOOK-005",
+	Reason:    "WebhookOnMigration",
+	Category:  findings.CategoryScheduling,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactGap,
+	DependsOn: rule.OnAPI,
+	Title:     "no webhook stands between the migration and the objects that it writes, or all of them let it pass",
 	Explain: []string{
 		"apply writes ConfigMaps (its journal and the snapshot), leases, service accounts, a token's Secret, roles and bindings; depending on the control plane DaemonSets, Deployments and a PodDisruptionBudget; and, where it reaches hosts through pods, a Job and these pods. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
 			"before, half-way.",
@@ -224,9 +317,21 @@ var webhookOnMigration = rule.Check{
 		case bad.Empty():
 			return findings.Pass("no webhook that must answer is asked about the migration's objects")
 		case len(f.DryRuns) > 0 && answered == len(f.DryRuns):
-			return findings.Pass("%s sent as dry runs past %s; PROOF-001 says what they answered", findings.Counting(answered, "object", "was", "were"), findings.Plural(len(bad.Lines), "webhook"))
+			return findings.Pass(
+				"%s sent as dry runs past %s; PROOF-001 says what they answered",
+				findings.Counting(answered, "object", "was", "were"),
+				findings.Plural(len(bad.Lines), "webhook"),
+			)
 		}
-		return findings.With(bad.Finding(v1.Warn, "%s about objects of the migration, which no dry run has shown to pass", findings.Counting(len(bad.Lines), "webhook", "is asked", "are asked")), "a dry run of every object", sourceWebhooks,
-			"transplant check --prove")
+		return findings.With(
+			bad.Finding(
+				v1.Warn,
+				"%s about objects of the migration, which no dry run has shown to pass",
+				findings.Counting(len(bad.Lines), "webhook", "is asked", "are asked"),
+			),
+			"a dry run of every object",
+			sourceWebhooks,
+			"transplant check --prove",
+		)
 	},
 }

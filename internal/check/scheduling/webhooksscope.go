@@ -100,12 +100,20 @@ func webhookOf(ref string) string {
 // patchWebhook is the command that changes one webhook of a configuration and leaves the others as they are: they are
 // merged by their names.
 func patchWebhook(ref, change string) string {
-	return fmt.Sprintf(`kubectl patch %s -p '{"webhooks":[{"name":"%s",%s}]}'`, webhookOf(ref), ref[strings.LastIndex(ref, "/")+1:], change)
+	return fmt.Sprintf(
+		`kubectl patch %s -p '{"webhooks":[{"name":"%s",%s}]}'`,
+		webhookOf(ref),
+		ref[strings.LastIndex(ref, "/")+1:],
+		change,
+	)
 }
 
 // eachWebhook is the finding of a check of webhooks that are asked about vital objects. The judge returns what is wrong
 // with one, or ""; n is how many webhooks there are that are asked.
-func eachWebhook(f facts.Facts, judge func(w v1.Webhook, about string) string) (bad findings.Problems, n int, finding v1.Finding, ok bool) {
+func eachWebhook(
+	f facts.Facts,
+	judge func(w v1.Webhook, about string) string,
+) (bad findings.Problems, n int, finding v1.Finding, ok bool) {
 	if finding, missing := f.Missing("webhooks"); missing {
 		return bad, 0, finding, false
 	}

@@ -11,8 +11,13 @@ import (
 )
 
 var flagRefused = rule.Check{
-	Code: "VER-009", Reason: "FlagRefused", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactAPI, DependsOn: rule.OnHosts,
-	Title: "every component starts again with the flags and feature gates of its manifest",
+	Code:      "VER-009",
+	Reason:    "FlagRefused",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnHosts,
+	Title:     "every component starts again with the flags and feature gates of its manifest",
 	Explain: []string{
 		"Kubernetes components exit at start when they get a flag or a feature gate that their version does not know, or a gate that is locked to another value. A component that runs with such a manifest was started before the line was written, or with another image; " +
 			"its next restart is its last, and a migration restarts every one of them.",
@@ -24,8 +29,13 @@ var flagRefused = rule.Check{
 }
 
 var nextVersion = rule.Check{
-	Code: "VER-008", Reason: "NextVersionRefuses", Category: findings.CategoryVersions, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnHosts,
-	Title: "every component would start with its flags and feature gates in the next minor version",
+	Code:      "VER-008",
+	Reason:    "NextVersionRefuses",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactAPI,
+	DependsOn: rule.OnHosts,
+	Title:     "every component would start with its flags and feature gates in the next minor version",
 	Explain: []string{
 		"Most clusters are migrated because they have to be upgraded next. A flag or feature gate that the next minor version does not know keeps the component from starting there, and with kubeadm the upgrade is rolled back after a timeout of five minutes for each host.",
 		"Gates of KEP-625 such as CSIMigrationAWS, which a migration may set where the version has them off, are removed a few versions after they are locked. So is DisableCloudProviders, which no migration sets: where it stands as false, " +
@@ -35,7 +45,13 @@ var nextVersion = rule.Check{
 		if handled, ok := handledByThePlan(f); ok {
 			return handled
 		}
-		return judgeRefusals(f, 1, v1.Warn, "would not start in the next minor version", "flags and gates that the next version knows")
+		return judgeRefusals(
+			f,
+			1,
+			v1.Warn,
+			"would not start in the next minor version",
+			"flags and gates that the next version knows",
+		)
 	},
 }
 
@@ -67,13 +83,22 @@ func judgeRefusals(f facts.Facts, ahead int, outcome v1.Outcome, what, expected 
 	const source = "manifests and images"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(outcome, "%s %s", findings.Plural(len(bad.Lines), "component"), what), expected, source, command)
+		return findings.With(
+			bad.Finding(outcome, "%s %s", findings.Plural(len(bad.Lines), "component"), what),
+			expected,
+			source,
+			command,
+		)
 	case len(unclear) > 0:
 		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), expected, source, "")
 	case n == 0:
 		return findings.Unknown("no manifest of the control plane could be read")
 	}
-	return findings.Pass("the flags and feature gates of %s are known to 1.%d", findings.Plural(n, "component"), newestMinor(f)+ahead)
+	return findings.Pass(
+		"the flags and feature gates of %s are known to 1.%d",
+		findings.Plural(n, "component"),
+		newestMinor(f)+ahead,
+	)
 }
 
 // newestMinor is the highest minor among the control-plane components whose versions are known.

@@ -11,11 +11,20 @@ import (
 )
 
 var providerIDRequired = rule.Check{
-	Code: "VER-011", Reason: "ProviderIDRequired", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "the new manager's version initialises every node, with the providerID that it has or finds",
+	Code:      "VER-011",
+	Reason:    "ProviderIDRequired",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "the new manager's version initialises every node, with the providerID that it has or finds",
 	Explain: []string{
-		fmt.Sprintf("Up to 0.%d the library of the cloud-controller-managers took the taint node.cloudprovider.kubernetes.io/uninitialized from a node whether or not it knew a providerID. From 0.%d on it does not: a node that has none, and for which the provider finds none, "+
-			"keeps the taint for ever, and nothing is scheduled there (https://github.com/kubernetes/kubernetes/pull/123713).", catalogue.ProviderIDRequired-1, catalogue.ProviderIDRequired),
+		fmt.Sprintf(
+			"Up to 0.%d the library of the cloud-controller-managers took the taint node.cloudprovider.kubernetes.io/uninitialized from a node whether or not it knew a providerID. From 0.%d on it does not: a node that has none, and for which the provider finds none, "+
+				"keeps the taint for ever, and nothing is scheduled there (https://github.com/kubernetes/kubernetes/pull/123713).",
+			catalogue.ProviderIDRequired-1,
+			catalogue.ProviderIDRequired,
+		),
 		"Nodes that were registered before the migration have no taint, and the manager leaves them alone; it meets them when they register again, which a kubelet does after its Node was deleted. So a node without a providerID works until the day it is replaced or repaired. " +
 			"The manager's version decides, not the cluster's. With --prove the provider's own code is asked what it would find.",
 	},
@@ -62,13 +71,32 @@ func judgeProviderIDRequired(f facts.Facts) v1.Finding {
 	case !ok:
 		return finding
 	case !refused.Empty():
-		return findings.With(refused.Some(v1.Fail, "cloud-controller-manager 0.%d would never initialise %s", minor, findings.Plural(len(refused.Objects), "node")), "a providerID, or one that the provider finds", source,
-			f.GiveProviderID(refused.Objects[0]))
+		return findings.With(
+			refused.Some(
+				v1.Fail,
+				"cloud-controller-manager 0.%d would never initialise %s",
+				minor,
+				findings.Plural(len(refused.Objects), "node"),
+			),
+			"a providerID, or one that the provider finds",
+			source,
+			f.GiveProviderID(refused.Objects[0]),
+		)
 	case len(unclear) > 0:
 		return findings.With(v1.Finding{
-			Outcome: v1.Warn, Objects: unclear[:min(len(unclear), findings.MaxShown)], Found: findings.Few(unclear),
-			Summary: fmt.Sprintf("%s %s no providerID, and whether the new provider finds one was not asked", findings.Plural(len(unclear), "node"), findings.Has(len(unclear))),
+			Outcome: v1.Warn,
+			Objects: unclear[:min(len(unclear), findings.MaxShown)],
+			Found:   findings.Few(unclear),
+			Summary: fmt.Sprintf(
+				"%s %s no providerID, and whether the new provider finds one was not asked",
+				findings.Plural(len(unclear), "node"),
+				findings.Has(len(unclear)),
+			),
 		}, "a providerID, or one that the provider finds", source, "transplant check --prove")
 	}
-	return findings.Pass("cloud-controller-manager 0.%d would initialise all %s", minor, findings.Plural(len(f.Nodes), "node"))
+	return findings.Pass(
+		"cloud-controller-manager 0.%d would initialise all %s",
+		minor,
+		findings.Plural(len(f.Nodes), "node"),
+	)
 }

@@ -18,10 +18,19 @@ import (
 var withProvider = append(append([]string{"API-001"}, rule.OnHosts...), "VER-002")
 
 var inScope = rule.Check{
-	Code: "VER-004", Reason: "VersionOutOfScope", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnAPI,
-	Title: "Transplant knows this version of Kubernetes, and the strategy exists in it",
+	Code:      "VER-004",
+	Reason:    "VersionOutOfScope",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: rule.OnAPI,
+	Title:     "Transplant knows this version of Kubernetes, and the strategy exists in it",
 	Explain: []string{
-		fmt.Sprintf("What flags and feature gates mean is known to Transplant from Kubernetes 1.%d on. Older control planes have other defaults for elections and other names for flags; a plan for one would be a guess.", component.Oldest),
+		fmt.Sprintf(
+			"What flags and feature gates mean is known to Transplant from Kubernetes 1.%d on. Older control planes have other defaults for elections and other names for flags; a plan for one would be a guess.",
+			component.Oldest,
+		),
 		"Leader migration came with 1.21 (KEP-2436, https://github.com/kubernetes/enhancements/issues/2436). With 1.20 only --strategy=downtime is possible, or an upgrade to 1.21 first: every provider that Transplant moves is in tree there too.",
 	},
 	Judge: judgeScope,
@@ -31,19 +40,35 @@ func judgeScope(f facts.Facts) v1.Finding {
 	minor, ok := facts.VersionMinor(f.Cluster.Version)
 	oldest := fmt.Sprintf("1.%d or later", component.Oldest)
 	if !ok {
-		return findings.With(findings.Unknown("version %q of the API server is not one that can be compared", f.Cluster.Version), oldest, "/version", "kubectl version")
+		return findings.With(
+			findings.Unknown("version %q of the API server is not one that can be compared", f.Cluster.Version),
+			oldest,
+			"/version",
+			"kubectl version",
+		)
 	}
 	if minor < component.Oldest {
 		return findings.With(v1.Finding{
-			Outcome: v1.Fail, Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version), Objects: []string{component.KAS}, Found: f.Cluster.Version,
+			Outcome: v1.Fail,
+			Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version),
+			Objects: []string{component.KAS},
+			Found:   f.Cluster.Version,
 		}, oldest, "/version", fmt.Sprintf("kubeadm upgrade plan v1.%d.0", component.Oldest))
 	}
 	if f.Strategy() == facts.StrategyLeaderMigration && !f.HasLeaderMigration() {
 		return findings.With(v1.Finding{
-			Outcome: v1.Fail, Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version), Objects: []string{component.KCM}, Found: f.Cluster.Version,
+			Outcome: v1.Fail,
+			Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version),
+			Objects: []string{component.KCM},
+			Found:   f.Cluster.Version,
 		}, "a version with --enable-leader-migration, or --strategy=downtime", "/version", "transplant plan --strategy=downtime")
 	}
-	return findings.Pass("Kubernetes %s is within what Transplant knows, 1.%d to 1.%d", f.Cluster.Version, component.Oldest, component.Newest)
+	return findings.Pass(
+		"Kubernetes %s is within what Transplant knows, 1.%d to 1.%d",
+		f.Cluster.Version,
+		component.Oldest,
+		component.Newest,
+	)
 }
 
 // Gates that switch the in-tree providers off.
@@ -53,8 +78,14 @@ const (
 )
 
 var providersDisabled = rule.Check{
-	Code: "VER-005", Reason: "CloudProvidersDisabled", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "the gates that disable in-tree cloud providers agree with --cloud-provider in every component",
+	Code:      "VER-005",
+	Reason:    "CloudProvidersDisabled",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "the gates that disable in-tree cloud providers agree with --cloud-provider in every component",
 	Explain: []string{
 		"DisableCloudProviders is off by default up to 1.28 and on from 1.29 (KEP-2395). With it on, a kube-controller-manager that names an in-tree provider is ready and healthy as a standby, and exits with " +
 			"\"built-in cloud providers are disabled\" when it becomes leader: the cluster has no cloud loops from the first change of leader on, see https://github.com/kubernetes/kubernetes/issues/120411.",
@@ -85,7 +116,12 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 	const expected = "--feature-gates=DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false beside an in-tree provider; neither line beside external"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, "manifests of "+component.KAS+" and "+component.KCM, "grep -n feature-gates /etc/kubernetes/manifests/*.yaml   # on each host")
+		return findings.With(
+			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			expected,
+			"manifests of "+component.KAS+" and "+component.KCM,
+			"grep -n feature-gates /etc/kubernetes/manifests/*.yaml   # on each host",
+		)
 	case len(unclear) > 0:
 		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), expected, "images in the manifests", "")
 	case n == 0:
@@ -113,7 +149,10 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 		}
 		switch on := p.Gate(gate, minor); {
 		case on && provider != "external":
-			out = append(out, fmt.Sprintf("names the in-tree provider %s while %s is on (%s): %s", provider, gate, p.GivenOrDefault(gate), end))
+			out = append(
+				out,
+				fmt.Sprintf("names the in-tree provider %s while %s is on (%s): %s", provider, gate, p.GivenOrDefault(gate), end),
+			)
 		case !on && provider == "external":
 			out = append(out, fmt.Sprintf("is external while %s is off (%s): %s", gate, p.GivenOrDefault(gate), end))
 		}
@@ -131,8 +170,13 @@ func minds(p facts.Instance, gate string, minor int) bool {
 }
 
 var kubeletSkew = rule.Check{
-	Code: "VER-006", Reason: "KubeletSkew", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
-	Title: "no kubelet is newer than the API server, nor older than the version skew policy allows",
+	Code:      "VER-006",
+	Reason:    "KubeletSkew",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNodeJoin,
+	DependsOn: rule.OnAPI,
+	Title:     "no kubelet is newer than the API server, nor older than the version skew policy allows",
 	Explain: []string{
 		"A kubelet may be two minor versions older than the API servers, three from 1.28 on, and never newer (https://kubernetes.io/releases/version-skew-policy/). Kubelets outside of that are an upgrade that was left half-way.",
 		"It matters more than usual here: a kubelet of a version that has no in-tree provider any more exits when its flags still name one, and what a kubelet does without one (image credentials, CSI migration) depends on its own version, not on the control plane's.",
@@ -161,7 +205,12 @@ func judgeKubeletSkew(f facts.Facts) v1.Finding {
 		case minor > server:
 			return fmt.Sprintf("kubelet %s is newer than the API server (%s)", n.KubeletVersion, f.Cluster.Version)
 		case minor < later-behind:
-			return fmt.Sprintf("kubelet %s is %d minor versions older than the API server (%s)", n.KubeletVersion, later-minor, serverName(f))
+			return fmt.Sprintf(
+				"kubelet %s is %d minor versions older than the API server (%s)",
+				n.KubeletVersion,
+				later-minor,
+				serverName(f),
+			)
 		}
 		return ""
 	})
@@ -170,10 +219,33 @@ func judgeKubeletSkew(f facts.Facts) v1.Finding {
 	case !ok:
 		return finding
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Fail, "the kubelets of %d of %s are outside the version skew policy", len(bad.Objects), findings.Plural(len(f.Nodes), "node")), expected, "/api/v1/nodes",
-			"kubectl get nodes -o custom-columns=NAME:.metadata.name,KUBELET:.status.nodeInfo.kubeletVersion")
+		return findings.With(
+			bad.Some(
+				v1.Fail,
+				"the kubelets of %d of %s are outside the version skew policy",
+				len(bad.Objects),
+				findings.Plural(len(f.Nodes), "node"),
+			),
+			expected,
+			"/api/v1/nodes",
+			"kubectl get nodes -o custom-columns=NAME:.metadata.name,KUBELET:.status.nodeInfo.kubeletVersion",
+		)
 	case len(unclear) > 0:
-		return findings.With(findings.Unknown("the kubelet version of %s is not known: %s", findings.Plural(len(unclear), "node"), findings.Few(unclear)), expected, "/api/v1/nodes", "kubectl get nodes")
+		return findings.With(
+			findings.Unknown(
+				"the kubelet version of %s is not known: %s",
+				findings.Plural(len(unclear), "node"),
+				findings.Few(unclear),
+			),
+			expected,
+			"/api/v1/nodes",
+			"kubectl get nodes",
+		)
 	}
-	return findings.Pass("the kubelets of all %s fit API server %s (%s)", findings.Plural(len(f.Nodes), "node"), serverName(f), strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
+	return findings.Pass(
+		"the kubelets of all %s fit API server %s (%s)",
+		findings.Plural(len(f.Nodes), "node"),
+		serverName(f),
+		strings.Join(slices.Sorted(maps.Keys(versions)), ", "),
+	)
 }

@@ -23,8 +23,14 @@ func serverName(f facts.Facts) string {
 }
 
 var imagesThere = rule.Check{
-	Code: "VER-012", Reason: "ImagesNotThere", Category: findings.CategoryVersions, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: append([]string{"API-001"}, rule.OnHosts...), Retryable: true,
-	Title: "with --target-version, the images of that version are on every control-plane host",
+	Code:      "VER-012",
+	Reason:    "ImagesNotThere",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactAPI,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Retryable: true,
+	Title:     "with --target-version, the images of that version are on every control-plane host",
 	Explain: []string{
 		"With --target-version the plan changes the images of kube-apiserver, kube-controller-manager and kube-scheduler, and the kubelet of each host has to have them. A component is stopped before its new image is pulled, so that a slow registry makes each restart longer, and one that cannot be reached leaves the host without its API server until the step is undone.",
 		"What is there is read from the images that each Node shows, of which a kubelet lists fifty; an image that is there and not listed is pulled again in no time. The check warns and does not keep a plan from being made.",
@@ -64,10 +70,23 @@ func judgeImages(f facts.Facts) v1.Finding {
 		return findings.Unknown("no manifest of the control plane could be read")
 	}
 	if !bad.Empty() {
-		return findings.With(bad.Some(v1.Warn, "images of %s are missing, or not listed, on %s", version, findings.Plural(len(bad.Objects), "control-plane host")), "every image pulled before the first step", "status.images of the nodes",
-			strings.Join(slices.Sorted(maps.Keys(commands)), "; ")+"   # on each host named")
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"images of %s are missing, or not listed, on %s",
+				version,
+				findings.Plural(len(bad.Objects), "control-plane host"),
+			),
+			"every image pulled before the first step",
+			"status.images of the nodes",
+			strings.Join(slices.Sorted(maps.Keys(commands)), "; ")+"   # on each host named",
+		)
 	}
-	return findings.Pass("the images of %s are on all %s", version, findings.Plural(len(f.InstancesOf(component.KAS)), "control-plane host"))
+	return findings.Pass(
+		"the images of %s are on all %s",
+		version,
+		findings.Plural(len(f.InstancesOf(component.KAS)), "control-plane host"),
+	)
 }
 
 // retagged is an image in another version, written as its tag is now; false when its tag is none.
@@ -97,5 +116,11 @@ func handledByThePlan(f facts.Facts) (v1.Finding, bool) {
 	if !upgrade {
 		return v1.Finding{}, false
 	}
-	return findings.Skip("%s", fmt.Sprintf("the plan goes to %s, and drops or changes what that version does not take in the edit that changes the image", version)), true
+	return findings.Skip(
+		"%s",
+		fmt.Sprintf(
+			"the plan goes to %s, and drops or changes what that version does not take in the edit that changes the image",
+			version,
+		),
+	), true
 }

@@ -15,8 +15,14 @@ import (
 )
 
 var upgradeUnderway = rule.Check{
-	Code: "VER-007", Reason: "UpgradeUnderway", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactAPI, DependsOn: append([]string{"API-001"}, rule.OnHosts...), Retryable: true,
-	Title: "no upgrade of the control plane is under way: every component has one version on all hosts, and kubeadm knows the same",
+	Code:      "VER-007",
+	Reason:    "UpgradeUnderway",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactAPI,
+	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Retryable: true,
+	Title:     "no upgrade of the control plane is under way: every component has one version on all hosts, and kubeadm knows the same",
 	Explain: []string{
 		"A migration changes the flags of the same manifests that an upgrade rewrites. While both are under way each undoes the other: kubeadm writes manifests from its own configuration, and a rollback of the migration restores " +
 			"manifests with the image of before. Finish the upgrade, or begin it after the migration.",
@@ -28,15 +34,31 @@ var upgradeUnderway = rule.Check{
 
 func judgeUpgrade(f facts.Facts) v1.Finding {
 	minors, patches, unclear, n := mixedVersions(f)
-	if f.Kubeadm != nil && f.Kubeadm.KubernetesVersion != "" && differentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
-		minors.Add("ConfigMap/kube-system/kubeadm-config", "kubeadm-config says %s and the API server is %s", f.Kubeadm.KubernetesVersion, f.Cluster.Version)
+	if f.Kubeadm != nil && f.Kubeadm.KubernetesVersion != "" &&
+		differentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
+		minors.Add(
+			"ConfigMap/kube-system/kubeadm-config",
+			"kubeadm-config says %s and the API server is %s",
+			f.Kubeadm.KubernetesVersion,
+			f.Cluster.Version,
+		)
 	}
 	const expected, source, fix = "one version of each component", "images in the manifests, ConfigMap kube-system/kubeadm-config", "kubeadm upgrade plan"
 	switch {
 	case !minors.Empty() && (f.Opts.ReplaceHosts || f.Opts.InProgress):
-		return findings.With(minors.Finding(v1.Warn, "the control plane has two minor versions: %s", minors.Lines[0]), expected, source, "transplant status")
+		return findings.With(
+			minors.Finding(v1.Warn, "the control plane has two minor versions: %s", minors.Lines[0]),
+			expected,
+			source,
+			"transplant status",
+		)
 	case !minors.Empty():
-		return findings.With(minors.Finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors.Lines[0]), expected, source, fix)
+		return findings.With(
+			minors.Finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors.Lines[0]),
+			expected,
+			source,
+			fix,
+		)
 	case len(unclear) > 0:
 		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), expected, source, "")
 	case !patches.Empty():
@@ -45,7 +67,10 @@ func judgeUpgrade(f facts.Facts) v1.Finding {
 	if finding, ok := f.Missing("kubeadm"); ok {
 		return finding
 	}
-	return findings.Pass("no upgrade is under way: %s of the control plane, each kind in one version", findings.Plural(n, "component"))
+	return findings.Pass(
+		"no upgrade is under way: %s of the control plane, each kind in one version",
+		findings.Plural(n, "component"),
+	)
 }
 
 // mixedVersions says which components have several minor versions, and which several patch versions of one minor.
@@ -88,8 +113,13 @@ func differentMinors(versions []string) bool {
 }
 
 var providerEnds = rule.Check{
-	Code: "VER-010", Reason: "ProviderEnds", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: withProvider,
-	Title: "nothing in the cluster is newer than the last version that has the in-tree provider",
+	Code:      "VER-010",
+	Reason:    "ProviderEnds",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: withProvider,
+	Title:     "nothing in the cluster is newer than the last version that has the in-tree provider",
 	Explain: []string{
 		"The in-tree provider of each cloud ends with a minor version of Kubernetes. A cluster must be migrated before it is upgraded past that one: there a kube-controller-manager with the provider's name in its flags exits, and so does a kubelet. " +
 			"A rollback of the migration needs the in-tree provider as well, so the upgrade has to wait until the migration is finished and nobody wants to go back.",
@@ -127,13 +157,33 @@ func judgeProviderEnds(f facts.Facts) v1.Finding {
 	const source = "/version, /api/v1/nodes, ConfigMap kube-system/kubeadm-config"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Fail, "%s %s past 1.%d, the last version with the in-tree provider %s", findings.Plural(len(bad.Objects), "thing"), findings.Be(len(bad.Objects)), provider.LastInTree, provider.Name),
-			expected, source, "kubectl get nodes -o wide")
+		return findings.With(
+			bad.Some(
+				v1.Fail,
+				"%s %s past 1.%d, the last version with the in-tree provider %s",
+				findings.Plural(len(bad.Objects), "thing"),
+				findings.Be(len(bad.Objects)),
+				provider.LastInTree,
+				provider.Name,
+			),
+			expected,
+			source,
+			"kubectl get nodes -o wide",
+		)
 	case len(f.UnknownReasons("nodes")) > 0:
 		finding, _ := f.Missing("nodes")
 		return finding
 	case cluster == provider.LastInTree:
-		return findings.Pass("1.%d is the last version with the in-tree provider %s: migrate before the next upgrade", cluster, provider.Name)
+		return findings.Pass(
+			"1.%d is the last version with the in-tree provider %s: migrate before the next upgrade",
+			cluster,
+			provider.Name,
+		)
 	}
-	return findings.Pass("the in-tree provider %s ends after 1.%d; the cluster (%s) may be upgraded up to it before the migration, and not past it", provider.Name, provider.LastInTree, f.Cluster.Version)
+	return findings.Pass(
+		"the in-tree provider %s ends after 1.%d; the cluster (%s) may be upgraded up to it before the migration, and not past it",
+		provider.Name,
+		provider.LastInTree,
+		f.Cluster.Version,
+	)
 }

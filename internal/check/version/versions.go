@@ -24,11 +24,20 @@ var firstClusterMinor, lastClusterMinor = proven.Minors()
 const strictSkew = 1
 
 var ccmRange = rule.Check{
-	Code: "VER-001", Reason: "ClusterOutOfRange", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: []string{"API-001"},
-	Title: "the API server's version is one that the cloud-controller-manager is meant for",
+	Code:      "VER-001",
+	Reason:    "ClusterOutOfRange",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNoLoops,
+	DependsOn: []string{"API-001"},
+	Title:     "the API server's version is one that the cloud-controller-manager is meant for",
 	Explain: []string{
-		fmt.Sprintf("Transplant's own cloud-controller-manager is run against real API servers by its tests: %s. It is meant for these and all between them, "+
-			"though it is built from 1.%d: the version skew policy of Kubernetes covers no manager that is newer than the API server. That proof by tests is what there is in the policy's place; a cluster whose policy does not allow that takes the official manager.", strings.Join(proven.Versions(), ", "), facts.DefaultCCMMinor),
+		fmt.Sprintf(
+			"Transplant's own cloud-controller-manager is run against real API servers by its tests: %s. It is meant for these and all between them, "+
+				"though it is built from 1.%d: the version skew policy of Kubernetes covers no manager that is newer than the API server. That proof by tests is what there is in the policy's place; a cluster whose policy does not allow that takes the official manager.",
+			strings.Join(proven.Versions(), ", "),
+			facts.DefaultCCMMinor,
+		),
 		"--image=official takes the image that the provider's makers publish for the cluster's own minor, as the policy wants it. What it has not: a fence before each request (one that is paused and resumed writes beside its successor for its renew deadline), leases that are " +
 			"released when it ends, and the other things that docs/explanation/cloud-controller-manager.md lists. For any other image the policy holds: it is not newer than the API server and at most one minor version older.",
 	},
@@ -42,34 +51,84 @@ var ccmRange = rule.Check{
 		switch {
 		case !ok && image == "":
 			finding := outOfRange(serverName(f))
-			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", map[bool]string{true: "official " + component.CCM, false: component.CCM}[f.Opts.Image == cloudprovider.Official], findings.OrElse(f.Provider(), "this provider"), serverName(f))
-			return findings.With(finding, "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
+			finding.Summary = fmt.Sprintf(
+				"no %s is known for %s and Kubernetes %s",
+				map[bool]string{true: "official " + component.CCM, false: component.CCM}[f.Opts.Image == cloudprovider.Official],
+				findings.OrElse(f.Provider(), "this provider"),
+				serverName(f),
+			)
+			return findings.With(
+				finding,
+				"a cloud-controller-manager for this version",
+				"/version",
+				"transplant plan --image=<cloud-controller-manager of your version>",
+			)
 		case facts.Own(image) && !proven.Covers(cluster):
-			return findings.With(outOfRange(serverName(f)), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
-				"transplant plan --image=<cloud-controller-manager of your version>")
+			return findings.With(
+				outOfRange(serverName(f)),
+				fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor),
+				"/version",
+				"transplant plan --image=<cloud-controller-manager of your version>",
+			)
 		case facts.Own(image):
-			return findings.Pass("the API server (%s) is within 1.%d to 1.%d, for which tests prove our cloud-controller-manager; the version skew policy does not cover it, as it is of 1.%d (--image=official is)", serverName(f), firstClusterMinor, lastClusterMinor, facts.DefaultCCMMinor)
+			return findings.Pass(
+				"the API server (%s) is within 1.%d to 1.%d, for which tests prove our cloud-controller-manager; the version skew policy does not cover it, as it is of 1.%d (--image=official is)",
+				serverName(f),
+				firstClusterMinor,
+				lastClusterMinor,
+				facts.DefaultCCMMinor,
+			)
 		case !ok:
-			return findings.With(findings.Unknown("the version of image %s cannot be told from its tag", image), "a tag such as v1.27.1", "--image", "transplant plan --image=<repository>:v1.x.y")
+			return findings.With(
+				findings.Unknown("the version of image %s cannot be told from its tag", image),
+				"a tag such as v1.27.1",
+				"--image",
+				"transplant plan --image=<repository>:v1.x.y",
+			)
 		case minor > cluster || minor < cluster-strictSkew:
 			finding := outOfRange(serverName(f))
-			finding.Summary = fmt.Sprintf("cloud-controller-manager 1.%d and API server %s are outside the version skew policy", minor, serverName(f))
-			return findings.With(finding, fmt.Sprintf("1.%d or 1.%d", cluster-strictSkew, cluster), "/version, --image", fmt.Sprintf("transplant plan --image=<repository>:v1.%d.x", cluster))
+			finding.Summary = fmt.Sprintf(
+				"cloud-controller-manager 1.%d and API server %s are outside the version skew policy",
+				minor,
+				serverName(f),
+			)
+			return findings.With(
+				finding,
+				fmt.Sprintf("1.%d or 1.%d", cluster-strictSkew, cluster),
+				"/version, --image",
+				fmt.Sprintf("transplant plan --image=<repository>:v1.%d.x", cluster),
+			)
 		}
-		return findings.Pass("cloud-controller-manager 1.%d (%s) and API server %s are within the version skew policy", minor, image, serverName(f))
+		return findings.Pass(
+			"cloud-controller-manager 1.%d (%s) and API server %s are within the version skew policy",
+			minor,
+			image,
+			serverName(f),
+		)
 	},
 }
 
 func outOfRange(version string) v1.Finding {
 	return v1.Finding{
-		Outcome: v1.Fail, Found: version, Objects: []string{component.KAS},
-		Summary: fmt.Sprintf("the API server (%s) is outside the range that our cloud-controller-manager is meant for", version),
+		Outcome: v1.Fail,
+		Found:   version,
+		Objects: []string{component.KAS},
+		Summary: fmt.Sprintf(
+			"the API server (%s) is outside the range that our cloud-controller-manager is meant for",
+			version,
+		),
 	}
 }
 
 var providerInTree = rule.Check{
-	Code: "VER-002", Reason: "ProviderNotInTree", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnHosts,
-	Title: "this version of kube-controller-manager has the in-tree provider, and Transplant can move it",
+	Code:      "VER-002",
+	Reason:    "ProviderNotInTree",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactNoLoops,
+	Mandatory: true,
+	DependsOn: rule.OnHosts,
+	Title:     "this version of kube-controller-manager has the in-tree provider, and Transplant can move it",
 	Explain: []string{
 		"The in-tree providers left kube-controller-manager one after the other: " + endsOf() + ". A later version with the provider's name in its flags exits at start.",
 		"Migrate first and upgrade after. A rollback needs the in-tree provider too, so the managers must not be upgraded before the migration is finished.",
@@ -99,7 +158,12 @@ var providerInTree = rule.Check{
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), "a version that has the provider in tree", "manifests of "+component.KCM, "transplant explain VER-002")
+			return findings.With(
+				bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+				"a version that has the provider in tree",
+				"manifests of "+component.KCM,
+				"transplant explain VER-002",
+			)
 		case len(unclear) > 0:
 			return findings.Unknown("%s", strings.Join(unclear, "; "))
 		}
@@ -130,8 +194,13 @@ func unsupported() string {
 }
 
 var managerSkew = rule.Check{
-	Code: "VER-003", Reason: "ManagerSkew", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactAPI, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
-	Title: "kube-controller-manager and kube-scheduler are not newer than the API server and at most one minor version older",
+	Code:      "VER-003",
+	Reason:    "ManagerSkew",
+	Category:  findings.CategoryVersions,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactAPI,
+	DependsOn: []string{"API-001", "HOST-001", "CP-003"},
+	Title:     "kube-controller-manager and kube-scheduler are not newer than the API server and at most one minor version older",
 	Explain: []string{
 		"The version skew policy of Kubernetes allows kube-controller-manager and kube-scheduler to be one minor version older than the API servers they talk to, and never newer. An upgrade that stopped half-way shows here; " +
 			"finish it before the migration.",
@@ -148,14 +217,24 @@ var managerSkew = rule.Check{
 			switch {
 			case !ok:
 				unclear = append(unclear, p.Unversioned())
-			case p.Name != component.KAS && !catalogue.WithinSkew(p.Name, minor, server), p.Name == component.KAS && (minor > server+1 || minor < server-1):
+			case p.Name != component.KAS && !catalogue.WithinSkew(p.Name, minor, server),
+				p.Name == component.KAS && (minor > server+1 || minor < server-1):
 				bad.Add(p.String(), "%s is 1.%d, the API server %s", p, minor, f.Cluster.Version)
 			}
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s %s outside the version skew policy", findings.Plural(len(bad.Lines), "component"), findings.Be(len(bad.Lines))),
-				fmt.Sprintf("1.%d or 1.%d", server-1, server), "images in the manifests", "kubectl version")
+			return findings.With(
+				bad.Finding(
+					v1.Fail,
+					"%s %s outside the version skew policy",
+					findings.Plural(len(bad.Lines), "component"),
+					findings.Be(len(bad.Lines)),
+				),
+				fmt.Sprintf("1.%d or 1.%d", server-1, server),
+				"images in the manifests",
+				"kubectl version",
+			)
 		case len(unclear) > 0:
 			return findings.Unknown("%s", strings.Join(unclear, "; "))
 		}

@@ -16,8 +16,14 @@ import (
 )
 
 var deletionLeaks = rule.Check{
-	Code: "VOL-005", Reason: "DeletionLeaks", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactDataLoss, DependsOn: rule.OnVolumes, Retryable: true,
-	Title: "the disk of every volume that is to be deleted with it has somebody who deletes it",
+	Code:      "VOL-005",
+	Reason:    "DeletionLeaks",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactDataLoss,
+	DependsOn: rule.OnVolumes,
+	Retryable: true,
+	Title:     "the disk of every volume that is to be deleted with it has somebody who deletes it",
 	Explain: []string{
 		"Who deletes a disk is decided by annotations of the PersistentVolume: pv.kubernetes.io/provisioned-by names who made it, and pv.kubernetes.io/migrated-to, which kube-controller-manager sets when migration " +
 			"of the plugin is on, names the CSI driver that takes over. A CSI volume whose provisioned-by still names the in-tree plugin belongs to nobody: the PersistentVolume goes, the disk stays and is paid for. " +
@@ -63,9 +69,19 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 	}
 	const expected, source = "migrated-to or provisioned-by names the CSI driver", "/api/v1/persistentvolumes"
 	if outcome == v1.Warn {
-		return findings.With(all.Some(outcome, "%d of %s could not be deleted", len(all.Lines), findings.Plural(n, "volume")), expected, source, "kubectl describe pv "+all.Objects[0])
+		return findings.With(
+			all.Some(outcome, "%d of %s could not be deleted", len(all.Lines), findings.Plural(n, "volume")),
+			expected,
+			source,
+			"kubectl describe pv "+all.Objects[0],
+		)
 	}
-	return findings.With(all.Some(outcome, "%d of %s would leave their disks behind", len(failing.Lines), findings.Plural(n, "volume")), expected, source, "kubectl annotate --overwrite pv "+all.Objects[0]+" "+markOf(vols, all.Objects[0]))
+	return findings.With(
+		all.Some(outcome, "%d of %s would leave their disks behind", len(failing.Lines), findings.Plural(n, "volume")),
+		expected,
+		source,
+		"kubectl annotate --overwrite pv "+all.Objects[0]+" "+markOf(vols, all.Objects[0]),
+	)
 }
 
 // markOf is the annotation that gives a volume to its CSI driver.
@@ -93,8 +109,13 @@ func pluginsLeft(f facts.Facts) map[string]bool {
 const labelAdmission = "PersistentVolumeLabel"
 
 var zoneUnknown = rule.Check{
-	Code: "VOL-006", Reason: "VolumeZoneUnknown", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
-	Title: "volumes know their zone without the API server's cloud provider",
+	Code:      "VOL-006",
+	Reason:    "VolumeZoneUnknown",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnVolumes,
+	Title:     "volumes know their zone without the API server's cloud provider",
 	Explain: []string{
 		"Disks live in a zone. Volumes that were made by hand got their zone from the admission plugin " + labelAdmission + " of kube-apiserver, which asks the cloud by the in-tree provider and --cloud-config. Without " +
 			"provider it labels nothing or refuses the volume (https://github.com/kubernetes/kubernetes/issues/119129, https://github.com/kubernetes/kubernetes/issues/124504), and the plugin itself is gone from later versions. " +
@@ -136,13 +157,39 @@ func judgeZones(f facts.Facts) v1.Finding {
 	case bad.Empty() && zonal == 0:
 		return findings.Pass("no volume is bound to a zone, and no API server labels volumes")
 	case bad.Empty():
-		return findings.Pass("%s of %s in %s, and no API server labels volumes", findings.Plural(zonal, "zonal disk"), findings.Plural(len(vols.PersistentVolumes), "volume"), findings.Plural(len(zones), "zone"))
+		return findings.Pass(
+			"%s of %s in %s, and no API server labels volumes",
+			findings.Plural(zonal, "zonal disk"),
+			findings.Plural(len(vols.PersistentVolumes), "volume"),
+			findings.Plural(len(zones), "zone"),
+		)
 	case unlabelled > 0:
-		return findings.With(bad.Some(v1.Warn, "%s in a cluster of %s (%d of the API servers would have labelled new ones)", findings.HowMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
-			findings.Plural(len(zones), "zone"), admissions), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
+		return findings.With(
+			bad.Some(
+				v1.Warn,
+				"%s in a cluster of %s (%d of the API servers would have labelled new ones)",
+				findings.HowMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
+				findings.Plural(
+					len(zones),
+					"zone",
+				),
+				admissions,
+			),
+			expected,
+			source,
+			"kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone",
+		)
 	}
-	return findings.With(bad.Some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", findings.Plural(admissions, component.KAS)), expected, source,
-		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+facts.HostIn(bad.Objects[0]))
+	return findings.With(
+		bad.Some(
+			v1.Warn,
+			"volumes made by hand get their zone from %s and would not any more",
+			findings.Plural(admissions, component.KAS),
+		),
+		expected,
+		source,
+		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+facts.HostIn(bad.Objects[0]),
+	)
 }
 
 func zonalVolume(pv v1.PersistentVolume) bool {
@@ -158,7 +205,10 @@ func zonalVolume(pv v1.PersistentVolume) bool {
 func zones(f facts.Facts) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range f.Nodes {
-		if z := findings.OrElse(n.Labels["topology.kubernetes.io/zone"], n.Labels["failure-domain.beta.kubernetes.io/zone"]); z != "" {
+		if z := findings.OrElse(
+			n.Labels["topology.kubernetes.io/zone"],
+			n.Labels["failure-domain.beta.kubernetes.io/zone"],
+		); z != "" {
 			out[z] = true
 		}
 	}
@@ -166,8 +216,13 @@ func zones(f facts.Facts) map[string]bool {
 }
 
 var defaultClass = rule.Check{
-	Code: "VOL-007", Reason: "DefaultClass", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
-	Title: "there is exactly one default StorageClass",
+	Code:      "VOL-007",
+	Reason:    "DefaultClass",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Title:     "there is exactly one default StorageClass",
 	Explain: []string{
 		"Installing a CSI driver often brings a class that calls itself the default beside the in-tree one. With two, Kubernetes before 1.26 refuses every claim that names no class, and later versions take the newest: " +
 			"claims quietly get other disks than before. With none, such claims wait for ever.",
@@ -193,22 +248,51 @@ var defaultClass = rule.Check{
 		case len(vols.StorageClasses) == 0:
 			return findings.Skip("there is no StorageClass")
 		case len(bad.Lines) == 0:
-			return findings.With(v1.Finding{Outcome: v1.Warn, Summary: fmt.Sprintf("none of %s is the default: claims that name none wait for ever", findings.Plural(len(vols.StorageClasses), "class")), Found: "no default"},
-				expected, source, "kubectl annotate --overwrite storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true")
+			return findings.With(
+				v1.Finding{
+					Outcome: v1.Warn,
+					Summary: fmt.Sprintf(
+						"none of %s is the default: claims that name none wait for ever",
+						findings.Plural(len(vols.StorageClasses), "class"),
+					),
+					Found: "no default",
+				},
+				expected,
+				source,
+				"kubectl annotate --overwrite storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true",
+			)
 		case len(bad.Lines) > 1:
-			return findings.With(bad.Some(v1.Warn, "%s call themselves the default", findings.Plural(len(bad.Lines), "class")), expected, source,
-				"kubectl annotate storageclass "+bad.Objects[0]+" storageclass.kubernetes.io/is-default-class-")
+			return findings.With(
+				bad.Some(v1.Warn, "%s call themselves the default", findings.Plural(len(bad.Lines), "class")),
+				expected,
+				source,
+				"kubectl annotate storageclass "+bad.Objects[0]+" storageclass.kubernetes.io/is-default-class-",
+			)
 		case len(inTree) > 0:
-			return findings.Pass("%s is the only default of %s; %s of an in-tree plugin, which migration translates: %s", bad.Objects[0], findings.Plural(len(vols.StorageClasses), "class"),
-				findings.HowMany(len(inTree), "one is", "are"), findings.Few(inTree))
+			return findings.Pass(
+				"%s is the only default of %s; %s of an in-tree plugin, which migration translates: %s",
+				bad.Objects[0],
+				findings.Plural(len(vols.StorageClasses), "class"),
+				findings.HowMany(len(inTree), "one is", "are"),
+				findings.Few(inTree),
+			)
 		}
-		return findings.Pass("%s is the only default of %s", bad.Objects[0], findings.Plural(len(vols.StorageClasses), "class"))
+		return findings.Pass(
+			"%s is the only default of %s",
+			bad.Objects[0],
+			findings.Plural(len(vols.StorageClasses), "class"),
+		)
 	},
 }
 
 var volumesUnsupported = rule.Check{
-	Code: "VOL-008", Reason: "VolumeUnsupported", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
-	Title: "the CSI drivers take every existing volume and class of the in-tree plugins",
+	Code:      "VOL-008",
+	Reason:    "VolumeUnsupported",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Title:     "the CSI drivers take every existing volume and class of the in-tree plugins",
 	Explain: []string{
 		"CSI migration translates volumes and classes in memory, and some have no translation. On Azure these are disks that are blobs in a storage account (kind Shared or Dedicated): after migration they do not attach. " +
 			"On vSphere these are disks under a datastore cluster's path, which the driver cannot register, and the parameters of classes for thick disks and raw vSAN settings: existing volumes go on, new ones fail. " +
@@ -242,12 +326,30 @@ var volumesUnsupported = rule.Check{
 		all, outcome, bad := findings.Worst(&failing, &warning)
 		switch {
 		case bad && outcome == v1.Fail:
-			return findings.With(all.Some(outcome, "the CSI driver does not take %s", findings.Plural(len(failing.Lines), "existing volume")), expected, source, "kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml")
+			return findings.With(
+				all.Some(outcome, "the CSI driver does not take %s", findings.Plural(len(failing.Lines), "existing volume")),
+				expected,
+				source,
+				"kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml",
+			)
 		case bad:
-			return findings.With(all.Some(outcome, "%s of a StorageClass would have no effect through CSI", findings.Plural(len(warning.Lines), "parameter")), expected, source, "kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml")
+			return findings.With(
+				all.Some(
+					outcome,
+					"%s of a StorageClass would have no effect through CSI",
+					findings.Plural(len(warning.Lines), "parameter"),
+				),
+				expected,
+				source,
+				"kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml",
+			)
 		case n == 0 && len(facts.Uses(f, vols)) == 0:
 			return findings.Skip("no in-tree cloud plugin is in use")
 		}
-		return findings.Pass("the CSI drivers take %s and the parameters of %s", findings.HowMany(n, "the in-tree volume", "in-tree volumes"), findings.Plural(len(vols.StorageClasses), "class"))
+		return findings.Pass(
+			"the CSI drivers take %s and the parameters of %s",
+			findings.HowMany(n, "the in-tree volume", "in-tree volumes"),
+			findings.Plural(len(vols.StorageClasses), "class"),
+		)
 	},
 }

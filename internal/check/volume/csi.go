@@ -15,8 +15,13 @@ import (
 )
 
 var driverMissing = rule.Check{
-	Code: "CSI-001", Reason: "DriverMissing", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
-	Title: "the CSI driver of every in-tree plugin in use is installed",
+	Code:      "CSI-001",
+	Reason:    "DriverMissing",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Title:     "the CSI driver of every in-tree plugin in use is installed",
 	Explain: []string{
 		"CSI migration hands volumes to a driver that has to be there before: without it, a volume whose plugin migrates is attached and provisioned by nobody. On versions where migration cannot be switched off any more " +
 			"that is so already.",
@@ -46,7 +51,12 @@ var driverMissing = rule.Check{
 		case !bad:
 			return findings.Pass("the drivers of %s are installed", describeUses(uses))
 		}
-		return findings.With(all.Finding(outcome, "%s", all.Lines[0]), "a CSIDriver for every in-tree plugin in use", "/apis/storage.k8s.io/v1/csidrivers", "kubectl get csidrivers")
+		return findings.With(
+			all.Finding(outcome, "%s", all.Lines[0]),
+			"a CSIDriver for every in-tree plugin in use",
+			"/apis/storage.k8s.io/v1/csidrivers",
+			"kubectl get csidrivers",
+		)
 	},
 }
 
@@ -56,12 +66,19 @@ func relies(f facts.Facts, u facts.VolumeUse, vols *v1.Volumes) bool {
 		return true
 	}
 	minor, known := facts.VersionMinor(f.Cluster.Version)
-	return known && minor > u.LastInTree || slices.ContainsFunc(vols.CSINodes, func(n v1.CSINode) bool { return slices.Contains(n.MigratedPlugins, u.Name) })
+	return known && minor > u.LastInTree ||
+		slices.ContainsFunc(vols.CSINodes, func(n v1.CSINode) bool { return slices.Contains(n.MigratedPlugins, u.Name) })
 }
 
 var driverNotOnNode = rule.Check{
-	Code: "CSI-002", Reason: "DriverNotOnNode", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001", "CSI-001"}, Retryable: true,
-	Title: "the CSI drivers run on every node that pods with volumes may come to",
+	Code:      "CSI-002",
+	Reason:    "DriverNotOnNode",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001", "CSI-001"},
+	Retryable: true,
+	Title:     "the CSI drivers run on every node that pods with volumes may come to",
 	Explain: []string{
 		"A node on which the driver is not registered cannot mount a volume by CSI: if its kubelet leaves volumes to CSI, pods with volumes stay in ContainerCreating there. A kubelet that does not yet must not be switched before the driver is there: a warning.",
 		"Nodes with a taint that keeps ordinary pods away are not asked for unless they have in-tree volumes mounted now. A driver's DaemonSet that does not tolerate a pool's own taint is the usual reason for a gap.",
@@ -98,10 +115,18 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 	case len(uses) == 0:
 		return findings.Skip("no in-tree cloud plugin is in use")
 	case !bad:
-		return findings.Pass("the drivers of %s run on all %s that ordinary pods may come to", describeUses(uses), findings.Plural(len(nodes), "node"))
+		return findings.Pass(
+			"the drivers of %s run on all %s that ordinary pods may come to",
+			describeUses(uses),
+			findings.Plural(len(nodes), "node"),
+		)
 	}
-	return findings.With(all.Some(outcome, "the CSI driver does not run on %d of %s", len(all.Objects), findings.Plural(len(nodes), "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
-		"kubectl describe csinode "+all.Objects[0])
+	return findings.With(
+		all.Some(outcome, "the CSI driver does not run on %d of %s", len(all.Objects), findings.Plural(len(nodes), "node")),
+		"spec.drivers with "+uses[0].Driver,
+		"/apis/storage.k8s.io/v1/csinodes",
+		"kubectl describe csinode "+all.Objects[0],
+	)
 }
 
 // nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted; all nodes
@@ -149,8 +174,13 @@ func drivers(f facts.Facts) []facts.Installed {
 }
 
 var driverVersion = rule.Check{
-	Code: "CSI-003", Reason: "DriverVersion", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
-	Title: "the releases of the CSI drivers take over in-tree volumes and are meant for this version of Kubernetes",
+	Code:      "CSI-003",
+	Reason:    "DriverVersion",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Title:     "the releases of the CSI drivers take over in-tree volumes and are meant for this version of Kubernetes",
 	Explain: []string{
 		"Drivers learned migration later than CSI: a release before that leaves translated volumes alone. And the makers of a driver name the versions of Kubernetes that a release is meant for. When the first of the " +
 			"documents this tool follows was written, no release of the vSphere driver was meant for 1.22, and migrated clusters could not be upgraded to it.",
@@ -177,7 +207,13 @@ func judgeDriverVersion(f facts.Facts) v1.Finding {
 		migrates, comparable := d.Driver.Migrates(version)
 		switch {
 		case comparable && !migrates:
-			failing.Add(d.Workload.Ref, "%s %s does not take over in-tree volumes; %s does", d.Driver.Name, version, d.Driver.MigratesSince)
+			failing.Add(
+				d.Workload.Ref,
+				"%s %s does not take over in-tree volumes; %s does",
+				d.Driver.Name,
+				version,
+				d.Driver.MigratesSince,
+			)
 		case listed && release.Newest != 0 && cluster > release.Newest:
 			warning.Add(d.Workload.Ref, "%s %s is meant for Kubernetes up to 1.%d", d.Driver.Name, version, release.Newest)
 		case listed && cluster < release.Oldest:
@@ -192,10 +228,24 @@ func judgeDriverVersion(f facts.Facts) v1.Finding {
 	case len(found) == 0:
 		return findings.Skip("no workload of the cluster runs a CSI driver that replaces an in-tree plugin")
 	case bad:
-		return findings.With(all.Some(outcome, "%s (the cluster is 1.%d)", all.Lines[0], cluster), "a release that migrates and is meant for 1."+fmt.Sprint(cluster), "images of "+all.Objects[0],
-			"kubectl -n "+facts.NamespaceOf(all.Objects[0])+" get "+strings.ToLower(facts.KindOf(all.Objects[0]))+" "+facts.NameOf(all.Objects[0])+" -o wide")
+		return findings.With(
+			all.Some(outcome, "%s (the cluster is 1.%d)", all.Lines[0], cluster),
+			"a release that migrates and is meant for 1."+fmt.Sprint(cluster),
+			"images of "+all.Objects[0],
+			"kubectl -n "+facts.NamespaceOf(
+				all.Objects[0],
+			)+" get "+strings.ToLower(
+				facts.KindOf(all.Objects[0]),
+			)+" "+facts.NameOf(
+				all.Objects[0],
+			)+" -o wide",
+		)
 	}
-	return findings.Pass("nothing speaks against %s with Kubernetes 1.%d", strings.Join(slices.Compact(passed), ", "), cluster)
+	return findings.Pass(
+		"nothing speaks against %s with Kubernetes 1.%d",
+		strings.Join(slices.Compact(passed), ", "),
+		cluster,
+	)
 }
 
 // tagOf is v1.28.0 of example.com/driver:v1.28.0@sha256:…; empty when an image has no tag.
@@ -206,8 +256,14 @@ func tagOf(image string) string {
 }
 
 var driverNotRunning = rule.Check{
-	Code: "CSI-004", Reason: "DriverNotRunning", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001", "CSI-001"}, Retryable: true,
-	Title: "the CSI drivers' controllers and node pods are ready and complete",
+	Code:      "CSI-004",
+	Reason:    "DriverNotRunning",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001", "CSI-001"},
+	Retryable: true,
+	Title:     "the CSI drivers' controllers and node pods are ready and complete",
 	Explain: []string{
 		"A CSIDriver object says that somebody installed a driver once, not that it runs. Its controller needs the containers csi-provisioner and, where volumes are attached, csi-attacher beside the driver; without " +
 			"them migrated volumes are made and attached by nobody, and nothing but the pods that wait says so.",
@@ -224,7 +280,10 @@ func judgeDriverRuns(f facts.Facts) v1.Finding {
 	if !ok {
 		return finding
 	}
-	uses := slices.DeleteFunc(facts.Uses(f, vols), func(u facts.VolumeUse) bool { return !slices.Contains(vols.CSIDrivers, u.Driver) })
+	uses := slices.DeleteFunc(
+		facts.Uses(f, vols),
+		func(u facts.VolumeUse) bool { return !slices.Contains(vols.CSIDrivers, u.Driver) },
+	)
 	if len(uses) == 0 {
 		return findings.Skip("no in-tree cloud plugin in use has its driver installed")
 	}
@@ -255,9 +314,18 @@ func judgeDriverRuns(f facts.Facts) v1.Finding {
 	}
 	fix := "kubectl get deployments,daemonsets,statefulsets -A -o wide | grep csi"
 	if ns := facts.NamespaceOf(all.Objects[0]); ns != "" {
-		fix = "kubectl -n " + ns + " describe " + strings.ToLower(facts.KindOf(all.Objects[0])) + " " + facts.NameOf(all.Objects[0])
+		fix = "kubectl -n " + ns + " describe " + strings.ToLower(
+			facts.KindOf(all.Objects[0]),
+		) + " " + facts.NameOf(
+			all.Objects[0],
+		)
 	}
-	return findings.With(all.Finding(outcome, "%s", all.Lines[0]), "ready, with provisioner and attacher", "/apis/apps/v1", fix)
+	return findings.With(
+		all.Finding(outcome, "%s", all.Lines[0]),
+		"ready, with provisioner and attacher",
+		"/apis/apps/v1",
+		fix,
+	)
 }
 
 func missingSidecars(d facts.Installed, failing *findings.Problems) {
@@ -289,8 +357,13 @@ func readiness(d facts.Installed, failing, warning *findings.Problems) {
 }
 
 var driverCluster = rule.Check{
-	Code: "CSI-005", Reason: "DriverClusterID", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
-	Title: "the CSI drivers mark disks with one cluster ID, and with the cluster's own",
+	Code:      "CSI-005",
+	Reason:    "DriverClusterID",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Title:     "the CSI drivers mark disks with one cluster ID, and with the cluster's own",
 	Explain: []string{
 		"A driver marks the disks it makes with a cluster ID of its own. A driver that is installed anew during the migration with another one does not know the disks that exist: on vSphere that breaks the volumes of a " +
 			"migrated cluster, on AWS the policies that select disks by the tag kubernetes.io/cluster/<id> do not match.",
@@ -320,14 +393,39 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 		}
 		switch {
 		case len(ids[d.Driver.Name]) > 1:
-			bad.Add(d.Workload.Ref, "%s has --%s=%s and elsewhere %s", d.Workload.Ref, d.Driver.ClusterFlag, id, ids[d.Driver.Name][0])
+			bad.Add(
+				d.Workload.Ref,
+				"%s has --%s=%s and elsewhere %s",
+				d.Workload.Ref,
+				d.Driver.ClusterFlag,
+				id,
+				ids[d.Driver.Name][0],
+			)
 		case d.Driver.Name == awsDriver && len(tags) == 1 && tags[0] != id:
-			bad.Add(d.Workload.Ref, "%s has --%s=%s, and the instances are tagged for %s", d.Workload.Ref, d.Driver.ClusterFlag, id, tags[0])
+			bad.Add(
+				d.Workload.Ref,
+				"%s has --%s=%s, and the instances are tagged for %s",
+				d.Workload.Ref,
+				d.Driver.ClusterFlag,
+				id,
+				tags[0],
+			)
 		}
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "one ID, that of the cluster", "flags of the CSI drivers", "kubectl -n "+facts.NamespaceOf(bad.Objects[0])+" get "+strings.ToLower(facts.KindOf(bad.Objects[0]))+" "+facts.NameOf(bad.Objects[0])+" -o yaml")
+		return findings.With(
+			bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+			"one ID, that of the cluster",
+			"flags of the CSI drivers",
+			"kubectl -n "+facts.NamespaceOf(
+				bad.Objects[0],
+			)+" get "+strings.ToLower(
+				facts.KindOf(bad.Objects[0]),
+			)+" "+facts.NameOf(
+				bad.Objects[0],
+			)+" -o yaml",
+		)
 	case len(ids) > 0:
 		var parts []string
 		for driver, id := range ids {
@@ -337,7 +435,12 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 		return findings.Pass("%s", strings.Join(parts, ", "))
 	case secret != "":
 		finding := findings.Skip("the cluster ID of the driver is in Secret %s, which is not read", secret)
-		finding.Fix = "kubectl -n " + strings.Replace(secret, "/", " get secret ", 1) + " -o jsonpath='{.data.csi-vsphere\\.conf}' | base64 -d | grep cluster-id"
+		finding.Fix = "kubectl -n " + strings.Replace(
+			secret,
+			"/",
+			" get secret ",
+			1,
+		) + " -o jsonpath='{.data.csi-vsphere\\.conf}' | base64 -d | grep cluster-id"
 		return finding
 	}
 	return findings.Skip("no CSI driver of the cluster marks disks with a cluster ID")

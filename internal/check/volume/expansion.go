@@ -13,8 +13,13 @@ import (
 )
 
 var expansionLost = rule.Check{
-	Code: "VOL-011", Reason: "ExpansionLost", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
-	Title: "volumes can be expanded through CSI where they could be expanded in-tree",
+	Code:      "VOL-011",
+	Reason:    "ExpansionLost",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnVolumes,
+	Title:     "volumes can be expanded through CSI where they could be expanded in-tree",
 	Explain: []string{
 		"Classes that allow expansion rely on the plugin now and on the driver after migration: on the container csi-resizer beside its controller, and on the gate ExpandCSIVolumes while the version has it. Snapshots " +
 			"taken through the driver need the snapshot controller's API besides.",
@@ -51,8 +56,12 @@ func judgeExpansion(f facts.Facts) v1.Finding {
 	if bad.Empty() {
 		return findings.Pass("nothing keeps the volumes of %s from growing through CSI", findings.Plural(n, "class"))
 	}
-	return findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "csi-resizer beside the driver, and ExpandCSIVolumes on", "/apis/apps/v1, --feature-gates",
-		"kubectl get deployments -A -o custom-columns='NAME:.metadata.name,IMAGES:.spec.template.spec.containers[*].image' | grep csi")
+	return findings.With(
+		bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+		"csi-resizer beside the driver, and ExpandCSIVolumes on",
+		"/apis/apps/v1, --feature-gates",
+		"kubectl get deployments -A -o custom-columns='NAME:.metadata.name,IMAGES:.spec.template.spec.containers[*].image' | grep csi",
+	)
 }
 
 // growingClasses are the classes that allow expansion, by the driver that has to do it.
@@ -73,9 +82,18 @@ func growingClasses(vols *v1.Volumes) map[string][]string {
 func judgeGrowth(f facts.Facts, d facts.Installed, classes []string, bad *findings.Problems) {
 	ref := d.Workload.Ref
 	if !hasSidecar(d.Workload, "csi-resizer") {
-		bad.Add(ref, "%s has no csi-resizer, and volumes of %s may be expanded (%s)", ref, findings.Plural(len(classes), "class"), findings.Few(classes))
+		bad.Add(
+			ref,
+			"%s has no csi-resizer, and volumes of %s may be expanded (%s)",
+			ref,
+			findings.Plural(len(classes), "class"),
+			findings.Few(classes),
+		)
 	}
-	served := slices.ContainsFunc(f.APIGroups, func(g string) bool { return strings.HasPrefix(g, "snapshot.storage.k8s.io/") })
+	served := slices.ContainsFunc(
+		f.APIGroups,
+		func(g string) bool { return strings.HasPrefix(g, "snapshot.storage.k8s.io/") },
+	)
 	if hasSidecar(d.Workload, "csi-snapshotter") && len(f.APIGroups) > 0 && !served {
 		bad.Add(ref, "%s takes snapshots, and the API server does not serve snapshot.storage.k8s.io", ref)
 	}

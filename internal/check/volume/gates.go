@@ -13,8 +13,13 @@ import (
 )
 
 var volumesLeftBehind = rule.Check{
-	Code: "VOL-001", Reason: "VolumesLeftBehind", Category: findings.CategoryVolumes, Level: findings.LevelCritical, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
-	Title: "in-tree volumes have somebody who attaches and deletes them once kube-controller-manager is external",
+	Code:      "VOL-001",
+	Reason:    "VolumesLeftBehind",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelCritical,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnVolumes,
+	Title:     "in-tree volumes have somebody who attaches and deletes them once kube-controller-manager is external",
 	Explain: []string{
 		"kube-controller-manager attaches, detaches, provisions and deletes the volumes of in-tree plugins with the provider's code. With --cloud-provider=external it has no provider, and every such " +
 			"volume fails to attach when its pod moves (\"Failed to get AWS Cloud Provider. GetCloudProvider returned <nil>\"); pods that run already go on, so that the fault shows only later. " +
@@ -36,7 +41,11 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 		return findings.Pass("there is no volume and no class of a cloud")
 	}
 	if len(uses) == 0 {
-		return findings.Pass("none of %s and %s is of an in-tree cloud plugin", findings.Plural(len(vols.PersistentVolumes), "volume"), findings.Plural(len(vols.StorageClasses), "class"))
+		return findings.Pass(
+			"none of %s and %s is of an in-tree cloud plugin",
+			findings.Plural(len(vols.PersistentVolumes), "volume"),
+			findings.Plural(len(vols.StorageClasses), "class"),
+		)
 	}
 	kcms := f.InstancesOf(component.KCM)
 	if len(kcms) == 0 {
@@ -53,15 +62,32 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 	all, outcome, bad := findings.Worst(&failing, &warning)
 	switch {
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing.Lines[0]), "CSI migration, or --external-cloud-volume-plugin with --cloud-config",
-			"flags of "+component.KCM, "kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'")
+		return findings.With(
+			all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing.Lines[0]),
+			"CSI migration, or --external-cloud-volume-plugin with --cloud-config",
+			"flags of "+component.KCM,
+			"kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'",
+		)
 	case len(unclear) > 0:
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case bad:
-		return findings.With(all.Finding(outcome, "%s would not be attached any more without --external-cloud-volume-plugin=%s", describeUses(uses), uses[0].Provider.Name),
-			"CSI migration everywhere before the plugin leaves Kubernetes", "flags of "+component.KCM, "transplant plan --out plan.yaml")
+		return findings.With(
+			all.Finding(
+				outcome,
+				"%s would not be attached any more without --external-cloud-volume-plugin=%s",
+				describeUses(uses),
+				uses[0].Provider.Name,
+			),
+			"CSI migration everywhere before the plugin leaves Kubernetes",
+			"flags of "+component.KCM,
+			"transplant plan --out plan.yaml",
+		)
 	}
-	return findings.Pass("%s and every kubelet leave %s to CSI drivers", findings.Plural(len(kcms), component.KCM), describeUses(uses))
+	return findings.Pass(
+		"%s and every kubelet leave %s to CSI drivers",
+		findings.Plural(len(kcms), component.KCM),
+		describeUses(uses),
+	)
 }
 
 func describeUses(uses []facts.VolumeUse) string {
@@ -83,16 +109,35 @@ func notMigrated(f facts.Facts, u facts.VolumeUse, migrated map[string]map[strin
 	return out
 }
 
-func judgeAttacher(f facts.Facts, p facts.Instance, u facts.VolumeUse, inTreeNodes []string, failing, warning *findings.Problems, unclear *[]string) {
+func judgeAttacher(
+	f facts.Facts,
+	p facts.Instance,
+	u facts.VolumeUse,
+	inTreeNodes []string,
+	failing, warning *findings.Problems,
+	unclear *[]string,
+) {
 	leaves, known := leaves(f, p, u.VolumePlugin)
 	keeps := p.Flag("external-cloud-volume-plugin", "") == u.Provider.Name
 	switch {
 	case !known:
 		*unclear = append(*unclear, p.Unversioned()+"; nor is whether it leaves "+u.Name+" to CSI")
 	case p.External() && !keeps && !leaves:
-		failing.Add(p.String(), "%s is external, has %s off and no --external-cloud-volume-plugin=%s", p, u.MigrationGate, u.Provider.Name)
+		failing.Add(
+			p.String(),
+			"%s is external, has %s off and no --external-cloud-volume-plugin=%s",
+			p,
+			u.MigrationGate,
+			u.Provider.Name,
+		)
 	case p.External() && !keeps && len(inTreeNodes) > 0:
-		failing.Add(p.String(), "%s is external and cannot detach the volumes of %s on %s", p, u.Name, findings.Few(inTreeNodes))
+		failing.Add(
+			p.String(),
+			"%s is external and cannot detach the volumes of %s on %s",
+			p,
+			u.Name,
+			findings.Few(inTreeNodes),
+		)
 	case !p.External() && !leaves:
 		warning.Add(p.String(), "%s has %s off", p, u.MigrationGate)
 	case !p.External() && len(inTreeNodes) > 0:
@@ -101,8 +146,13 @@ func judgeAttacher(f facts.Facts, p facts.Instance, u facts.VolumeUse, inTreeNod
 }
 
 var migrationOrder = rule.Check{
-	Code: "VOL-002", Reason: "MigrationGatesOrder", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
-	Title: "no kubelet leaves volumes to CSI before every kube-controller-manager and scheduler does",
+	Code:      "VOL-002",
+	Reason:    "MigrationGatesOrder",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnVolumes,
+	Title:     "no kubelet leaves volumes to CSI before every kube-controller-manager and scheduler does",
 	Explain: []string{
 		"CSI migration of a plugin goes on in kube-controller-manager and kube-scheduler first, and in each kubelet, after a drain, last; it goes off in the reverse order (KEP-625, upgrade and downgrade). A kubelet " +
 			"that leaves a volume to CSI while kube-controller-manager attaches it in-tree waits for a VolumeAttachment that nobody makes: its pods stay in ContainerCreating.",
@@ -133,18 +183,32 @@ func judgeMigrationOrder(f facts.Facts) v1.Finding {
 	case len(uses) == 0:
 		return findings.Pass("no volume of an in-tree cloud plugin is in use")
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing.Lines[0]), "on in every "+component.KCM+" and "+component.Scheduler+" before any kubelet",
-			"--feature-gates, CSINode annotations", "kubectl get csinodes -o yaml | grep -B2 migrated-plugins")
+		return findings.With(
+			all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing.Lines[0]),
+			"on in every "+component.KCM+" and "+component.Scheduler+" before any kubelet",
+			"--feature-gates, CSINode annotations",
+			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins",
+		)
 	case len(unclear) > 0:
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case bad:
-		return findings.With(all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning.Lines[0]), "the same in "+component.KCM+" and "+component.Scheduler, "--feature-gates", "transplant plan --out plan.yaml")
+		return findings.With(
+			all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning.Lines[0]),
+			"the same in "+component.KCM+" and "+component.Scheduler,
+			"--feature-gates",
+			"transplant plan --out plan.yaml",
+		)
 	}
 	return findings.Pass("%s", strings.Join(passed, "; "))
 }
 
 // judgeOrder judges who leaves a plugin to CSI before whom, and returns how many do.
-func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string]bool, failing, warning *findings.Problems) (state string, unclear []string) {
+func judgeOrder(
+	f facts.Facts,
+	u facts.VolumeUse,
+	migrated map[string]map[string]bool,
+	failing, warning *findings.Problems,
+) (state string, unclear []string) {
 	on, off, unclear := whoLeaves(f, u.VolumePlugin, component.KCM)
 	schedulersOn, schedulersOff, _ := whoLeaves(f, u.VolumePlugin, component.Scheduler)
 	var nodes []string
@@ -156,7 +220,14 @@ func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string
 	for _, p := range off {
 		switch {
 		case len(nodes) > 0:
-			failing.Add(p.String(), "%s is off in %s and on in the %s %s", u.MigrationGate, p, findings.HowMany(len(nodes), "kubelet of", "kubelets of"), findings.Few(nodes))
+			failing.Add(
+				p.String(),
+				"%s is off in %s and on in the %s %s",
+				u.MigrationGate,
+				p,
+				findings.HowMany(len(nodes), "kubelet of", "kubelets of"),
+				findings.Few(nodes),
+			)
 		case len(on) > 0:
 			failing.Add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
 		}
@@ -166,12 +237,27 @@ func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string
 			warning.Add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
 		}
 	}
-	return fmt.Sprintf("%s is on in %d of %s, %d of %s and %d of %s", u.MigrationGate, len(on), findings.Plural(len(on)+len(off), component.KCM), len(schedulersOn),
-		findings.Plural(len(schedulersOn)+len(schedulersOff), component.Scheduler), len(nodes), findings.Plural(len(f.Nodes), "kubelet")), unclear
+	return fmt.Sprintf(
+		"%s is on in %d of %s, %d of %s and %d of %s",
+		u.MigrationGate,
+		len(on),
+		findings.Plural(len(on)+len(off), component.KCM),
+		len(schedulersOn),
+		findings.Plural(
+			len(schedulersOn)+len(schedulersOff),
+			component.Scheduler,
+		),
+		len(nodes),
+		findings.Plural(len(f.Nodes), "kubelet"),
+	), unclear
 }
 
 // whoLeaves tells which components of a name leave a plugin to CSI and which do not, and of which it is not known.
-func whoLeaves(f facts.Facts, plugin cloudprovider.VolumePlugin, name string) (on, off []facts.Instance, unclear []string) {
+func whoLeaves(
+	f facts.Facts,
+	plugin cloudprovider.VolumePlugin,
+	name string,
+) (on, off []facts.Instance, unclear []string) {
 	for _, p := range f.InstancesOf(name) {
 		switch leaves, known := leaves(f, p, plugin); {
 		case !known:
@@ -186,8 +272,13 @@ func whoLeaves(f facts.Facts, plugin cloudprovider.VolumePlugin, name string) (o
 }
 
 var unregisteredTooEarly = rule.Check{
-	Code: "VOL-004", Reason: "UnregisteredTooEarly", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
-	Title: "no component drops an in-tree volume plugin before everything has left it",
+	Code:      "VOL-004",
+	Reason:    "UnregisteredTooEarly",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: rule.OnVolumes,
+	Title:     "no component drops an in-tree volume plugin before everything has left it",
 	Explain: []string{
 		"The gates InTreePlugin<Name>Unregister (CSIMigration<Name>Complete in 1.20) take the plugin out of a component altogether. They come last in KEP-625: as long as one kubelet, scheduler or kube-controller-manager has the plugin's migration off, or " +
 			"one node has a volume mounted in-tree, the component that dropped it can neither attach nor unmount that volume.",
@@ -218,19 +309,35 @@ func judgeUnregistered(f facts.Facts) v1.Finding {
 			n++
 			if left := behind(f, plugin, migrated); len(left) > 0 {
 				for _, who := range by {
-					bad.Add(who, "%s has %s on while %s still %s the plugin %s", who, plugin.UnregisterGate, findings.Few(left), need(len(left)), plugin.Name)
+					bad.Add(
+						who,
+						"%s has %s on while %s still %s the plugin %s",
+						who,
+						plugin.UnregisterGate,
+						findings.Few(left),
+						need(len(left)),
+						plugin.Name,
+					)
 				}
 			}
 		}
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Fail, "%s an in-tree volume plugin that is still needed", drops(len(bad.Lines))), "InTreePlugin…Unregister only after the last kubelet migrates", "--feature-gates",
-			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins")
+		return findings.With(
+			bad.Some(v1.Fail, "%s an in-tree volume plugin that is still needed", drops(len(bad.Lines))),
+			"InTreePlugin…Unregister only after the last kubelet migrates",
+			"--feature-gates",
+			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins",
+		)
 	case n == 0:
 		return findings.Pass("no component unregisters an in-tree volume plugin")
 	}
-	return findings.Pass("%s unregistered, and nothing uses %s any more", findings.Plural(n, "plugin"), findings.HowMany(n, "it", "of them"))
+	return findings.Pass(
+		"%s unregistered, and nothing uses %s any more",
+		findings.Plural(n, "plugin"),
+		findings.HowMany(n, "it", "of them"),
+	)
 }
 
 func need(n int) string {

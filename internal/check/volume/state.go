@@ -13,8 +13,14 @@ import (
 )
 
 var mountedInTree = rule.Check{
-	Code: "VOL-003", Reason: "MountedInTree", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"}, Retryable: true,
-	Title: "no node has volumes mounted by an in-tree plugin that its kubelet leaves to CSI",
+	Code:      "VOL-003",
+	Reason:    "MountedInTree",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Retryable: true,
+	Title:     "no node has volumes mounted by an in-tree plugin that its kubelet leaves to CSI",
 	Explain: []string{
 		"A volume that the in-tree plugin mounted must be unmounted by it. A kubelet that is switched to CSI migration without a drain asks the CSI driver to unmount what the driver never mounted, and " +
 			"attach/detach detaches the disk under the pod or never (https://github.com/kubernetes-csi/external-attacher/issues/215). So each node is drained before its kubelet changes.",
@@ -40,7 +46,13 @@ func judgeMounted(f facts.Facts) v1.Finding {
 			volumes += u.Mounted
 			switch {
 			case migrated[n.Name][u.Name]:
-				failing.Add(n.Name, "%s has %s of %s mounted in-tree, and its kubelet leaves them to CSI", n.Name, findings.Plural(u.Mounted, "volume"), u.Name)
+				failing.Add(
+					n.Name,
+					"%s has %s of %s mounted in-tree, and its kubelet leaves them to CSI",
+					n.Name,
+					findings.Plural(u.Mounted, "volume"),
+					u.Name,
+				)
 			default:
 				warning.Add(n.Name, "%s has %s of %s mounted in-tree", n.Name, findings.Plural(u.Mounted, "volume"), u.Name)
 			}
@@ -48,19 +60,46 @@ func judgeMounted(f facts.Facts) v1.Finding {
 	}
 	for _, a := range vols.Attachments {
 		if strings.HasPrefix(a.Attacher, "kubernetes.io/") {
-			failing.Add("VolumeAttachment/"+a.Name, "VolumeAttachment %s of node %s names the in-tree plugin %s", a.Name, a.Node, a.Attacher)
+			failing.Add(
+				"VolumeAttachment/"+a.Name,
+				"VolumeAttachment %s of node %s names the in-tree plugin %s",
+				a.Name,
+				a.Node,
+				a.Attacher,
+			)
 		}
 	}
 	const expected, source = "status.volumesInUse with kubernetes.io/csi/… only, before the kubelet migrates", "/api/v1/nodes, /apis/storage.k8s.io/v1/volumeattachments"
 	switch {
 	case !failing.Empty():
-		return findings.With(failing.Some(v1.Fail, "%s cannot be unmounted or detached by the CSI driver: a kubelet was switched without a drain", findings.Plural(len(failing.Lines), "node or attachment")),
-			expected, source, unmount(failing.Objects))
+		return findings.With(
+			failing.Some(
+				v1.Fail,
+				"%s cannot be unmounted or detached by the CSI driver: a kubelet was switched without a drain",
+				findings.Plural(len(failing.Lines), "node or attachment"),
+			),
+			expected,
+			source,
+			unmount(failing.Objects),
+		)
 	case !warning.Empty():
-		return findings.With(warning.Some(v1.Warn, "%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate", findings.Plural(volumes, "volume"), findings.Be(volumes), findings.Plural(len(warning.Lines), "node")),
-			expected, source, drain(warning.Objects[0]))
+		return findings.With(
+			warning.Some(
+				v1.Warn,
+				"%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate",
+				findings.Plural(volumes, "volume"),
+				findings.Be(volumes),
+				findings.Plural(len(warning.Lines), "node"),
+			),
+			expected,
+			source,
+			drain(warning.Objects[0]),
+		)
 	}
-	return findings.Pass("none of %s has a volume mounted by an in-tree cloud plugin", findings.Plural(len(f.Nodes), "node"))
+	return findings.Pass(
+		"none of %s has a volume mounted by an in-tree cloud plugin",
+		findings.Plural(len(f.Nodes), "node"),
+	)
 }
 
 // unmount is the command for the first object: a node is drained, an attachment looked at.
@@ -76,8 +115,14 @@ func unmount(objects []string) string {
 func drain(node string) string { return "kubectl drain --ignore-daemonsets " + node }
 
 var attachmentsStuck = rule.Check{
-	Code: "VOL-009", Reason: "AttachmentStuck", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"}, Retryable: true,
-	Title: "no volume hangs between two nodes",
+	Code:      "VOL-009",
+	Reason:    "AttachmentStuck",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactVolumes,
+	DependsOn: []string{"API-001"},
+	Retryable: true,
+	Title:     "no volume hangs between two nodes",
 	Explain: []string{
 		"A VolumeAttachment whose node is gone, or whose detaching fails, keeps its disk from every other node. Draining and replacing nodes during a migration adds to them, and one that hung before cannot be told from " +
 			"one that the migration broke (https://github.com/kubernetes/cloud-provider-openstack/issues/825).",
@@ -107,7 +152,14 @@ func judgeStuck(f facts.Facts) v1.Finding {
 		case a.Deleting && a.Error != "":
 			failing.Add(a.Name, "%s cannot be detached from %s: %s", of, a.Node, a.Error)
 		case !a.Attached && !a.Deleting && f.TakenAt.Sub(a.Created) > facts.VolumeGracePeriod:
-			warning.Add(a.Name, "%s is not attached to %s after %s: %s", of, a.Node, f.TakenAt.Sub(a.Created).Round(time.Minute), findings.OrElse(a.Error, "no error is given"))
+			warning.Add(
+				a.Name,
+				"%s is not attached to %s after %s: %s",
+				of,
+				a.Node,
+				f.TakenAt.Sub(a.Created).Round(time.Minute),
+				findings.OrElse(a.Error, "no error is given"),
+			)
 		}
 	}
 	all, outcome, bad := findings.Worst(&failing, &warning)
@@ -115,15 +167,33 @@ func judgeStuck(f facts.Facts) v1.Finding {
 		return findings.Pass("no volume is attached by CSI")
 	}
 	if !bad {
-		return findings.Pass("all %s are attached to nodes that exist, or on their way", findings.Plural(len(vols.Attachments), "VolumeAttachment"))
+		return findings.Pass(
+			"all %s are attached to nodes that exist, or on their way",
+			findings.Plural(len(vols.Attachments), "VolumeAttachment"),
+		)
 	}
-	return findings.With(all.Some(outcome, "%d of %s %s", len(all.Lines), findings.Plural(len(vols.Attachments), "VolumeAttachment"), findings.HowMany(len(all.Lines), "hangs", "hang")),
-		"attached to a node that exists", "/apis/storage.k8s.io/v1/volumeattachments", "kubectl describe volumeattachment "+all.Objects[0])
+	return findings.With(
+		all.Some(
+			outcome,
+			"%d of %s %s",
+			len(all.Lines),
+			findings.Plural(len(vols.Attachments), "VolumeAttachment"),
+			findings.HowMany(len(all.Lines), "hangs", "hang"),
+		),
+		"attached to a node that exists",
+		"/apis/storage.k8s.io/v1/volumeattachments",
+		"kubectl describe volumeattachment "+all.Objects[0],
+	)
 }
 
 var attachLimits = rule.Check{
-	Code: "VOL-010", Reason: "AttachLimitLower", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: []string{"API-001"},
-	Title: "every node may attach as many volumes through CSI as it has now",
+	Code:      "VOL-010",
+	Reason:    "AttachLimitLower",
+	Category:  findings.CategoryVolumes,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactScheduling,
+	DependsOn: []string{"API-001"},
+	Title:     "every node may attach as many volumes through CSI as it has now",
 	Explain: []string{
 		"With migration the scheduler counts a node's volumes against the limit in its CSINode instead of attachable-volumes-… of the Node. The driver often says less than the in-tree plugin did (on AWS Nitro instances " +
 			"network interfaces and volumes share one budget of slots). A node that holds more than the driver's limit loses pods at its drain that do not come back to it.",
@@ -154,11 +224,32 @@ func judgeLimits(f facts.Facts) v1.Finding {
 	fix := "kubectl get csinodes -o custom-columns='NODE:.metadata.name,LIMITS:.spec.drivers[*].allocatable.count'"
 	switch {
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Some(outcome, "%s more volumes than the CSI driver attaches", findings.HowMany(len(failing.Lines), "1 node holds", "nodes hold")), expected, source, fix)
+		return findings.With(
+			all.Some(
+				outcome,
+				"%s more volumes than the CSI driver attaches",
+				findings.HowMany(len(failing.Lines), "1 node holds", "nodes hold"),
+			),
+			expected,
+			source,
+			fix,
+		)
 	case bad:
-		return findings.With(all.Some(outcome, "%s fewer volumes through CSI", findings.HowMany(len(warning.Lines), "1 node attaches", "nodes attach")), expected, source, fix)
+		return findings.With(
+			all.Some(
+				outcome,
+				"%s fewer volumes through CSI",
+				findings.HowMany(len(warning.Lines), "1 node attaches", "nodes attach"),
+			),
+			expected,
+			source,
+			fix,
+		)
 	}
-	return findings.Pass("the CSI limits of %s are no lower than what the nodes have and hold", findings.Plural(len(f.Nodes), "node"))
+	return findings.Pass(
+		"the CSI limits of %s are no lower than what the nodes have and hold",
+		findings.Plural(len(f.Nodes), "node"),
+	)
 }
 
 func judgeLimit(n v1.Node, uses []facts.VolumeUse, limits map[string]*int32, failing, warning *findings.Problems) {

@@ -28,7 +28,12 @@ func allStorage(f facts.Facts) (*v1.Volumes, v1.Finding, bool) {
 		return nil, finding, false
 	}
 	if f.Volumes == nil {
-		return nil, findings.With(findings.Unknown("the snapshot holds no storage objects: take it again"), "persistent volumes, classes and CSI objects", "/apis/storage.k8s.io/v1", "transplant snapshot"), false
+		return nil, findings.With(
+			findings.Unknown("the snapshot holds no storage objects: take it again"),
+			"persistent volumes, classes and CSI objects",
+			"/apis/storage.k8s.io/v1",
+			"transplant snapshot",
+		), false
 	}
 	return f.Volumes, v1.Finding{}, true
 }

@@ -29,7 +29,11 @@ func (c *Console) Approve(yes bool, what string) error {
 		return nil
 	}
 	if f, ok := c.In.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return exitcode.With(exitcode.NotApproved, "not approved: to %s there is no terminal to ask on; review the plan above and run the same command with --yes", what)
+		return exitcode.With(
+			exitcode.NotApproved,
+			"not approved: to %s there is no terminal to ask on; review the plan above and run the same command with --yes",
+			what,
+		)
 	}
 	fmt.Fprintf(c.Err, "%s? Type yes to go on: ", what)
 	line, err := bufio.NewReader(c.In).ReadString('\n')

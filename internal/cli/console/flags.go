@@ -47,7 +47,10 @@ func CheckFromSnapshot(cmd *cobra.Command, from string, prove bool) error {
 	if prove {
 		return errors.New("a snapshot in a file proves what it proved when it was taken: give --prove or --from-snapshot")
 	}
-	return RefuseFlags(cmd, "with --from-snapshot neither the cluster nor its hosts nor its cloud are asked, and the file says what was found", append([]string{"preview-cloud-config"}, LiveFlags...)...)
+	return RefuseFlags(
+		cmd,
+		"with --from-snapshot neither the cluster nor its hosts nor its cloud are asked, and the file says what was found",
+		append([]string{"preview-cloud-config"}, LiveFlags...)...)
 }
 
 // StringFlag returns the value of a flag; empty where the command has no such flag.

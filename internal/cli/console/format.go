@@ -23,7 +23,11 @@ var colorWords = []string{colorAuto, colorAlways, colorNever}
 // addColorFlag adds --color; another word is refused before anything is done.
 func (c *Console) addColorFlag(f *pflag.FlagSet) {
 	c.Color = printer.Format{Value: colorAuto, Allowed: colorWords}
-	f.Var(&c.Color, "color", "colour the marks: auto (on a terminal, unless NO_COLOR is set or TERM is dumb), always or never")
+	f.Var(
+		&c.Color,
+		"color",
+		"colour the marks: auto (on a terminal, unless NO_COLOR is set or TERM is dumb), always or never",
+	)
 }
 
 // Colored decides for one stream: that standard error is a terminal says nothing about standard output.

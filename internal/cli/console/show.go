@@ -66,7 +66,13 @@ func (c *Console) PrintToken(where string, token managertoken.Token) error {
 		fmt.Fprintf(c.Out, "%s: the token never expires\n", where)
 		return ErrEndlessToken
 	case managertoken.Renewed:
-		fmt.Fprintf(c.Out, "%s: renewed, expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), wording.Count(days, "day"))
+		fmt.Fprintf(
+			c.Out,
+			"%s: renewed, expires %s, in %s\n",
+			where,
+			token.Expires.Format(time.RFC3339),
+			wording.Count(days, "day"),
+		)
 	default:
 		fmt.Fprintf(c.Out, "%s: expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), wording.Count(days, "day"))
 	}
@@ -74,4 +80,6 @@ func (c *Console) PrintToken(where string, token managertoken.Token) error {
 }
 
 // ErrEndlessToken says that managers have tokens which never expire.
-var ErrEndlessToken = errors.New("managers that an earlier version of transplant installed have a token that never expires: see \"Tokens that never expire\" in docs/explanation/manager-token.md")
+var ErrEndlessToken = errors.New(
+	"managers that an earlier version of transplant installed have a token that never expires: see \"Tokens that never expire\" in docs/explanation/manager-token.md",
+)

@@ -52,7 +52,12 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 				if s == syscall.SIGHUP {
 					continue
 				}
-				cancel(fmt.Errorf("stopped in the middle of a step, whose effect is uncertain until the same command is run again: %w", context.Canceled))
+				cancel(
+					fmt.Errorf(
+						"stopped in the middle of a step, whose effect is uncertain until the same command is run again: %w",
+						context.Canceled,
+					),
+				)
 				return
 			case <-ended:
 				return

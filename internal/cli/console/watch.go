@@ -58,7 +58,11 @@ func (v *View) Draw(text string) error {
 
 // NewView returns a view of a stream.
 func (c *Console) NewView(w io.Writer) *View {
-	v := &View{W: w, Redraws: IsTerminal(w) && os.Getenv("TERM") != "dumb", Size: func() (int, int) { return printer.DefaultWidth, defaultHeight }}
+	v := &View{
+		W:       w,
+		Redraws: IsTerminal(w) && os.Getenv("TERM") != "dumb",
+		Size:    func() (int, int) { return printer.DefaultWidth, defaultHeight },
+	}
 	if f, ok := w.(*os.File); ok {
 		v.Size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
@@ -105,7 +109,8 @@ type WatchFlag struct{ On bool }
 
 // AddTo adds --watch to a command.
 func (w *WatchFlag) AddTo(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&w.On, "watch", "w", false, "go on until the run ends: a terminal is drawn anew, a pipe gets a line on change, -o json a document a line")
+	cmd.Flags().
+		BoolVarP(&w.On, "watch", "w", false, "go on until the run ends: a terminal is drawn anew, a pipe gets a line on change, -o json a document a line")
 }
 
 // CheckOutput says why an output cannot be watched.

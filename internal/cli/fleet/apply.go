@@ -18,9 +18,13 @@ import (
 func newApply(c *console.Console) *cobra.Command {
 	var f rollout.Options
 	yes, dryRun := false, false
-	details := printer.Format{Value: console.DetailsNone, Allowed: []string{console.DetailsNone, detailsShort, detailsWhole}}
+	details := printer.Format{
+		Value:   console.DetailsNone,
+		Allowed: []string{console.DetailsNone, detailsShort, detailsWhole},
+	}
 	cmd := &cobra.Command{
-		Use: "apply [CLUSTER...]", Short: "Start the migrations of the clusters wave by wave, and watch them; go on with what was started",
+		Use:   "apply [CLUSTER...]",
+		Short: "Start the migrations of the clusters wave by wave, and watch them; go on with what was started",
 		Example: "  transplant fleet apply --waves 1,10%,50%,100% --soak 30m\n" +
 			"  transplant fleet apply --selector env=staging --until handover --max-failures 2 --yes",
 		Long: "Apply starts a cluster by switching its feature externalCloudProvider on, or by taking a hold of fleet's own off. The operator carries the migration out,\n" +
@@ -35,7 +39,8 @@ func newApply(c *console.Console) *cobra.Command {
 			return runApply(cmd.Context(), c, &f, details.Value, yes, dryRun)
 		},
 	}
-	cmd.Flags().Var(&details, "details", "look into each cluster before anything is asked: none (the operator checks each before it begins), short or whole")
+	cmd.Flags().
+		Var(&details, "details", "look into each cluster before anything is asked: none (the operator checks each before it begins), short or whole")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan and change nothing")
 	addWaveFlags(&f, cmd)
@@ -59,13 +64,21 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 		return err
 	}
 	if blocked := rollout.BlockedMembers(p); len(blocked) > 0 {
-		return exitcode.With(exitcode.Blocked, "the checks refuse or cannot judge %s: %s; nothing was changed. Mend what they name, or leave the clusters out with --except", wording.Count(len(blocked), "cluster"), strings.Join(blocked, ", "))
+		return exitcode.With(
+			exitcode.Blocked,
+			"the checks refuse or cannot judge %s: %s; nothing was changed. Mend what they name, or leave the clusters out with --except",
+			wording.Count(len(blocked), "cluster"),
+			strings.Join(blocked, ", "),
+		)
 	}
 	if dryRun {
 		return nil
 	}
 	if start := len(fleet.Names(p.Waves)); start > 0 {
-		if err := c.Approve(yes, fmt.Sprintf("start the migration of %s, wave by wave", wording.Count(start, "cluster"))); err != nil {
+		if err := c.Approve(
+			yes,
+			fmt.Sprintf("start the migration of %s, wave by wave", wording.Count(start, "cluster")),
+		); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // NewCommand returns the command fleet with those below it.
 func NewCommand(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "fleet", Short: "The clusters of a seed: how their migrations stand, in which waves they are migrated, and start them",
+		Use:   "fleet",
+		Short: "The clusters of a seed: how their migrations stand, in which waves they are migrated, and start them",
 		Example: "  transplant fleet status\n" +
 			"  transplant fleet plan --waves 1,10%,50%,100%\n" +
 			"  transplant fleet apply --waves 1,10%,50%,100% --soak 30m",

@@ -24,16 +24,23 @@ const (
 func addWaveFlags(f *rollout.Options, cmd *cobra.Command) {
 	addSelectionFlags(&f.Selection, cmd)
 	o := &f.Options
-	cmd.Flags().StringSliceVar(&o.Waves, "waves", []string{"1", "10%", "50%", "100%"}, "how many clusters are migrated when each wave is over: numbers, or percentages of all that are in the plan")
+	cmd.Flags().
+		StringSliceVar(&o.Waves, "waves", []string{"1", "10%", "50%", "100%"}, "how many clusters are migrated when each wave is over: numbers, or percentages of all that are in the plan")
 	cmd.Flags().IntVar(&o.MaxParallel, "max-parallel", 10, "how many clusters are under way at a time")
 	cmd.Flags().IntVar(&o.MaxFailures, "max-failures", 0, "how many clusters may fail before no further one is started")
-	cmd.Flags().StringVar(&o.Until, "until", fleet.UntilCompleted, "when a cluster counts as done: completed, or handover (the control plane is external; its machines are left to their owners)")
-	cmd.Flags().DurationVar(&f.Soak, "soak", 0, "for how long the clusters of a wave are watched before the next one begins")
-	cmd.Flags().DurationVar(&f.Patience, "patience", 5*time.Minute, "for how long a cluster may be blocked, be stuck from the command's beginning on, or be taken up by no operator, before it counts as failed")
-	cmd.Flags().StringSliceVar(&o.First, "first", nil, "names of clusters that come before all others, in this order; the others come by age, the oldest first")
+	cmd.Flags().
+		StringVar(&o.Until, "until", fleet.UntilCompleted, "when a cluster counts as done: completed, or handover (the control plane is external; its machines are left to their owners)")
+	cmd.Flags().
+		DurationVar(&f.Soak, "soak", 0, "for how long the clusters of a wave are watched before the next one begins")
+	cmd.Flags().
+		DurationVar(&f.Patience, "patience", 5*time.Minute, "for how long a cluster may be blocked, be stuck from the command's beginning on, or be taken up by no operator, before it counts as failed")
+	cmd.Flags().
+		StringSliceVar(&o.First, "first", nil, "names of clusters that come before all others, in this order; the others come by age, the oldest first")
 	cmd.Flags().StringSliceVar(&o.Except, "except", nil, "names of clusters that are left out")
-	cmd.Flags().BoolVar(&o.ReleaseHolds, "release-holds", false, "take in clusters that somebody holds (annotation transplant.dev/hold), and take those holds off")
-	cmd.Flags().BoolVar(&o.RestartMachines, "restart-machines", false, "let the operator restart the MachineDeployments of every cluster that is started: its machines are replaced")
+	cmd.Flags().
+		BoolVar(&o.ReleaseHolds, "release-holds", false, "take in clusters that somebody holds (annotation transplant.dev/hold), and take those holds off")
+	cmd.Flags().
+		BoolVar(&o.RestartMachines, "restart-machines", false, "let the operator restart the MachineDeployments of every cluster that is started: its machines are replaced")
 	console.Complete(cmd, "until", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{fleet.UntilCompleted, fleet.UntilHandover}, cobra.ShellCompDirectiveNoFileComp
 	})
@@ -41,9 +48,11 @@ func addWaveFlags(f *rollout.Options, cmd *cobra.Command) {
 
 // addLookFlags are the flags about the plans of the clusters themselves.
 func addLookFlags(f *rollout.Options, cmd *cobra.Command) {
-	cmd.Flags().StringToStringVar(&f.Images, "image", nil, "image of the cloud-controller-manager by provider, as the operator was given: aws=...")
+	cmd.Flags().
+		StringToStringVar(&f.Images, "image", nil, "image of the cloud-controller-manager by provider, as the operator was given: aws=...")
 	cmd.Flags().IntVar(&f.Parallel, "look-parallel", 8, "into how many clusters is looked at a time")
-	cmd.Flags().BoolVar(&f.Direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
+	cmd.Flags().
+		BoolVar(&f.Direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
 }
 
 func newPlan(c *console.Console) *cobra.Command {
@@ -51,7 +60,8 @@ func newPlan(c *console.Console) *cobra.Command {
 	var output *printer.Format
 	details := printer.Format{Value: detailsShort, Allowed: []string{console.DetailsNone, detailsShort, detailsWhole}}
 	cmd := &cobra.Command{
-		Use: "plan [CLUSTER...]", Short: "In which waves the clusters are migrated, and what is done to each; changes nothing",
+		Use:   "plan [CLUSTER...]",
+		Short: "In which waves the clusters are migrated, and what is done to each; changes nothing",
 		Example: "  transplant fleet plan                                   # a canary, a tenth, half, all\n" +
 			"  transplant fleet plan --waves 5,100% --selector env=staging --details none\n" +
 			"  transplant fleet plan --except crh4xbxz5f -o yaml > plan.yaml",
@@ -72,7 +82,13 @@ func newPlan(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func runPlan(ctx context.Context, c *console.Console, f *rollout.Options, output *printer.Format, details string) error {
+func runPlan(
+	ctx context.Context,
+	c *console.Console,
+	f *rollout.Options,
+	output *printer.Format,
+	details string,
+) error {
 	p, objects, err := rollout.MakePlan(ctx, c.Client, f)
 	if err != nil {
 		return err
@@ -89,7 +105,12 @@ func runPlan(ctx context.Context, c *console.Console, f *rollout.Options, output
 		return err
 	}
 	if blocked := rollout.BlockedMembers(p); len(blocked) > 0 {
-		return exitcode.With(exitcode.Blocked, "the checks refuse or cannot judge %s: %s", wording.Count(len(blocked), "cluster"), strings.Join(blocked, ", "))
+		return exitcode.With(
+			exitcode.Blocked,
+			"the checks refuse or cannot judge %s: %s",
+			wording.Count(len(blocked), "cluster"),
+			strings.Join(blocked, ", "),
+		)
 	}
 	return nil
 }

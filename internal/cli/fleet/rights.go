@@ -24,7 +24,8 @@ func newRights(c *console.Console) *cobra.Command {
 	var choose rollout.Selection
 	namespace := ""
 	cmd := &cobra.Command{
-		Use: "rights [CLUSTER...]", Short: "Print the RoleBindings that let the operator work on control planes, one for each namespace",
+		Use:   "rights [CLUSTER...]",
+		Short: "Print the RoleBindings that let the operator work on control planes, one for each namespace",
 		Example: "  transplant fleet rights | kubectl apply -f -            # all clusters that there are\n" +
 			"  transplant fleet rights crh4xbxz5f | kubectl apply -f -\n" +
 			"  transplant fleet rights crh4xbxz5f | kubectl delete -f -",
@@ -36,7 +37,8 @@ func newRights(c *console.Console) *cobra.Command {
 		},
 	}
 	addSelectionFlags(&choose, cmd)
-	cmd.Flags().StringVar(&namespace, "operator-namespace", "transplant-system", "namespace of the operator and its ServiceAccount "+operatorName)
+	cmd.Flags().
+		StringVar(&namespace, "operator-namespace", "transplant-system", "namespace of the operator and its ServiceAccount "+operatorName)
 	return cmd
 }
 

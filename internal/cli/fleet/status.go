@@ -28,7 +28,8 @@ func newStatus(c *console.Console) *cobra.Command {
 	var choose rollout.Selection
 	watch := false
 	cmd := &cobra.Command{
-		Use: "status [CLUSTER...]", Short: "Every cluster of the seed: its phase, who runs its cloud loops, its machines, what it waits for",
+		Use:   "status [CLUSTER...]",
+		Short: "Every cluster of the seed: its phase, who runs its cloud loops, its machines, what it waits for",
 		Example: "  transplant fleet status                         # the worst first\n" +
 			"  transplant fleet status --provider aws --watch  # until Ctrl-C\n" +
 			"  transplant fleet status crh4xbxz5f -o yaml",
@@ -48,7 +49,8 @@ func newStatus(c *console.Console) *cobra.Command {
 	}
 	output = console.AddFormatFlag(cmd, "table", "wide", "json", "yaml")
 	addSelectionFlags(&choose, cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C: a terminal is drawn anew, a pipe gets a line on change, -o json a document a line")
+	cmd.Flags().
+		BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C: a terminal is drawn anew, a pipe gets a line on change, -o json a document a line")
 	return cmd
 }
 
@@ -76,7 +78,14 @@ func runStatus(ctx context.Context, c *console.Console, choose *rollout.Selectio
 
 // NewDocument returns the status of a fleet.
 func NewDocument(rows []v1.FleetCluster, seed v1.Cluster, notRead []string, at time.Time) v1.FleetStatus {
-	return v1.FleetStatus{TypeMeta: v1.Type(v1.KindFleetStatus), Time: at, Seed: seed, Summary: fleet.Summary(rows), Clusters: rows, NotRead: notRead}
+	return v1.FleetStatus{
+		TypeMeta: v1.Type(v1.KindFleetStatus),
+		Time:     at,
+		Seed:     seed,
+		Summary:  fleet.Summary(rows),
+		Clusters: rows,
+		NotRead:  notRead,
+	}
 }
 
 func watchFleet(ctx context.Context, c *console.Console, choose *rollout.Selection, output string) error {
@@ -90,7 +99,15 @@ func watchFleet(ctx context.Context, c *console.Console, choose *rollout.Selecti
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	w := fleetWatch{c: c, seed: seed, choose: choose, by: by, output: output, view: c.NewView(c.Out), lines: map[fleet.Key]string{}}
+	w := fleetWatch{
+		c:      c,
+		seed:   seed,
+		choose: choose,
+		by:     by,
+		output: output,
+		view:   c.NewView(c.Out),
+		lines:  map[fleet.Key]string{},
+	}
 	err = rollout.EachChange(ctx, c.Client, w.show)
 	if ctx.Err() != nil {
 		return exitcode.With(exitcode.Interrupted, "no longer watching; the migrations go on where they are carried out")
@@ -141,7 +158,10 @@ func (w *fleetWatch) changes(s v1.FleetStatus) error {
 	}
 	for key := range maps.Keys(w.lines) {
 		if _, there := lines[key]; !there {
-			if _, err := fmt.Fprintln(w.c.Out, plain.Plain(fmt.Sprintf("%s %s · deleted", s.Time.Format("15:04:05"), key))); err != nil {
+			if _, err := fmt.Fprintln(
+				w.c.Out,
+				plain.Plain(fmt.Sprintf("%s %s · deleted", s.Time.Format("15:04:05"), key)),
+			); err != nil {
 				return err
 			}
 		}

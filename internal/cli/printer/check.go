@@ -35,7 +35,10 @@ func PrintChecks(w io.Writer, f *Format) error {
 	}
 	var rows []row
 	for _, k := range check.List() {
-		rows = append(rows, row{k.Code, k.Reason, k.Category, k.Level, k.Impact, k.Title, k.Mandatory, k.Retryable, k.DependsOn})
+		rows = append(
+			rows,
+			row{k.Code, k.Reason, k.Category, k.Level, k.Impact, k.Title, k.Mandatory, k.Retryable, k.DependsOn},
+		)
 	}
 	table := func(wide bool) func() error {
 		return func() error {
@@ -184,7 +187,9 @@ func docsURL(code string) string {
 	if strings.Contains(ref, "-") { // built between two releases
 		ref = "main"
 	}
-	return "https://github.com/transplant-dev/transplant/blob/" + ref + "/docs/reference/checks.md#" + strings.ToLower(code)
+	return "https://github.com/transplant-dev/transplant/blob/" + ref + "/docs/reference/checks.md#" + strings.ToLower(
+		code,
+	)
 }
 
 // verdict sums a report up and says what to do next.
@@ -201,7 +206,17 @@ func verdict(r v1.CheckReport, l Layout) string {
 		accepted = fmt.Sprintf(" (%d of them accepted)", s.Accepted)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n", word, s.Failed, s.Unknown, accepted, s.Warned, s.Skipped, s.Passed)
+	fmt.Fprintf(
+		&b,
+		"%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n",
+		word,
+		s.Failed,
+		s.Unknown,
+		accepted,
+		s.Warned,
+		s.Skipped,
+		s.Passed,
+	)
 	blocks := client.BlockingFindings(r, l.Strict)
 	for _, f := range blocks {
 		fmt.Fprintln(&b, l.Cut(fmt.Sprintf("  %s %-9s %s", l.Mark(f.Outcome), f.Code, f.Summary)))

@@ -21,7 +21,17 @@ func PrintDisruption(w io.Writer, d v1.Disruption, l Layout) error {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "  \tPATH\tLOOKS\tOUTAGES\tLONGEST\tTOTAL\tBUDGET\n")
 	for _, r := range probe.Rows(d) {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.Mark(disruptionMark(r)), r.Title, r.Looks, r.Outages, seconds(r.LongestSeconds), seconds(r.TotalSeconds), budgetWord(d, r))
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%d\t%d\t%s\t%s\t%s\n",
+			l.Mark(disruptionMark(r)),
+			r.Title,
+			r.Looks,
+			r.Outages,
+			seconds(r.LongestSeconds),
+			seconds(r.TotalSeconds),
+			budgetWord(d, r),
+		)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -72,7 +82,10 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 	var out []string
 	for _, p := range d.Paths {
 		if p.Reconnects > 0 {
-			out = append(out, l.Cut(fmt.Sprintf("%s was opened anew %s", probe.Title(p.Kind, p.Path), wording.Count(p.Reconnects, "time"))))
+			out = append(
+				out,
+				l.Cut(fmt.Sprintf("%s was opened anew %s", probe.Title(p.Kind, p.Path), wording.Count(p.Reconnects, "time"))),
+			)
 		}
 		for i, o := range p.Outages {
 			if i == outagesShown && !l.Wide {
@@ -82,7 +95,19 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 			out = append(out, l.Cut(outageLine(p, o)))
 		}
 		for _, u := range p.Unobserved {
-			out = append(out, l.Cut(fmt.Sprintf("%s %s was not looked at for %.1f s from %s: %s", l.Mark(v1.Unknown), probe.Title(p.Kind, p.Path), u.Seconds, timeOf(u.From), u.Why)))
+			out = append(
+				out,
+				l.Cut(
+					fmt.Sprintf(
+						"%s %s was not looked at for %.1f s from %s: %s",
+						l.Mark(v1.Unknown),
+						probe.Title(p.Kind, p.Path),
+						u.Seconds,
+						timeOf(u.From),
+						u.Why,
+					),
+				),
+			)
 			if !l.Wide && p.Kind == v1.PathEndpoints {
 				break
 			}
@@ -93,10 +118,23 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 		}
 	}
 	for _, u := range d.Unobserved {
-		out = append(out, l.Cut(fmt.Sprintf("%s no probe ran for %.1f s from %s: %s", l.Mark(v1.Unknown), u.Seconds, timeOf(u.From), u.Why)))
+		out = append(
+			out,
+			l.Cut(fmt.Sprintf("%s no probe ran for %.1f s from %s: %s", l.Mark(v1.Unknown), u.Seconds, timeOf(u.From), u.Why)),
+		)
 	}
 	for _, n := range d.NotProbed {
-		out = append(out, l.Cut(fmt.Sprintf("%s not probed: %s: %s", l.Mark(v1.Skip), probe.Title(n.Kind, n.Path), strings.ReplaceAll(n.Why, "\n", "; "))))
+		out = append(
+			out,
+			l.Cut(
+				fmt.Sprintf(
+					"%s not probed: %s: %s",
+					l.Mark(v1.Skip),
+					probe.Title(n.Kind, n.Path),
+					strings.ReplaceAll(n.Why, "\n", "; "),
+				),
+			),
+		)
 	}
 	return out
 }
@@ -106,7 +144,15 @@ func outageLine(p v1.PathDisruption, o v1.Outage) string {
 	if o.Open {
 		end = "and still when it was looked at last, at " + timeOf(o.End)
 	}
-	s := fmt.Sprintf("  %s was out for %.3f s (%.3f s for certain), from %s %s: %s", probe.Title(p.Kind, p.Path), o.Seconds, o.LeastSeconds, timeOf(o.Begin), end, o.Error)
+	s := fmt.Sprintf(
+		"  %s was out for %.3f s (%.3f s for certain), from %s %s: %s",
+		probe.Title(p.Kind, p.Path),
+		o.Seconds,
+		o.LeastSeconds,
+		timeOf(o.Begin),
+		end,
+		o.Error,
+	)
 	if len(o.Steps) > 0 {
 		s += "; during " + strings.Join(o.Steps, ", ")
 	}

@@ -149,7 +149,11 @@ func fleetNext(worst []v1.FleetCluster) string {
 
 // fleetDone are the words for members to which nothing is done.
 var fleetDone = map[string]string{
-	v1.StandingMigrating: "under way", v1.StandingWaiting: "asked for", v1.StandingCompleted: "done", v1.StandingBlocked: "blocked", v1.StandingFailed: "failed",
+	v1.StandingMigrating: "under way",
+	v1.StandingWaiting:   "asked for",
+	v1.StandingCompleted: "done",
+	v1.StandingBlocked:   "blocked",
+	v1.StandingFailed:    "failed",
 }
 
 // PrintFleetPlan prints the waves, a line for each cluster; with whole, each plan below its cluster.
@@ -161,7 +165,14 @@ func PrintFleetPlan(w io.Writer, f *v1.FleetPlan, l Layout, whole bool) error {
 	}
 	for _, wave := range f.Waves {
 		before += len(wave.Clusters)
-		p.line("wave %d · up to %s · %s, %d of %d by its end", wave.Number, wave.Upto, wording.Count(len(wave.Clusters), "cluster"), before, total)
+		p.line(
+			"wave %d · up to %s · %s, %d of %d by its end",
+			wave.Number,
+			wave.Upto,
+			wording.Count(len(wave.Clusters), "cluster"),
+			before,
+			total,
+		)
 		if err := p.fleetMembers(wave.Clusters, whole); err != nil {
 			return err
 		}
@@ -245,11 +256,22 @@ func fleetPlanSum(f *v1.FleetPlan) string {
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("plan: %d of %s to start in %s, at most %d at a time", start, wording.Count(inWaves, "cluster"), wording.Count(len(f.Waves), "wave"), f.Options.MaxParallel)}
+	parts := []string{
+		fmt.Sprintf(
+			"plan: %d of %s to start in %s, at most %d at a time",
+			start,
+			wording.Count(inWaves, "cluster"),
+			wording.Count(len(f.Waves), "wave"),
+			f.Options.MaxParallel,
+		),
+	}
 	if f.Options.SoakSeconds > 0 {
 		parts = append(parts, fmt.Sprintf("each wave watched for %s", wording.CompactDuration(f.Options.SoakSeconds)))
 	}
-	parts = append(parts, "a cluster is done with "+map[string]string{fleet.UntilCompleted: "its migration completed", fleet.UntilHandover: "its handover"}[f.Options.Until])
+	parts = append(
+		parts,
+		"a cluster is done with "+map[string]string{fleet.UntilCompleted: "its migration completed", fleet.UntilHandover: "its handover"}[f.Options.Until],
+	)
 	if n := f.Options.MaxFailures; n == 0 {
 		parts = append(parts, "stops at the first failure")
 	} else {

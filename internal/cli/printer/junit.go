@@ -120,7 +120,12 @@ func VerificationJUnit(w io.Writer, v v1.Verification) error {
 		suite.Cases = append(suite.Cases, one)
 	}
 	out := JUnitSuites{
-		Name: "transplant verify " + v.Cluster.Name, Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Skipped: suite.Skipped, Suites: []JUnitSuite{suite},
+		Name:     "transplant verify " + v.Cluster.Name,
+		Tests:    suite.Tests,
+		Failures: suite.Failures,
+		Errors:   suite.Errors,
+		Skipped:  suite.Skipped,
+		Suites:   []JUnitSuite{suite},
 	}
 	data, err := xml.MarshalIndent(out, "", "  ")
 	if err != nil {

@@ -86,7 +86,13 @@ const (
 // marks of an outcome; their meaning never hangs on colour.
 var (
 	marks      = map[v1.Outcome]string{v1.Pass: "✓", v1.Warn: "!", v1.Fail: "✗", v1.Skip: "-", v1.Unknown: "?"}
-	asciiMarks = map[v1.Outcome]string{v1.Pass: "ok  ", v1.Warn: "warn", v1.Fail: "FAIL", v1.Skip: "skip", v1.Unknown: "????"}
+	asciiMarks = map[v1.Outcome]string{
+		v1.Pass:    "ok  ",
+		v1.Warn:    "warn",
+		v1.Fail:    "FAIL",
+		v1.Skip:    "skip",
+		v1.Unknown: "????",
+	}
 )
 
 // Mark returns the mark of an outcome.

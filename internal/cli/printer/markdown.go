@@ -38,14 +38,23 @@ func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 		}
 		markdownStep(&b, i+1, s, shown)
 		if p.Until == s.ID && i+1 < len(p.Steps) {
-			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(planstep.Remaining(p, i+1), ", "))
+			fmt.Fprintf(
+				&b,
+				"\n**apply stops here**; the next one goes on with %s\n\n",
+				strings.Join(planstep.Remaining(p, i+1), ", "),
+			)
 		}
 	}
 	if get := ManagerSettings(p); get != "" {
 		fence(&b, "What the managers get:", strings.Split(strings.TrimSpace(get), "\n"))
 	}
 	markdownRollback(&b, p)
-	b.WriteString("\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + wording.Count(len(p.Facts), "fact") + "</summary>\n\n| fact | value |\n|---|---|\n")
+	b.WriteString(
+		"\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + wording.Count(
+			len(p.Facts),
+			"fact",
+		) + "</summary>\n\n| fact | value |\n|---|---|\n",
+	)
 	for _, f := range p.Facts {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", Cell(f.ID), f.Value)
 	}
@@ -61,9 +70,23 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 		seconds += s.EstimateSeconds
 	}
 	rows := [][2]string{
-		{"cluster uid", "`" + p.Cluster.UID + "`"}, {"version", p.Cluster.Version}, {"provider", wording.OrDash(p.Cluster.Provider)}, {"strategy", p.Strategy + ", " + p.Direction},
-		{"image", Cell(p.Options.Image)}, {"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
-		{"takes about", fmt.Sprintf("%.0f min", max(1, math.Round(seconds/60)))}, {"made", p.Created.Format(time.RFC3339) + " by transplant " + wording.OrDash(p.ToolVersion)},
+		{
+			"cluster uid",
+			"`" + p.Cluster.UID + "`",
+		},
+		{"version", p.Cluster.Version},
+		{"provider", wording.OrDash(p.Cluster.Provider)},
+		{"strategy", p.Strategy + ", " + p.Direction},
+		{
+			"image",
+			Cell(p.Options.Image),
+		},
+		{"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
+		{
+			"takes about",
+			fmt.Sprintf("%.0f min", max(1, math.Round(seconds/60))),
+		},
+		{"made", p.Created.Format(time.RFC3339) + " by transplant " + wording.OrDash(p.ToolVersion)},
 	}
 	if p.Until != "" {
 		rows = append(rows, [2]string{"apply stops behind", "`" + p.Until + "`"})
@@ -135,7 +158,13 @@ func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]in
 	if len(s.Changes) > 0 {
 		b.WriteString("| what | before | after |\n|---|---|---|\n")
 		for _, c := range s.Changes {
-			fmt.Fprintf(b, "| %s | %s | %s |\n", Cell(c.Field), Cell(wording.OrDash(oneLine(c.Before))), Cell(wording.OrDash(oneLine(c.After))))
+			fmt.Fprintf(
+				b,
+				"| %s | %s | %s |\n",
+				Cell(c.Field),
+				Cell(wording.OrDash(oneLine(c.Before))),
+				Cell(wording.OrDash(oneLine(c.After))),
+			)
 		}
 		b.WriteString("\n")
 	}
@@ -202,7 +231,9 @@ func markdownRollback(b *strings.Builder, p *v1.Plan) {
 	if p.Direction == planstep.Rollback {
 		return
 	}
-	b.WriteString("\n## Rollback\n\nFrom any step, also days later: `transplant rollback` with the same --host-access. What the steps changed is kept on the hosts and in the journal, and each step is undone as it says.\n")
+	b.WriteString(
+		"\n## Rollback\n\nFrom any step, also days later: `transplant rollback` with the same --host-access. What the steps changed is kept on the hosts and in the journal, and each step is undone as it says.\n",
+	)
 }
 
 // Cell returns a text that fits in a cell of a Markdown table.

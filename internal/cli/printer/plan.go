@@ -22,7 +22,11 @@ func ManagerSettings(p *v1.Plan) string {
 	var out strings.Builder
 	for _, e := range p.Options.Env {
 		name, value, _ := strings.Cut(e, "=")
-		fmt.Fprintf(&out, "environment of the cloud-controller-manager: %s\n", wording.OneLine(name+"="+mask.Text(mask.Named(name, value))))
+		fmt.Fprintf(
+			&out,
+			"environment of the cloud-controller-manager: %s\n",
+			wording.OneLine(name+"="+mask.Text(mask.Named(name, value))),
+		)
 	}
 	var shown []string
 	for _, s := range p.Steps {
@@ -79,10 +83,26 @@ func wordsOf(v any) []string {
 
 // stepMarks are the marks of a step: what comes, what changes, what goes, what only looks.
 var stepMarks = map[v1.StepKind]string{
-	v1.StepEnsureObject: "+", v1.StepWriteFile: "+", v1.StepAddManifest: "+", v1.StepEditManifest: "~", v1.StepRestoreManifest: "~", v1.StepKubelet: "~",
-	v1.StepDeleteObject: "-", v1.StepRemoveFile: "-", v1.StepRemoveManifest: "-", v1.StepVerify: "=",
-	v1.StepPatchObject: "~", v1.StepUnpatchObject: "~", v1.StepScale: "~", v1.StepEditWorkload: "~", v1.StepEditUnit: "~", v1.StepStopUnit: "~", v1.StepStartUnit: "~",
-	v1.StepCopyFile: "+", v1.StepInitializeNode: "~", v1.StepAwait: ">", // the operator's turn
+	v1.StepEnsureObject:    "+",
+	v1.StepWriteFile:       "+",
+	v1.StepAddManifest:     "+",
+	v1.StepEditManifest:    "~",
+	v1.StepRestoreManifest: "~",
+	v1.StepKubelet:         "~",
+	v1.StepDeleteObject:    "-",
+	v1.StepRemoveFile:      "-",
+	v1.StepRemoveManifest:  "-",
+	v1.StepVerify:          "=",
+	v1.StepPatchObject:     "~",
+	v1.StepUnpatchObject:   "~",
+	v1.StepScale:           "~",
+	v1.StepEditWorkload:    "~",
+	v1.StepEditUnit:        "~",
+	v1.StepStopUnit:        "~",
+	v1.StepStartUnit:       "~",
+	v1.StepCopyFile:        "+",
+	v1.StepInitializeNode:  "~",
+	v1.StepAwait:           ">", // the operator's turn
 }
 
 // PrintPlan prints the steps, a line each: what is done, and what changes by it.
@@ -110,7 +130,11 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}
 		if p.Until == s.ID && i+1 < len(p.Steps) {
-			fmt.Fprintf(&b, "  -- apply stops here; the next one goes on with %s\n", strings.Join(planstep.Remaining(p, i+1), ", "))
+			fmt.Fprintf(
+				&b,
+				"  -- apply stops here; the next one goes on with %s\n",
+				strings.Join(planstep.Remaining(p, i+1), ", "),
+			)
 		}
 	}
 	for _, e := range p.Effects {
@@ -122,8 +146,16 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 	if p.Options.Part == v1.PartFinish {
 		undone = "none is undone by a rollback"
 	}
-	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
-		add, change, remove, wording.Count(len(p.Steps), "step"), undone, wording.Count(len(p.Facts), "fact"))
+	fmt.Fprintf(
+		&b,
+		"plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
+		add,
+		change,
+		remove,
+		wording.Count(len(p.Steps), "step"),
+		undone,
+		wording.Count(len(p.Facts), "fact"),
+	)
 	fmt.Fprintf(&b, "plan sha256: %s\n", compare.Digest(p))
 	b.WriteString(ManagerSettings(p))
 	_, err := io.WriteString(w, l.Plain(b.String()))
@@ -134,7 +166,14 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 func acceptedLines(p *v1.Plan) string {
 	var out strings.Builder
 	for _, f := range compare.Accepted(p) {
-		fmt.Fprintf(&out, "accepted %s (%s): %s because: %s\n", f.Code, f.Outcome, wording.OneLine(f.Summary), wording.OneLine(f.Accepted))
+		fmt.Fprintf(
+			&out,
+			"accepted %s (%s): %s because: %s\n",
+			f.Code,
+			f.Outcome,
+			wording.OneLine(f.Summary),
+			wording.OneLine(f.Accepted),
+		)
 	}
 	return out.String()
 }

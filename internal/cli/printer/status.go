@@ -136,7 +136,14 @@ func (p *Page) statusHead(s v1.Status) {
 	case s.Run == "":
 		p.line("whether a migration was started is unknown")
 	default:
-		p.line("migration %s · %s · %d/%d steps%s", s.Run, wording.StateWords(s.State), s.StepsDone, s.StepsTotal, sectionWords(s))
+		p.line(
+			"migration %s · %s · %d/%d steps%s",
+			s.Run,
+			wording.StateWords(s.State),
+			s.StepsDone,
+			s.StepsTotal,
+			sectionWords(s),
+		)
 		if s.PlanSHA256 != "" {
 			p.field("plan", "sha256 %s", s.PlanSHA256)
 		}
@@ -246,7 +253,15 @@ func (p *Page) statusHealth(blockers []v1.Blocker) {
 		return
 	}
 	widths := []int{5, 7, 14}
-	p.row("", append([]int{utf8.RuneCountInString(p.Mark(v1.Pass)) - 1}, widths...), "", "SINCE", "LEVEL", "IMPACT", "HEALTH")
+	p.row(
+		"",
+		append([]int{utf8.RuneCountInString(p.Mark(v1.Pass)) - 1}, widths...),
+		"",
+		"SINCE",
+		"LEVEL",
+		"IMPACT",
+		"HEALTH",
+	)
 	for _, b := range blockers[:min(len(blockers), Worst)] {
 		age := "-"
 		if b.SinceSeconds != nil {

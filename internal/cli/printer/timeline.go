@@ -45,7 +45,15 @@ var levelMarks = map[string]v1.Outcome{"error": v1.Fail, "warning": v1.Warn, "in
 
 // Entry writes a line of a timeline.
 func (p *Page) Entry(e v1.TimelineEntry) {
-	p.row(levelMarks[e.Level], timelineWidths, e.Time.Format(time.TimeOnly), Offset(e.OffsetSeconds), Took(e.DurationSeconds), e.Source, counted(e))
+	p.row(
+		levelMarks[e.Level],
+		timelineWidths,
+		e.Time.Format(time.TimeOnly),
+		Offset(e.OffsetSeconds),
+		Took(e.DurationSeconds),
+		e.Source,
+		counted(e),
+	)
 }
 
 // Offset writes seconds from the beginning of the run: +MM:SS.t, or +H:MM:SS.
@@ -88,7 +96,16 @@ func TimelineMarkdown(w io.Writer, t v1.Timeline) error {
 	}
 	b.WriteString("| time (UTC) | offset | took | source | level | what |\n|---|---|---|---|---|---|\n")
 	for _, e := range t.Entries {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", e.Time.Format("2006-01-02 15:04:05.000"), Offset(e.OffsetSeconds), Took(e.DurationSeconds), e.Source, e.Level, Cell(counted(e)))
+		fmt.Fprintf(
+			&b,
+			"| %s | %s | %s | %s | %s | %s |\n",
+			e.Time.Format("2006-01-02 15:04:05.000"),
+			Offset(e.OffsetSeconds),
+			Took(e.DurationSeconds),
+			e.Source,
+			e.Level,
+			Cell(counted(e)),
+		)
 	}
 	for _, n := range t.NotRead {
 		fmt.Fprintf(&b, "\nNot read: %s\n", Cell(n))

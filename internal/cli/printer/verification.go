@@ -25,7 +25,15 @@ func PrintVerification(w io.Writer, v v1.Verification, l Layout) error {
 			case d.Accepted != "":
 				fmt.Fprintf(&b, "    accepted: %s: %s (%s)\n", d.Object, d.Field, d.Accepted)
 			case d.Expected && l.Wide:
-				fmt.Fprintf(&b, "    expected: %s: %s %s -> %s (%s)\n", d.Object, d.Field, wording.OrDash(d.Before), wording.OrDash(d.After), d.Why)
+				fmt.Fprintf(
+					&b,
+					"    expected: %s: %s %s -> %s (%s)\n",
+					d.Object,
+					d.Field,
+					wording.OrDash(d.Before),
+					wording.OrDash(d.After),
+					d.Why,
+				)
 			}
 		}
 	}

@@ -34,7 +34,13 @@ func Apply(ctx context.Context, h *Command) error {
 		h.Narrate("migration %s is applied: nothing to do", s.Run)
 		return nil
 	case v1.RunApplying:
-		h.Narrate("migration %s was begun %s: %d of %d steps are done", s.Run, s.Started.Format(time.RFC3339), s.StepsDone, s.StepsTotal)
+		h.Narrate(
+			"migration %s was begun %s: %d of %d steps are done",
+			s.Run,
+			s.Started.Format(time.RFC3339),
+			s.StepsDone,
+			s.StepsTotal,
+		)
 		doc, err := h.plane.Journal(ctx, h.part)
 		if err != nil {
 			return err
@@ -59,7 +65,11 @@ func Apply(ctx context.Context, h *Command) error {
 		if err := printer.PrintPlan(h.Err, p, h.LayoutFor(h.Err, false)); err != nil {
 			return err
 		}
-		question = fmt.Sprintf("carry out these %s on the control plane in namespace %s", wording.Count(len(p.Steps), "step"), h.plane.Namespace)
+		question = fmt.Sprintf(
+			"carry out these %s on the control plane in namespace %s",
+			wording.Count(len(p.Steps), "step"),
+			h.plane.Namespace,
+		)
 	}
 	if dryRun {
 		return nil
@@ -95,7 +105,13 @@ func Rollback(ctx context.Context, h *Command) error {
 		return err
 	}
 	if console.BoolFlag(h.cmd, "dry-run") {
-		h.Narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, component.CCM, component.KCM)
+		h.Narrate(
+			"migration %s is %s: its %s is taken away, and %s gets its cloud loops again",
+			s.Run,
+			s.Phase,
+			component.CCM,
+			component.KCM,
+		)
 		return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, false))
 	}
 	approved := h.IsBackApproved(&doc, p, h.approval(hosted.Handover))
@@ -106,10 +122,19 @@ func Rollback(ctx context.Context, h *Command) error {
 		}
 	}
 	yes := console.BoolFlag(h.cmd, "yes")
-	if err := h.pin().CheckApproved(yes, approved, p, "transplant rollback --dry-run"+h.where(hosted.Handover)); err != nil {
+	if err := h.pin().
+		CheckApproved(yes, approved, p, "transplant rollback --dry-run"+h.where(hosted.Handover)); err != nil {
 		return err
 	}
-	if err := h.Approve(yes, fmt.Sprintf("roll migration %s back: its %s is taken away, and %s gets its cloud loops again", s.Run, component.CCM, component.KCM)); err != nil {
+	if err := h.Approve(
+		yes,
+		fmt.Sprintf(
+			"roll migration %s back: its %s is taken away, and %s gets its cloud loops again",
+			s.Run,
+			component.CCM,
+			component.KCM,
+		),
+	); err != nil {
 		return err
 	}
 	if err := h.NoteApproval(p, client.RollbackRun(h.approval(hosted.Handover))); err != nil {
@@ -123,7 +148,10 @@ func Rollback(ctx context.Context, h *Command) error {
 }
 
 // runInterruptibly runs something that may be interrupted, and tells what happens.
-func (h *Command) runInterruptibly(ctx context.Context, do func(context.Context, func(step.Event), <-chan struct{}) error) error {
+func (h *Command) runInterruptibly(
+	ctx context.Context,
+	do func(context.Context, func(step.Event), <-chan struct{}) error,
+) error {
 	hard, stop, done := console.Signals(ctx, h.Console)
 	defer done()
 	defer signal.Reset(syscall.SIGPIPE)

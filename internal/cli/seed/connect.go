@@ -33,13 +33,37 @@ type seedFlags struct {
 
 func (f *seedFlags) flags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.namespace, "seed-namespace", "", "the control plane runs as Deployments in this namespace of another cluster, the seed; the cluster itself is reached by --kubeconfig, or by the Secret "+kubeconfig.SecretName+" there")
-	fl.StringVar(&f.kubeconfig, "seed-kubeconfig", "", "path of the seed's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
+	fl.StringVar(
+		&f.namespace,
+		"seed-namespace",
+		"",
+		"the control plane runs as Deployments in this namespace of another cluster, the seed; the cluster itself is reached by --kubeconfig, or by the Secret "+kubeconfig.SecretName+" there",
+	)
+	fl.StringVar(
+		&f.kubeconfig,
+		"seed-kubeconfig",
+		"",
+		"path of the seed's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)",
+	)
 	fl.StringVar(&f.context, "seed-context", "", "context of the seed's kubeconfig")
-	fl.BoolVar(&f.direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
+	fl.BoolVar(
+		&f.direct,
+		"seed-direct",
+		false,
+		"the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)",
+	)
 	if cmd.Name() != "rollback" && cmd.Name() != "renew" {
-		fl.StringVar(&f.part, "part", string(hosted.Handover), "part of a hosted migration: handover, or finish when no machine needs the in-tree provider any longer")
-		console.Complete(cmd, "part", cobra.FixedCompletions([]string{string(hosted.Handover), string(hosted.Finish)}, cobra.ShellCompDirectiveNoFileComp))
+		fl.StringVar(
+			&f.part,
+			"part",
+			string(hosted.Handover),
+			"part of a hosted migration: handover, or finish when no machine needs the in-tree provider any longer",
+		)
+		console.Complete(
+			cmd,
+			"part",
+			cobra.FixedCompletions([]string{string(hosted.Handover), string(hosted.Finish)}, cobra.ShellCompDirectiveNoFileComp),
+		)
 	}
 }
 
@@ -47,7 +71,10 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.Plane, error) {
 	seedConfig, err := configOf(f.kubeconfig, f.context)
 	if err != nil {
-		return nil, fmt.Errorf("reading the seed's kubeconfig: %w\nname one with --seed-kubeconfig, and a context in it with --seed-context", err)
+		return nil, fmt.Errorf(
+			"reading the seed's kubeconfig: %w\nname one with --seed-kubeconfig, and a context in it with --seed-context",
+			err,
+		)
 	}
 	seed, err := clientsOf(seedConfig)
 	if err != nil {
@@ -68,9 +95,25 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	}
 	o, accept := hostedOptions(cmd)
 	return &hosted.Plane{
-		Name: strings.TrimPrefix(f.namespace, "cluster-"), Namespace: f.namespace, Seed: seed, User: user, Scrape: hosted.NewScraperThrough(user, dial), Options: o, Accept: accept,
-		Holder: lock.Holder(client.UserName()), StealLock: console.BoolFlag(cmd, "steal-lock"), ToolVersion: client.Version, Clock: fault.Clock(), Hook: fault.Hook,
-		Tell: func(s string) { c.Narrate("%s", s) }, Pinned: strings.ToLower(strings.TrimSpace(console.StringFlag(cmd, "plan-sha256"))),
+		Name: strings.TrimPrefix(
+			f.namespace,
+			"cluster-",
+		),
+		Namespace: f.namespace,
+		Seed:      seed,
+		User:      user,
+		Scrape:    hosted.NewScraperThrough(user, dial),
+		Options:   o,
+		Accept:    accept,
+		Holder: lock.Holder(
+			client.UserName(),
+		),
+		StealLock:   console.BoolFlag(cmd, "steal-lock"),
+		ToolVersion: client.Version,
+		Clock:       fault.Clock(),
+		Hook:        fault.Hook,
+		Tell:        func(s string) { c.Narrate("%s", s) },
+		Pinned:      strings.ToLower(strings.TrimSpace(console.StringFlag(cmd, "plan-sha256"))),
 	}, nil
 }
 
@@ -86,11 +129,19 @@ func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.
 	}
 	s, err := seed.Kube.CoreV1().Secrets(f.namespace).Get(ctx, kubeconfig.SecretName, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s of the seed, by which the cluster is reached: %w\nname its kubeconfig with --kubeconfig", f.namespace, kubeconfig.SecretName, err)
+		return nil, fmt.Errorf(
+			"reading Secret %s/%s of the seed, by which the cluster is reached: %w\nname its kubeconfig with --kubeconfig",
+			f.namespace,
+			kubeconfig.SecretName,
+			err,
+		)
 	}
 	cfg, err := kubeconfig.ReadSecret(s)
 	if err != nil {
-		return nil, fmt.Errorf("reaching the cluster as the seed says: %w\nor name a kubeconfig of your own with --kubeconfig", err)
+		return nil, fmt.Errorf(
+			"reaching the cluster as the seed says: %w\nor name a kubeconfig of your own with --kubeconfig",
+			err,
+		)
 	}
 	return tuned(cfg), nil
 }
@@ -98,7 +149,8 @@ func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.
 func configOf(path, name string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).
+		ClientConfig()
 	return tuned(cfg), err
 }
 
@@ -139,7 +191,13 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 		code, reason, _ := strings.Cut(a, "=")
 		accept[code] = reason
 	}
-	return v1.Options{Strategy: text("strategy"), Image: text("image"), Env: list("ccm-env"), LeaseName: text("lease-name"), ClusterName: text("cluster-name")}, accept
+	return v1.Options{
+		Strategy:    text("strategy"),
+		Image:       text("image"),
+		Env:         list("ccm-env"),
+		LeaseName:   text("lease-name"),
+		ClusterName: text("cluster-name"),
+	}, accept
 }
 
 // hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how
@@ -158,7 +216,12 @@ var seedOnly = []string{"seed-kubeconfig", "seed-context", "seed-direct", "part"
 
 // checkHostedFlags refuses flags that a command does not look at where a seed hosts the control plane.
 func checkHostedFlags(cmd *cobra.Command) error {
-	known := slices.Concat(hostedFlags[cmd.Name()], seedOnly, []string{"seed-namespace", "kubeconfig", "context", "state-dir", "help"}, console.DisplayFlags)
+	known := slices.Concat(
+		hostedFlags[cmd.Name()],
+		seedOnly,
+		[]string{"seed-namespace", "kubeconfig", "context", "state-dir", "help"},
+		console.DisplayFlags,
+	)
 	var others []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(known, f.Name) {

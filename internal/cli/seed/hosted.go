@@ -31,7 +31,10 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.namespace == "" {
 			if given := console.FlagsGiven(cmd, seedOnly...); len(given) > 0 {
-				return fmt.Errorf("%s needs --seed-namespace, the namespace of the cluster's control plane in the seed", strings.Join(given, ", "))
+				return fmt.Errorf(
+					"%s needs --seed-namespace, the namespace of the cluster's control plane in the seed",
+					strings.Join(given, ", "),
+				)
 			}
 			return own(cmd, args)
 		}
@@ -81,7 +84,10 @@ func Check(ctx context.Context, h *Command) error {
 	report := h.plane.CheckPart(snap, h.part)
 	shown := console.ReportFilter{Problems: console.BoolFlag(h.cmd, "problems"), Strict: console.BoolFlag(h.cmd, "strict")}
 	if shown.Strict {
-		check.Strict(&report, facts.Options{Accept: h.plane.Accept, AcceptedBy: client.UserName(), AcceptedAt: client.Now().UTC()})
+		check.Strict(
+			&report,
+			facts.Options{Accept: h.plane.Accept, AcceptedBy: client.UserName(), AcceptedAt: client.Now().UTC()},
+		)
 	}
 	if err := h.PrintReport(h.output(), report, shown); err != nil {
 		return err
@@ -99,7 +105,8 @@ func Plan(ctx context.Context, h *Command) error {
 		return err
 	}
 	return h.output().Print(h.Out, p, map[string]func() error{
-		"text": func() error { return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, false)) }, "wide": func() error { return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, true)) },
+		"text":     func() error { return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, false)) },
+		"wide":     func() error { return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, true)) },
 		"markdown": func() error { return errors.New("a plan of a hosted control plane is printed as text, json or yaml") },
 	})
 }
@@ -165,14 +172,18 @@ func Status(ctx context.Context, h *Command) error {
 			s.Owners[loop], s.OwnersFrom[loop] = o.Component+"@"+o.Pod, "gauges"
 		}
 		for _, also := range o.Also {
-			s.Health = append(s.Health, v1.Blocker{Level: "error", Impact: "two owners", Message: fmt.Sprintf("loop %s also runs in %s", loop, also)})
+			s.Health = append(
+				s.Health,
+				v1.Blocker{Level: "error", Impact: "two owners", Message: fmt.Sprintf("loop %s also runs in %s", loop, also)},
+			)
 		}
 	}
 	s.NotRead = append(s.NotRead, owners.Unknown...)
 	warnOfToken(ctx, h, &s)
 	s.Next = hostedNext(h, s)
 	h.NameCluster(s.Cluster)
-	return h.output().Print(h.Out, s, map[string]func() error{"text": func() error { return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false) }})
+	return h.output().
+		Print(h.Out, s, map[string]func() error{"text": func() error { return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false) }})
 }
 
 // warnOfToken says when the manager's token cannot be used or not for long.

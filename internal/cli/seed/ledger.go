@@ -22,7 +22,10 @@ func (a approvalLedger) Check(_ context.Context, part hosted.Part, p *v1.Plan) e
 	if a.IsApprovedHere(p, a.approval(part)) {
 		return nil
 	}
-	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than the one that was approved; run the same command again and look at it"}
+	return &hosted.UnknownPlanError{
+		SHA256: hosted.Sum(p.Steps),
+		Why:    "it is another one than the one that was approved; run the same command again and look at it",
+	}
 }
 
 // NoteBack implements hosted.Ledger: apply takes nothing back.
@@ -46,7 +49,10 @@ func (l SeenPlan) Check(_ context.Context, _ hosted.Part, p *v1.Plan) error {
 	if compare.Seal(p) == compare.Seal(l.Plan) {
 		return nil
 	}
-	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than a moment ago; run the same command again and look at its rollback"}
+	return &hosted.UnknownPlanError{
+		SHA256: hosted.Sum(p.Steps),
+		Why:    "it is another one than a moment ago; run the same command again and look at its rollback",
+	}
 }
 
 // NoteBack implements hosted.Ledger: a person approves of each rollback.

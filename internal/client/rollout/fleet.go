@@ -42,7 +42,10 @@ func (s *Selection) Rows(all []fleet.Object, by labels.Selector) []v1.FleetClust
 	for _, o := range all {
 		chosen[o.Key()] = by.Matches(labels.Set(o.Cluster.Labels))
 	}
-	rows := slices.DeleteFunc(fleet.Rows(all), func(r v1.FleetCluster) bool { return !chosen[fleet.Key{Group: r.Group, Name: r.Name}] })
+	rows := slices.DeleteFunc(
+		fleet.Rows(all),
+		func(r v1.FleetCluster) bool { return !chosen[fleet.Key{Group: r.Group, Name: r.Name}] },
+	)
 	return fleet.Select(rows, s.Providers, s.Names)
 }
 
@@ -57,7 +60,11 @@ func (s *Selection) missing(rows []v1.FleetCluster) error {
 	if len(out) == 0 {
 		return nil
 	}
-	return exitcode.With(exitcode.Error, "there is no cluster %s among those that were selected: transplant fleet status lists them", strings.Join(out, ", "))
+	return exitcode.With(
+		exitcode.Error,
+		"there is no cluster %s among those that were selected: transplant fleet status lists them",
+		strings.Join(out, ", "),
+	)
 }
 
 // ConnectSeed connects to the seed and says which it is.
@@ -69,12 +76,21 @@ func ConnectSeed(c *client.Client) (v1.Cluster, error) {
 	if v, err := c.Kube.Discovery().ServerVersion(); err == nil {
 		out.Version = v.GitVersion
 	}
-	c.Narrate("seed %s · %s · context %s", wording.OrDash(out.Server), wording.OrDash(out.Version), wording.OrDash(out.Context))
+	c.Narrate(
+		"seed %s · %s · context %s",
+		wording.OrDash(out.Server),
+		wording.OrDash(out.Version),
+		wording.OrDash(out.Context),
+	)
 	return out, nil
 }
 
 // ReadFleet lists the clusters that were chosen.
-func ReadFleet(ctx context.Context, c *client.Client, s *Selection) (rows []v1.FleetCluster, objects []fleet.Object, notRead []string, err error) {
+func ReadFleet(
+	ctx context.Context,
+	c *client.Client,
+	s *Selection,
+) (rows []v1.FleetCluster, objects []fleet.Object, notRead []string, err error) {
 	by, err := s.Labels()
 	if err != nil {
 		return nil, nil, nil, err

@@ -42,8 +42,17 @@ var OpenPlanes = func(c *client.Client, f *Options) Planes {
 			dial = nil
 		}
 		return &hosted.Plane{
-			Name: o.Cluster.Name, Namespace: namespace, Seed: hosted.Clients{Kube: c.Kube, Dynamic: c.Dynamic}, User: hosted.Clients(user), Scrape: hosted.NewScraperThrough(hosted.Clients(user), dial),
-			Provider: provider.InTree, ToolVersion: client.Version, Options: v1.Options{Image: f.Images[provider.InTree], Strategy: o.Cluster.Annotations[kubermaticv1.AnnotationStrategy]},
+			Name:        o.Cluster.Name,
+			Namespace:   namespace,
+			Seed:        hosted.Clients{Kube: c.Kube, Dynamic: c.Dynamic},
+			User:        hosted.Clients(user),
+			Scrape:      hosted.NewScraperThrough(hosted.Clients(user), dial),
+			Provider:    provider.InTree,
+			ToolVersion: client.Version,
+			Options: v1.Options{
+				Image:    f.Images[provider.InTree],
+				Strategy: o.Cluster.Annotations[kubermaticv1.AnnotationStrategy],
+			},
 		}, nil
 	}}
 }

@@ -56,7 +56,16 @@ func MakePlan(ctx context.Context, c *client.Client, f *Options) (*v1.FleetPlan,
 	if err != nil {
 		return nil, nil, exitcode.With(exitcode.Error, "%w", err)
 	}
-	return &v1.FleetPlan{TypeMeta: v1.Type(v1.KindFleetPlan), Created: ServerTime(c), ToolVersion: client.Version, Seed: seed, Options: o, Waves: waves, Left: left, NotRead: notRead}, objects, nil
+	return &v1.FleetPlan{
+		TypeMeta:    v1.Type(v1.KindFleetPlan),
+		Created:     ServerTime(c),
+		ToolVersion: client.Version,
+		Seed:        seed,
+		Options:     o,
+		Waves:       waves,
+		Left:        left,
+		NotRead:     notRead,
+	}, objects, nil
 }
 
 // BlockedMembers are the clusters that would be started and that the checks refuse, or that could not be looked into:
@@ -107,6 +116,9 @@ func InspectMembers(ctx context.Context, c *client.Client, p *v1.FleetPlan, obje
 
 // trimmed is a report without what passed and what was skipped: of many clusters nobody reads that.
 func trimmed(r v1.CheckReport) *v1.CheckReport {
-	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return f.Outcome == v1.Pass || f.Outcome == v1.Skip })
+	r.Findings = slices.DeleteFunc(
+		slices.Clone(r.Findings),
+		func(f v1.Finding) bool { return f.Outcome == v1.Pass || f.Outcome == v1.Skip },
+	)
 	return &r
 }

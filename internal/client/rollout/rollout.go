@@ -34,10 +34,21 @@ const fieldManager = "transplant-fleet"
 func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, whole bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := rolloutWatch{c: c, whole: whole, rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options, Begun: time.Now().Add(c.Traffic.Offset())}, started: fleet.Started{}, tries: map[fleet.Key]int{}, said: map[fleet.Key]string{}}
+	r := rolloutWatch{
+		c:       c,
+		whole:   whole,
+		rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options, Begun: time.Now().Add(c.Traffic.Offset())},
+		started: fleet.Started{},
+		tries:   map[fleet.Key]int{},
+		said:    map[fleet.Key]string{},
+	}
 	err := EachChange(ctx, c, func(following *roster.Following) (bool, error) { return r.update(ctx, following) })
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
-		return exitcode.With(exitcode.Interrupted, "interrupted: no further cluster is started; %s under way, which the operator carries on\nto go on: run the same command again", wording.CountWithVerb(r.last.Running))
+		return exitcode.With(
+			exitcode.Interrupted,
+			"interrupted: no further cluster is started; %s under way, which the operator carries on\nto go on: run the same command again",
+			wording.CountWithVerb(r.last.Running),
+		)
 	}
 	return err
 }
@@ -109,11 +120,21 @@ func (r *rolloutWatch) tell(rows []v1.FleetCluster, n fleet.Next, now time.Time)
 	if n.Wave != r.wave && n.Wave > 0 && !n.Stopped {
 		r.wave = n.Wave
 		w := r.rollout.Waves[n.Wave-1]
-		r.c.Narrate("%s wave %d of %d: %s", now.Format("15:04:05"), w.Number, len(r.rollout.Waves), wording.Count(len(w.Clusters), "cluster"))
+		r.c.Narrate(
+			"%s wave %d of %d: %s",
+			now.Format("15:04:05"),
+			w.Number,
+			len(r.rollout.Waves),
+			wording.Count(len(w.Clusters), "cluster"),
+		)
 	}
 	if !n.SoakUntil.IsZero() && !n.SoakUntil.Equal(r.soak) {
 		r.soak = n.SoakUntil
-		r.c.Narrate("%s the clusters that are done are watched until %s", now.Format("15:04:05"), n.SoakUntil.Format("15:04:05"))
+		r.c.Narrate(
+			"%s the clusters that are done are watched until %s",
+			now.Format("15:04:05"),
+			n.SoakUntil.Format("15:04:05"),
+		)
 	}
 	for _, row := range rows {
 		key := fleet.Key{Group: row.Group, Name: row.Name}
@@ -155,10 +176,22 @@ func (r *rolloutWatch) end(n fleet.Next) error {
 	for _, l := range n.Failed {
 		r.c.Narrate("failed: %s: %s", fleet.Key{Group: l.Group, Name: l.Name}, l.Reason)
 	}
-	sum := fmt.Sprintf("%d done, %d failed, %d passed over, %d under way, %d not started", n.Done, len(n.Failed), n.Skipped, n.Running, n.ToDo)
+	sum := fmt.Sprintf(
+		"%d done, %d failed, %d passed over, %d under way, %d not started",
+		n.Done,
+		len(n.Failed),
+		n.Skipped,
+		n.Running,
+		n.ToDo,
+	)
 	if n.Stopped {
 		last := n.Failed[len(n.Failed)-1]
-		return exitcode.With(r.stoppedCode(n), "stopped in wave %d: %s\nwhat is under way is carried on by the operator; when the failed ones are mended, or left out with --except, the same command goes on", r.waveOf(fleet.Key{Group: last.Group, Name: last.Name}), sum)
+		return exitcode.With(
+			r.stoppedCode(n),
+			"stopped in wave %d: %s\nwhat is under way is carried on by the operator; when the failed ones are mended, or left out with --except, the same command goes on",
+			r.waveOf(fleet.Key{Group: last.Group, Name: last.Name}),
+			sum,
+		)
 	}
 	r.c.Narrate("%s\nnext: transplant fleet status", sum)
 	return nil
@@ -180,7 +213,8 @@ const maxTries = 10
 
 // final tells that trying again is of no use: the API server has understood the write and refused it.
 func final(err error) bool {
-	return !objects.IsStale(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err))
+	return !objects.IsStale(err) &&
+		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err))
 }
 
 // startCluster is the change of a Cluster that starts its migration.

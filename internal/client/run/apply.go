@@ -41,9 +41,18 @@ func Apply(ctx context.Context, c *client.Client, args []string, f Options, o cl
 			c.Narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
 			return nil
 		case v1.RunRollingBack:
-			return exitcode.With(exitcode.Error, "a rollback of migration %s was begun and not finished: run transplant rollback", doc.Run)
+			return exitcode.With(
+				exitcode.Error,
+				"a rollback of migration %s was begun and not finished: run transplant rollback",
+				doc.Run,
+			)
 		case v1.RunApplying:
-			if err := client.CheckAgainstPlan(o.Given, o.Options, doc.Plan.Options, "migration "+doc.Run+", which was begun,", client.RunFlags...); err != nil {
+			if err := client.CheckAgainstPlan(
+				o.Given,
+				o.Options,
+				doc.Plan.Options,
+				"migration "+doc.Run+", which was begun,",
+				client.RunFlags...); err != nil {
 				return err
 			}
 			if err := c.OpenHostsAndCloud(ctx); err != nil {
@@ -53,7 +62,10 @@ func Apply(ctx context.Context, c *client.Client, args []string, f Options, o cl
 		}
 	}
 	if len(f.Without) > 0 {
-		return exitcode.With(exitcode.Error, "--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it")
+		return exitcode.With(
+			exitcode.Error,
+			"--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it",
+		)
 	}
 	if err := c.OpenHostsAndCloud(ctx); err != nil {
 		return err
@@ -88,7 +100,11 @@ func startApply(ctx context.Context, c *client.Client, args []string, f Options,
 	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
-	if err := kubelet.Changeable(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts, NodeNames: client.NodesOfHosts(snap)}, p); err != nil {
+	if err := kubelet.Changeable(
+		ctx,
+		step.Options{Kube: c.Kube, Hosts: c.Hosts, NodeNames: client.NodesOfHosts(snap)},
+		p,
+	); err != nil {
 		return exitcode.With(exitcode.Blocked, "%w", err)
 	}
 	if f.DryRun {
@@ -97,7 +113,10 @@ func startApply(ctx context.Context, c *client.Client, args []string, f Options,
 	if err := f.checkFileEnv(args, p); err != nil {
 		return err
 	}
-	if err := c.Approve(f.Yes, fmt.Sprintf("carry out these %s on cluster %s", wording.Count(n, "step"), snap.Cluster.UID)); err != nil {
+	if err := c.Approve(
+		f.Yes,
+		fmt.Sprintf("carry out these %s on cluster %s", wording.Count(n, "step"), snap.Cluster.UID),
+	); err != nil {
 		return err
 	}
 	return withLock(ctx, c, f, func(ctx context.Context) error {
@@ -108,7 +127,12 @@ func startApply(ctx context.Context, c *client.Client, args []string, f Options,
 		if err := c.NoteApproval(p, now.Format(runFormat)); err != nil {
 			return err
 		}
-		j, err := journal.Create(ctx, c.Kube, v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: client.UserName(), Plan: *p}, snap)
+		j, err := journal.Create(
+			ctx,
+			c.Kube,
+			v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: client.UserName(), Plan: *p},
+			snap,
+		)
 		if err != nil {
 			return err
 		}
@@ -128,7 +152,11 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 		p.Effects = made.Effects
 		return nil
 	}
-	if stale := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); stale != nil {
+	if stale := precondition.Preflight(
+		ctx,
+		step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts},
+		p,
+	); stale != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", stale)
 	}
 	if err != nil {
@@ -139,9 +167,18 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 	if n := len(differences) - most; n > 0 {
 		differences, rest = differences[:most], fmt.Sprintf("\n  and %d more", n)
 	}
-	return exitcode.With(exitcode.Stale, "plan %s is not the one that this version of transplant (%s; the file was made by %s) makes of the cluster as it is now:\n  %s%s\nnothing was changed; "+
-		"make it anew with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
-		args[0], client.Version, wording.OrDash(p.ToolVersion), strings.Join(differences, "\n  "), rest, args[0], args[0])
+	return exitcode.With(
+		exitcode.Stale,
+		"plan %s is not the one that this version of transplant (%s; the file was made by %s) makes of the cluster as it is now:\n  %s%s\nnothing was changed; "+
+			"make it anew with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
+		args[0],
+		client.Version,
+		wording.OrDash(p.ToolVersion),
+		strings.Join(differences, "\n  "),
+		rest,
+		args[0],
+		args[0],
+	)
 }
 
 // FindDifferences is replaced by tests that carry out parts of a plan.
@@ -158,11 +195,25 @@ func refuseBegunMigration(ctx context.Context, c *client.Client) error {
 	}
 	switch doc := j.Doc(); doc.Phase {
 	case v1.RunApplying:
-		return exitcode.With(exitcode.Error, "%s has begun migration %s meanwhile: nothing was changed; transplant apply without a plan goes on with it, transplant rollback takes it back", doc.User, doc.Run)
+		return exitcode.With(
+			exitcode.Error,
+			"%s has begun migration %s meanwhile: nothing was changed; transplant apply without a plan goes on with it, transplant rollback takes it back",
+			doc.User,
+			doc.Run,
+		)
 	case v1.RunRollingBack:
-		return exitcode.With(exitcode.Error, "a rollback of migration %s was begun meanwhile: nothing was changed; transplant rollback goes on with it", doc.Run)
+		return exitcode.With(
+			exitcode.Error,
+			"a rollback of migration %s was begun meanwhile: nothing was changed; transplant rollback goes on with it",
+			doc.Run,
+		)
 	case v1.RunApplied:
-		return exitcode.With(exitcode.Error, "%s has carried out migration %s meanwhile: nothing was changed; transplant verify looks at it", doc.User, doc.Run)
+		return exitcode.With(
+			exitcode.Error,
+			"%s has carried out migration %s meanwhile: nothing was changed; transplant verify looks at it",
+			doc.User,
+			doc.Run,
+		)
 	}
 	return nil
 }
@@ -174,7 +225,13 @@ func StepsUntil(c *client.Client, p *v1.Plan, until string) (int, error) {
 	}
 	n, err := planstep.Until(p, until)
 	if err == nil && n < len(p.Steps) {
-		c.Narrate("stops behind %s (%d of %d steps); what remains: %s", p.Steps[n-1].ID, n, len(p.Steps), strings.Join(planstep.Remaining(p, n), ", "))
+		c.Narrate(
+			"stops behind %s (%d of %d steps); what remains: %s",
+			p.Steps[n-1].ID,
+			n,
+			len(p.Steps),
+			strings.Join(planstep.Remaining(p, n), ", "),
+		)
 	}
 	return n, err
 }
@@ -187,7 +244,13 @@ func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOp
 			return nil, err
 		}
 		if p.Cluster.UID != snap.Cluster.UID {
-			return nil, exitcode.With(exitcode.Stale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
+			return nil, exitcode.With(
+				exitcode.Stale,
+				"plan %s was made for the cluster with uid %s, this one has %s: check --context",
+				args[0],
+				p.Cluster.UID,
+				snap.Cluster.UID,
+			)
 		}
 		if err := client.CheckAgainstPlan(o.Given, o.Options, p.Options, "plan "+args[0]); err != nil {
 			return nil, err
@@ -195,7 +258,13 @@ func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOp
 		o.Options = p.Options
 		o.AcceptAs(p) // the review shows it, and the plan's digest holds it
 		if err := invariant.CheckAllowed(p, snap); err != nil {
-			return nil, exitcode.With(exitcode.Stale, "plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w", args[0], args[0], err)
+			return nil, exitcode.With(
+				exitcode.Stale,
+				"plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w",
+				args[0],
+				args[0],
+				err,
+			)
 		}
 		report := check.Run(snap, o.CheckOptions())
 		compare.ReplaceFindings(p, report.Findings)

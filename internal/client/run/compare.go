@@ -12,17 +12,39 @@ import (
 
 // checksNotRepeated are the checks of transplant verify that a run's own verification does not repeat: it is not
 // finished, it asks for the owners itself, and what was probed is judged when the probes have ended.
-var checksNotRepeated = map[string]bool{"finished": true, "owners": true, "hosts": true, "disruption": true, "facts": true}
+var checksNotRepeated = map[string]bool{
+	"finished":   true,
+	"owners":     true,
+	"hosts":      true,
+	"disruption": true,
+	"facts":      true,
+}
 
 // compareWithBefore is the comparison of transplant verify for the steps of a run that verify, so that a migration
 // which goes on behind one would also pass the other.
-func compareWithBefore(c *client.Client, j *journal.Journal, before *v1.Snapshot, accepted map[string]string) func(context.Context) (problems, unknown []string) {
+func compareWithBefore(
+	c *client.Client,
+	j *journal.Journal,
+	before *v1.Snapshot,
+	accepted map[string]string,
+) func(context.Context) (problems, unknown []string) {
 	return func(ctx context.Context) (problems, unknown []string) {
 		doc := j.Doc()
 		after := c.Gather(ctx, doc.Plan.Options)
-		r := report.Build(report.Input{Journal: doc, Before: before, After: after, Now: client.Now(), ToolVersion: client.Version})
+		r := report.Build(
+			report.Input{Journal: doc, Before: before, After: after, Now: client.Now(), ToolVersion: client.Version},
+		)
 		blame.Blame(ctx, c.Kube, before.TakenAt, r.Inventory.Differences)
-		v, _ := report.Verify(report.VerifyInput{Report: r, Phase: doc.Phase, Errors: after.Errors, CloudBefore: before.Cloud != nil, CloudNow: after.Cloud != nil, Accept: accepted})
+		v, _ := report.Verify(
+			report.VerifyInput{
+				Report:      r,
+				Phase:       doc.Phase,
+				Errors:      after.Errors,
+				CloudBefore: before.Cloud != nil,
+				CloudNow:    after.Cloud != nil,
+				Accept:      accepted,
+			},
+		)
 		for _, check := range v.Checks {
 			switch {
 			case checksNotRepeated[check.Name]:

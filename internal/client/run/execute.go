@@ -36,7 +36,15 @@ type Options struct {
 }
 
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
-func execute(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot, accepted map[string]string) error {
+func execute(
+	ctx context.Context,
+	c *client.Client,
+	j *journal.Journal,
+	p *v1.Plan,
+	steps int,
+	before, now *v1.Snapshot,
+	accepted map[string]string,
+) error {
 	hard, stop, done := c.Interruptible(ctx)
 	defer done()
 	doc := j.Doc()
@@ -51,8 +59,21 @@ func execute(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Pl
 		return err
 	}
 	engine := migrate.New(step.Options{
-		Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts, HostsAreNodes: c.Pods, NodeNames: client.NodesOfHosts(now), Scrape: c.Scrape, Version: c.VersionOf, ToolVersion: client.Version, Before: before, Live: now, Tell: tell, Clock: fault.Clock(), Hook: fault.Hook,
-		Compare: compareWithBefore(c, j, before, accepted), Extend: c.Extend,
+		Kube:          c.Kube,
+		Dynamic:       c.Dynamic,
+		Hosts:         c.Hosts,
+		HostsAreNodes: c.Pods,
+		NodeNames:     client.NodesOfHosts(now),
+		Scrape:        c.Scrape,
+		Version:       c.VersionOf,
+		ToolVersion:   client.Version,
+		Before:        before,
+		Live:          now,
+		Tell:          tell,
+		Clock:         fault.Clock(),
+		Hook:          fault.Hook,
+		Compare:       compareWithBefore(c, j, before, accepted),
+		Extend:        c.Extend,
 	}, j)
 	part := *p
 	if part.Until = ""; steps < len(p.Steps) {
@@ -70,12 +91,20 @@ func execute(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Pl
 				c.Narrate("this is the middle of the downtime: nobody runs %s until it goes on or back", strings.Join(idle, ", "))
 			}
 		}
-		c.Narrate("stopped. What was done stays; to go on: transplant %s", map[string]string{planstep.Forward: "apply; to go back: transplant rollback", planstep.Rollback: "rollback"}[p.Direction])
+		c.Narrate(
+			"stopped. What was done stays; to go on: transplant %s",
+			map[string]string{planstep.Forward: "apply; to go back: transplant rollback", planstep.Rollback: "rollback"}[p.Direction],
+		)
 		return err
 	}
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
-		c.Narrate("stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
-			part.Until, len(p.Steps)-len(rest.Steps), len(p.Steps), strings.Join(planstep.Remaining(&rest, 0), ", "))
+		c.Narrate(
+			"stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
+			part.Until,
+			len(p.Steps)-len(rest.Steps),
+			len(p.Steps),
+			strings.Join(planstep.Remaining(&rest, 0), ", "),
+		)
 		return nil
 	}
 	ended := time.Now().UTC()
@@ -83,7 +112,12 @@ func execute(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Pl
 	if err := j.SetPhase(ctx, phase, nil, &ended); err != nil {
 		return err
 	}
-	c.Narrate("%s: %d steps in %s\nnext: transplant report", phase, len(p.Steps), ended.Sub(startOf(j.Doc(), p)).Round(time.Second))
+	c.Narrate(
+		"%s: %d steps in %s\nnext: transplant report",
+		phase,
+		len(p.Steps),
+		ended.Sub(startOf(j.Doc(), p)).Round(time.Second),
+	)
 	return nil
 }
 
@@ -103,7 +137,12 @@ func startOf(doc v1.Journal, p *v1.Plan) time.Time {
 
 // withLock holds the lock on the cluster during f.
 func withLock(ctx context.Context, c *client.Client, f Options, do func(context.Context) error) error {
-	held, lock, err := lock.Acquire(ctx, c.Kube, client.LockClock, lock.Taking{Holder: lock.Holder(client.UserName()), Steal: f.Steal, Tell: func(s string) { c.Narrate("%s", s) }})
+	held, lock, err := lock.Acquire(
+		ctx,
+		c.Kube,
+		client.LockClock,
+		lock.Taking{Holder: lock.Holder(client.UserName()), Steal: f.Steal, Tell: func(s string) { c.Narrate("%s", s) }},
+	)
 	if err != nil {
 		return err
 	}

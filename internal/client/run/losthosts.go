@@ -23,7 +23,11 @@ import (
 func (f *Options) checkWithout() error {
 	for _, name := range f.Without {
 		if name == "" || strings.ContainsAny(name, " \t=/") {
-			return exitcode.With(exitcode.Error, "--without-host=%q names no host: give the name that the plan has for it, e.g. --without-host=cp-3", name)
+			return exitcode.With(
+				exitcode.Error,
+				"--without-host=%q names no host: give the name that the plan has for it, e.g. --without-host=cp-3",
+				name,
+			)
 		}
 	}
 	return nil
@@ -31,22 +35,38 @@ func (f *Options) checkWithout() error {
 
 // remaining are the hosts that are still part of a migration once those of --without-host are taken out.
 func remaining(doc v1.Journal, hosts []hostaccess.Host, without []string) []hostaccess.Host {
-	return slices.DeleteFunc(journal.Staying(doc, hosts), func(h hostaccess.Host) bool { return slices.Contains(without, h.Name()) })
+	return slices.DeleteFunc(
+		journal.Staying(doc, hosts),
+		func(h hostaccess.Host) bool { return slices.Contains(without, h.Name()) },
+	)
 }
 
 // excludeHosts takes the hosts of --without-host out of the migration, where it is proven that they are gone, and looks
 // at the others alone from then on.
 func excludeHosts(ctx context.Context, c *client.Client, j *journal.Journal, f Options, before *v1.Snapshot) error {
 	if len(f.Without) > 0 {
-		o := step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts, Scrape: c.Scrape, Before: before, Tell: c.Tell, Clock: fault.Clock()}
+		o := step.Options{
+			Kube:    c.Kube,
+			Dynamic: c.Dynamic,
+			Hosts:   c.Hosts,
+			Scrape:  c.Scrape,
+			Before:  before,
+			Tell:    c.Tell,
+			Clock:   fault.Clock(),
+		}
 		if err := lostnode.Exclude(ctx, o, j, f.Without, client.UserName()); err != nil {
 			return err
 		}
 	}
 	doc := j.Doc()
 	for _, h := range doc.Without {
-		c.Narrate("without host %s, which %s took out at %s: its steps are skipped. It must not come back as it was: reset it or delete its machine, and kubectl delete node %s",
-			h.Name, h.By, h.At.Format("2006-01-02 15:04:05 MST"), h.Node)
+		c.Narrate(
+			"without host %s, which %s took out at %s: its steps are skipped. It must not come back as it was: reset it or delete its machine, and kubectl delete node %s",
+			h.Name,
+			h.By,
+			h.At.Format("2006-01-02 15:04:05 MST"),
+			h.Node,
+		)
 	}
 	c.Hosts = journal.Staying(doc, c.Hosts)
 	return nil
@@ -69,10 +89,16 @@ func ExplainLostHosts(c *client.Client, err error, direction string) {
 		}
 		lines = append(lines, fmt.Sprintf("host %s cannot be given up: %s", h.Name, h.Alive))
 	}
-	lines = append(lines, fmt.Sprintf("to go on when %s back: transplant %s", strings.Join(names, ", ")+wording.IsOrAre(len(names)), again))
+	lines = append(
+		lines,
+		fmt.Sprintf("to go on when %s back: transplant %s", strings.Join(names, ", ")+wording.IsOrAre(len(names)), again),
+	)
 	if len(gone) > 0 {
 		list := strings.Join(gone, ",")
-		lines = append(lines, fmt.Sprintf("to go on without what is gone for good: transplant %s --without-host=%s", again, list))
+		lines = append(
+			lines,
+			fmt.Sprintf("to go on without what is gone for good: transplant %s --without-host=%s", again, list),
+		)
 		if direction == planstep.Forward {
 			lines = append(lines, "to go back without it: transplant rollback --without-host="+list)
 		}

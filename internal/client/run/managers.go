@@ -28,7 +28,11 @@ type managerHosts struct {
 func NewManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts {
 	m := &managerHosts{known: map[string][]manager.Target{}}
 	for _, h := range hosts {
-		worker := before != nil && slices.ContainsFunc(before.Hosts, func(b v1.Host) bool { return b.Name == h.Name() && !b.ControlPlane && !b.APIOnly })
+		worker := before != nil &&
+			slices.ContainsFunc(
+				before.Hosts,
+				func(b v1.Host) bool { return b.Name == h.Name() && !b.ControlPlane && !b.APIOnly },
+			)
 		if !worker {
 			m.Hosts = append(m.Hosts, h)
 		}

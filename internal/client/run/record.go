@@ -50,8 +50,10 @@ func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func
 	}
 	var once sync.Once
 	r := recorder.NewRecorder(recorder.RecorderOptions{
-		Client: watching, Namespace: planlayout.Namespace, Leases: []string{component.KCM, component.CCM, p.Options.LeaseName},
-		Targets: func() []recorder.Target { return managers.Targets(ctx) },
+		Client:    watching,
+		Namespace: planlayout.Namespace,
+		Leases:    []string{component.KCM, component.CCM, p.Options.LeaseName},
+		Targets:   func() []recorder.Target { return managers.Targets(ctx) },
 		Scrape: func(ctx context.Context, t recorder.Target) (v1.Manager, error) {
 			return c.Scrape(ctx, t.Component, t.Host, t.Address)
 		},

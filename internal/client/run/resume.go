@@ -22,7 +22,11 @@ import (
 func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args []string, f Options) error {
 	doc := j.Doc()
 	if len(args) == 1 && !samePlan(args[0], doc.Plan) {
-		return exitcode.With(exitcode.Error, "migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback", doc.Run)
+		return exitcode.With(
+			exitcode.Error,
+			"migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback",
+			doc.Run,
+		)
 	}
 	before, err := journal.Before(ctx, c.Kube)
 	if err != nil {
@@ -32,7 +36,14 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args
 		return err
 	}
 	c.NameCluster(doc.Plan.Cluster)
-	c.Narrate("migration %s was begun %s by %s: %d of %d steps are done", doc.Run, doc.Started.Format(time.RFC3339), doc.User, stepsDone(doc), len(doc.Plan.Steps))
+	c.Narrate(
+		"migration %s was begun %s by %s: %d of %d steps are done",
+		doc.Run,
+		doc.Started.Format(time.RFC3339),
+		doc.User,
+		stepsDone(doc),
+		len(doc.Plan.Steps),
+	)
 	if f.Until == "" {
 		f.Until = stepOfCanary(doc)
 	}
@@ -55,7 +66,12 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args
 	if err := approveRest(c, f, doc, &stored, approved); err != nil {
 		return err
 	}
-	return withLock(ctx, c, f, func(ctx context.Context) error { return resumeLocked(ctx, c, f, n, before, client.ApprovalOf(&stored)) })
+	return withLock(
+		ctx,
+		c,
+		f,
+		func(ctx context.Context) error { return resumeLocked(ctx, c, f, n, before, client.ApprovalOf(&stored)) },
+	)
 }
 
 // approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that
@@ -99,7 +115,11 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 		return err
 	}
 	if client.ApprovalOf(&doc.Plan) != approved {
-		return exitcode.With(exitcode.Stale, "the plan in the journal of migration %s is another one than the one that was approved just now: nothing was changed; run the same command again and look at it", doc.Run)
+		return exitcode.With(
+			exitcode.Stale,
+			"the plan in the journal of migration %s is another one than the one that was approved just now: nothing was changed; run the same command again and look at it",
+			doc.Run,
+		)
 	}
 	if err := c.NoteApproval(&doc.Plan, doc.Run); err != nil {
 		return err

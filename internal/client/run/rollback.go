@@ -77,7 +77,10 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if err := f.Pinned.CheckApproved(f.Yes, approved, p, f.rollbackDryRun()); err != nil {
 		return err
 	}
-	if err := c.Approve(f.Yes, fmt.Sprintf("roll migration %s back in these %s", doc.Run, wording.Count(len(p.Steps), "step"))); err != nil {
+	if err := c.Approve(
+		f.Yes,
+		fmt.Sprintf("roll migration %s back in these %s", doc.Run, wording.Count(len(p.Steps), "step")),
+	); err != nil {
 		return err
 	}
 	shown := compare.Digest(p)
@@ -104,8 +107,11 @@ func rollbackLocked(ctx context.Context, c *client.Client, f Options, snap *v1.S
 		return err
 	}
 	if compare.Digest(p) != shown {
-		return exitcode.With(exitcode.Stale, "the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",
-			j.Doc().Run)
+		return exitcode.With(
+			exitcode.Stale,
+			"the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",
+			j.Doc().Run,
+		)
 	}
 	if err := excludeHosts(ctx, c, j, f, before); err != nil {
 		return err

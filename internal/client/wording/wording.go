@@ -88,7 +88,13 @@ func CompactDuration(seconds float64) string {
 }
 
 // LoopNames are the loops that this tool speaks of, by metric name.
-var LoopNames = map[string]bool{"service": true, "route": true, "cloud-node-lifecycle": true, "nodeipam": true, "cloud-node": true}
+var LoopNames = map[string]bool{
+	"service":              true,
+	"route":                true,
+	"cloud-node-lifecycle": true,
+	"nodeipam":             true,
+	"cloud-node":           true,
+}
 
 // OneLine keeps a text of somebody else to its line, and all of it: what is behind a line break is not hidden.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -100,7 +100,9 @@ func (l *argumentLists) insert(all []Occurrence, add []string) error {
 		after = all[len(all)-1].LastIndex()
 	}
 	if after < 0 || after >= len(l.all) {
-		return errors.New("the container has neither a command nor a flag to put another one behind: give it its command and run the same command again")
+		return errors.New(
+			"the container has neither a command nor a flag to put another one behind: give it its command and run the same command again",
+		)
 	}
 	l.all = slices.Insert(l.all, after+1, add...)
 	if after < l.border {

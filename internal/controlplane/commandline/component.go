@@ -7,7 +7,14 @@ import (
 )
 
 // components are the programs whose flags matter here. A cloud's own manager ends in "-cloud-controller-manager".
-var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", CloudControllerManager, "etcd", "kubelet"}
+var components = []string{
+	"kube-apiserver",
+	"kube-controller-manager",
+	"kube-scheduler",
+	CloudControllerManager,
+	"etcd",
+	"kubelet",
+}
 
 // CloudControllerManager is the name of the component that each cloud provider builds under a name of its own.
 const CloudControllerManager = "cloud-controller-manager"
@@ -26,7 +33,12 @@ func GenericName(component string) string {
 }
 
 // DefaultPorts are where the components serve HTTPS when no flag says otherwise.
-var DefaultPorts = map[string]string{"kube-apiserver": "6443", "kube-controller-manager": "10257", "kube-scheduler": "10259", CloudControllerManager: "10258"}
+var DefaultPorts = map[string]string{
+	"kube-apiserver":          "6443",
+	"kube-controller-manager": "10257",
+	"kube-scheduler":          "10259",
+	CloudControllerManager:    "10258",
+}
 
 // ServingAddress returns where a component with these flags serves HTTPS.
 func ServingAddress(component string, flags map[string]string) string {

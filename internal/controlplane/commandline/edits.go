@@ -35,7 +35,9 @@ func CheckOtherFlags(e v1.Edit, before, after []string) error {
 		delete(have, own)
 	}
 	if !maps.Equal(had, have) {
-		return errors.New("a word that belongs to no flag would become the value of another one: take the stray word out of the command and run the same command again")
+		return errors.New(
+			"a word that belongs to no flag would become the value of another one: take the stray word out of the command and run the same command again",
+		)
 	}
 	return nil
 }
@@ -43,7 +45,13 @@ func CheckOtherFlags(e v1.Edit, before, after []string) error {
 var (
 	flagPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	volumePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	pathTypes     = map[string]bool{"": true, "File": true, "Directory": true, "FileOrCreate": true, "DirectoryOrCreate": true}
+	pathTypes     = map[string]bool{
+		"":                  true,
+		"File":              true,
+		"Directory":         true,
+		"FileOrCreate":      true,
+		"DirectoryOrCreate": true,
+	}
 )
 
 // ValidateEdit refuses an edit that would make a manifest that no kubelet takes.
@@ -57,7 +65,8 @@ func ValidateEdit(e v1.Edit) error {
 		if !volumePattern.MatchString(e.Name) {
 			return fmt.Errorf("%q is no name of a volume", e.Name)
 		}
-		if (e.Op == OpAddHostPath || e.Value != "") && (!strings.HasPrefix(e.Value, "/") || path.Clean(e.Value) != e.Value || strings.Contains(e.Value, ":")) {
+		if (e.Op == OpAddHostPath || e.Value != "") &&
+			(!strings.HasPrefix(e.Value, "/") || path.Clean(e.Value) != e.Value || strings.Contains(e.Value, ":")) {
 			return fmt.Errorf("%q is no absolute path in its shortest form", e.Value)
 		}
 		if !pathTypes[e.PathType] {

@@ -49,7 +49,8 @@ func unwrap(command []string) *wrapped {
 }
 
 func (w *wrapped) read(text string) bool {
-	if json.Unmarshal([]byte(text), &w.fields) != nil || json.Unmarshal(w.fields["command"], &w.command) != nil || w.command == "" {
+	if json.Unmarshal([]byte(text), &w.fields) != nil || json.Unmarshal(w.fields["command"], &w.command) != nil ||
+		w.command == "" {
 		return false
 	}
 	args, ok := w.fields["args"]

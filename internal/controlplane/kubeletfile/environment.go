@@ -152,7 +152,9 @@ func (e *environment) next(edit v1.Edit) ([]textedit.Splice, error) {
 		return e.remove(places[f.Index], places[f.LastIndex()]), nil // it is added again as "--x=-y"
 	}
 	at := e.word(places[f.LastIndex()])
-	return []textedit.Splice{{Start: at.Start, End: at.End, Text: commandline.FormatFlag(args[f.Index], f.Form, edit.Value)}}, nil
+	return []textedit.Splice{
+		{Start: at.Start, End: at.End, Text: commandline.FormatFlag(args[f.Index], f.Form, edit.Value)},
+	}, nil
 }
 
 func (e *environment) word(place [2]int) textedit.Word { return e.variables[place[0]].words[place[1]] }
@@ -160,11 +162,18 @@ func (e *environment) word(place [2]int) textedit.Word { return e.variables[plac
 // insert puts a flag behind the last one of kubeadm's variable, else of the last variable that there is.
 func (e *environment) insert(text string) ([]textedit.Splice, error) {
 	if len(e.variables) == 0 && len(e.used) > 0 {
-		return nil, fmt.Errorf("the file assigns none of the variables with which the kubelet's unit makes flags ($%s): assign one of them there that no other file assigns, as in %s=\"\"",
-			strings.Join(e.used, ", $"), e.used[len(e.used)-1])
+		return nil, fmt.Errorf(
+			"the file assigns none of the variables with which the kubelet's unit makes flags ($%s): assign one of them there that no other file assigns, as in %s=\"\"",
+			strings.Join(e.used, ", $"),
+			e.used[len(e.used)-1],
+		)
 	}
 	if len(e.variables) == 0 {
-		return nil, fmt.Errorf("the file assigns no %s: add the line %s=\"\" to it if the kubelet's unit reads it", systemdunit.KubeadmVariable, systemdunit.KubeadmVariable)
+		return nil, fmt.Errorf(
+			"the file assigns no %s: add the line %s=\"\" to it if the kubelet's unit reads it",
+			systemdunit.KubeadmVariable,
+			systemdunit.KubeadmVariable,
+		)
 	}
 	at := len(e.variables) - 1
 	if i := slices.IndexFunc(e.variables, func(v variable) bool { return v.name == systemdunit.KubeadmVariable }); i >= 0 {
@@ -209,7 +218,10 @@ func readEnvironment(data []byte, used []string) (*environment, error) {
 		e.variables = slices.DeleteFunc(e.variables, func(o variable) bool { return o.name == a.Name })
 		e.variables = append(e.variables, v)
 	}
-	slices.SortStableFunc(e.variables, func(a, b variable) int { return cmp.Compare(rank(a.name, used), rank(b.name, used)) })
+	slices.SortStableFunc(
+		e.variables,
+		func(a, b variable) int { return cmp.Compare(rank(a.name, used), rank(b.name, used)) },
+	)
 	return e, nil
 }
 

@@ -53,7 +53,8 @@ func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
 		switch {
 		case e.Op == commandline.OpSetFlag && len(have) == 0:
 			return "without --" + commandline.NormalizeName(e.Name), nil
-		case e.Op == commandline.OpUnsetFlag && len(have) > 0, e.Op == commandline.OpSetFlag && have[len(have)-1].Value != e.Value:
+		case e.Op == commandline.OpUnsetFlag && len(have) > 0,
+			e.Op == commandline.OpSetFlag && have[len(have)-1].Value != e.Value:
 			last := have[len(have)-1]
 			return fmt.Sprintf("with --%s=%s of %s", last.Name, last.Value, u.Arguments[last.Index].File), nil
 		}
@@ -65,7 +66,10 @@ func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
 // when it is no such file.
 func kubeletUnitFile(data []byte, used ...string) (*systemdunit.Unit, error) {
 	const self, rest = "file", "rest" // names of files that are not looked for
-	if !slices.ContainsFunc(systemdunit.ReadUnitFile(data), func(s systemdunit.Setting) bool { return s.Section == "Service" }) {
+	if !slices.ContainsFunc(
+		systemdunit.ReadUnitFile(data),
+		func(s systemdunit.Setting) bool { return s.Section == "Service" },
+	) {
 		return nil, nil
 	}
 	u := &systemdunit.Unit{Name: "kubelet.service", UnitFiles: []string{self}, Contents: map[string][]byte{self: data}}
@@ -75,7 +79,10 @@ func kubeletUnitFile(data []byte, used ...string) (*systemdunit.Unit, error) {
 	if err := u.ReadVariables(); err != nil {
 		return nil, err
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(u.Variables)), func(name string) bool { return !holdsFlags(name, used) })
+	names := slices.DeleteFunc(
+		slices.Sorted(maps.Keys(u.Variables)),
+		func(name string) bool { return !holdsFlags(name, used) },
+	)
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a, used) - rank(b, used) })
 	command := "[Service]\nExecStart=kubelet"
 	for _, name := range names {
@@ -98,7 +105,11 @@ func applyKubeletUnit(u *systemdunit.Unit, edits []v1.Edit) ([]byte, error) {
 	}
 	for name := range changes {
 		if name != file {
-			return nil, fmt.Errorf("the file assigns no %s: add a line Environment=\"%s=\" to its section [Service] if the kubelet's unit uses it", extraVariable, extraVariable)
+			return nil, fmt.Errorf(
+				"the file assigns no %s: add a line Environment=\"%s=\" to its section [Service] if the kubelet's unit uses it",
+				extraVariable,
+				extraVariable,
+			)
 		}
 	}
 	if out, ok := changes[file]; ok {

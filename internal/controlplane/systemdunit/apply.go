@@ -82,11 +82,14 @@ func (u *Unit) next(e v1.Edit, home string) (*unitChange, error) {
 	all := commandline.FindFlags(command)
 	have := commandline.OccurrencesOf(all, name)
 	switch {
-	case len(have) == 0 && e.Op == commandline.OpUnsetFlag, len(have) == 1 && e.Op == commandline.OpSetFlag && have[0].Value == e.Value:
+	case len(have) == 0 && e.Op == commandline.OpUnsetFlag,
+		len(have) == 1 && e.Op == commandline.OpSetFlag && have[0].Value == e.Value:
 		return nil, nil
 	case len(have) == 0:
 		return u.insert(all, commandline.FormatNewFlag(all, name, e.Value), home)
-	case e.Op == commandline.OpUnsetFlag, len(have) > 1, have[0].Form == commandline.Separate && commandline.IsFlag(e.Value):
+	case e.Op == commandline.OpUnsetFlag,
+		len(have) > 1,
+		have[0].Form == commandline.Separate && commandline.IsFlag(e.Value):
 		return u.remove(have[0].Index, have[0].LastIndex()), nil // the last one wins, so the others go
 	}
 	at := have[0].LastIndex()
@@ -94,7 +97,10 @@ func (u *Unit) next(e v1.Edit, home string) (*unitChange, error) {
 	want := slices.Clone(command)
 	want[at] = text
 	a := u.Arguments[at]
-	return &unitChange{map[string][]textedit.Splice{a.File: {{Start: a.start, End: a.end, Text: u.escaped(a.File, text)}}}, want}, nil
+	return &unitChange{
+		map[string][]textedit.Splice{a.File: {{Start: a.start, End: a.end, Text: u.escaped(a.File, text)}}},
+		want,
+	}, nil
 }
 
 // escaped is a text as it is written in a file: in a unit file a percent sign stands for itself when it is doubled. A
@@ -130,7 +136,11 @@ func (u *Unit) insert(all []commandline.Occurrence, add []string, home string) (
 	a := u.Arguments[after]
 	splices := []textedit.Splice{{Start: a.end, End: a.end, Text: u.separator(after) + text}}
 	if w := u.Variables[a.variable].wrap; a.variable != "" && w != nil {
-		splices = append(splices, textedit.Splice{Start: w.start, End: w.start, Text: `"`}, textedit.Splice{Start: w.end, End: w.end, Text: `"`})
+		splices = append(
+			splices,
+			textedit.Splice{Start: w.start, End: w.start, Text: `"`},
+			textedit.Splice{Start: w.end, End: w.end, Text: `"`},
+		)
 	}
 	return &unitChange{map[string][]textedit.Splice{a.File: splices}, slices.Insert(u.Command(), after+1, add...)}, nil
 }
@@ -154,7 +164,10 @@ func (u *Unit) emptyVariable(file, text string) ([]textedit.Splice, int, bool) {
 			}
 			splices := []textedit.Splice{{Start: a.At, End: a.At, Text: text}}
 			if a.wrap != nil && strings.Contains(text, " ") {
-				splices = []textedit.Splice{{Start: a.wrap.start, End: a.wrap.start, Text: `"`}, {Start: a.At, End: a.At, Text: text + `"`}}
+				splices = []textedit.Splice{
+					{Start: a.wrap.start, End: a.wrap.start, Text: `"`},
+					{Start: a.At, End: a.At, Text: text + `"`},
+				}
 			}
 			return splices, u.indexBehind(words[:i]), true
 		}
@@ -241,8 +254,12 @@ func (u *Unit) carryOut(c *unitChange) (*Unit, error) {
 		err = errors.New("something else would change as well")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("unit %s is written in a way that cannot be edited safely (a variable used twice, or unusual quotes), so it was left alone: "+
-			"write the flag out in ExecStart= and run the same command again (%w)", u.Name, err)
+		return nil, fmt.Errorf(
+			"unit %s is written in a way that cannot be edited safely (a variable used twice, or unusual quotes), so it was left alone: "+
+				"write the flag out in ExecStart= and run the same command again (%w)",
+			u.Name,
+			err,
+		)
 	}
 	return out, nil
 }

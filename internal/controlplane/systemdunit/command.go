@@ -13,7 +13,20 @@ import (
 )
 
 // transparent are programs that start another one with the arguments that follow, unchanged.
-var transparent = []string{"hyperkube", "env", "nice", "ionice", "taskset", "numactl", "chrt", "stdbuf", "setpriv", "tini", "dumb-init", "prlimit"}
+var transparent = []string{
+	"hyperkube",
+	"env",
+	"nice",
+	"ionice",
+	"taskset",
+	"numactl",
+	"chrt",
+	"stdbuf",
+	"setpriv",
+	"tini",
+	"dumb-init",
+	"prlimit",
+}
 
 // ReadCommand makes the command line of the files.
 func (u *Unit) ReadCommand() error {
@@ -26,8 +39,14 @@ func (u *Unit) ReadCommand() error {
 	case len(starts) == 0:
 		return fmt.Errorf("unit %s has no ExecStart=", u.Name)
 	case len(starts) > 1:
-		return fmt.Errorf("unit %s has several ExecStart= (%s line %d and %s line %d): reset the list with an empty one, as systemd wants for a service",
-			u.Name, starts[0].file, starts[0].line, starts[1].file, starts[1].line)
+		return fmt.Errorf(
+			"unit %s has several ExecStart= (%s line %d and %s line %d): reset the list with an empty one, as systemd wants for a service",
+			u.Name,
+			starts[0].file,
+			starts[0].line,
+			starts[1].file,
+			starts[1].line,
+		)
 	}
 	if err := u.readStart(starts[0]); err != nil {
 		return fmt.Errorf("%s line %d: ExecStart=: %w", starts[0].file, starts[0].line, err)
@@ -141,7 +160,10 @@ func (u *Unit) addVariable(name string) error {
 		return fmt.Errorf("the value of $%s in %s: %w", name, a.file, err)
 	}
 	for _, w := range words {
-		u.Arguments = append(u.Arguments, unitArgument{value: w.Value, File: a.file, start: w.Start, end: w.End, variable: name})
+		u.Arguments = append(
+			u.Arguments,
+			unitArgument{value: w.Value, File: a.file, start: w.Start, end: w.End, variable: name},
+		)
 	}
 	return nil
 }
@@ -208,9 +230,18 @@ func (u *Unit) refuse() error {
 	case at > 0 && slices.Contains(transparent, first):
 		return nil
 	case at > 0 && commandline.IsComponent(path.Base(args[at])):
-		return fmt.Errorf("unit %s starts %s by way of %s, so that its flags cannot be read or edited safely", u.Name, path.Base(args[at]), args[0])
+		return fmt.Errorf(
+			"unit %s starts %s by way of %s, so that its flags cannot be read or edited safely",
+			u.Name,
+			path.Base(args[at]),
+			args[0],
+		)
 	default:
-		return fmt.Errorf("unit %s starts %s, which is none of the components: what it gives them as flags cannot be read or edited", u.Name, args[0])
+		return fmt.Errorf(
+			"unit %s starts %s, which is none of the components: what it gives them as flags cannot be read or edited",
+			u.Name,
+			args[0],
+		)
 	}
 }
 

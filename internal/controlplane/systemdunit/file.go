@@ -173,7 +173,18 @@ func readUnitWord(value []textedit.Letter, i int) (unitWord, int, error) {
 
 // escapes are those of C that systemd knows and that stand for one byte, and \s for a space.
 var escapes = map[byte]byte{
-	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '\\': '\\', '"': '"', '\'': '\'', 's': ' ', ';': ';',
+	'a':  '\a',
+	'b':  '\b',
+	'f':  '\f',
+	'n':  '\n',
+	'r':  '\r',
+	't':  '\t',
+	'v':  '\v',
+	'\\': '\\',
+	'"':  '"',
+	'\'': '\'',
+	's':  ' ',
+	';':  ';',
 }
 
 // unescape reads an escape at the beginning, and how many letters it takes.
@@ -297,7 +308,11 @@ func (r *valueReader) escaped() {
 	switch {
 	case c == '\n': // the line goes on
 	case r.quote == '"' && !strings.ContainsRune(shellSpecial, rune(c)):
-		r.value = append(r.value, textedit.Letter{Char: '\\', Start: start, End: r.at - 1}, textedit.Letter{Char: c, Start: r.at - 1, End: r.at})
+		r.value = append(
+			r.value,
+			textedit.Letter{Char: '\\', Start: start, End: r.at - 1},
+			textedit.Letter{Char: c, Start: r.at - 1, End: r.at},
+		)
 	default:
 		r.value = append(r.value, textedit.Letter{Char: c, Start: start, End: r.at})
 	}

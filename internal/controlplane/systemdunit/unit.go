@@ -14,7 +14,11 @@ import (
 // UnitDirs are the directories in which systemd looks for units; what stands in an earlier one takes the place of what
 // stands in a later one.
 var UnitDirs = []string{
-	"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
+	"/etc/systemd/system",
+	"/run/systemd/system",
+	"/usr/local/lib/systemd/system",
+	"/usr/lib/systemd/system",
+	"/lib/systemd/system",
 }
 
 // Files is where a unit's files are read from. errors.Is(err, fs.ErrNotExist) holds for what is not there.
@@ -179,7 +183,12 @@ func (u *Unit) environmentFiles(files Files) error {
 				continue
 			}
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("unit %s reads the environment file %s, which is not there: systemd does not start it (%w)", u.Name, p, errNoEnvironment)
+				return fmt.Errorf(
+					"unit %s reads the environment file %s, which is not there: systemd does not start it (%w)",
+					u.Name,
+					p,
+					errNoEnvironment,
+				)
 			}
 			if err != nil {
 				return fmt.Errorf("reading an environment file of %s: %w", u.Name, &UnreadableError{err})
@@ -229,7 +238,13 @@ func (u *Unit) environmentPath(s located) (pattern string, optional bool, err er
 	text, optional = strings.CutPrefix(text, "-")
 	pattern, unknown := u.specify(strings.Trim(text, `"'`))
 	if unknown != "" {
-		return "", false, fmt.Errorf("%s line %d: the environment file %s holds %s, which is not known here", s.file, s.line, text, unknown)
+		return "", false, fmt.Errorf(
+			"%s line %d: the environment file %s holds %s, which is not known here",
+			s.file,
+			s.line,
+			text,
+			unknown,
+		)
 	}
 	if pattern != "" && !strings.HasPrefix(pattern, "/") {
 		return "", false, fmt.Errorf("%s line %d: the environment file %q is no absolute path", s.file, s.line, pattern)

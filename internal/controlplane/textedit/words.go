@@ -12,7 +12,9 @@ var VariableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 var SafeWord = regexp.MustCompile(`^[A-Za-z0-9_./:,=@%+~*<>()-]*$`)
 
 // ErrUnsafeWord refuses a value that would not mean itself in an environment file.
-var ErrUnsafeWord = errors.New("its value holds a space, a quote or another character that a unit's environment would change")
+var ErrUnsafeWord = errors.New(
+	"its value holds a space, a quote or another character that a unit's environment would change",
+)
 
 // Word is an argument and the place where it is written.
 type Word struct {

@@ -35,7 +35,10 @@ func NewDocument(data []byte) (d *Document, err error) {
 		}
 	}()
 	if !utf8.Valid(data) {
-		return nil, &NotYAMLError{Line: 1 + bytes.Count(data[:firstInvalid(data)], []byte("\n")), Reason: "it is not UTF-8 text"}
+		return nil, &NotYAMLError{
+			Line:   1 + bytes.Count(data[:firstInvalid(data)], []byte("\n")),
+			Reason: "it is not UTF-8 text",
+		}
 	}
 	d = &Document{data: data, lines: split(data)}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -55,7 +58,10 @@ func NewDocument(data []byte) (d *Document, err error) {
 			return nil, NotYAML(err)
 		}
 		if more.Kind == yaml.DocumentNode && more.Content[0].Tag != "!!null" {
-			return nil, &NotYAMLError{Line: more.Content[0].Line, Reason: "a second document begins there, which a kubelet would ignore: leave one Pod in the file"}
+			return nil, &NotYAMLError{
+				Line:   more.Content[0].Line,
+				Reason: "a second document begins there, which a kubelet would ignore: leave one Pod in the file",
+			}
 		}
 	}
 	d.Root = top.Content[0]

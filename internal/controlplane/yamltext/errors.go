@@ -43,7 +43,11 @@ func (e *NotPodError) Error() string {
 
 // Unsupported says that a manifest is written in a way that cannot be edited without touching more than the edit.
 func Unsupported(line int, format string, args ...any) error {
-	return fmt.Errorf("line %d: %s: rewrite that part in block style, one value a line, and run the same command again", line, fmt.Sprintf(format, args...))
+	return fmt.Errorf(
+		"line %d: %s: rewrite that part in block style, one value a line, and run the same command again",
+		line,
+		fmt.Sprintf(format, args...),
+	)
 }
 
 var yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?(?:unmarshal errors:\s+)?(?:line (\d+): )?(.*)$`)

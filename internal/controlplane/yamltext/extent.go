@@ -131,7 +131,11 @@ func (d *Document) DashPrefix(item *yaml.Node) (prefix string, err error) {
 		return "", err
 	}
 	prefix = d.TextBefore(at)
-	if trimmed := strings.TrimRight(prefix, " "); !strings.HasSuffix(trimmed, "-") || strings.TrimLeft(trimmed, " ") != "-" {
+	if trimmed := strings.TrimRight(
+		prefix,
+		" ",
+	); !strings.HasSuffix(trimmed, "-") ||
+		strings.TrimLeft(trimmed, " ") != "-" {
 		return "", Unsupported(item.Line, "an element of a list does not stand behind its own dash")
 	}
 	return prefix, nil

@@ -11,7 +11,9 @@ import (
 
 // plain are the texts that may need no quotes in block style: flags, paths, images and names. What could be a
 // number or a date does not begin so.
-var plain = regexp.MustCompile(`^(--?[A-Za-z][A-Za-z0-9_.-]*(=[A-Za-z0-9_./:,=@%+$()~*-]*)?|[A-Za-z/][A-Za-z0-9_./:@+-]*)$`)
+var plain = regexp.MustCompile(
+	`^(--?[A-Za-z][A-Za-z0-9_.-]*(=[A-Za-z0-9_./:,=@%+$()~*-]*)?|[A-Za-z/][A-Za-z0-9_./:@+-]*)$`,
+)
 
 // reserved are booleans and nulls in some version of YAML.
 var reserved = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off|true|false|null)$`)
@@ -22,7 +24,8 @@ func QuoteScalar(value string, style yaml.Style, flow bool) string {
 	switch {
 	case style&yaml.DoubleQuotedStyle != 0, flow && style&yaml.SingleQuotedStyle == 0:
 		return QuoteDouble(value)
-	case style&yaml.SingleQuotedStyle != 0, !plain.MatchString(value) || reserved.MatchString(value) || strings.HasSuffix(value, ":"):
+	case style&yaml.SingleQuotedStyle != 0,
+		!plain.MatchString(value) || reserved.MatchString(value) || strings.HasSuffix(value, ":"):
 		return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 	}
 	return value

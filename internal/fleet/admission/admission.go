@@ -72,7 +72,8 @@ type write struct {
 // read translates a request; false when it is about nothing that has rules, such as a status or a deletion.
 func read(r *admissionv1.AdmissionRequest) (write, bool, error) {
 	group := r.Resource.Group
-	if r.Resource.Resource != "clusters" || r.SubResource != "" || group != kubermatic.GroupName && group != kubermatic.LegacyGroupName {
+	if r.Resource.Resource != "clusters" || r.SubResource != "" ||
+		group != kubermatic.GroupName && group != kubermatic.LegacyGroupName {
 		return write{}, false, nil
 	}
 	out := write{group: group, after: &kubermatic.Cluster{}}
@@ -130,7 +131,10 @@ func (w *Webhooks) Validate(ctx context.Context, r *admissionv1.AdmissionRequest
 	case !ruled:
 		return &admissionv1.AdmissionResponse{Allowed: true}
 	case err != nil:
-		return w.refuse(r, field.ErrorList{field.Invalid(field.NewPath("spec"), "<not shown>", "cannot be read as a Cluster")})
+		return w.refuse(
+			r,
+			field.ErrorList{field.Invalid(field.NewPath("spec"), "<not shown>", "cannot be read as a Cluster")},
+		)
 	}
 	facts, warnings := w.facts(ctx, in, true)
 	if refusals := rules.Judge(in.before, in.after, facts); len(refusals) > 0 {
@@ -141,9 +145,14 @@ func (w *Webhooks) Validate(ctx context.Context, r *admissionv1.AdmissionRequest
 
 func (w *Webhooks) refuse(r *admissionv1.AdmissionRequest, why field.ErrorList) *admissionv1.AdmissionResponse {
 	status := apierrors.NewInvalid(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}, r.Name, why).Status()
-	w.options.Log.V(1).Info("Refused a write of a Cluster", "group", r.Resource.Group, "cluster", r.Name, "operation", r.Operation, "user", r.UserInfo.Username, "why", why.ToAggregate().Error())
+	w.options.Log.V(1).
+		Info("Refused a write of a Cluster", "group", r.Resource.Group, "cluster", r.Name, "operation", r.Operation, "user", r.UserInfo.Username, "why", why.ToAggregate().Error())
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: status.Code, Reason: status.Reason, Message: status.Message, Details: status.Details,
+		Status:  metav1.StatusFailure,
+		Code:    status.Code,
+		Reason:  status.Reason,
+		Message: status.Message,
+		Details: status.Details,
 	}}
 }
 
@@ -165,7 +174,10 @@ func (w *Webhooks) facts(ctx context.Context, in write, judged bool) (rules.Fact
 		groups, err := w.options.OtherGroups(ctx, in.group, in.after.Name)
 		if err != nil {
 			w.options.Log.Error(err, "Looking for the cluster in other groups", "cluster", in.after.Name)
-			warnings = append(warnings, "whether the cluster exists in the other group was not looked at: the operator looks before it migrates")
+			warnings = append(
+				warnings,
+				"whether the cluster exists in the other group was not looked at: the operator looks before it migrates",
+			)
 		}
 		facts.OtherGroups = groups
 	}

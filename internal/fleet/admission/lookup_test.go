@@ -21,7 +21,9 @@ import (
 func TestAClusterOfTheOtherGroupIsFoundInTheSeedItself(t *testing.T) {
 	server := apitest.New(t)
 	_, dyn := server.Clients(t)
-	there := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kubermatic.k8s.io/v1", "kind": "Cluster", "metadata": map[string]any{"name": "there"}}}
+	there := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "kubermatic.k8s.io/v1", "kind": "Cluster", "metadata": map[string]any{"name": "there"}},
+	}
 	if _, err := dyn.Resource(objects.Resource(kubermatic.LegacyGroupName)).Create(t.Context(), there, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,11 @@ func review(answer reviewer) http.Handler {
 			return
 		}
 		if in.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || in.Request == nil {
-			http.Error(w, fmt.Sprintf("want an AdmissionReview of %s with a request", admissionv1.SchemeGroupVersion), http.StatusBadRequest)
+			http.Error(
+				w,
+				fmt.Sprintf("want an AdmissionReview of %s with a request", admissionv1.SchemeGroupVersion),
+				http.StatusBadRequest,
+			)
 			return
 		}
 		out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: answer(r.Context(), in.Request)}

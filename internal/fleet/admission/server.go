@@ -20,7 +20,12 @@ const (
 
 // Serve answers on a listener until ctx ends, and then finishes what has begun, so that a replica that is replaced
 // leaves nobody without an answer. The certificate is asked for at each handshake: it changes while the server runs.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
+func Serve(
+	ctx context.Context,
+	l net.Listener,
+	handler http.Handler,
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
+) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate},

@@ -43,31 +43,55 @@ func (m *Manager) configurations(ctx context.Context) ([]configuration, error) {
 
 func (m *Manager) mutating(ctx context.Context, name string) (configuration, error) {
 	api := m.options.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	return read(ctx, "MutatingWebhookConfiguration", name, api, func(c *admissionregistrationv1.MutatingWebhookConfiguration) (out []webhook) {
-		for _, w := range c.Webhooks {
-			out = append(out, webhook{w.Name, w.ClientConfig.CABundle})
-		}
-		return out
-	})
+	return read(
+		ctx,
+		"MutatingWebhookConfiguration",
+		name,
+		api,
+		func(c *admissionregistrationv1.MutatingWebhookConfiguration) (out []webhook) {
+			for _, w := range c.Webhooks {
+				out = append(out, webhook{w.Name, w.ClientConfig.CABundle})
+			}
+			return out
+		},
+	)
 }
 
 func (m *Manager) validating(ctx context.Context, name string) (configuration, error) {
 	api := m.options.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	return read(ctx, "ValidatingWebhookConfiguration", name, api, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (out []webhook) {
-		for _, w := range c.Webhooks {
-			out = append(out, webhook{w.Name, w.ClientConfig.CABundle})
-		}
-		return out
-	})
+	return read(
+		ctx,
+		"ValidatingWebhookConfiguration",
+		name,
+		api,
+		func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (out []webhook) {
+			for _, w := range c.Webhooks {
+				out = append(out, webhook{w.Name, w.ClientConfig.CABundle})
+			}
+			return out
+		},
+	)
 }
 
 // client reads and patches one kind of webhook configuration.
 type client[T metav1.Object] interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
-	Patch(ctx context.Context, name string, t types.PatchType, patch []byte, o metav1.PatchOptions, subresources ...string) (T, error)
+	Patch(
+		ctx context.Context,
+		name string,
+		t types.PatchType,
+		patch []byte,
+		o metav1.PatchOptions,
+		subresources ...string,
+	) (T, error)
 }
 
-func read[T metav1.Object](ctx context.Context, kind, name string, api client[T], webhooks func(T) []webhook) (configuration, error) {
+func read[T metav1.Object](
+	ctx context.Context,
+	kind, name string,
+	api client[T],
+	webhooks func(T) []webhook,
+) (configuration, error) {
 	out := configuration{kind: kind, name: name}
 	out.patch = func(ctx context.Context, patch []byte) error {
 		_, err := api.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})

@@ -68,7 +68,14 @@ func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 		}
 		k.bundle, k.authority, changed = append([]*x509.Certificate{authority}, k.bundle...), key, true
 	}
-	if valid := slices.DeleteFunc(slices.Clone(k.bundle), func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) }); len(valid) < len(k.bundle) {
+	if valid := slices.DeleteFunc(
+		slices.Clone(k.bundle),
+		func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) },
+	); len(
+		valid,
+	) < len(
+		k.bundle,
+	) {
 		k.bundle, changed = valid, true
 	}
 	if k.leafIsFine(now, p) {
@@ -145,9 +152,16 @@ func newAuthority(now time.Time, life time.Duration) (*x509.Certificate, *ecdsa.
 		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "transplant-operator webhooks " + serial.Text(36)},
-		NotBefore: now.Add(-skew(life)), NotAfter: now.Add(life), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "transplant-operator webhooks " + serial.Text(36)},
+		NotBefore: now.Add(
+			-skew(life),
+		),
+		NotAfter:              now.Add(life),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -168,8 +182,12 @@ func (k keyring) sign(now time.Time, p policy) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "transplant-operator"}, NotBefore: now.Add(-skew(p.leaf)), NotAfter: earlier(now.Add(p.leaf), k.bundle[0].NotAfter),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "transplant-operator"},
+		NotBefore:    now.Add(-skew(p.leaf)),
+		NotAfter:     earlier(now.Add(p.leaf), k.bundle[0].NotAfter),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, host := range p.hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -263,7 +281,10 @@ func parse(data map[string][]byte) (keyring, error) {
 	if len(k.bundle) == 0 {
 		return keyring{}, fmt.Errorf("%s holds no certificate", keyBundle)
 	}
-	authority, err := tls.X509KeyPair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.bundle[0].Raw}), data[keyAuthority])
+	authority, err := tls.X509KeyPair(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.bundle[0].Raw}),
+		data[keyAuthority],
+	)
 	if err != nil {
 		return keyring{}, fmt.Errorf("%s is not the key of the first certificate of %s", keyAuthority, keyBundle)
 	}

@@ -187,7 +187,10 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 		}
 	}
 	o := m.options
-	ring, changed, err := ring.step(o.Clock.Now(), policy{authority: o.AuthorityLifetime, leaf: o.Lifetime, overlap: o.Overlap, hosts: o.Hosts})
+	ring, changed, err := ring.step(
+		o.Clock.Now(),
+		policy{authority: o.AuthorityLifetime, leaf: o.Lifetime, overlap: o.Overlap, hosts: o.Hosts},
+	)
 	if err != nil || !changed && !missing {
 		return ring, err
 	}
@@ -197,8 +200,12 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 	}
 	if missing {
 		_, err = secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: o.Secret, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant-operator"}},
-			Type:       corev1.SecretTypeTLS, Data: data,
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   o.Secret,
+				Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant-operator"},
+			},
+			Type: corev1.SecretTypeTLS,
+			Data: data,
 		}, metav1.CreateOptions{})
 	} else {
 		secret = secret.DeepCopy()
@@ -208,6 +215,12 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 	if err != nil {
 		return keyring{}, fmt.Errorf("writing secret %q: %w", o.Secret, err)
 	}
-	o.Log.Info("The certificates of the webhooks were renewed", "authorities", len(ring.bundle), "until", ring.leaf.Leaf.NotAfter)
+	o.Log.Info(
+		"The certificates of the webhooks were renewed",
+		"authorities",
+		len(ring.bundle),
+		"until",
+		ring.leaf.Leaf.NotAfter,
+	)
 	return ring, nil
 }

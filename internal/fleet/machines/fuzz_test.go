@@ -15,10 +15,24 @@ import (
 // Whatever the admins of a user cluster write into a machine, its set, its deployment and its node: nothing panics, the count stays whole, nothing is done
 // that has not begun, and what may be restarted is there.
 func FuzzAnyObjectsOfAUserClusterAreJudged(f *testing.F) {
-	f.Add(`{"metadata":{"name":"m","uid":"m"},"status":{"nodeRef":{"name":"n","uid":"n"}}}`, `{"metadata":{"uid":"s"}}`, `{"metadata":{"name":"d","uid":"d"},"spec":{"replicas":1}}`,
-		`{"f:spec":{"f:providerID":{}}}`, "kubelet", "kubernetes.io/aws-ebs", "1")
-	f.Add(`{"spec":{"providerID":7},"metadata":{"ownerReferences":[{"kind":"MachineSet","apiVersion":"cluster.k8s.io/v1alpha1","uid":"s"}]}}`, `{"spec":{"replicas":"many"},"metadata":{"annotations":{"x":"y"}}}`,
-		`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":"900%","maxUnavailable":-1}},"replicas":9223372036854775807}}`, `{"f:spec":[]}`, "aws-cloud-controller-manager", ",,", "0%")
+	f.Add(
+		`{"metadata":{"name":"m","uid":"m"},"status":{"nodeRef":{"name":"n","uid":"n"}}}`,
+		`{"metadata":{"uid":"s"}}`,
+		`{"metadata":{"name":"d","uid":"d"},"spec":{"replicas":1}}`,
+		`{"f:spec":{"f:providerID":{}}}`,
+		"kubelet",
+		"kubernetes.io/aws-ebs",
+		"1",
+	)
+	f.Add(
+		`{"spec":{"providerID":7},"metadata":{"ownerReferences":[{"kind":"MachineSet","apiVersion":"cluster.k8s.io/v1alpha1","uid":"s"}]}}`,
+		`{"spec":{"replicas":"many"},"metadata":{"annotations":{"x":"y"}}}`,
+		`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":"900%","maxUnavailable":-1}},"replicas":9223372036854775807}}`,
+		`{"f:spec":[]}`,
+		"aws-cloud-controller-manager",
+		",,",
+		"0%",
+	)
 	f.Add(`null`, `{}`, `{"metadata":{"creationTimestamp":"not a time"}}`, `{`, "", "", "%")
 	f.Fuzz(func(t *testing.T, machine, set, deployment, fields, manager, plugins, budget string) {
 		object := func(text string) *unstructured.Unstructured {
@@ -29,13 +43,25 @@ func FuzzAnyObjectsOfAUserClusterAreJudged(f *testing.F) {
 			return &unstructured.Unstructured{Object: normal(o)}
 		}
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID("n"), Labels: map[string]string{ownedBy: "m"}, CreationTimestamp: metav1.NewTime(now), ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              "n",
+				UID:               types.UID("n"),
+				Labels:            map[string]string{ownedBy: "m"},
+				CreationTimestamp: metav1.NewTime(now),
+				ManagedFields: []metav1.ManagedFieldsEntry{
+					{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}},
+			},
+		}
 		since := now.Add(-time.Hour)
 		facts := Facts{
-			Time: now, Machines: []Machine{machineOf(object(machine))}, Sets: []MachineSet{setOf(object(set))}, Deployments: []Deployment{DeploymentOf(object(deployment))},
-			Nodes:    []Node{NodeOf(n, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{migratedPlugins: plugins}}})},
-			CCMReady: true, Record: Record{ExternalSince: &since},
+			Time:        now,
+			Machines:    []Machine{machineOf(object(machine))},
+			Sets:        []MachineSet{setOf(object(set))},
+			Deployments: []Deployment{DeploymentOf(object(deployment))},
+			Nodes:       []Node{NodeOf(n, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{migratedPlugins: plugins}}})},
+			CCMReady:    true,
+			Record:      Record{ExternalSince: &since},
 		}
 		o := Observe(facts)
 		if o.Total != o.Done+o.Waiting || o.Total != len(o.Machines) || o.Complete && o.Waiting > 0 {

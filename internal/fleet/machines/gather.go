@@ -26,9 +26,17 @@ import (
 
 // The resources of machine-controller.
 var (
-	MachinesResource    = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machines"}
-	SetsResource        = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machinesets"}
-	DeploymentsResource = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machinedeployments"}
+	MachinesResource = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machines"}
+	SetsResource     = schema.GroupVersionResource{
+		Group:    "cluster.k8s.io",
+		Version:  "v1alpha1",
+		Resource: "machinesets",
+	}
+	DeploymentsResource = schema.GroupVersionResource{
+		Group:    "cluster.k8s.io",
+		Version:  "v1alpha1",
+		Resource: "machinedeployments",
+	}
 )
 
 const (
@@ -96,7 +104,10 @@ func (g *gatherer) machines(ctx context.Context) {
 	case 3:
 		g.facts.NoMachineAPI = true
 	default:
-		g.facts.Unknown = append(g.facts.Unknown, "the user cluster serves only some of machines, machinesets and machinedeployments: install the CRDs of machine-controller whole")
+		g.facts.Unknown = append(
+			g.facts.Unknown,
+			"the user cluster serves only some of machines, machinesets and machinedeployments: install the CRDs of machine-controller whole",
+		)
 	}
 }
 
@@ -151,8 +162,13 @@ func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Objec
 // NodeOf reads a Node and its CSINode, which may be nil.
 func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
 	out := Node{
-		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, Created: n.CreationTimestamp.Time, OwnedBy: n.Labels[ownedBy],
-		Virtual: n.Labels["type"] == "virtual-kubelet", NotReadySince: n.CreationTimestamp.Time,
+		Name:          n.Name,
+		UID:           string(n.UID),
+		ProviderID:    n.Spec.ProviderID,
+		Created:       n.CreationTimestamp.Time,
+		OwnedBy:       n.Labels[ownedBy],
+		Virtual:       n.Labels["type"] == "virtual-kubelet",
+		NotReadySince: n.CreationTimestamp.Time,
 	}
 	out.ProviderIDBy, out.ProviderIDAt = providerIDBy(n.ManagedFields)
 	for _, t := range n.Spec.Taints {
@@ -245,10 +261,20 @@ func replicas(u *unstructured.Unstructured) int {
 
 func machineOf(u *unstructured.Unstructured) Machine {
 	return Machine{
-		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().Time, Deleting: timeOf(u.GetDeletionTimestamp()),
-		Owner: controllerOf(u, "MachineSet"), External: u.GetAnnotations()[AnnotationExternal], ProviderID: text(u, "spec", "providerID"),
-		NodeName: text(u, "status", "nodeRef", "name"), NodeUID: text(u, "status", "nodeRef", "uid"),
-		Error: strings.Trim(text(u, "status", "errorReason")+": "+text(u, "status", "errorMessage"), ": "),
+		Namespace: u.GetNamespace(),
+		Name:      u.GetName(),
+		UID:       string(u.GetUID()),
+		Created:   u.GetCreationTimestamp().Time,
+		Deleting:  timeOf(u.GetDeletionTimestamp()),
+		Owner: controllerOf(
+			u,
+			"MachineSet",
+		),
+		External:   u.GetAnnotations()[AnnotationExternal],
+		ProviderID: text(u, "spec", "providerID"),
+		NodeName:   text(u, "status", "nodeRef", "name"),
+		NodeUID:    text(u, "status", "nodeRef", "uid"),
+		Error:      strings.Trim(text(u, "status", "errorReason")+": "+text(u, "status", "errorMessage"), ": "),
 	}
 }
 
@@ -258,8 +284,14 @@ func setOf(u *unstructured.Unstructured) MachineSet {
 		revision = 0
 	}
 	return MachineSet{
-		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().Time, Owner: controllerOf(u, "MachineDeployment"),
-		Replicas: replicas(u), Revision: revision, Deleting: u.GetDeletionTimestamp() != nil,
+		Namespace: u.GetNamespace(),
+		Name:      u.GetName(),
+		UID:       string(u.GetUID()),
+		Created:   u.GetCreationTimestamp().Time,
+		Owner:     controllerOf(u, "MachineDeployment"),
+		Replicas:  replicas(u),
+		Revision:  revision,
+		Deleting:  u.GetDeletionTimestamp() != nil,
 	}
 }
 
@@ -267,10 +299,33 @@ func setOf(u *unstructured.Unstructured) MachineSet {
 func DeploymentOf(u *unstructured.Unstructured) Deployment {
 	paused, _, _ := unstructured.NestedBool(u.Object, "spec", "paused")
 	return Deployment{
-		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(),
-		ObservedGeneration: int64(number(u, "status", "observedGeneration")), Deleting: u.GetDeletionTimestamp() != nil, Paused: paused, Replicas: replicas(u),
-		Updated: number(u, "status", "updatedReplicas"), Total: number(u, "status", "replicas"), Ready: number(u, "status", "readyReplicas"), Available: number(u, "status", "availableReplicas"),
-		MaxUnavailable: intOrPercent(u, "spec", "strategy", "rollingUpdate", "maxUnavailable"), MaxSurge: intOrPercent(u, "spec", "strategy", "rollingUpdate", "maxSurge"),
+		Namespace:       u.GetNamespace(),
+		Name:            u.GetName(),
+		UID:             string(u.GetUID()),
+		ResourceVersion: u.GetResourceVersion(),
+		Generation:      u.GetGeneration(),
+		ObservedGeneration: int64(
+			number(u, "status", "observedGeneration"),
+		),
+		Deleting: u.GetDeletionTimestamp() != nil,
+		Paused:   paused,
+		Replicas: replicas(u),
+		Updated: number(
+			u,
+			"status",
+			"updatedReplicas",
+		),
+		Total:     number(u, "status", "replicas"),
+		Ready:     number(u, "status", "readyReplicas"),
+		Available: number(u, "status", "availableReplicas"),
+		MaxUnavailable: intOrPercent(
+			u,
+			"spec",
+			"strategy",
+			"rollingUpdate",
+			"maxUnavailable",
+		),
+		MaxSurge:     intOrPercent(u, "spec", "strategy", "rollingUpdate", "maxSurge"),
 		ForceRestart: text(u, "spec", "template", "metadata", "annotations", kubermatic.ForceRestart),
 	}
 }

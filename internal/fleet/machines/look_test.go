@@ -59,12 +59,32 @@ func (p *place) add(r schema.GroupVersionResource, kind, name, ownerKind, owner 
 }
 
 func (p *place) oneMachine() {
-	status := map[string]any{"observedGeneration": int64(0), "replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(1), "readyReplicas": int64(1)}
+	status := map[string]any{
+		"observedGeneration": int64(0),
+		"replicas":           int64(1),
+		"updatedReplicas":    int64(1),
+		"availableReplicas":  int64(1),
+		"readyReplicas":      int64(1),
+	}
 	p.add(DeploymentsResource, "MachineDeployment", "md", "", "", before, map[string]any{
-		"spec": map[string]any{"replicas": int64(1), "strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": "0%"}},
-			"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kept": "yes"}}, "spec": map[string]any{"unknown": "kept"}}}, "status": status,
+		"spec": map[string]any{
+			"replicas": int64(1),
+			"strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": "0%"}},
+			"template": map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{"kept": "yes"}},
+				"spec":     map[string]any{"unknown": "kept"},
+			},
+		}, "status": status,
 	})
-	p.add(SetsResource, "MachineSet", "set", "MachineDeployment", "md", before, map[string]any{"metadata": map[string]any{"annotations": map[string]any{revisionAnnotation: "3"}}, "spec": map[string]any{"replicas": int64(1)}})
+	p.add(
+		SetsResource,
+		"MachineSet",
+		"set",
+		"MachineDeployment",
+		"md",
+		before,
+		map[string]any{"metadata": map[string]any{"annotations": map[string]any{revisionAnnotation: "3"}}, "spec": map[string]any{"replicas": int64(1)}},
+	)
 	p.add(MachinesResource, "Machine", "machine", "MachineSet", "set", before, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{AnnotationExternal: "true"}}, "spec": map[string]any{"providerID": "aws:///z/i-1"},
 		"status": map[string]any{"nodeRef": map[string]any{"name": "node", "uid": "node"}, "errorReason": "InvalidConfiguration", "errorMessage": "quota"},
@@ -118,11 +138,27 @@ func TestWhatIsReadOfAClusterIsWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Machine{{Namespace: "kube-system", Name: "machine", UID: "machine", Created: before, Owner: "set", External: "true", ProviderID: "aws:///z/i-1", NodeName: "node", NodeUID: "node", Error: "InvalidConfiguration: quota"}}
+	want := []Machine{
+		{
+			Namespace:  "kube-system",
+			Name:       "machine",
+			UID:        "machine",
+			Created:    before,
+			Owner:      "set",
+			External:   "true",
+			ProviderID: "aws:///z/i-1",
+			NodeName:   "node",
+			NodeUID:    "node",
+			Error:      "InvalidConfiguration: quota",
+		},
+	}
 	if diff := cmp.Diff(want, f.Machines); diff != "" {
 		t.Errorf("machines (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]MachineSet{{Namespace: "kube-system", Name: "set", UID: "set", Created: before, Owner: "md", Replicas: 1, Revision: 3}}, f.Sets); diff != "" {
+	if diff := cmp.Diff(
+		[]MachineSet{{Namespace: "kube-system", Name: "set", UID: "set", Created: before, Owner: "md", Replicas: 1, Revision: 3}},
+		f.Sets,
+	); diff != "" {
 		t.Errorf("sets (-want +got):\n%s", diff)
 	}
 	wantNode := []Node{{
@@ -259,9 +295,16 @@ func TestAVolumeOfANodeThatIsGoneIsSeen(t *testing.T) {
 	p := newPlace(t)
 	p.oneMachine()
 	pv := "pv-1"
-	p.user.Put(t, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "gone", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}}})
+	p.user.Put(
+		t,
+		&storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: "csi-1"},
+			Spec:       storagev1.VolumeAttachmentSpec{NodeName: "gone", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}},
+		},
+	)
 	got := p.pass()
-	if got.Did != "" || !strings.Contains(got.Waiting, "volume pv-1") || !slices.ContainsFunc(got.Warnings, func(w string) bool { return strings.Contains(w, "pv-1") }) {
+	if got.Did != "" || !strings.Contains(got.Waiting, "volume pv-1") ||
+		!slices.ContainsFunc(got.Warnings, func(w string) bool { return strings.Contains(w, "pv-1") }) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -307,7 +350,13 @@ func TestARecordThatIsNotUnderstoodIsLeftAsItIs(t *testing.T) {
 
 func TestARecordFromBeforeThereWereNumbersIsReadAndNumbered(t *testing.T) {
 	p := newPlace(t)
-	p.seed.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: "cluster-x"}, Data: map[string]string{recordKey: `{"nodes":{"u":{"tainted":true}}}`}})
+	p.seed.Put(
+		t,
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: "cluster-x"},
+			Data:       map[string]string{recordKey: `{"nodes":{"u":{"tainted":true}}}`},
+		},
+	)
 	store := p.restarter.Store
 	was, version, err := store.Load(t.Context())
 	if err != nil || !was.Nodes["u"].Tainted {
@@ -318,7 +367,12 @@ func TestARecordFromBeforeThereWereNumbersIsReadAndNumbered(t *testing.T) {
 	if _, err := store.Save(t.Context(), now, was, version); err != nil {
 		t.Fatal(err)
 	}
-	if text := p.seed.Field("/api/v1/namespaces/cluster-x/configmaps/"+RecordName, "data", recordKey); !strings.HasPrefix(text, `{"schema":2,"externalSince":`) || !strings.Contains(text, `"tainted":true`) {
+	if text := p.seed.Field(
+		"/api/v1/namespaces/cluster-x/configmaps/"+RecordName,
+		"data",
+		recordKey,
+	); !strings.HasPrefix(text, `{"schema":2,"externalSince":`) ||
+		!strings.Contains(text, `"tainted":true`) {
 		t.Errorf("wrote %s", text)
 	}
 }

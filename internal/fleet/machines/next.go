@@ -23,7 +23,11 @@ func Budget(value string, machines int) (int, error) {
 	percent, isPercent := strings.CutSuffix(value, "%")
 	n, err := strconv.Atoi(percent)
 	if err != nil || n < 0 || isPercent && n > 100 {
-		return 0, fmt.Errorf("annotation %s is %q, which is neither a number nor a percentage: nothing is restarted until it is one", kubermatic.AnnotationMaxUnavailable, value)
+		return 0, fmt.Errorf(
+			"annotation %s is %q, which is neither a number nor a percentage: nothing is restarted until it is one",
+			kubermatic.AnnotationMaxUnavailable,
+			value,
+		)
 	}
 	if isPercent {
 		return max(1, machines*n/100), nil
@@ -68,7 +72,13 @@ const (
 // when every machine of those before it is external. A new machine that turns out wrong stops everything, and its
 // rollout is paused.
 func Next(f Facts, o Observation, p Policy) Step {
-	n := &next{world: newWorld(f), o: o, policy: p, record: f.Record.clone().Restart, timeout: cmp.Or(p.Timeout, usualTimeout)}
+	n := &next{
+		world:   newWorld(f),
+		o:       o,
+		policy:  p,
+		record:  f.Record.clone().Restart,
+		timeout: cmp.Or(p.Timeout, usualTimeout),
+	}
 	if !p.Wanted {
 		if n.record.Stopped != nil {
 			n.record.Stopped.Released = true
@@ -97,7 +107,9 @@ func (n *next) step() Step {
 	case len(n.o.Unknown) > 0:
 		return n.wait("not known: %s", strings.Join(first(n.o.Unknown, shown), "; "))
 	case !n.CCMReady || n.Facts.Record.ExternalSince == nil:
-		return n.wait("the cloud-controller-manager, machine-controller, its webhook and operating-system-manager have to be ready before a machine is replaced")
+		return n.wait(
+			"the cloud-controller-manager, machine-controller, its webhook and operating-system-manager have to be ready before a machine is replaced",
+		)
 	}
 	n.forget()
 	n.progress()
@@ -112,11 +124,22 @@ func (n *next) step() Step {
 	}
 	for _, d := range n.begun() {
 		if !n.landed(d) {
-			return Step{Record: n.record, Rolling: true, Restart: &d, Value: n.record.Began[key(d)].Value, Waiting: "the restart of MachineDeployment " + d.Name + " has to show"}
+			return Step{
+				Record:  n.record,
+				Rolling: true,
+				Restart: &d,
+				Value:   n.record.Began[key(d)].Value,
+				Waiting: "the restart of MachineDeployment " + d.Name + " has to show",
+			}
 		}
 		if !n.finished(d) {
 			s := n.state(d)
-			out := n.wait("MachineDeployment %s is being restarted: %d of %d machines run external", d.Name, s.Done, max(s.Machines, s.Wanted))
+			out := n.wait(
+				"MachineDeployment %s is being restarted: %d of %d machines run external",
+				d.Name,
+				s.Done,
+				max(s.Machines, s.Wanted),
+			)
 			out.Rolling = true
 			return out
 		}
@@ -219,16 +242,38 @@ func (n *next) begin() Step {
 			n.blocked = append(n.blocked, fmt.Sprintf("MachineDeployment %s is paused: resume it", d.Name))
 			continue
 		case !s.Settled:
-			n.blocked = append(n.blocked, fmt.Sprintf("MachineDeployment %s %s: that has to be over before it is restarted", d.Name, s.Message))
+			n.blocked = append(
+				n.blocked,
+				fmt.Sprintf("MachineDeployment %s %s: that has to be over before it is restarted", d.Name, s.Message),
+			)
 			continue
 		case d.Replicas > 0 && cost > budget:
-			n.blocked = append(n.blocked, fmt.Sprintf("MachineDeployment %s may replace %d machines at once (maxUnavailable), and %d may be missing: lower it, or raise the annotation %s", d.Name, cost, budget, kubermatic.AnnotationMaxUnavailable))
+			n.blocked = append(
+				n.blocked,
+				fmt.Sprintf(
+					"MachineDeployment %s may replace %d machines at once (maxUnavailable), and %d may be missing: lower it, or raise the annotation %s",
+					d.Name,
+					cost,
+					budget,
+					kubermatic.AnnotationMaxUnavailable,
+				),
+			)
 			continue
 		case d.Replicas > 0 && missing+cost > budget:
-			return n.wait("%d machines are missing and MachineDeployment %s would take up to %d: no more than %d may be", missing, d.Name, cost, budget)
+			return n.wait(
+				"%d machines are missing and MachineDeployment %s would take up to %d: no more than %d may be",
+				missing,
+				d.Name,
+				cost,
+				budget,
+			)
 		case d.Replicas > 0 && len(n.Attachments) > 0:
 			a := n.Attachments[0]
-			return n.wait("volume %s is still attached to node %s, which is gone: it has to be detached before the next machines go", a.Volume, a.Node)
+			return n.wait(
+				"volume %s is still attached to node %s, which is gone: it has to be detached before the next machines go",
+				a.Volume,
+				a.Node,
+			)
 		}
 		if n.policy.Hold != "" {
 			return n.wait("%s", n.policy.Hold)

@@ -195,7 +195,10 @@ func TestALateMachineLetsTheRestartGoOn(t *testing.T) {
 	s.dead["canary"] = false
 	for _, m := range s.facts.Machines {
 		if !slices.ContainsFunc(s.facts.Nodes, func(n Node) bool { return n.OwnedBy == m.UID }) {
-			s.facts.Nodes = append(s.facts.Nodes, Node{Name: m.Name, UID: m.Name, OwnedBy: m.UID, Created: s.facts.Time, Uninitialized: true, ProviderIDBy: "x-cloud-controller-manager"})
+			s.facts.Nodes = append(
+				s.facts.Nodes,
+				Node{Name: m.Name, UID: m.Name, OwnedBy: m.UID, Created: s.facts.Time, Uninitialized: true, ProviderIDBy: "x-cloud-controller-manager"},
+			)
 		}
 	}
 	if o, step := s.run(wanted, 120); !o.Complete {

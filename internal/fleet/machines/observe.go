@@ -195,7 +195,8 @@ func Observe(f Facts) Observation {
 	o.count()
 	o.warn(f)
 	settled := !slices.ContainsFunc(o.Deployments, func(d DeploymentState) bool { return !d.Settled })
-	o.Complete = settled && setsDone && o.Waiting == 0 && len(o.Unknown) == 0 && f.CCMReady && f.Record.ExternalSince != nil
+	o.Complete = settled && setsDone && o.Waiting == 0 && len(o.Unknown) == 0 && f.CCMReady &&
+		f.Record.ExternalSince != nil
 	return o
 }
 
@@ -226,7 +227,10 @@ func (o *Observation) warn(f Facts) {
 		}
 	}
 	for _, a := range f.Attachments {
-		o.Warnings = append(o.Warnings, fmt.Sprintf("volume %s is still attached to node %s, which does not exist any longer", a.Volume, a.Node))
+		o.Warnings = append(
+			o.Warnings,
+			fmt.Sprintf("volume %s is still attached to node %s, which does not exist any longer", a.Volume, a.Node),
+		)
 	}
 	slices.Sort(o.Warnings)
 }
@@ -242,7 +246,12 @@ type world struct {
 }
 
 func newWorld(f Facts) *world {
-	w := &world{Facts: f, setByUID: map[string]*MachineSet{}, deployByUID: map[string]*Deployment{}, newestOf: map[string]*MachineSet{}}
+	w := &world{
+		Facts:       f,
+		setByUID:    map[string]*MachineSet{},
+		deployByUID: map[string]*Deployment{},
+		newestOf:    map[string]*MachineSet{},
+	}
 	for i := range f.Deployments {
 		w.deployByUID[f.Deployments[i].UID] = &f.Deployments[i]
 	}
@@ -341,7 +350,9 @@ func (w *world) reason(m Machine, n *Node, e Evidence) (Reason, string) {
 	external := e == EvidenceTaint || e == EvidenceInitialized || e == EvidenceCircumstance
 	switch {
 	case !m.Deleting.IsZero() && !external:
-		return BeingDeleted, "is being deleted since " + m.Deleting.UTC().Format("15:04:05") + ", and what it runs is not known to be external"
+		return BeingDeleted, "is being deleted since " + m.Deleting.UTC().
+			Format("15:04:05") +
+			", and what it runs is not known to be external"
 	case n == nil:
 		return NoNode, noNode(m)
 	}
@@ -415,7 +426,8 @@ func (w *world) against(m Machine, n Node, e Evidence) (Reason, string) {
 // says nothing.
 func (w *world) circumstance(m Machine, n Node) bool {
 	since := w.Record.ExternalSince
-	return since != nil && m.External == "true" && !n.Created.Before(*since) && !m.Created.Before(*since) && !w.oldUserdata(m)
+	return since != nil && m.External == "true" && !n.Created.Before(*since) && !m.Created.Before(*since) &&
+		!w.oldUserdata(m)
 }
 
 // oldUserdata tells that a machine was made by a MachineSet of before the change: userdata is rendered for a revision

@@ -19,9 +19,24 @@ var (
 func migrating(replicas int) Facts {
 	since := changed
 	return Facts{
-		Time: changed.Add(10 * time.Minute), CCMReady: true, Record: Record{ExternalSince: &since},
-		Deployments: []Deployment{{Namespace: "kube-system", Name: "md", UID: "md", Generation: 1, ObservedGeneration: 1, Replicas: replicas, Updated: replicas, Total: replicas, Ready: replicas, Available: replicas}},
-		Sets:        []MachineSet{{Namespace: "kube-system", Name: "old", UID: "old", Owner: "md", Created: before, Revision: 1, Replicas: replicas}},
+		Time:     changed.Add(10 * time.Minute),
+		CCMReady: true,
+		Record:   Record{ExternalSince: &since},
+		Deployments: []Deployment{
+			{
+				Namespace:          "kube-system",
+				Name:               "md",
+				UID:                "md",
+				Generation:         1,
+				ObservedGeneration: 1,
+				Replicas:           replicas,
+				Updated:            replicas,
+				Total:              replicas,
+				Ready:              replicas,
+				Available:          replicas,
+			},
+		},
+		Sets: []MachineSet{{Namespace: "kube-system", Name: "old", UID: "old", Owner: "md", Created: before, Revision: 1, Replicas: replicas}},
 	}
 }
 
@@ -264,7 +279,10 @@ func TestAFreeMachineSetHasToHaveItsMachines(t *testing.T) {
 
 func TestANodeWithoutAMachineCounts(t *testing.T) {
 	f := migrating(0)
-	f.Nodes = []Node{{Name: "by-hand", UID: "1", Created: before, Ready: true, ProviderID: "x", ProviderIDBy: "kubelet"}, {Name: "virtual", UID: "2", Virtual: true}}
+	f.Nodes = []Node{
+		{Name: "by-hand", UID: "1", Created: before, Ready: true, ProviderID: "x", ProviderIDBy: "kubelet"},
+		{Name: "virtual", UID: "2", Virtual: true},
+	}
 	o := Observe(f)
 	if o.Complete || o.Total != 1 || o.Machines[0].Reason != NodeWithoutMachine {
 		t.Errorf("got %+v", o)

@@ -24,15 +24,45 @@ func anything(r *rand.Rand) Facts {
 	}
 	for i := range r.IntN(3) {
 		f.Deployments = append(f.Deployments, Deployment{
-			Namespace: "kube-system", Name: fmt.Sprint("md", i), UID: fmt.Sprint("md", i), Replicas: r.IntN(3), Updated: r.IntN(3), Total: r.IntN(3), Available: r.IntN(3),
-			Generation: int64(r.IntN(2)), ObservedGeneration: int64(r.IntN(2)), Paused: r.IntN(5) == 0, Deleting: r.IntN(8) == 0, ForceRestart: pick("", "1"),
+			Namespace:          "kube-system",
+			Name:               fmt.Sprint("md", i),
+			UID:                fmt.Sprint("md", i),
+			Replicas:           r.IntN(3),
+			Updated:            r.IntN(3),
+			Total:              r.IntN(3),
+			Available:          r.IntN(3),
+			Generation:         int64(r.IntN(2)),
+			ObservedGeneration: int64(r.IntN(2)),
+			Paused:             r.IntN(5) == 0,
+			Deleting:           r.IntN(8) == 0,
+			ForceRestart:       pick("", "1"),
 		})
 	}
 	for i := range r.IntN(4) {
-		f.Sets = append(f.Sets, MachineSet{Namespace: "kube-system", Name: fmt.Sprint("set", i), UID: fmt.Sprint("set", i), Owner: pick("", name("md")), Created: at(), Replicas: r.IntN(2), Revision: r.IntN(3)})
+		f.Sets = append(
+			f.Sets,
+			MachineSet{
+				Namespace: "kube-system",
+				Name:      fmt.Sprint("set", i),
+				UID:       fmt.Sprint("set", i),
+				Owner:     pick("", name("md")),
+				Created:   at(),
+				Replicas:  r.IntN(2),
+				Revision:  r.IntN(3),
+			},
+		)
 	}
 	for i := range r.IntN(4) {
-		m := Machine{Namespace: "kube-system", Name: fmt.Sprint("m", i), UID: fmt.Sprint("m", i), Created: at(), Owner: pick("", name("set")), External: pick("", "true", "false"), NodeName: pick("", name("n")), ProviderID: pick("", name("i"))}
+		m := Machine{
+			Namespace:  "kube-system",
+			Name:       fmt.Sprint("m", i),
+			UID:        fmt.Sprint("m", i),
+			Created:    at(),
+			Owner:      pick("", name("set")),
+			External:   pick("", "true", "false"),
+			NodeName:   pick("", name("n")),
+			ProviderID: pick("", name("i")),
+		}
 		if r.IntN(4) == 0 {
 			m.Deleting = at()
 		}
@@ -40,8 +70,18 @@ func anything(r *rand.Rand) Facts {
 	}
 	for i := range r.IntN(4) {
 		n := Node{
-			Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), ProviderID: pick("", name("i"), name("i")), Created: at(), Ready: r.IntN(4) > 0, Uninitialized: r.IntN(5) == 0, OwnedBy: pick("", name("m")),
-			ProviderIDBy: pick("", "kubelet", "aws-cloud-controller-manager", "machine-controller"), Virtual: r.IntN(10) == 0,
+			Name: fmt.Sprint(
+				"n",
+				i,
+			),
+			UID:           fmt.Sprint("n", i),
+			ProviderID:    pick("", name("i"), name("i")),
+			Created:       at(),
+			Ready:         r.IntN(4) > 0,
+			Uninitialized: r.IntN(5) == 0,
+			OwnedBy:       pick("", name("m")),
+			ProviderIDBy:  pick("", "kubelet", "aws-cloud-controller-manager", "machine-controller"),
+			Virtual:       r.IntN(10) == 0,
 		}
 		if r.IntN(2) == 0 {
 			n.Drivers, n.Plugins = []string{"d"}, []string{pick("p", "q")}

@@ -15,7 +15,15 @@ func (n *next) stopped() (Step, bool) {
 	if d == nil || s.Released || n.mended(*s, *d) {
 		return n.goOn(d)
 	}
-	out := Step{Record: n.record, Stopped: s, Waiting: fmt.Sprintf("stopped at MachineDeployment %s: %s: mend it, then take the annotation off and put it on again", d.Name, s.Reason)}
+	out := Step{
+		Record:  n.record,
+		Stopped: s,
+		Waiting: fmt.Sprintf(
+			"stopped at MachineDeployment %s: %s: mend it, then take the annotation off and put it on again",
+			d.Name,
+			s.Reason,
+		),
+	}
 	if s.Paused && !d.Paused && n.Time.Sub(s.At) < repause {
 		out.Pause = d
 	}
@@ -34,7 +42,12 @@ func (n *next) goOn(d *Deployment) (Step, bool) {
 	b.Moved, b.Again = n.now(), n.now()
 	n.record.Began[key(*d)] = b
 	if paused && d.Paused {
-		return Step{Record: n.record, Rolling: true, Resume: d, Waiting: "MachineDeployment " + d.Name + " has to go on"}, true
+		return Step{
+			Record:  n.record,
+			Rolling: true,
+			Resume:  d,
+			Waiting: "MachineDeployment " + d.Name + " has to go on",
+		}, true
 	}
 	return Step{}, false
 }
@@ -66,7 +79,11 @@ func (n *next) stop(s Stopped) Step {
 	d := n.named(s.Deployment)
 	s.Paused = s.Machine != "" && !d.Paused && !n.state(*d).Settled
 	n.record.Stopped = &s
-	out := Step{Record: n.record, Stopped: &s, Waiting: fmt.Sprintf("stopped at MachineDeployment %s: %s", d.Name, s.Reason)}
+	out := Step{
+		Record:  n.record,
+		Stopped: &s,
+		Waiting: fmt.Sprintf("stopped at MachineDeployment %s: %s", d.Name, s.Reason),
+	}
 	if s.Paused {
 		out.Pause = d
 	}
@@ -122,7 +139,11 @@ func (n *next) stall(d Deployment, states map[string]MachineState, b Begun) stri
 	since := b.Moved.UTC().Format("15:04:05")
 	for _, m := range n.Machines {
 		if of := n.deploymentOf(m); of != nil && of.UID == d.UID && !m.Deleting.IsZero() {
-			return fmt.Sprintf("nothing has moved since %s; machine %s is being deleted: a PodDisruptionBudget or a finalizer may hold it", since, m.Name)
+			return fmt.Sprintf(
+				"nothing has moved since %s; machine %s is being deleted: a PodDisruptionBudget or a finalizer may hold it",
+				since,
+				m.Name,
+			)
 		}
 	}
 	for _, m := range n.Machines {

@@ -93,7 +93,11 @@ func (r Restarter) do(ctx context.Context, s Step) (string, error) {
 		return "resumed MachineDeployment " + s.Resume.Name, r.patch(ctx, *s.Resume, `"paused":false`)
 	case s.Restart != nil:
 		return "restarted MachineDeployment " + s.Restart.Name,
-			r.patch(ctx, *s.Restart, fmt.Sprintf(`"template":{"metadata":{"annotations":{%q:%q}}}`, kubermatic.ForceRestart, s.Value))
+			r.patch(
+				ctx,
+				*s.Restart,
+				fmt.Sprintf(`"template":{"metadata":{"annotations":{%q:%q}}}`, kubermatic.ForceRestart, s.Value),
+			)
 	}
 	return "", nil
 }
@@ -101,7 +105,9 @@ func (r Restarter) do(ctx context.Context, s Step) (string, error) {
 // patch changes the spec of the MachineDeployment that was looked at, and no other version of it.
 func (r Restarter) patch(ctx context.Context, d Deployment, spec string) error {
 	body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{%s}}`, d.ResourceVersion, spec)
-	_, err := r.Dynamic.Resource(DeploymentsResource).Namespace(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "transplant"})
+	_, err := r.Dynamic.Resource(DeploymentsResource).
+		Namespace(d.Namespace).
+		Patch(ctx, d.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "transplant"})
 	if err != nil {
 		return fmt.Errorf("changing MachineDeployment %s/%s of cluster %s: %w", d.Namespace, d.Name, r.Name, err)
 	}
@@ -143,7 +149,16 @@ func (w *world) unsettled(d Deployment, s DeploymentState) (Reason, string) {
 	case s.Machines < d.Replicas:
 		return because(d, WantsMachines), fmt.Sprintf("wants %d machines and has %d", d.Replicas, s.Machines)
 	case d.Updated != d.Replicas || d.Total != d.Replicas || d.Available != d.Replicas:
-		return because(d, RolloutUnfinished), fmt.Sprintf("wants %d machines and has %d, of which %d are of its newest template and %d are available", d.Replicas, d.Total, d.Updated, d.Available)
+		return because(
+				d,
+				RolloutUnfinished,
+			), fmt.Sprintf(
+				"wants %d machines and has %d, of which %d are of its newest template and %d are available",
+				d.Replicas,
+				d.Total,
+				d.Updated,
+				d.Available,
+			)
 	case s.Machines > d.Replicas:
 		return because(d, RolloutUnfinished), fmt.Sprintf("wants %d machines and has %d", d.Replicas, s.Machines)
 	}

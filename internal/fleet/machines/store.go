@@ -151,16 +151,30 @@ func (s Store) Load(ctx context.Context) (r Record, version string, err error) {
 		return Record{}, c.ResourceVersion, nil
 	}
 	if _, err := jsonweight.Of([]byte(c.Data[recordKey]), reflect.TypeFor[Kept](), maxMemory); err != nil {
-		return Record{}, "", fmt.Errorf("reading what is known of machines: ConfigMap %s/%s: %w", s.Namespace, RecordName, err)
+		return Record{}, "", fmt.Errorf(
+			"reading what is known of machines: ConfigMap %s/%s: %w",
+			s.Namespace,
+			RecordName,
+			err,
+		)
 	}
 	var kept Kept
-	err = document.Form{Object: fmt.Sprintf("ConfigMap %s/%s", s.Namespace, RecordName), Known: RecordSchema}.Read([]byte(c.Data[recordKey]), &kept)
+	err = document.Form{
+		Object: fmt.Sprintf("ConfigMap %s/%s", s.Namespace, RecordName),
+		Known:  RecordSchema,
+	}.Read(
+		[]byte(c.Data[recordKey]),
+		&kept,
+	)
 	var newer *document.NewerError
 	switch {
 	case errors.As(err, &newer):
 		return Record{}, "", fmt.Errorf("reading what is known of machines: %w", err)
 	case err != nil:
-		return Record{}, "", fmt.Errorf("reading what is known of machines: %w: delete it, and what proved that nodes are external is looked for again", err)
+		return Record{}, "", fmt.Errorf(
+			"reading what is known of machines: %w: delete it, and what proved that nodes are external is looked for again",
+			err,
+		)
 	}
 	return kept.Record, c.ResourceVersion, nil
 }

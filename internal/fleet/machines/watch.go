@@ -63,7 +63,11 @@ var csiNodesResource = schema.GroupVersionResource{Group: "storage.k8s.io", Vers
 // one is the cheapest list that has a version to watch from.
 var one = metav1.ListOptions{Limit: 1}
 
-func watchMetadata(ctx context.Context, meta metadata.Interface, r schema.GroupVersionResource) (watch.Interface, error) {
+func watchMetadata(
+	ctx context.Context,
+	meta metadata.Interface,
+	r schema.GroupVersionResource,
+) (watch.Interface, error) {
 	now, err := meta.Resource(r).List(ctx, one)
 	if err != nil {
 		return nil, err

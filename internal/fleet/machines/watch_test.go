@@ -82,7 +82,9 @@ func TestAWatchTellsOfWhatALookWouldFind(t *testing.T) {
 		t.Error("a node that is as it was is told of")
 	default:
 	}
-	if _, err := p.restarter.Dynamic.Resource(MachinesResource).Namespace("kube-system").Patch(t.Context(), "machine", types.MergePatchType, []byte(`{"status":{"errorMessage":"none"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := p.restarter.Dynamic.Resource(MachinesResource).
+		Namespace("kube-system").
+		Patch(t.Context(), "machine", types.MergePatchType, []byte(`{"status":{"errorMessage":"none"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.hears(news, "a machine")

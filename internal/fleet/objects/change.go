@@ -176,7 +176,13 @@ func (c *Change) Apply(ctx context.Context, client dynamic.Interface, manager st
 		if patch == nil {
 			continue
 		}
-		written, err = clusters.Patch(ctx, c.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager}, part.subresource...)
+		written, err = clusters.Patch(
+			ctx,
+			c.name,
+			types.MergePatchType,
+			patch,
+			metav1.PatchOptions{FieldManager: manager},
+			part.subresource...)
 		if err != nil {
 			return nil, fmt.Errorf("patching cluster %q of %s: %w", c.name, c.group, err)
 		}

@@ -54,7 +54,11 @@ func TestAPatchNamesWhatChangesAndNothingElse(t *testing.T) {
 
 func TestStaleIsWhatReadingAgainMayMend(t *testing.T) {
 	resource := schema.GroupResource{Group: "g", Resource: "clusters"}
-	made := apierrors.NewInvalid(schema.GroupKind{Kind: "Cluster"}, "x", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "u1", "field is immutable")})
+	made := apierrors.NewInvalid(
+		schema.GroupKind{Kind: "Cluster"},
+		"x",
+		field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "u1", "field is immutable")},
+	)
 	other := apierrors.NewInvalid(schema.GroupKind{Kind: "Cluster"}, "x", field.ErrorList{field.Invalid(field.NewPath("spec"), "", "no")})
 	for _, test := range []struct {
 		err  error

@@ -69,7 +69,10 @@ func TestAClusterThatSaysNoVersionIsAskedForIt(t *testing.T) {
 	if minor, err := minorOf(t.Context(), &kubermaticv1.Cluster{}, user); err != nil || minor < 20 {
 		t.Errorf("%d, %v", minor, err)
 	}
-	said := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Version: "1.27.1"}, Status: kubermaticv1.ClusterStatus{Versions: &kubermaticv1.ClusterVersions{Apiserver: "1.26.0"}}}
+	said := &kubermaticv1.Cluster{
+		Spec:   kubermaticv1.ClusterSpec{Version: "1.27.1"},
+		Status: kubermaticv1.ClusterStatus{Versions: &kubermaticv1.ClusterVersions{Apiserver: "1.26.0"}},
+	}
 	if minor, err := minorOf(t.Context(), said, userclusters.Clients{Kube: fake.NewClientset()}); err != nil || minor != 26 {
 		t.Errorf("of one that says it: %d, %v", minor, err)
 	}
@@ -78,7 +81,13 @@ func TestAClusterThatSaysNoVersionIsAskedForIt(t *testing.T) {
 func TestDisksBearTheNameOfTheirCluster(t *testing.T) {
 	h := HostedParts{Hosted: &Hosted{}}
 	c := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Cloud: kubermaticv1.CloudSpec{ProviderName: "aws"}}}
-	if p := h.of(t.Context(), Target{Name: "x7k2p", Namespace: "cluster-x7k2p", Cluster: c}, userclusters.Clients{}, 26); p.ClusterName != "x7k2p" || p.Provider != "aws" || !p.CSI {
+	if p := h.of(
+		t.Context(),
+		Target{Name: "x7k2p", Namespace: "cluster-x7k2p", Cluster: c},
+		userclusters.Clients{},
+		26,
+	); p.ClusterName != "x7k2p" || p.Provider != "aws" ||
+		!p.CSI {
 		t.Errorf("the parts are %+v", p)
 	}
 }
@@ -99,7 +108,11 @@ func TestImagesAreNamedByProvidersThatAreMigrated(t *testing.T) {
 	if err := rules.CheckImages("ccm-image", map[string]string{"aws": "x", "gce": "y"}); err != nil {
 		t.Error(err)
 	}
-	if err := rules.CheckImages("image", map[string]string{"gcp": "x"}); err == nil || !strings.Contains(err.Error(), "--image gcp=x: the providers that are migrated are aws, azure, gce, openstack, vsphere") {
+	if err := rules.CheckImages(
+		"image",
+		map[string]string{"gcp": "x"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "--image gcp=x: the providers that are migrated are aws, azure, gce, openstack, vsphere") {
 		t.Error(err)
 	}
 }

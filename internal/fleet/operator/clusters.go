@@ -59,7 +59,16 @@ type source struct {
 }
 
 func newClusters(o *Options, changed func(name string)) *clusters {
-	return &clusters{client: o.Dynamic, discovery: o.Kube.Discovery(), judge: o.Definitions, changed: changed, log: o.Log, unusable: map[string]string{}, sources: map[string]*source{}, listeners: map[chan struct{}]bool{}}
+	return &clusters{
+		client:    o.Dynamic,
+		discovery: o.Kube.Discovery(),
+		judge:     o.Definitions,
+		changed:   changed,
+		log:       o.Log,
+		unusable:  map[string]string{},
+		sources:   map[string]*source{},
+		listeners: map[chan struct{}]bool{},
+	}
 }
 
 // run keeps a cache for each group that is served until ctx ends.
@@ -123,7 +132,10 @@ func (c *clusters) definitions(ctx context.Context) error {
 func (c *clusters) served(ctx context.Context, group string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, objects.Resource(group).GroupVersion().String())
+	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(
+		ctx,
+		objects.Resource(group).GroupVersion().String(),
+	)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -404,7 +416,8 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 			if err == nil {
 				wait = op.Limits.Retry
 			} else if ctx.Err() == nil {
-				op.Log.V(1).Info("The machines of a cluster are polled: the watch has broken off", "cluster", t.Name, "error", mask.Error(err))
+				op.Log.V(1).
+					Info("The machines of a cluster are polled: the watch has broken off", "cluster", t.Name, "error", mask.Error(err))
 			}
 			op.queue.Add(t.Name)
 			select {

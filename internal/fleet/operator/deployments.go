@@ -73,7 +73,11 @@ type space struct {
 	at      time.Time
 }
 
-func newDeployments(kube kubernetes.Interface, changed func(namespace string), wanted func() ([]string, bool)) *deployments {
+func newDeployments(
+	kube kubernetes.Interface,
+	changed func(namespace string),
+	wanted func() ([]string, bool),
+) *deployments {
 	return &deployments{kube: kube, changed: changed, wanted: wanted, askAgain: askAgain, spaces: map[string]*space{}}
 }
 
@@ -241,7 +245,12 @@ func (d *deployments) plane(namespace string) state.Plane {
 		return state.Plane{}
 	}
 	if s.isRefused() {
-		return state.Plane{Refused: fmt.Sprintf("the operator may not read Deployments in namespace %s of the seed: transplant fleet rights prints the RoleBinding that gives it its rights there", namespace)}
+		return state.Plane{
+			Refused: fmt.Sprintf(
+				"the operator may not read Deployments in namespace %s of the seed: transplant fleet rights prints the RoleBinding that gives it its rights there",
+				namespace,
+			),
+		}
 	}
 	out := state.Plane{Known: s.informer.HasSynced()}
 	if !out.Known {
@@ -283,7 +292,10 @@ func (s *space) workload(name string) (*state.Workload, string) {
 	if err != nil { // a lister's only error is that there is none
 		return nil, ""
 	}
-	return &state.Workload{Desired: ptr.Deref(found.Spec.Replicas, 1), Ready: found.Status.ReadyReplicas}, found.Annotations[inTreeProvider]
+	return &state.Workload{
+		Desired: ptr.Deref(found.Spec.Replicas, 1),
+		Ready:   found.Status.ReadyReplicas,
+	}, found.Annotations[inTreeProvider]
 }
 
 // stripped leaves what is wanted of a Deployment.
@@ -292,7 +304,9 @@ func stripped(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	out := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion}}
+	out := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion},
+	}
 	if runsManager(d) && d.Labels[managedBy] != managedByUs {
 		out.Annotations = map[string]string{foreignManager: ""}
 		return out, nil
@@ -317,7 +331,10 @@ const (
 // runsManager reports whether a container of a Deployment is a cloud-controller-manager, however its command is
 // wrapped. One that is scaled to zero counts: it may come back.
 func runsManager(d *appsv1.Deployment) bool {
-	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.CCM })
+	return slices.ContainsFunc(
+		d.Spec.Template.Spec.Containers,
+		func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.CCM },
+	)
 }
 
 // inTree is the in-tree provider in the flags of a component, however its command is wrapped.
@@ -338,7 +355,8 @@ func concerns(o any) bool {
 
 // moved tells that something changed which decisions depend on.
 func moved(was, is *appsv1.Deployment) bool {
-	return ptr.Deref(was.Spec.Replicas, 1) != ptr.Deref(is.Spec.Replicas, 1) || was.Annotations[inTreeProvider] != is.Annotations[inTreeProvider] ||
+	return ptr.Deref(was.Spec.Replicas, 1) != ptr.Deref(is.Spec.Replicas, 1) ||
+		was.Annotations[inTreeProvider] != is.Annotations[inTreeProvider] ||
 		isForeign(was) != isForeign(is) ||
 		(was.Status.ReadyReplicas == 0) != (is.Status.ReadyReplicas == 0)
 }

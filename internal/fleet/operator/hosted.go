@@ -104,7 +104,10 @@ func minorOf(ctx context.Context, c *kubermaticv1.Cluster, user userclusters.Cli
 			err = json.Unmarshal(raw, &info)
 		}
 		if err != nil {
-			return 0, fmt.Errorf("asking the user cluster's API server for its version, which the Cluster does not say (spec.version): %w", err)
+			return 0, fmt.Errorf(
+				"asking the user cluster's API server for its version, which the Cluster does not say (spec.version): %w",
+				err,
+			)
 		}
 		version = info.GitVersion
 	}
@@ -134,7 +137,11 @@ func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked)
 		return state.Machines{}, "", fmt.Errorf("reaching the user cluster: %w", err)
 	}
 	looker := machines.Looker{
-		Name: t.Name, Store: machines.Store{Seed: h.Hosted.Seed.Kube, Namespace: t.Namespace}, Kube: user.Kube, Dynamic: user.Dynamic, CCMReady: asked.CCMReady,
+		Name:     t.Name,
+		Store:    machines.Store{Seed: h.Hosted.Seed.Kube, Namespace: t.Namespace},
+		Kube:     user.Kube,
+		Dynamic:  user.Dynamic,
+		CCMReady: asked.CCMReady,
 	}
 	if result, ok := asked.Parts.Detail.(parts.Result); ok {
 		looker.PartsReady, looker.Volumes = result.MachinesReady, result.Volumes
@@ -145,7 +152,16 @@ func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked)
 		seen, err := looker.Look(ctx)
 		return machinesOf(seen), "", err
 	}
-	pass, err := machines.Restarter{Looker: looker, Policy: machines.Policy{Wanted: true, Hold: asked.Hold, MaxUnavailable: t.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable]}}.Pass(ctx)
+	pass, err := machines.Restarter{
+		Looker: looker,
+		Policy: machines.Policy{
+			Wanted:         true,
+			Hold:           asked.Hold,
+			MaxUnavailable: t.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable],
+		},
+	}.Pass(
+		ctx,
+	)
 	if err != nil {
 		return state.Machines{}, "", err
 	}
@@ -174,7 +190,13 @@ func (h HostedMachines) Watch(ctx context.Context, t Target, changed func()) err
 }
 
 func machinesOf(o machines.Observation) state.Machines {
-	out := state.Machines{Total: o.Total, Migrated: o.Done, Deleting: o.Deleting, Done: o.Complete, Reasons: append(o.Reasons(), o.Unknown...)}
+	out := state.Machines{
+		Total:    o.Total,
+		Migrated: o.Done,
+		Deleting: o.Deleting,
+		Done:     o.Complete,
+		Reasons:  append(o.Reasons(), o.Unknown...),
+	}
 	if n := len(out.Reasons) - namedReasons; n > 0 {
 		out.Reasons, out.More = out.Reasons[:namedReasons], n
 	}
@@ -268,7 +290,14 @@ func (h *Hosted) seedOnly(t Target) *hosted.Plane {
 }
 
 // Run implements Engine.
-func (h *Hosted) Run(ctx context.Context, t Target, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error {
+func (h *Hosted) Run(
+	ctx context.Context,
+	t Target,
+	part state.Part,
+	back bool,
+	tell func(step.Event),
+	stop <-chan struct{},
+) error {
 	p, err := h.Plane(ctx, t)
 	if err != nil {
 		return err
@@ -294,7 +323,14 @@ func (e *unapprovedError) Error() string { return e.message }
 
 func (e *unapprovedError) Unwrap() error { return e.err }
 
-func carryOut(ctx context.Context, p *hosted.Plane, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error {
+func carryOut(
+	ctx context.Context,
+	p *hosted.Plane,
+	part state.Part,
+	back bool,
+	tell func(step.Event),
+	stop <-chan struct{},
+) error {
 	if back {
 		return p.Rollback(ctx, tell, stop)
 	}

@@ -96,7 +96,9 @@ func (l planLedger) Check(ctx context.Context, part hosted.Part, p *v1.Plan) err
 		return &hosted.UnknownPlanError{SHA256: sum}
 	case p.Options.Image != "" && !l.images(p.Options.Image):
 		return &hosted.UnknownPlanError{SHA256: sum, Why: fmt.Sprintf(
-			"it is approved, but the image %s of its manager is neither this operator's (--ccm-image) nor an official one", p.Options.Image)}
+			"it is approved, but the image %s of its manager is neither this operator's (--ccm-image) nor an official one",
+			p.Options.Image,
+		)}
 	case len(plan.RiskyEnv(p.Options)) > 0:
 		names := strings.Fields(strings.Join(plan.RiskyEnv(p.Options), ", "))
 		return &hosted.UnknownPlanError{SHA256: sum, Why: fmt.Sprintf(
@@ -130,14 +132,26 @@ func (l planLedger) change(ctx context.Context, do func(begun map[string]string)
 		return nil
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	condition := kubermaticv1.ClusterCondition{Status: corev1.ConditionTrue, Reason: reasonBegun, Message: messageOf(begun), KubermaticVersion: cmp.Or(l.version, "devel"),
-		LastHeartbeatTime: now, LastTransitionTime: now}
+	condition := kubermaticv1.ClusterCondition{
+		Status:             corev1.ConditionTrue,
+		Reason:             reasonBegun,
+		Message:            messageOf(begun),
+		KubermaticVersion:  cmp.Or(l.version, "devel"),
+		LastHeartbeatTime:  now,
+		LastTransitionTime: now,
+	}
 	if len(begun) == 0 {
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonNotBegun, "no plan is under way"
 	}
-	_, err = objects.Of(l.target.Group, c).Unconditional().Condition(kubermaticv1.ConditionPlan, condition).Apply(ctx, l.client, fieldManager)
+	_, err = objects.Of(l.target.Group, c).
+		Unconditional().
+		Condition(kubermaticv1.ConditionPlan, condition).
+		Apply(ctx, l.client, fieldManager)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("noting which plan is begun: the definition of Clusters has no status subresource, or the cluster is gone: %w", err)
+		return fmt.Errorf(
+			"noting which plan is begun: the definition of Clusters has no status subresource, or the cluster is gone: %w",
+			err,
+		)
 	}
 	if err != nil {
 		return fmt.Errorf("noting which plan is begun: %w", err)
@@ -207,16 +221,29 @@ func repositoryOf(image string) string {
 func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string {
 	at := "--seed-namespace " + t.Namespace
 	if e.Rollback {
-		return fmt.Sprintf("%s. Nothing is done with it. Look at it with transplant rollback --dry-run %s, and if it is right, go on by the command line: transplant rollback %s --plan-sha256 %s. "+
-			"If not, find out who wrote the ConfigMap, and put it back as it was from a backup of the seed", e.Error(), at, at, e.SHA256)
+		return fmt.Sprintf(
+			"%s. Nothing is done with it. Look at it with transplant rollback --dry-run %s, and if it is right, go on by the command line: transplant rollback %s --plan-sha256 %s. "+
+				"If not, find out who wrote the ConfigMap, and put it back as it was from a backup of the seed",
+			e.Error(),
+			at,
+			at,
+			e.SHA256,
+		)
 	}
 	if part == state.Finish {
 		at = "--part finish " + at
 	}
-	return fmt.Sprintf("%s. Nothing is done with it. Look at it with transplant apply --dry-run %s. If it is right, approve it: "+
-		"kubectl annotate --overwrite clusters.%s %s %s=%s, or go on by the command line with --plan-sha256. "+
-		"If nobody knows it, find out who wrote the ConfigMap and delete it: the operator begins with its own plan then",
-		e.Error(), at, t.Group, t.Name, kubermaticv1.AnnotationPlan, e.SHA256)
+	return fmt.Sprintf(
+		"%s. Nothing is done with it. Look at it with transplant apply --dry-run %s. If it is right, approve it: "+
+			"kubectl annotate --overwrite clusters.%s %s %s=%s, or go on by the command line with --plan-sha256. "+
+			"If nobody knows it, find out who wrote the ConfigMap and delete it: the operator begins with its own plan then",
+		e.Error(),
+		at,
+		t.Group,
+		t.Name,
+		kubermaticv1.AnnotationPlan,
+		e.SHA256,
+	)
 }
 
 // memory is what was found out about clusters since this operator leads. It may be lost at any time: what it held is
@@ -397,12 +424,17 @@ func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) 
 var errBehind = errors.New("the cluster has changed since it was read")
 
 // writeWhole writes the conditions through the object: old CRDs of the original have no subresource for the status.
-func (op *Operator) writeWhole(ctx context.Context, o view.Object, change *objects.Change) (*kubermaticv1.Cluster, error) {
+func (op *Operator) writeWhole(
+	ctx context.Context,
+	o view.Object,
+	change *objects.Change,
+) (*kubermaticv1.Cluster, error) {
 	patch, err := change.StatusPatch()
 	if err != nil {
 		return nil, err
 	}
-	u, err := op.Dynamic.Resource(objects.Resource(o.Group)).Patch(ctx, o.Cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	u, err := op.Dynamic.Resource(objects.Resource(o.Group)).
+		Patch(ctx, o.Cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
 		return nil, err
 	}
@@ -423,5 +455,10 @@ func (op *Operator) tell(o view.Object, events []state.Event) {
 
 // reference names a Cluster in events: what was decoded does not know its group.
 func reference(group string, c *kubermaticv1.Cluster) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: objects.Resource(group).GroupVersion().String(), Kind: "Cluster", Name: c.Name, UID: c.UID}
+	return &corev1.ObjectReference{
+		APIVersion: objects.Resource(group).GroupVersion().String(),
+		Kind:       "Cluster",
+		Name:       c.Name,
+		UID:        c.UID,
+	}
 }

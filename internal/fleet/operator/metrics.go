@@ -43,40 +43,96 @@ func NewMetrics() *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "transplant_" + name, Help: help}, labels)
 	}
 	m := &Metrics{
-		Registry:      prometheus.NewRegistry(),
-		last:          map[string]string{},
-		phases:        gauge("migration_phase", "1 for the phase that a cluster is in; a cluster has one series.", "cluster", "phase"),
-		stuck:         gauge("migration_stuck", "1 when the phase of a cluster takes longer than it may; clusters that need no migration have no series.", "cluster"),
+		Registry: prometheus.NewRegistry(),
+		last:     map[string]string{},
+		phases: gauge(
+			"migration_phase",
+			"1 for the phase that a cluster is in; a cluster has one series.",
+			"cluster",
+			"phase",
+		),
+		stuck: gauge(
+			"migration_stuck",
+			"1 when the phase of a cluster takes longer than it may; clusters that need no migration have no series.",
+			"cluster",
+		),
 		machinesDone:  gauge("migration_machines_done", "Machines of a cluster whose nodes are external.", "cluster"),
 		machinesTotal: gauge("migration_machines_total", "Machines of a cluster.", "cluster"),
 		reconciles:    counter("reconciles_total", "Decisions about one cluster, by result: ok or error.", "result"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "transplant_reconcile_duration_seconds",
 			Help: "Time of one decision, with the write of conditions.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9)}),
-		looks:  counter("looks_total", "Looks at a cluster, by what was looked at (journal, owners, parts, machines, token) and result.", "what", "result"),
-		writes: prometheus.NewCounter(prometheus.CounterOpts{Name: "transplant_status_writes_total", Help: "Writes of conditions."}),
-		runs:   counter("engine_runs_total", "Runs of the engine that ended, by part (handover, finish, rollback) and outcome.", "part", "outcome"),
+		looks: counter(
+			"looks_total",
+			"Looks at a cluster, by what was looked at (journal, owners, parts, machines, token) and result.",
+			"what",
+			"result",
+		),
+		writes: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "transplant_status_writes_total", Help: "Writes of conditions."},
+		),
+		runs: counter(
+			"engine_runs_total",
+			"Runs of the engine that ended, by part (handover, finish, rollback) and outcome.",
+			"part",
+			"outcome",
+		),
 		runDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "transplant_engine_run_duration_seconds",
 			Help: "Time of one run of the engine.", Buckets: prometheus.ExponentialBuckets(1, 3, 9)}, []string{"part"}),
-		panics:   counter("panics_total", "Panics in what was done for one cluster, by what that was: run, journal, owners, parts, machines, watch, decision and others.", "what"),
-		requests: counter("api_requests_total", "Requests to API servers: of the seed, or of any user cluster.", "side", "verb", "code"),
+		panics: counter(
+			"panics_total",
+			"Panics in what was done for one cluster, by what that was: run, journal, owners, parts, machines, watch, decision and others.",
+			"what",
+		),
+		requests: counter(
+			"api_requests_total",
+			"Requests to API servers: of the seed, or of any user cluster.",
+			"side",
+			"verb",
+			"code",
+		),
 	}
-	m.Registry.MustRegister(m.phases, m.stuck, m.machinesDone, m.machinesTotal, m.reconciles, m.duration, m.looks, m.writes, m.runs, m.runDuration, m.requests, m.panics,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(
+		m.phases,
+		m.stuck,
+		m.machinesDone,
+		m.machinesTotal,
+		m.reconciles,
+		m.duration,
+		m.looks,
+		m.writes,
+		m.runs,
+		m.runDuration,
+		m.requests,
+		m.panics,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	return m
 }
 
 // watch adds what is read when somebody asks. A second operator in one process does not take the place of the first.
 func (m *Metrics) watch(op *Operator) {
 	depth := func(queue string, f func() float64) {
-		_ = m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "transplant_queue_depth",
-			Help: "Clusters that wait: for a decision, for a run of the engine.", ConstLabels: prometheus.Labels{"queue": queue}}, f))
+		_ = m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "transplant_queue_depth",
+			Help:        "Clusters that wait: for a decision, for a run of the engine.",
+			ConstLabels: prometheus.Labels{"queue": queue},
+		}, f))
 	}
 	depth("reconcile", func() float64 { return float64(op.queue.Len()) })
 	depth("runs", func() float64 { _, waiting := op.runs.counts(); return float64(waiting) })
-	_ = m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "transplant_engine_runs_active", Help: "Runs of the engine under way."},
-		func() float64 { active, _ := op.runs.counts(); return float64(active) }))
-	_ = m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "transplant_looks_active", Help: "User clusters that are being looked at."},
-		func() float64 { return float64(len(op.lanes.fast) + len(op.lanes.slow)) }))
+	_ = m.Registry.Register(
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "transplant_engine_runs_active", Help: "Runs of the engine under way."},
+			func() float64 { active, _ := op.runs.counts(); return float64(active) },
+		),
+	)
+	_ = m.Registry.Register(
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "transplant_looks_active", Help: "User clusters that are being looked at."},
+			func() float64 { return float64(len(op.lanes.fast) + len(op.lanes.slow)) },
+		),
+	)
 }
 
 func (m *Metrics) phase(cluster string, d state.Decision) {
@@ -166,9 +222,20 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 // Names of the metrics that are this program's own.
 func (m *Metrics) Names() []string {
 	return []string{
-		"transplant_migration_phase", "transplant_migration_stuck", "transplant_migration_machines_done", "transplant_migration_machines_total",
-		"transplant_reconciles_total", "transplant_reconcile_duration_seconds", "transplant_status_writes_total", "transplant_looks_total", "transplant_looks_active",
-		"transplant_engine_runs_total", "transplant_engine_runs_active", "transplant_engine_run_duration_seconds", "transplant_queue_depth", "transplant_api_requests_total",
+		"transplant_migration_phase",
+		"transplant_migration_stuck",
+		"transplant_migration_machines_done",
+		"transplant_migration_machines_total",
+		"transplant_reconciles_total",
+		"transplant_reconcile_duration_seconds",
+		"transplant_status_writes_total",
+		"transplant_looks_total",
+		"transplant_looks_active",
+		"transplant_engine_runs_total",
+		"transplant_engine_runs_active",
+		"transplant_engine_run_duration_seconds",
+		"transplant_queue_depth",
+		"transplant_api_requests_total",
 		"transplant_panics_total",
 	}
 }

@@ -52,8 +52,16 @@ func New(o Options) (*Operator, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), watches: newWatches(o.MaxWatches), lanes: newLanes(o.Looks)}
-	op.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))
+	op := &Operator{
+		Options: o,
+		memory:  newMemory(),
+		runs:    newRuns(o.MaxParallel, o.StallAfter, time.Now),
+		watches: newWatches(o.MaxWatches),
+		lanes:   newLanes(o.Looks),
+	}
+	op.queue = workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute),
+	)
 	op.clusters = newClusters(&o, op.changed)
 	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces)
 	o.Metrics.watch(op)
@@ -205,7 +213,11 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 // feature on.
 func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []string {
 	c = rules.Enabled(c)
-	return op.Rules.Refusals(ctx, c, op.deployments.plane(c.ControlPlaneNamespace()).InTree != "") //nolint:contextcheck // the caches end with the operator and not with a caller
+	return op.Rules.Refusals(
+		ctx,
+		c,
+		op.deployments.plane(c.ControlPlaneNamespace()).InTree != "",
+	) //nolint:contextcheck // the caches end with the operator and not with a caller
 }
 
 // pulse notes since when each worker is busy.

@@ -71,7 +71,9 @@ func TestAClusterBelongsToTheInstallationThatBeginsWithIt(t *testing.T) {
 		}
 
 		w.cluster("theirs", enabled, func(u *unstructured.Unstructured) {
-			u.SetAnnotations(map[string]string{kubermaticv1.CCMMigrationNeeded: "", kubermaticv1.CSIMigrationNeeded: "", kubermaticv1.AnnotationOperator: "other/operator"})
+			u.SetAnnotations(
+				map[string]string{kubermaticv1.CCMMigrationNeeded: "", kubermaticv1.CSIMigrationNeeded: "", kubermaticv1.AnnotationOperator: "other/operator"},
+			)
 		})
 		<-time.After(time.Hour)
 		if c := w.read("theirs"); len(c.Status.Conditions) > 0 || slices.Contains(w.began(), "theirs handover") {
@@ -166,8 +168,13 @@ func TestFiveHundredIdleClustersCostNothing(t *testing.T) {
 				continue
 			}
 			w.cluster(fmt.Sprint("c", n), enabled, func(u *unstructured.Unstructured) {
-				_ = unstructured.SetNestedMap(u.Object, map[string]any{"status": "True", "reason": kubermaticv1.ReasonMigrationSuccess, "message": kubermaticv1.MessageMigrationSuccess},
-					"status", "conditions", string(kubermaticv1.ConditionCSIKubeletMigrationCompleted))
+				_ = unstructured.SetNestedMap(
+					u.Object,
+					map[string]any{"status": "True", "reason": kubermaticv1.ReasonMigrationSuccess, "message": kubermaticv1.MessageMigrationSuccess},
+					"status",
+					"conditions",
+					string(kubermaticv1.ConditionCSIKubeletMigrationCompleted),
+				)
 			})
 		}
 		<-time.After(time.Minute)
@@ -537,7 +544,10 @@ func TestAWorkerThatHangsFailsTheHealthOfTheProcess(t *testing.T) {
 func TestAGroupWhoseDefinitionWouldDropWhatIsWrittenIsLeftAlone(t *testing.T) {
 	missing := []string{"status.conditions is a list"}
 	definitions := func(context.Context) ([]served.Verdict, error) {
-		return []served.Verdict{{Group: kubermaticv1.GroupName, Present: true, Ours: true}, {Group: kubermaticv1.LegacyGroupName, Present: true, Missing: missing}}, nil
+		return []served.Verdict{
+			{Group: kubermaticv1.GroupName, Present: true, Ours: true},
+			{Group: kubermaticv1.LegacyGroupName, Present: true, Missing: missing},
+		}, nil
 	}
 	bubble(t, func(o *Options) { o.Definitions = definitions }, func(w *world) {
 		w.cluster("a")

@@ -68,7 +68,8 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 func (op *Operator) isAnothers(found []view.Object) bool {
 	holder := ""
 	for _, o := range found {
-		if by := o.Cluster.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != "" && by != op.Installation {
+		if by := o.Cluster.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != "" &&
+			by != op.Installation {
 			holder = by
 		}
 	}
@@ -78,8 +79,15 @@ func (op *Operator) isAnothers(found []view.Object) bool {
 		return false
 	}
 	if news {
-		op.Log.Info("A cluster is left alone because another installation of the operator migrates it; take its annotation off to hand it over",
-			"cluster", c.Name, "installation", holder, "annotation", kubermaticv1.AnnotationOperator)
+		op.Log.Info(
+			"A cluster is left alone because another installation of the operator migrates it; take its annotation off to hand it over",
+			"cluster",
+			c.Name,
+			"installation",
+			holder,
+			"annotation",
+			kubermaticv1.AnnotationOperator,
+		)
 	}
 	op.drop(c.Name)
 	return true
@@ -96,7 +104,9 @@ func (op *Operator) unclaimed(o view.Object, d state.Decision) bool {
 func (op *Operator) claim(ctx context.Context, o view.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
 	defer cancel()
-	now, err := objects.Of(o.Group, o.Cluster).Annotate(kubermaticv1.AnnotationOperator, op.Installation).Apply(ctx, op.Dynamic, fieldManager)
+	now, err := objects.Of(o.Group, o.Cluster).
+		Annotate(kubermaticv1.AnnotationOperator, op.Installation).
+		Apply(ctx, op.Dynamic, fieldManager)
 	switch {
 	case apierrors.IsNotFound(err): // it was deleted, which the cache will tell
 		return nil
@@ -131,7 +141,12 @@ func mainOf(found []view.Object) view.Object {
 // observe puts together what is known of a cluster.
 func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Object, main bool) state.Observation {
 	c := o.Cluster
-	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace()), Installs: rules.Installs(c)} //nolint:contextcheck // the caches end with the operator and not with a caller
+	out := state.Observation{
+		Now:      time.Now(),
+		Cluster:  c,
+		Plane:    op.deployments.plane(c.ControlPlaneNamespace()),
+		Installs: rules.Installs(c),
+	} //nolint:contextcheck // the caches end with the operator and not with a caller
 	for _, f := range found {
 		out.Groups = append(out.Groups, f.Group)
 	}

@@ -45,9 +45,23 @@ func (op *Operator) guard(name, what string, f func() error) (err error) {
 		failed := &panicError{mask.Text(fmt.Sprint(value))}
 		err = failed
 		op.Metrics.panicked(what)
-		op.Log.Error(failed, "Code that worked for one cluster has panicked", "cluster", name, "what", what, "stack", string(debug.Stack()))
+		op.Log.Error(
+			failed,
+			"Code that worked for one cluster has panicked",
+			"cluster",
+			name,
+			"what",
+			what,
+			"stack",
+			string(debug.Stack()),
+		)
 		for _, o := range op.clusters.get(name) {
-			op.Recorder.Event(reference(o.Group, o.Cluster), corev1.EventTypeWarning, state.ReasonPanicked, what+": "+failed.Error())
+			op.Recorder.Event(
+				reference(o.Group, o.Cluster),
+				corev1.EventTypeWarning,
+				state.ReasonPanicked,
+				what+": "+failed.Error(),
+			)
 		}
 	}()
 	return f()
@@ -86,7 +100,10 @@ func outcome(err error) (state.Outcome, string) {
 		return state.Locked, err.Error()
 	case errors.Is(err, hosted.ErrTooLate):
 		return state.NoWayBack, err.Error()
-	case errors.Is(err, hosted.ErrInterrupted), errors.Is(err, hosted.ErrRollback), errors.Is(err, context.Canceled), errors.Is(err, election.ErrFenced):
+	case errors.Is(err, hosted.ErrInterrupted),
+		errors.Is(err, hosted.ErrRollback),
+		errors.Is(err, context.Canceled),
+		errors.Is(err, election.ErrFenced):
 		return state.Interrupted, err.Error()
 	case errors.Is(err, lock.ErrLockLost), unreachable(err):
 		return state.Unreachable, err.Error()
@@ -162,7 +179,12 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	result, message := outcome(err)
 	message = mask.Text(message)
 	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
-		if down := op.bounded(ctx, t.Name, "reach", func(ctx context.Context) error { return op.Engine.Reach(ctx, t) }); down != nil {
+		if down := op.bounded(
+			ctx,
+			t.Name,
+			"reach",
+			func(ctx context.Context) error { return op.Engine.Reach(ctx, t) },
+		); down != nil {
 			result, message = state.Unreachable, mask.Error(down)
 		}
 	}
@@ -178,7 +200,19 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 		rec.owners.At = time.Time{} // who owns the loops may have changed
 	})
 	op.runs.end(t.Name) // what is decided from here on knows how it ended
-	op.Log.Info("A run has ended", "cluster", t.Name, "part", r.part, "rollback", r.back, "outcome", result, "message", message)
+	op.Log.Info(
+		"A run has ended",
+		"cluster",
+		t.Name,
+		"part",
+		r.part,
+		"rollback",
+		r.back,
+		"outcome",
+		result,
+		"message",
+		message,
+	)
 	if result == state.Broken || result == state.Stale {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeWarning, state.ReasonMigrationFailed, message)
 	}
@@ -312,9 +346,16 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 	case !ready:
 		asked.Hold = "the owners of the loops and the parts around machines have to be looked at before a machine is replaced"
 	case !op.memory.restart(t.Name, op.MaxParallelMachines):
-		asked.Hold = fmt.Sprintf("one of the %d places for clusters whose machines are restarted at a time (--max-parallel-machines) has to become free", op.MaxParallelMachines)
+		asked.Hold = fmt.Sprintf(
+			"one of the %d places for clusters whose machines are restarted at a time (--max-parallel-machines) has to become free",
+			op.MaxParallelMachines,
+		)
 	}
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() })
+	op.memory.known(
+		t.Name,
+		t.Cluster.UID,
+		func(r *dossier) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() },
+	)
 	if t.Cluster.MigrationCompleted() {
 		asked.CCMReady = true
 	}
@@ -345,7 +386,13 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 
 // ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep
 // takes in what a good look found.
-func (op *Operator) ask(ctx context.Context, t Target, what string, look func(context.Context) error, keep func(r *dossier, good bool) *state.Seen) {
+func (op *Operator) ask(
+	ctx context.Context,
+	t Target,
+	what string,
+	look func(context.Context) error,
+	keep func(r *dossier, good bool) *state.Seen,
+) {
 	err := op.bounded(ctx, t.Name, what, look)
 	op.Metrics.looked(what, err)
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
@@ -395,7 +442,10 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 		ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
 		defer cancel()
 		err := op.guard(t.Name, "unconfirm", func() error {
-			_, err := objects.Of(t.Group, t.Cluster).Unconditional().Unannotate(kubermaticv1.AnnotationPlan).Apply(ctx, op.Dynamic, fieldManager)
+			_, err := objects.Of(t.Group, t.Cluster).
+				Unconditional().
+				Unannotate(kubermaticv1.AnnotationPlan).
+				Apply(ctx, op.Dynamic, fieldManager)
 			return err
 		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.unconfirming = false })

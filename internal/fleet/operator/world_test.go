@@ -308,7 +308,10 @@ func (w *world) end() {
 }
 
 func (w *world) serve(group string) {
-	w.kube.Resources = append(w.kube.Resources, &metav1.APIResourceList{GroupVersion: group + "/v1", APIResources: []metav1.APIResource{{Name: "clusters", Kind: "Cluster"}}})
+	w.kube.Resources = append(
+		w.kube.Resources,
+		&metav1.APIResourceList{GroupVersion: group + "/v1", APIResources: []metav1.APIResource{{Name: "clusters", Kind: "Cluster"}}},
+	)
 }
 
 // cluster makes a Cluster, with a control plane that runs in-tree.
@@ -320,8 +323,10 @@ func (w *world) cluster(name string, edits ...func(*unstructured.Unstructured)) 
 
 func (w *world) object(group, name string, edits ...func(*unstructured.Unstructured)) {
 	w.t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": "Cluster", "metadata": map[string]any{"name": name, "uid": group + name},
-		"spec": map[string]any{"version": "1.26.0", "cloud": map[string]any{"providerName": "aws", "aws": map[string]any{"secretAccessKey": "secret"}}}}}
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": group + "/v1", "kind": "Cluster", "metadata": map[string]any{"name": name, "uid": group + name},
+			"spec": map[string]any{"version": "1.26.0", "cloud": map[string]any{"providerName": "aws", "aws": map[string]any{"secretAccessKey": "secret"}}}},
+	}
 	for _, edit := range edits {
 		edit(u)
 	}

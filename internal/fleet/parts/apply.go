@@ -114,7 +114,15 @@ func mark(objects []*unstructured.Unstructured, version string) (string, error) 
 			continue
 		}
 		o.SetAnnotations(map[string]string{appliedIs: digest})
-		if err := unstructured.SetNestedField(o.Object, version, "spec", "template", "metadata", "annotations", credentialsAre); err != nil {
+		if err := unstructured.SetNestedField(
+			o.Object,
+			version,
+			"spec",
+			"template",
+			"metadata",
+			"annotations",
+			credentialsAre,
+		); err != nil {
 			return "", fmt.Errorf("marking %s: %w", o.GetName(), err)
 		}
 	}
@@ -136,8 +144,16 @@ func (p Parts) appliedDigest(ctx context.Context, d driver) string {
 
 // resources of what is applied, by kind.
 var resources = map[string]string{
-	"CSIDriver": "csidrivers", "ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings", "Role": "roles",
-	"RoleBinding": "rolebindings", "ConfigMap": "configmaps", "Deployment": "deployments", "DaemonSet": "daemonsets", "StorageClass": "storageclasses",
+	"CSIDriver":          "csidrivers",
+	"ServiceAccount":     "serviceaccounts",
+	"ClusterRole":        "clusterroles",
+	"ClusterRoleBinding": "clusterrolebindings",
+	"Role":               "roles",
+	"RoleBinding":        "rolebindings",
+	"ConfigMap":          "configmaps",
+	"Deployment":         "deployments",
+	"DaemonSet":          "daemonsets",
+	"StorageClass":       "storageclasses",
 }
 
 func resourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
@@ -147,7 +163,9 @@ func resourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
 // apply is a server-side apply. Our fields are taken from whoever else has set them: the objects carry names of our
 // own.
 func (p Parts) apply(ctx context.Context, o *unstructured.Unstructured) error {
-	_, err := p.User.Dynamic.Resource(resourceOf(o)).Namespace(o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	_, err := p.User.Dynamic.Resource(resourceOf(o)).
+		Namespace(o.GetNamespace()).
+		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
@@ -197,10 +215,21 @@ func (p Parts) running(ctx context.Context, d driver) (string, error) {
 	if s.ObservedGeneration < set.Generation {
 		return "its node part was changed and not looked at yet", nil
 	}
-	if tolerated := max(1, s.DesiredNumberScheduled/10); s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberReady < s.DesiredNumberScheduled-tolerated || s.NumberReady == 0 && s.DesiredNumberScheduled > 0 {
-		return fmt.Sprintf("its node part runs on %d of %d nodes, %d of which are of the newest", s.NumberReady, s.DesiredNumberScheduled, s.UpdatedNumberScheduled), nil
+	if tolerated := max(
+		1,
+		s.DesiredNumberScheduled/10,
+	); s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberReady < s.DesiredNumberScheduled-tolerated ||
+		s.NumberReady == 0 && s.DesiredNumberScheduled > 0 {
+		return fmt.Sprintf(
+			"its node part runs on %d of %d nodes, %d of which are of the newest",
+			s.NumberReady,
+			s.DesiredNumberScheduled,
+			s.UpdatedNumberScheduled,
+		), nil
 	}
-	controller, err := p.User.Dynamic.Resource(deploymentsResource).Namespace(namespace).Get(ctx, d.controllerName(), metav1.GetOptions{})
+	controller, err := p.User.Dynamic.Resource(deploymentsResource).
+		Namespace(namespace).
+		Get(ctx, d.controllerName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "its controller is not there", nil
 	}
@@ -226,7 +255,8 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 	known, _ := csidriver.DriverOf(d.name)
 	missing := []string{"controller", "node part"}
 	for _, kind := range []string{"deployments", "statefulsets", "daemonsets"} {
-		list, err := p.User.Dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: kind}).List(ctx, metav1.ListOptions{})
+		list, err := p.User.Dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: kind}).
+			List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return "", fmt.Errorf("listing %s: %w", kind, err)
 		}
@@ -247,7 +277,11 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 	if len(missing) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("somebody else has installed it, and its %s does not run: mend it, or delete CSIDriver %s, and ours is installed", strings.Join(missing, " and "), d.name), nil
+	return fmt.Sprintf(
+		"somebody else has installed it, and its %s does not run: mend it, or delete CSIDriver %s, and ours is installed",
+		strings.Join(missing, " and "),
+		d.name,
+	), nil
 }
 
 func runs(o *unstructured.Unstructured, d csidriver.Driver) bool {

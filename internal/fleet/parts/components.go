@@ -43,7 +43,9 @@ func (p Parts) machineComponents(ctx context.Context, r *Result, gates []string)
 	done := true
 	var errs []error
 	for _, c := range components {
-		d, err := p.Seed.Dynamic.Resource(deploymentsResource).Namespace(p.Namespace).Get(ctx, c.deployment, metav1.GetOptions{})
+		d, err := p.Seed.Dynamic.Resource(deploymentsResource).
+			Namespace(p.Namespace).
+			Get(ctx, c.deployment, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -63,7 +65,14 @@ func (p Parts) machineComponents(ctx context.Context, r *Result, gates []string)
 }
 
 // component tells whether a component runs with its flags, and changes it where it may.
-func (p Parts) component(ctx context.Context, c component, d *unstructured.Unstructured, gates []string, may bool, r *Result) (bool, error) {
+func (p Parts) component(
+	ctx context.Context,
+	c component,
+	d *unstructured.Unstructured,
+	gates []string,
+	may bool,
+	r *Result,
+) (bool, error) {
 	changed, err := c.edit(d, gates)
 	if err != nil {
 		return false, fmt.Errorf("reading the command of Deployment %s/%s: %w", p.Namespace, c.deployment, err)
@@ -73,7 +82,9 @@ func (p Parts) component(ctx context.Context, c component, d *unstructured.Unstr
 		return false, nil
 	}
 	if changed {
-		if d, err = p.Seed.Dynamic.Resource(deploymentsResource).Namespace(p.Namespace).Update(ctx, d, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		if d, err = p.Seed.Dynamic.Resource(deploymentsResource).
+			Namespace(p.Namespace).
+			Update(ctx, d, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
 			return false, fmt.Errorf("changing Deployment %s/%s: %w", p.Namespace, c.deployment, err)
 		}
 		r.did("%s makes external machines from now on (-%s)", c.deployment, c.external)
@@ -148,7 +159,19 @@ func unready(d *unstructured.Unstructured) string {
 		return n
 	}
 	wanted := number(1, "spec", "replicas")
-	updated, all, available := number(0, "status", "updatedReplicas"), number(0, "status", "replicas"), number(0, "status", "availableReplicas")
+	updated, all, available := number(
+		0,
+		"status",
+		"updatedReplicas",
+	), number(
+		0,
+		"status",
+		"replicas",
+	), number(
+		0,
+		"status",
+		"availableReplicas",
+	)
 	switch {
 	case wanted == 0:
 		return "has no replicas"
@@ -156,7 +179,12 @@ func unready(d *unstructured.Unstructured) string {
 		return "was changed and not looked at yet"
 	case updated < wanted || all > updated || available < wanted:
 		if stuck(d) {
-			return fmt.Sprintf("does not roll out: %d of %d pods are new and %d are available (ProgressDeadlineExceeded)", updated, wanted, available)
+			return fmt.Sprintf(
+				"does not roll out: %d of %d pods are new and %d are available (ProgressDeadlineExceeded)",
+				updated,
+				wanted,
+				available,
+			)
 		}
 		return fmt.Sprintf("rolls out: %d of %d pods are new, %d are available", updated, wanted, available)
 	}

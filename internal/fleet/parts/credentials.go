@@ -33,7 +33,12 @@ func (p Parts) sources() []string {
 	if name == "gce" {
 		name = "gcp"
 	}
-	return []string{"controller-manager", name + "-cloud-controller-manager", p.Provider + "-cloud-controller-manager", "cloud-controller-manager"}
+	return []string{
+		"controller-manager",
+		name + "-cloud-controller-manager",
+		p.Provider + "-cloud-controller-manager",
+		"cloud-controller-manager",
+	}
 }
 
 // keep brings the credentials of the driver into the user cluster and returns the version of the Secret. What cannot be
@@ -50,12 +55,24 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	case (err != nil || len(data) == 0) && exists: // those that were there once still are: nobody takes the keys of a running driver away
 		return have.ResourceVersion, nil
 	case err != nil:
-		return "", fmt.Errorf("%w: mend that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCsiDriver", err, namespace, credentials, p.keys())
+		return "", fmt.Errorf(
+			"%w: mend that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCsiDriver",
+			err,
+			namespace,
+			credentials,
+			p.keys(),
+		)
 	case exists && reflect.DeepEqual(have.Data, data):
 		return have.ResourceVersion, nil
 	}
 	want := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: credentials, Namespace: namespace, Labels: map[string]string{managedBy: fieldManager}}, Type: corev1.SecretTypeOpaque, Data: data,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      credentials,
+			Namespace: namespace,
+			Labels:    map[string]string{managedBy: fieldManager},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: data,
 	}
 	if exists {
 		want.ResourceVersion = have.ResourceVersion
@@ -141,13 +158,21 @@ func (s *source) data(ctx context.Context) (map[string][]byte, error) {
 	case "azure":
 		return s.config(ctx, "azure.json", nil)
 	case "vsphere":
-		return s.config(ctx, "csi-vsphere.conf", func(in []byte) ([]byte, error) { return vsphereConfig(in, cmp.Or(s.parts.ClusterName, s.parts.Name)) })
+		return s.config(
+			ctx,
+			"csi-vsphere.conf",
+			func(in []byte) ([]byte, error) { return vsphereConfig(in, cmp.Or(s.parts.ClusterName, s.parts.Name)) },
+		)
 	}
 	return nil, fmt.Errorf("nothing is known of the credentials of provider %q", s.parts.Provider)
 }
 
 // config is the file of --cloud-config, made into the driver's.
-func (s *source) config(ctx context.Context, key string, derive func([]byte) ([]byte, error)) (map[string][]byte, error) {
+func (s *source) config(
+	ctx context.Context,
+	key string,
+	derive func([]byte) ([]byte, error),
+) (map[string][]byte, error) {
 	_, where, _ := readCommandLine(s.container.Command, s.container.Args).find("cloud-config", false)
 	if where == "" {
 		return nil, errors.New("it has no --cloud-config")
@@ -155,7 +180,11 @@ func (s *source) config(ctx context.Context, key string, derive func([]byte) ([]
 	return s.one(ctx, key, where, derive)
 }
 
-func (s *source) one(ctx context.Context, key, where string, derive func([]byte) ([]byte, error)) (map[string][]byte, error) {
+func (s *source) one(
+	ctx context.Context,
+	key, where string,
+	derive func([]byte) ([]byte, error),
+) (map[string][]byte, error) {
 	data, err := s.file(ctx, where)
 	if err == nil && derive != nil {
 		data, err = derive(data)
@@ -229,7 +258,12 @@ func (s *source) secret(ctx context.Context, name, key string) ([]byte, error) {
 	}
 	data, ok := o.Data[key]
 	if !ok {
-		return nil, fmt.Errorf("the Secret %s has no key %s, it has %s", name, key, strings.Join(slices.Sorted(maps.Keys(o.Data)), ", "))
+		return nil, fmt.Errorf(
+			"the Secret %s has no key %s, it has %s",
+			name,
+			key,
+			strings.Join(slices.Sorted(maps.Keys(o.Data)), ", "),
+		)
 	}
 	return data, nil
 }

@@ -58,7 +58,10 @@ type settings struct {
 func pointer[T any](v T) *T { return &v }
 
 func field(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	return corev1.EnvVar{
+		Name:      name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}},
+	}
 }
 
 func value(name, v string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: v} }
@@ -78,51 +81,120 @@ var driversOf = map[string][]driver{
 }
 
 var ebs = driver{
-	name: "ebs.csi.aws.com", short: "ebs-csi", topology: true,
-	spec: storagev1.CSIDriverSpec{AttachRequired: pointer(true), PodInfoOnMount: pointer(false)},
+	name:     "ebs.csi.aws.com",
+	short:    "ebs-csi",
+	topology: true,
+	spec:     storagev1.CSIDriverSpec{AttachRequired: pointer(true), PodInfoOnMount: pointer(false)},
 	controller: program{
-		name: "ebs-plugin", args: []string{"controller", "--endpoint=$(CSI_ENDPOINT)", "--k8s-tag-cluster-id=%CLUSTER%", "--v=2"},
+		name:      "ebs-plugin",
+		args:      []string{"controller", "--endpoint=$(CSI_ENDPOINT)", "--k8s-tag-cluster-id=%CLUSTER%", "--v=2"},
 		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), field("CSI_NODE_NAME", "spec.nodeName")},
-		variables: []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, socket: "/csi", port: 9808,
+		variables: []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
+		socket:    "/csi",
+		port:      9808,
 	},
 	node: program{
 		name: "ebs-plugin", args: []string{"node", "--endpoint=$(CSI_ENDPOINT)", "--v=2"},
 		env:    []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), field("CSI_NODE_NAME", "spec.nodeName")},
 		socket: "/csi", paths: []string{"/dev"}, port: 9808,
 	},
-	nodeRights: []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get", "list", "watch", "patch"}), rule("storage.k8s.io", []string{"volumeattachments", "csinodes"}, []string{"get", "list", "watch"})},
-	class:      class{"ebs-sc", map[string]string{"type": "gp3"}},
+	nodeRights: []rbacv1.PolicyRule{
+		rule("", []string{"nodes"}, []string{"get", "list", "watch", "patch"}),
+		rule("storage.k8s.io", []string{"volumeattachments", "csinodes"}, []string{"get", "list", "watch"}),
+	},
+	class: class{"ebs-sc", map[string]string{"type": "gp3"}},
 }
 
 var cinder = driver{
-	name: "cinder.csi.openstack.org", short: "csi-cinder", topology: true,
-	spec: storagev1.CSIDriverSpec{AttachRequired: pointer(true), PodInfoOnMount: pointer(true), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}},
+	name:     "cinder.csi.openstack.org",
+	short:    "csi-cinder",
+	topology: true,
+	spec: storagev1.CSIDriverSpec{
+		AttachRequired: pointer(true),
+		PodInfoOnMount: pointer(true),
+		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{
+			storagev1.VolumeLifecyclePersistent,
+			storagev1.VolumeLifecycleEphemeral,
+		},
+	},
 	controller: program{
-		name: "cinder-csi-plugin", args: []string{"/bin/cinder-csi-plugin", "--endpoint=$(CSI_ENDPOINT)", "--cloud-config=/etc/config/cloud.conf", "--cluster=%CLUSTER%"},
+		name: "cinder-csi-plugin",
+		args: []string{
+			"/bin/cinder-csi-plugin",
+			"--endpoint=$(CSI_ENDPOINT)",
+			"--cloud-config=/etc/config/cloud.conf",
+			"--cluster=%CLUSTER%",
+		},
 		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix://csi/csi.sock")},
-		directory: "/etc/config", files: []string{"cloud.conf"}, socket: "/csi", port: 9808,
+		directory: "/etc/config",
+		files:     []string{"cloud.conf"},
+		socket:    "/csi",
+		port:      9808,
 	},
 	node: program{
-		name: "cinder-csi-plugin", args: []string{"/bin/cinder-csi-plugin", "--endpoint=$(CSI_ENDPOINT)", "--cloud-config=/etc/config/cloud.conf"},
-		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix://csi/csi.sock")},
-		directory: "/etc/config", files: []string{"cloud.conf"}, socket: "/csi", paths: []string{"/dev"}, hostNetwork: true, port: 9808,
+		name: "cinder-csi-plugin",
+		args: []string{
+			"/bin/cinder-csi-plugin",
+			"--endpoint=$(CSI_ENDPOINT)",
+			"--cloud-config=/etc/config/cloud.conf",
+		},
+		env:         []corev1.EnvVar{value("CSI_ENDPOINT", "unix://csi/csi.sock")},
+		directory:   "/etc/config",
+		files:       []string{"cloud.conf"},
+		socket:      "/csi",
+		paths:       []string{"/dev"},
+		hostNetwork: true,
+		port:        9808,
 	},
 	nodeRights: []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get", "list", "watch"})},
 	class:      class{"cinder-csi", nil},
 }
 
 var azureDisk = driver{
-	name: "disk.csi.azure.com", short: "csi-azuredisk", topology: true,
-	spec: storagev1.CSIDriverSpec{AttachRequired: pointer(true), PodInfoOnMount: pointer(false), FSGroupPolicy: pointer(storagev1.FileFSGroupPolicy)},
+	name:     "disk.csi.azure.com",
+	short:    "csi-azuredisk",
+	topology: true,
+	spec: storagev1.CSIDriverSpec{
+		AttachRequired: pointer(true),
+		PodInfoOnMount: pointer(false),
+		FSGroupPolicy:  pointer(storagev1.FileFSGroupPolicy),
+	},
 	controller: program{
-		name: "azuredisk", args: []string{"--v=2", "--endpoint=$(CSI_ENDPOINT)", "--metrics-address=127.0.0.1:29604", "--disable-avset-nodes=false"},
-		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json")},
-		directory: "/etc/cloud", files: []string{"azure.json"}, socket: "/csi", port: 29602,
+		name: "azuredisk",
+		args: []string{
+			"--v=2",
+			"--endpoint=$(CSI_ENDPOINT)",
+			"--metrics-address=127.0.0.1:29604",
+			"--disable-avset-nodes=false",
+		},
+		env: []corev1.EnvVar{
+			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
+			value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"),
+		},
+		directory: "/etc/cloud",
+		files:     []string{"azure.json"},
+		socket:    "/csi",
+		port:      29602,
 	},
 	node: program{
-		name: "azuredisk", args: []string{"--v=2", "--endpoint=$(CSI_ENDPOINT)", "--nodeid=$(KUBE_NODE_NAME)", "--metrics-address=127.0.0.1:29605"},
-		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"), field("KUBE_NODE_NAME", "spec.nodeName")},
-		directory: "/etc/cloud", files: []string{"azure.json"}, socket: "/csi", paths: []string{"/dev", "/sys/bus/scsi/devices", "/sys/class"}, hostNetwork: true, port: 29603,
+		name: "azuredisk",
+		args: []string{
+			"--v=2",
+			"--endpoint=$(CSI_ENDPOINT)",
+			"--nodeid=$(KUBE_NODE_NAME)",
+			"--metrics-address=127.0.0.1:29605",
+		},
+		env: []corev1.EnvVar{
+			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
+			value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"),
+			field("KUBE_NODE_NAME", "spec.nodeName"),
+		},
+		directory:   "/etc/cloud",
+		files:       []string{"azure.json"},
+		socket:      "/csi",
+		paths:       []string{"/dev", "/sys/bus/scsi/devices", "/sys/class"},
+		hostNetwork: true,
+		port:        29603,
 	},
 	controllerRights: []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get"})},
 	nodeRights:       []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get"})},
@@ -130,17 +202,49 @@ var azureDisk = driver{
 }
 
 var azureFile = driver{
-	name: "file.csi.azure.com", short: "csi-azurefile", noAttach: true,
-	spec: storagev1.CSIDriverSpec{AttachRequired: pointer(false), PodInfoOnMount: pointer(true), FSGroupPolicy: pointer(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}},
+	name:     "file.csi.azure.com",
+	short:    "csi-azurefile",
+	noAttach: true,
+	spec: storagev1.CSIDriverSpec{
+		AttachRequired: pointer(false),
+		PodInfoOnMount: pointer(true),
+		FSGroupPolicy:  pointer(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
+		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{
+			storagev1.VolumeLifecyclePersistent,
+			storagev1.VolumeLifecycleEphemeral,
+		},
+	},
 	controller: program{
-		name: "azurefile", args: []string{"--v=2", "--endpoint=$(CSI_ENDPOINT)", "--metrics-address=127.0.0.1:29614"},
-		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json")},
-		directory: "/etc/cloud", files: []string{"azure.json"}, socket: "/csi", port: 29612,
+		name: "azurefile",
+		args: []string{"--v=2", "--endpoint=$(CSI_ENDPOINT)", "--metrics-address=127.0.0.1:29614"},
+		env: []corev1.EnvVar{
+			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
+			value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"),
+		},
+		directory: "/etc/cloud",
+		files:     []string{"azure.json"},
+		socket:    "/csi",
+		port:      29612,
 	},
 	node: program{
-		name: "azurefile", args: []string{"--v=2", "--endpoint=$(CSI_ENDPOINT)", "--nodeid=$(KUBE_NODE_NAME)", "--metrics-address=127.0.0.1:29615"},
-		env:       []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"), field("KUBE_NODE_NAME", "spec.nodeName")},
-		directory: "/etc/cloud", files: []string{"azure.json"}, socket: "/csi", paths: []string{"/dev"}, hostNetwork: true, port: 29613,
+		name: "azurefile",
+		args: []string{
+			"--v=2",
+			"--endpoint=$(CSI_ENDPOINT)",
+			"--nodeid=$(KUBE_NODE_NAME)",
+			"--metrics-address=127.0.0.1:29615",
+		},
+		env: []corev1.EnvVar{
+			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
+			value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"),
+			field("KUBE_NODE_NAME", "spec.nodeName"),
+		},
+		directory:   "/etc/cloud",
+		files:       []string{"azure.json"},
+		socket:      "/csi",
+		paths:       []string{"/dev"},
+		hostNetwork: true,
+		port:        29613,
 	},
 	// The keys of storage accounts are Secrets in the namespaces of claims, as they were in tree.
 	controllerRights: []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get", "create"})},
@@ -166,44 +270,116 @@ var vsphere = driver{
 	name: "csi.vsphere.vmware.com", short: "vsphere-csi",
 	spec: storagev1.CSIDriverSpec{AttachRequired: pointer(true), PodInfoOnMount: pointer(false)},
 	controller: program{
-		name: "vsphere-csi-controller", args: []string{"--fss-name=internal-feature-states.csi.vsphere.vmware.com", "--fss-namespace=$(CSI_NAMESPACE)"},
+		name: "vsphere-csi-controller",
+		args: []string{"--fss-name=internal-feature-states.csi.vsphere.vmware.com", "--fss-namespace=$(CSI_NAMESPACE)"},
 		env: []corev1.EnvVar{
-			value("CSI_ENDPOINT", "unix:///csi/csi.sock"), value("X_CSI_MODE", "controller"), value("X_CSI_SPEC_DISABLE_LEN_CHECK", "true"), value("X_CSI_SERIAL_VOL_ACCESS_TIMEOUT", "3m"),
-			value("VSPHERE_CSI_CONFIG", "/etc/cloud/csi-vsphere.conf"), value("LOGGER_LEVEL", "PRODUCTION"), field("CSI_NAMESPACE", "metadata.namespace"),
+			value(
+				"CSI_ENDPOINT",
+				"unix:///csi/csi.sock",
+			),
+			value("X_CSI_MODE", "controller"),
+			value("X_CSI_SPEC_DISABLE_LEN_CHECK", "true"),
+			value("X_CSI_SERIAL_VOL_ACCESS_TIMEOUT", "3m"),
+			value(
+				"VSPHERE_CSI_CONFIG",
+				"/etc/cloud/csi-vsphere.conf",
+			),
+			value("LOGGER_LEVEL", "PRODUCTION"),
+			field("CSI_NAMESPACE", "metadata.namespace"),
 		},
-		directory: "/etc/cloud", files: []string{"csi-vsphere.conf"}, socket: "/csi", port: 9808,
+		directory: "/etc/cloud",
+		files:     []string{"csi-vsphere.conf"},
+		socket:    "/csi",
+		port:      9808,
 	},
 	also: &program{
-		name: "vsphere-syncer", args: []string{"--leader-election", "--fss-name=internal-feature-states.csi.vsphere.vmware.com", "--fss-namespace=$(CSI_NAMESPACE)"},
-		env: []corev1.EnvVar{
-			value("FULL_SYNC_INTERVAL_MINUTES", "30"), value("VSPHERE_CSI_CONFIG", "/etc/cloud/csi-vsphere.conf"), value("LOGGER_LEVEL", "PRODUCTION"), field("CSI_NAMESPACE", "metadata.namespace"),
+		name: "vsphere-syncer",
+		args: []string{
+			"--leader-election",
+			"--fss-name=internal-feature-states.csi.vsphere.vmware.com",
+			"--fss-namespace=$(CSI_NAMESPACE)",
 		},
-		directory: "/etc/cloud", files: []string{"csi-vsphere.conf"},
+		env: []corev1.EnvVar{
+			value(
+				"FULL_SYNC_INTERVAL_MINUTES",
+				"30",
+			),
+			value("VSPHERE_CSI_CONFIG", "/etc/cloud/csi-vsphere.conf"),
+			value("LOGGER_LEVEL", "PRODUCTION"),
+			field("CSI_NAMESPACE", "metadata.namespace"),
+		},
+		directory: "/etc/cloud",
+		files:     []string{"csi-vsphere.conf"},
 	},
 	node: program{
-		name: "vsphere-csi-node", args: []string{"--fss-name=internal-feature-states.csi.vsphere.vmware.com", "--fss-namespace=$(CSI_NAMESPACE)"},
+		name: "vsphere-csi-node",
+		args: []string{"--fss-name=internal-feature-states.csi.vsphere.vmware.com", "--fss-namespace=$(CSI_NAMESPACE)"},
 		env: []corev1.EnvVar{
-			field("NODE_NAME", "spec.nodeName"), value("CSI_ENDPOINT", "unix:///csi/csi.sock"), value("MAX_VOLUMES_PER_NODE", "59"), value("X_CSI_MODE", "node"),
-			value("X_CSI_SPEC_REQ_VALIDATION", "false"), value("X_CSI_SPEC_DISABLE_LEN_CHECK", "true"), value("LOGGER_LEVEL", "PRODUCTION"), field("CSI_NAMESPACE", "metadata.namespace"),
+			field(
+				"NODE_NAME",
+				"spec.nodeName",
+			),
+			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
+			value("MAX_VOLUMES_PER_NODE", "59"),
+			value("X_CSI_MODE", "node"),
+			value(
+				"X_CSI_SPEC_REQ_VALIDATION",
+				"false",
+			),
+			value("X_CSI_SPEC_DISABLE_LEN_CHECK", "true"),
+			value("LOGGER_LEVEL", "PRODUCTION"),
+			field("CSI_NAMESPACE", "metadata.namespace"),
 		},
-		socket: "/csi", paths: []string{"/dev", "/sys/block", "/sys/devices"}, hostNetwork: true, port: 9808,
+		socket:      "/csi",
+		paths:       []string{"/dev", "/sys/block", "/sys/devices"},
+		hostNetwork: true,
+		port:        9808,
 	},
 	controllerRights: []rbacv1.PolicyRule{
 		rule("", []string{"pods", "configmaps"}, []string{"get", "list", "watch", "create"}),
-		rule("cns.vmware.com", []string{"triggercsifullsyncs", "cnsvspherevolumemigrations", "cnsvolumeinfoes", "cnsvolumeoperationrequests", "csinodetopologies"}, []string{"create", "get", "list", "watch", "update", "delete"}),
+		rule(
+			"cns.vmware.com",
+			[]string{
+				"triggercsifullsyncs",
+				"cnsvspherevolumemigrations",
+				"cnsvolumeinfoes",
+				"cnsvolumeoperationrequests",
+				"csinodetopologies",
+			},
+			[]string{"create", "get", "list", "watch", "update", "delete"},
+		),
 		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"get", "create", "update"}),
 	},
 	nodeRights: []rbacv1.PolicyRule{
-		rule("cns.vmware.com", []string{"csinodetopologies"}, []string{"create", "watch", "get", "patch"}), rule("", []string{"nodes"}, []string{"get"}),
+		rule(
+			"cns.vmware.com",
+			[]string{"csinodetopologies"},
+			[]string{"create", "watch", "get", "patch"},
+		),
+		rule("", []string{"nodes"}, []string{"get"}),
 		rule("", []string{"configmaps"}, []string{"get", "list", "watch"}),
 	},
 	// csi-migration without the validating webhook of the makers: the webhook refuses parameters of StorageClasses that
 	// the driver does not take, which check reports before the migration. Half of it would refuse every StorageClass.
-	settings: &settings{"internal-feature-states.csi.vsphere.vmware.com", map[string]string{
-		"csi-migration": "true", "csi-auth-check": "true", "online-volume-extend": "true", "trigger-csi-fullsync": "false", "async-query-volume": "true",
-		"improved-csi-idempotency": "true", "improved-volume-topology": "true", "block-volume-snapshot": "false", "csi-windows-support": "false",
-		"use-csinode-id": "true", "list-volumes": "false", "pv-to-backingdiskobjectid-mapping": "false", "cnsmgr-suspend-create-volume": "true",
-		"topology-preferential-datastores": "true", "max-pvscsi-targets-per-vm": "true",
-	}},
+	settings: &settings{
+		"internal-feature-states.csi.vsphere.vmware.com",
+		map[string]string{
+			"csi-migration":                     "true",
+			"csi-auth-check":                    "true",
+			"online-volume-extend":              "true",
+			"trigger-csi-fullsync":              "false",
+			"async-query-volume":                "true",
+			"improved-csi-idempotency":          "true",
+			"improved-volume-topology":          "true",
+			"block-volume-snapshot":             "false",
+			"csi-windows-support":               "false",
+			"use-csinode-id":                    "true",
+			"list-volumes":                      "false",
+			"pv-to-backingdiskobjectid-mapping": "false",
+			"cnsmgr-suspend-create-volume":      "true",
+			"topology-preferential-datastores":  "true",
+			"max-pvscsi-targets-per-vm":         "true",
+		},
+	},
 	class: class{"vsphere-csi", nil},
 }

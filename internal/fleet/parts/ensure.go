@@ -122,7 +122,11 @@ func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []s
 			v.Plugin = plugin.Name
 			gates = append(gates, plugin.MigrationGate)
 		default:
-			r.note("volumes of %s go on in-tree: kube-controller-manager does not have the feature gate %s", plugin.Name, plugin.MigrationGate)
+			r.note(
+				"volumes of %s go on in-tree: kube-controller-manager does not have the feature gate %s",
+				plugin.Name,
+				plugin.MigrationGate,
+			)
 		}
 		volumes = append(volumes, v)
 	}

@@ -58,10 +58,19 @@ func newWorld(t *testing.T, provider string, minor int, managerArgs ...string) *
 			d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "cloud", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "cloud"}}}}
 			c := &d.Spec.Template.Spec.Containers[0]
 			c.VolumeMounts = []corev1.VolumeMount{{Name: "cloud", MountPath: "/etc/cloud"}}
-			c.Env = []corev1.EnvVar{secretEnv("AWS_ACCESS_KEY_ID", "id"), secretEnv("AWS_SECRET_ACCESS_KEY", "key"), {Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/etc/cloud/account"}}
+			c.Env = []corev1.EnvVar{
+				secretEnv("AWS_ACCESS_KEY_ID", "id"),
+				secretEnv("AWS_SECRET_ACCESS_KEY", "key"),
+				{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/etc/cloud/account"},
+			}
 		}),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cloud", Namespace: seedNamespace}, Data: map[string][]byte{
-			"id": []byte("AKIATEST"), "key": []byte("hush"), "account": []byte("{}"), "config": []byte("[Global]\nauth-url=https://keystone\nusername=u\npassword=hush\ntenant-name=t\nregion=r\n"),
+			"id": []byte(
+				"AKIATEST",
+			),
+			"key":     []byte("hush"),
+			"account": []byte("{}"),
+			"config":  []byte("[Global]\nauth-url=https://keystone\nusername=u\npassword=hush\ntenant-name=t\nregion=r\n"),
 		}},
 		deployment("operating-system-manager", []string{"-node-kubelet-feature-gates", "RotateKubeletServerCertificate=true"}, nil),
 		deployment("machine-controller", []string{"-v", "4"}, nil),
@@ -71,7 +80,10 @@ func newWorld(t *testing.T, provider string, minor int, managerArgs ...string) *
 }
 
 func secretEnv(name, key string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}, Key: key}}}
+	return corev1.EnvVar{
+		Name:      name,
+		ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}, Key: key}},
+	}
 }
 
 func deployment(name string, args []string, change func(*appsv1.Deployment)) *appsv1.Deployment {
@@ -150,7 +162,8 @@ func TestMachinesAreMadeExternalOneComponentAfterTheOther(t *testing.T) {
 	w := newWorld(t, "aws", 26)
 	w.seed.Put(t, deployment("operating-system-manager", []string{"-v", "4"}, func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 0 }))
 	r := w.ensure()
-	if !slices.Contains(w.args("operating-system-manager"), "-external-cloud-provider") || slices.Contains(w.args("machine-controller"), "-node-external-cloud-provider") {
+	if !slices.Contains(w.args("operating-system-manager"), "-external-cloud-provider") ||
+		slices.Contains(w.args("machine-controller"), "-node-external-cloud-provider") {
 		t.Errorf("operating-system-manager %v, machine-controller %v: userdata has to come first", w.args("operating-system-manager"), w.args("machine-controller"))
 	}
 	if r.MachinesReady {
@@ -257,7 +270,13 @@ func TestRotatedCredentialsRestartTheDriver(t *testing.T) {
 	w.ensure()
 	w.ensure()
 	old := w.deployments()[0].Spec.Template.Annotations[credentialsAre]
-	w.seed.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cloud", Namespace: seedNamespace}, Data: map[string][]byte{"id": []byte("AKIANEW"), "key": []byte("new")}})
+	w.seed.Put(
+		t,
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "cloud", Namespace: seedNamespace},
+			Data:       map[string][]byte{"id": []byte("AKIANEW"), "key": []byte("new")},
+		},
+	)
 	w.ensure()
 	if now := w.deployments()[0].Spec.Template.Annotations[credentialsAre]; now == old || now == "" {
 		t.Errorf("the pods are marked with %q, as before", now)
@@ -270,7 +289,10 @@ func TestRotatedCredentialsRestartTheDriver(t *testing.T) {
 
 func TestCredentialsAreInNoMessage(t *testing.T) {
 	w := newWorld(t, "openstack", 24)
-	w.seed.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cloud", Namespace: seedNamespace}, Data: map[string][]byte{"config": []byte("[Global\npassword=hush")}})
+	w.seed.Put(
+		t,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cloud", Namespace: seedNamespace}, Data: map[string][]byte{"config": []byte("[Global\npassword=hush")}},
+	)
 	r, err := w.parts.Ensure(t.Context())
 	if err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(strings.Join(append(r.Waiting, r.CSIMessage), " "), "hush") {
 		t.Errorf("%v; %+v", err, r)

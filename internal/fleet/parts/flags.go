@@ -55,7 +55,8 @@ func (c *commandLine) wrapped(at int, prefix, text string) bool {
 	var fields map[string]json.RawMessage
 	var program string
 	var inner []string
-	if json.Unmarshal([]byte(text), &fields) != nil || json.Unmarshal(fields["command"], &program) != nil || program == "" {
+	if json.Unmarshal([]byte(text), &fields) != nil || json.Unmarshal(fields["command"], &program) != nil ||
+		program == "" {
 		return false
 	}
 	if args, ok := fields["args"]; ok && json.Unmarshal(args, &inner) != nil {

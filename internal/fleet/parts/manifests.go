@@ -59,16 +59,31 @@ func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error)
 func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructured, error) {
 	i, ok := imagesAt(d.name, minor)
 	if !ok {
-		return nil, fmt.Errorf("no release of the CSI driver %s is known here for Kubernetes 1.%d: install one yourself, or set spec.disableCsiDriver", d.name, minor)
+		return nil, fmt.Errorf(
+			"no release of the CSI driver %s is known here for Kubernetes 1.%d: install one yourself, or set spec.disableCsiDriver",
+			d.name,
+			minor,
+		)
 	}
 	objects := []runtime.Object{
-		&storagev1.CSIDriver{TypeMeta: kind(storagev1.SchemeGroupVersion, "CSIDriver"), ObjectMeta: d.meta(d.name, ""), Spec: d.spec},
+		&storagev1.CSIDriver{
+			TypeMeta:   kind(storagev1.SchemeGroupVersion, "CSIDriver"),
+			ObjectMeta: d.meta(d.name, ""),
+			Spec:       d.spec,
+		},
 	}
 	objects = append(objects, d.rights("controller", d.controllerRules())...)
 	objects = append(objects, d.rights("node", d.nodeRights)...)
 	objects = append(objects, d.leases()...)
 	if d.settings != nil {
-		objects = append(objects, &corev1.ConfigMap{TypeMeta: kind(corev1.SchemeGroupVersion, "ConfigMap"), ObjectMeta: d.meta(d.settings.name, namespace), Data: d.settings.data})
+		objects = append(
+			objects,
+			&corev1.ConfigMap{
+				TypeMeta:   kind(corev1.SchemeGroupVersion, "ConfigMap"),
+				ObjectMeta: d.meta(d.settings.name, namespace),
+				Data:       d.settings.data,
+			},
+		)
 	}
 	objects = append(objects, d.controllerWorkload(i, cluster), d.nodeWorkload(i, cluster))
 	out := make([]*unstructured.Unstructured, 0, len(objects))
@@ -124,14 +139,28 @@ func kind(gv schema.GroupVersion, name string) metav1.TypeMeta {
 }
 
 func (d driver) meta(name, ns string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: ns, Labels: map[string]string{managedBy: fieldManager, "app.kubernetes.io/name": d.short}}
+	return metav1.ObjectMeta{
+		Name:      name,
+		Namespace: ns,
+		Labels:    map[string]string{managedBy: fieldManager, "app.kubernetes.io/name": d.short},
+	}
 }
 
 // storageClass is the class that people use for new volumes. It is made once: most of a StorageClass cannot be changed.
 func (d driver) storageClass(usual bool) (*unstructured.Unstructured, error) {
 	c := &storagev1.StorageClass{
-		TypeMeta: kind(storagev1.SchemeGroupVersion, "StorageClass"), ObjectMeta: d.meta(d.class.name, ""), Provisioner: d.name, Parameters: d.class.parameters,
-		ReclaimPolicy: pointer(corev1.PersistentVolumeReclaimDelete), VolumeBindingMode: pointer(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: pointer(true),
+		TypeMeta: kind(
+			storagev1.SchemeGroupVersion,
+			"StorageClass",
+		),
+		ObjectMeta:  d.meta(d.class.name, ""),
+		Provisioner: d.name,
+		Parameters:  d.class.parameters,
+		ReclaimPolicy: pointer(
+			corev1.PersistentVolumeReclaimDelete,
+		),
+		VolumeBindingMode:    pointer(storagev1.VolumeBindingWaitForFirstConsumer),
+		AllowVolumeExpansion: pointer(true),
 	}
 	if usual {
 		c.Annotations = map[string]string{defaultClass: "true"}
@@ -156,8 +185,11 @@ func (d driver) controllerRules() []rbacv1.PolicyRule {
 		events,
 	}
 	if !d.noAttach {
-		out = append(out, rule("storage.k8s.io", []string{"volumeattachments"}, []string{"get", "list", "watch", "update", "patch"}),
-			rule("storage.k8s.io", []string{"volumeattachments/status"}, []string{"patch"}))
+		out = append(
+			out,
+			rule("storage.k8s.io", []string{"volumeattachments"}, []string{"get", "list", "watch", "update", "patch"}),
+			rule("storage.k8s.io", []string{"volumeattachments/status"}, []string{"patch"}),
+		)
 	}
 	return append(out, d.controllerRights...)
 }
@@ -168,18 +200,27 @@ func (d driver) account(part string) string { return d.short + "-" + part }
 func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object {
 	name := "transplant:" + d.account(part)
 	out := []runtime.Object{
-		&corev1.ServiceAccount{TypeMeta: kind(corev1.SchemeGroupVersion, "ServiceAccount"), ObjectMeta: d.meta(d.account(part), namespace)},
+		&corev1.ServiceAccount{
+			TypeMeta:   kind(corev1.SchemeGroupVersion, "ServiceAccount"),
+			ObjectMeta: d.meta(d.account(part), namespace),
+		},
 	}
 	if len(rules) == 0 {
 		return out
 	}
-	return append(out,
-		&rbacv1.ClusterRole{TypeMeta: kind(rbacv1.SchemeGroupVersion, "ClusterRole"), ObjectMeta: d.meta(name, ""), Rules: rules},
+	return append(
+		out,
+		&rbacv1.ClusterRole{
+			TypeMeta:   kind(rbacv1.SchemeGroupVersion, "ClusterRole"),
+			ObjectMeta: d.meta(name, ""),
+			Rules:      rules,
+		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta: kind(rbacv1.SchemeGroupVersion, "ClusterRoleBinding"), ObjectMeta: d.meta(name, ""),
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account(part), Namespace: namespace}},
-		})
+		},
+	)
 }
 
 // leases are what the sidecars elect their leaders by.
@@ -187,8 +228,15 @@ func (d driver) leases() []runtime.Object {
 	name := "transplant:" + d.account("controller")
 	return []runtime.Object{
 		&rbacv1.Role{
-			TypeMeta: kind(rbacv1.SchemeGroupVersion, "Role"), ObjectMeta: d.meta(name, namespace),
-			Rules: []rbacv1.PolicyRule{rule("coordination.k8s.io", []string{"leases"}, []string{"get", "list", "watch", "create", "update", "patch", "delete"})},
+			TypeMeta:   kind(rbacv1.SchemeGroupVersion, "Role"),
+			ObjectMeta: d.meta(name, namespace),
+			Rules: []rbacv1.PolicyRule{
+				rule(
+					"coordination.k8s.io",
+					[]string{"leases"},
+					[]string{"get", "list", "watch", "create", "update", "patch", "delete"},
+				),
+			},
 		},
 		&rbacv1.RoleBinding{
 			TypeMeta: kind(rbacv1.SchemeGroupVersion, "RoleBinding"), ObjectMeta: d.meta(name, namespace),

@@ -45,8 +45,18 @@ func vsphereConfig(in []byte, cluster string) ([]byte, error) {
 		if v.User == "" || v.Password == "" || len(v.Datacenters) == 0 {
 			return nil, errors.New("the cloud config of vSphere names no user, password or datacenter for a vCenter")
 		}
-		fmt.Fprintf(&b, "\n[VirtualCenter %s]\nuser = %s\npassword = %s\nport = \"%d\"\ninsecure-flag = \"%t\"\ndatacenters = %s\n",
-			quoted(v.Server), quoted(v.User), quoted(v.Password), v.Port, v.InsecureFlag, quoted(strings.Join(v.Datacenters, ",")))
+		fmt.Fprintf(
+			&b,
+			"\n[VirtualCenter %s]\nuser = %s\npassword = %s\nport = \"%d\"\ninsecure-flag = \"%t\"\ndatacenters = %s\n",
+			quoted(
+				v.Server,
+			),
+			quoted(v.User),
+			quoted(v.Password),
+			v.Port,
+			v.InsecureFlag,
+			quoted(strings.Join(v.Datacenters, ",")),
+		)
 	}
 	return []byte(b.String()), nil
 }

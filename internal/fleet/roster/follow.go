@@ -49,7 +49,12 @@ const forgotten = time.Minute
 // Follow begins to follow the Clusters until ctx ends; wait waits for what it started, which is over then. The client
 // must have no limit on the time of a request: that would end every watch.
 func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait func(), err error) {
-	f = &Following{clusters: map[view.Key]*kubermaticv1.Cluster{}, unread: map[string]string{}, failed: map[string]failure{}, waiting: map[chan struct{}]struct{}{}}
+	f = &Following{
+		clusters: map[view.Key]*kubermaticv1.Cluster{},
+		unread:   map[string]string{},
+		failed:   map[string]failure{},
+		waiting:  map[chan struct{}]struct{}{},
+	}
 	var running sync.WaitGroup
 	var refused []error
 	for _, group := range Groups() {
@@ -61,7 +66,8 @@ func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait f
 			refused = append(refused, fmt.Errorf("listing clusters of %s: %w", group, err))
 			continue
 		}
-		informer := dynamicinformer.NewFilteredDynamicInformer(client, objects.Resource(group), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+		informer := dynamicinformer.NewFilteredDynamicInformer(client, objects.Resource(group), metav1.NamespaceAll, 0, cache.Indexers{}, nil).
+			Informer()
 		if err := f.attend(informer, group); err != nil {
 			return nil, nil, fmt.Errorf("following clusters of %s: %w", group, err)
 		}

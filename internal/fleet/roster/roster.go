@@ -21,8 +21,10 @@ import (
 )
 
 // ErrNoClusters says that the seed has no such API: it is no seed, or the CRDs are not there.
-var ErrNoClusters = errors.New("the API server serves no Clusters of " + kubermaticv1.GroupName + " or " + kubermaticv1.LegacyGroupName +
-	": name the seed with --kubeconfig and --context, or create the CRDs in deploy/crds")
+var ErrNoClusters = errors.New(
+	"the API server serves no Clusters of " + kubermaticv1.GroupName + " or " + kubermaticv1.LegacyGroupName +
+		": name the seed with --kubeconfig and --context, or create the CRDs in deploy/crds",
+)
 
 // Groups are the API groups that a Cluster may be in.
 func Groups() []string { return []string{kubermaticv1.GroupName, kubermaticv1.LegacyGroupName} }

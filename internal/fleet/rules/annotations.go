@@ -16,8 +16,16 @@ var annotationValues = []struct {
 	fits  func(value string) bool
 	wants string
 }{
-	{kubermatic.AnnotationRestartMachines, func(v string) bool { return v == "true" || v == "false" }, `has to be "true" or "false"`},
-	{kubermatic.AnnotationStrategy, func(v string) bool { return v == "downtime" || v == "leader-migration" }, `has to be "downtime" or "leader-migration"`},
+	{
+		kubermatic.AnnotationRestartMachines,
+		func(v string) bool { return v == "true" || v == "false" },
+		`has to be "true" or "false"`,
+	},
+	{
+		kubermatic.AnnotationStrategy,
+		func(v string) bool { return v == "downtime" || v == "leader-migration" },
+		`has to be "downtime" or "leader-migration"`,
+	},
 	{kubermatic.AnnotationMaxUnavailable, isBudget, `has to be a number of machines, or a percentage up to "100%"`},
 }
 

@@ -41,9 +41,21 @@ type InTreeEnd struct {
 // InTreeEnds are ProviderIncompatibilities of kubermatic/kubermatic (pkg/defaulting/configuration.go of releases 2.22
 // to 2.30), with what Kubernetes changed.
 var InTreeEnds = []InTreeEnd{
-	{Provider: "vsphere", Minor: 25, Why: "Kubernetes 1.25 hands vSphere's volumes to the CSI driver (CSIMigrationvSphere is on by default)"},
-	{Provider: "openstack", Minor: 26, Why: "Kubernetes 1.26 has no in-tree provider for OpenStack any longer (kubernetes/kubernetes #67782)"},
-	{Provider: "aws", Minor: 27, Why: "Kubernetes 1.27 has no in-tree provider for AWS any longer (kubernetes/kubernetes #115838)"},
+	{
+		Provider: "vsphere",
+		Minor:    25,
+		Why:      "Kubernetes 1.25 hands vSphere's volumes to the CSI driver (CSIMigrationvSphere is on by default)",
+	},
+	{
+		Provider: "openstack",
+		Minor:    26,
+		Why:      "Kubernetes 1.26 has no in-tree provider for OpenStack any longer (kubernetes/kubernetes #67782)",
+	},
+	{
+		Provider: "aws",
+		Minor:    27,
+		Why:      "Kubernetes 1.27 has no in-tree provider for AWS any longer (kubernetes/kubernetes #115838)",
+	},
 	{Minor: 29, Why: "Kubernetes 1.29 switches in-tree providers off (DisableCloudProviders is on by default)"},
 }
 

@@ -105,8 +105,10 @@ func migration(c *kubermatic.Cluster) Addition {
 	if settings := c.Spec.Cloud.Openstack; settings == nil || settings.UseOctavia == nil || !*settings.UseOctavia {
 		out.UseOctavia = true
 		if settings != nil && settings.UseOctavia != nil {
-			out.Warnings = append(out.Warnings,
-				"spec.cloud.openstack.useOctavia was false and becomes true: the external provider knows no other load balancers, and does not take over those that Neutron made")
+			out.Warnings = append(
+				out.Warnings,
+				"spec.cloud.openstack.useOctavia was false and becomes true: the external provider knows no other load balancers, and does not take over those that Neutron made",
+			)
 		}
 	}
 	return out

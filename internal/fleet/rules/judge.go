@@ -76,10 +76,16 @@ func created(c *kubermatic.Cluster, facts Facts) field.ErrorList {
 		return out
 	}
 	if answer := driver(c, provider, facts); !answer.Yes && !c.External() {
-		out = append(out, field.Invalid(versionPath, c.Spec.Version, "new clusters on vSphere need the CSI driver: "+answer.Why))
+		out = append(
+			out,
+			field.Invalid(versionPath, c.Spec.Version, "new clusters on vSphere need the CSI driver: "+answer.Why),
+		)
 	}
 	if end, ended := inTreeEnd(provider, minorOf(c.Spec.Version)); ended && !c.External() {
-		out = append(out, field.Invalid(versionPath, c.Spec.Version, fmt.Sprintf("needs spec.features.externalCloudProvider: %s", end.Why)))
+		out = append(
+			out,
+			field.Invalid(versionPath, c.Spec.Version, fmt.Sprintf("needs spec.features.externalCloudProvider: %s", end.Why)),
+		)
 	}
 	return out
 }
@@ -117,9 +123,13 @@ func providers(c *kubermatic.Cluster) field.ErrorList {
 	names, named := given(c.Spec.Cloud), c.Spec.Cloud.ProviderName
 	switch {
 	case len(names) > 1:
-		return field.ErrorList{field.Forbidden(cloudPath, "a cluster is in one cloud, and this one has settings of "+strings.Join(names, ", "))}
+		return field.ErrorList{
+			field.Forbidden(cloudPath, "a cluster is in one cloud, and this one has settings of "+strings.Join(names, ", ")),
+		}
 	case len(names) == 1 && named != "" && names[0] != named:
-		return field.ErrorList{field.Invalid(cloudPath.Child("providerName"), named, "does not match the settings, which are those of "+names[0])}
+		return field.ErrorList{
+			field.Invalid(cloudPath.Child("providerName"), named, "does not match the settings, which are those of "+names[0]),
+		}
 	}
 	return nil
 }
@@ -130,7 +140,8 @@ func supported(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if !after.External() {
 		return nil
 	}
-	if before != nil && before.External() && before.Spec.Version == after.Spec.Version && ProviderOf(before.Spec.Cloud) == ProviderOf(after.Spec.Cloud) {
+	if before != nil && before.External() && before.Spec.Version == after.Spec.Version &&
+		ProviderOf(before.Spec.Cloud) == ProviderOf(after.Spec.Cloud) {
 		return nil
 	}
 	if answer := External(after, facts); !answer.Yes && !answer.Unknown {
@@ -155,9 +166,21 @@ func inTreeEnded(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 		return nil
 	}
 	if migrating {
-		return field.ErrorList{field.Invalid(versionPath, after.Spec.Version, "wait until the migration is over (condition CSIKubeletMigrationCompleted): old machines and their volumes still need the in-tree provider, and "+end.Why)}
+		return field.ErrorList{
+			field.Invalid(
+				versionPath,
+				after.Spec.Version,
+				"wait until the migration is over (condition CSIKubeletMigrationCompleted): old machines and their volumes still need the in-tree provider, and "+end.Why,
+			),
+		}
 	}
-	return field.ErrorList{field.Invalid(versionPath, after.Spec.Version, "enable spec.features.externalCloudProvider and let the migration end first: "+end.Why)}
+	return field.ErrorList{
+		field.Invalid(
+			versionPath,
+			after.Spec.Version,
+			"enable spec.features.externalCloudProvider and let the migration end first: "+end.Why,
+		),
+	}
 }
 
 // migrates tells whether a migration runs, or begins with this write.
@@ -182,11 +205,29 @@ func versionsInMigration(before, after *kubermatic.Cluster, _ Facts) field.Error
 	to, err := version.ParseGeneric(after.Spec.Version)
 	switch {
 	case err != nil:
-		return field.ErrorList{field.Invalid(versionPath, after.Spec.Version, "the version cannot be taken away while the cluster is being migrated")}
+		return field.ErrorList{
+			field.Invalid(
+				versionPath,
+				after.Spec.Version,
+				"the version cannot be taken away while the cluster is being migrated",
+			),
+		}
 	case to.LessThan(from):
-		return field.ErrorList{field.Invalid(versionPath, after.Spec.Version, fmt.Sprintf("the cluster cannot go back from %s while it is being migrated", before.Spec.Version))}
+		return field.ErrorList{
+			field.Invalid(
+				versionPath,
+				after.Spec.Version,
+				fmt.Sprintf("the cluster cannot go back from %s while it is being migrated", before.Spec.Version),
+			),
+		}
 	case to.Major() != from.Major() || to.Minor() > from.Minor()+1:
-		return field.ErrorList{field.Invalid(versionPath, after.Spec.Version, fmt.Sprintf("the cluster cannot go from %s by more than one minor while it is being migrated", before.Spec.Version))}
+		return field.ErrorList{
+			field.Invalid(
+				versionPath,
+				after.Spec.Version,
+				fmt.Sprintf("the cluster cannot go from %s by more than one minor while it is being migrated", before.Spec.Version),
+			),
+		}
 	}
 	return nil
 }
@@ -200,7 +241,13 @@ func annotationsStay(before, after *kubermatic.Cluster, _ Facts) field.ErrorList
 	var out field.ErrorList
 	for _, key := range []string{kubermatic.CCMMigrationNeeded, kubermatic.CSIMigrationNeeded} {
 		if _, there := after.Annotations[key]; !there {
-			out = append(out, field.Forbidden(annotationsPath.Key(key), "cannot be removed while the migration runs; "+kubermatic.AnnotationHold+" keeps one from going on"))
+			out = append(
+				out,
+				field.Forbidden(
+					annotationsPath.Key(key),
+					"cannot be removed while the migration runs; "+kubermatic.AnnotationHold+" keeps one from going on",
+				),
+			)
 		}
 	}
 	return out
@@ -208,7 +255,10 @@ func annotationsStay(before, after *kubermatic.Cluster, _ Facts) field.ErrorList
 
 // csiDriver: the driver comes and goes by the rules of the datacenter, and not while volumes depend on it.
 func csiDriver(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
-	was, is, path := before.Spec.CSIDriverDisabled(), after.Spec.CSIDriverDisabled(), field.NewPath("spec", "disableCsiDriver")
+	was, is, path := before.Spec.CSIDriverDisabled(), after.Spec.CSIDriverDisabled(), field.NewPath(
+		"spec",
+		"disableCsiDriver",
+	)
 	switch {
 	case was == is:
 		return nil
@@ -217,9 +267,12 @@ func csiDriver(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	case !is:
 		return nil
 	case before.External() && migrates(before, after) && driverMissing(before, facts) == "": // without a driver no volume is being moved
-		return field.ErrorList{field.Forbidden(path, "volumes are being moved to the CSI driver: wait until the migration is over")}
+		return field.ErrorList{
+			field.Forbidden(path, "volumes are being moved to the CSI driver: wait until the migration is over"),
+		}
 	}
-	if use, there := before.Status.Conditions[kubermatic.ConditionCSIAddonInUse]; there && use.Status != corev1.ConditionFalse {
+	if use, there := before.Status.Conditions[kubermatic.ConditionCSIAddonInUse]; there &&
+		use.Status != corev1.ConditionFalse {
 		return field.ErrorList{field.Forbidden(path, driverInUse+use.Reason)}
 	}
 	return nil
@@ -238,6 +291,15 @@ func otherGroups(c *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if len(facts.OtherGroups) == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"),
-		fmt.Sprintf("cluster %q exists in the group %s as well: both stand for the control plane in %s, so one of them has to go", c.Name, strings.Join(facts.OtherGroups, ", "), c.ControlPlaneNamespace()))}
+	return field.ErrorList{
+		field.Forbidden(
+			field.NewPath("metadata", "name"),
+			fmt.Sprintf(
+				"cluster %q exists in the group %s as well: both stand for the control plane in %s, so one of them has to go",
+				c.Name,
+				strings.Join(facts.OtherGroups, ", "),
+				c.ControlPlaneNamespace(),
+			),
+		),
+	}
 }

@@ -138,7 +138,9 @@ func telekom(_ *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	if u, err := url.Parse(facts.Datacenter.OpenStackAuthURL); err != nil || u.Host != telekomHost {
 		return Supported{Yes: true}
 	}
-	return Supported{Why: "the external provider makes no load balancers in Open Telekom Cloud (kubernetes/cloud-provider-openstack #960)"}
+	return Supported{
+		Why: "the external provider makes no load balancers in Open Telekom Cloud (kubernetes/cloud-provider-openstack #960)",
+	}
 }
 
 // hetznerNetwork: the external provider of Hetzner Cloud needs one.
@@ -151,7 +153,9 @@ func hetznerNetwork(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	case facts.Datacenter.HetznerNetwork != "":
 		return Supported{Yes: true}
 	}
-	return Supported{Why: "neither the cluster nor its datacenter names a network, without which Hetzner's cloud-controller-manager does not start"}
+	return Supported{
+		Why: "neither the cluster nor its datacenter names a network, without which Hetzner's cloud-controller-manager does not start",
+	}
 }
 
 // DriverWanted tells that a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when that
@@ -169,7 +173,11 @@ func driverMissing(c *kubermatic.Cluster, facts Facts) string {
 	}
 	for _, minor := range minors(c) {
 		if !facts.Driver(p.InTree, minor) {
-			return fmt.Sprintf("no release of the CSI driver of %s is known here for Kubernetes 1.%d: install one yourself and set spec.disableCsiDriver", p.Title, minor)
+			return fmt.Sprintf(
+				"no release of the CSI driver of %s is known here for Kubernetes 1.%d: install one yourself and set spec.disableCsiDriver",
+				p.Title,
+				minor,
+			)
 		}
 	}
 	return ""
@@ -183,7 +191,9 @@ func controllerManager(c *kubermatic.Cluster, p Provider, _ Facts) Supported {
 	}
 	for _, minor := range minors(c) {
 		if _, ok := cloudprovider.ImageFor(p.InTree, minor); !ok && catalogue.InTree(p.InTree, minor) {
-			return Supported{Why: fmt.Sprintf("no cloud-controller-manager for %s was published for Kubernetes 1.%d", p.Title, minor)}
+			return Supported{
+				Why: fmt.Sprintf("no cloud-controller-manager for %s was published for Kubernetes 1.%d", p.Title, minor),
+			}
 		}
 	}
 	return Supported{Yes: true}
@@ -210,9 +220,20 @@ func driver(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 			continue
 		}
 		newest := releases[len(releases)-1]
-		bounds := fmt.Sprintf("release %s of the vSphere CSI driver supports Kubernetes 1.%d to 1.%d", newest.Series, newest.Oldest, newest.Newest)
+		bounds := fmt.Sprintf(
+			"release %s of the vSphere CSI driver supports Kubernetes 1.%d to 1.%d",
+			newest.Series,
+			newest.Oldest,
+			newest.Newest,
+		)
 		if facts.VSphereCSI == "" {
-			return Supported{Why: fmt.Sprintf("no release of the vSphere CSI driver is known here that supports Kubernetes 1.%d (%s): install one yourself and set spec.disableCsiDriver", minor, bounds)}
+			return Supported{
+				Why: fmt.Sprintf(
+					"no release of the vSphere CSI driver is known here that supports Kubernetes 1.%d (%s): install one yourself and set spec.disableCsiDriver",
+					minor,
+					bounds,
+				),
+			}
 		}
 		return Supported{Why: fmt.Sprintf("%s, not 1.%d", bounds, minor)}
 	}
@@ -249,7 +270,10 @@ func inTreeEnd(p Provider, minor int) (InTreeEnd, bool) {
 	if p.InTree == "" || minor == 0 {
 		return InTreeEnd{}, false
 	}
-	i := slices.IndexFunc(InTreeEnds, func(e InTreeEnd) bool { return (e.Provider == "" || e.Provider == p.Name) && minor >= e.Minor })
+	i := slices.IndexFunc(
+		InTreeEnds,
+		func(e InTreeEnd) bool { return (e.Provider == "" || e.Provider == p.Name) && minor >= e.Minor },
+	)
 	if i < 0 {
 		return InTreeEnd{}, false
 	}

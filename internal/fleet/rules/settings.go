@@ -21,7 +21,13 @@ func CheckImages(flag string, images map[string]string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("--%s %s=%s: the providers that are migrated are %s", flag, name, images[name], strings.Join(known, ", "))
+			return fmt.Errorf(
+				"--%s %s=%s: the providers that are migrated are %s",
+				flag,
+				name,
+				images[name],
+				strings.Join(known, ", "),
+			)
 		}
 		if images[name] == "" {
 			return fmt.Errorf("--%s %s= names no image", flag, name)
@@ -38,7 +44,10 @@ func CheckVSphereCSI(release string) error {
 	}
 	driver, _ := csidriver.DriverOf(vSphereDriver)
 	if _, ok := driver.Release(release); !ok {
-		return fmt.Errorf("--vsphere-csi-driver %s: which versions of Kubernetes that release supports is not known here", release)
+		return fmt.Errorf(
+			"--vsphere-csi-driver %s: which versions of Kubernetes that release supports is not known here",
+			release,
+		)
 	}
 	return nil
 }

@@ -52,7 +52,11 @@ func (v Verdict) String() string {
 	case !v.Present:
 		return fmt.Sprintf("clusters.%s is not installed", v.Group)
 	case len(v.Missing) > 0:
-		return fmt.Sprintf("clusters.%s cannot be worked with, and its clusters are left alone: %s", v.Group, strings.Join(v.Missing, "; "))
+		return fmt.Sprintf(
+			"clusters.%s cannot be worked with, and its clusters are left alone: %s",
+			v.Group,
+			strings.Join(v.Missing, "; "),
+		)
 	case v.Ours:
 		return fmt.Sprintf("clusters.%s is ours", v.Group)
 	}
@@ -61,9 +65,14 @@ func (v Verdict) String() string {
 
 // needed are the fields that are read or written; what a schema does not keep, the API server drops without a word.
 var needed = []string{
-	"spec.version", "spec.features.externalCloudProvider", "spec.cloud.openstack.useOctavia",
-	"status.conditions.TransplantMigration.status", "status.conditions.TransplantMigration.reason", "status.conditions.TransplantMigration.message",
-	"status.conditions.TransplantMigration.lastTransitionTime", "status.conditions.TransplantMigration.lastHeartbeatTime",
+	"spec.version",
+	"spec.features.externalCloudProvider",
+	"spec.cloud.openstack.useOctavia",
+	"status.conditions.TransplantMigration.status",
+	"status.conditions.TransplantMigration.reason",
+	"status.conditions.TransplantMigration.message",
+	"status.conditions.TransplantMigration.lastTransitionTime",
+	"status.conditions.TransplantMigration.lastHeartbeatTime",
 }
 
 // Judge looks at the definition of a group; nil when there is none.
@@ -85,8 +94,18 @@ func Judge(group string, crd *unstructured.Unstructured) Verdict {
 		out.Missing = append(out.Missing, "it has no status subresource")
 	}
 	root, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
-	if kind, _, _ := unstructured.NestedString(root, "properties", "status", "properties", "conditions", "type"); kind != "object" {
-		out.Missing = append(out.Missing, "it does not say that status.conditions is a map, which used to be a list: writing one over the other would lose it")
+	if kind, _, _ := unstructured.NestedString(
+		root,
+		"properties",
+		"status",
+		"properties",
+		"conditions",
+		"type",
+	); kind != "object" {
+		out.Missing = append(
+			out.Missing,
+			"it does not say that status.conditions is a map, which used to be a list: writing one over the other would lose it",
+		)
 	}
 	for _, path := range needed {
 		if !keeps(root, strings.Split(path, ".")) {
@@ -124,7 +143,11 @@ func keeps(schema map[string]any, path []string) bool {
 	return schema["additionalProperties"] == true || schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{
+	Group:    "apiextensions.k8s.io",
+	Version:  "v1",
+	Resource: "customresourcedefinitions",
+}
 
 // Look judges what a seed serves, both groups in the order of Groups.
 func Look(ctx context.Context, client dynamic.Interface) ([]Verdict, error) {

@@ -15,8 +15,13 @@ import (
 // Owned are the types of the conditions that this program writes, and nobody else.
 func Owned() []kubermaticv1.ClusterConditionType {
 	return []kubermaticv1.ClusterConditionType{
-		kubermaticv1.ConditionMigration, kubermaticv1.ConditionCSIKubeletMigrationCompleted, kubermaticv1.ConditionLoopsOff, kubermaticv1.ConditionCCMReady,
-		kubermaticv1.ConditionCSIReady, kubermaticv1.ConditionMachines, kubermaticv1.ConditionStuck,
+		kubermaticv1.ConditionMigration,
+		kubermaticv1.ConditionCSIKubeletMigrationCompleted,
+		kubermaticv1.ConditionLoopsOff,
+		kubermaticv1.ConditionCCMReady,
+		kubermaticv1.ConditionCSIReady,
+		kubermaticv1.ConditionMachines,
+		kubermaticv1.ConditionStuck,
 	}
 }
 
@@ -34,9 +39,21 @@ func (j *judge) conditions(d Decision) conditionMap {
 		return out
 	}
 	if d.Phase == kubermaticv1.PhaseCompleted {
-		j.set(out, kubermaticv1.ConditionCSIKubeletMigrationCompleted, corev1.ConditionTrue, kubermaticv1.ReasonMigrationSuccess, kubermaticv1.MessageMigrationSuccess)
+		j.set(
+			out,
+			kubermaticv1.ConditionCSIKubeletMigrationCompleted,
+			corev1.ConditionTrue,
+			kubermaticv1.ReasonMigrationSuccess,
+			kubermaticv1.MessageMigrationSuccess,
+		)
 	} else {
-		j.set(out, kubermaticv1.ConditionCSIKubeletMigrationCompleted, corev1.ConditionFalse, kubermaticv1.ReasonMigrationInProgress, kubermaticv1.MessageMigrationInProgress)
+		j.set(
+			out,
+			kubermaticv1.ConditionCSIKubeletMigrationCompleted,
+			corev1.ConditionFalse,
+			kubermaticv1.ReasonMigrationInProgress,
+			kubermaticv1.MessageMigrationInProgress,
+		)
 	}
 	j.owners(out)
 	j.csi(out)
@@ -46,7 +63,12 @@ func (j *judge) conditions(d Decision) conditionMap {
 }
 
 // set writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
-func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s corev1.ConditionStatus, reason, message string) {
+func (j *judge) set(
+	out conditionMap,
+	t kubermaticv1.ClusterConditionType,
+	s corev1.ConditionStatus,
+	reason, message string,
+) {
 	now := metav1.NewTime(j.Now.Truncate(time.Second))
 	if message = shorten(message); message == "" { // a merge patch cannot tell an empty one from one that is left as it is
 		message = reason
@@ -59,7 +81,14 @@ func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s cor
 		out[t] = was
 		return
 	}
-	c := kubermaticv1.ClusterCondition{Status: s, Reason: reason, Message: message, KubermaticVersion: j.limits.Version, LastHeartbeatTime: now, LastTransitionTime: now}
+	c := kubermaticv1.ClusterCondition{
+		Status:             s,
+		Reason:             reason,
+		Message:            message,
+		KubermaticVersion:  j.limits.Version,
+		LastHeartbeatTime:  now,
+		LastTransitionTime: now,
+	}
 	same := ok && was.Status == s && !was.LastTransitionTime.IsZero()
 	if same && (t != kubermaticv1.ConditionMigration || was.Reason == reason) {
 		c.LastTransitionTime = was.LastTransitionTime
@@ -125,7 +154,13 @@ func (j *judge) owners(out conditionMap) {
 		j.set(out, loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop"+o.unseen())
 	}
 	if o.AllExternal() {
-		j.set(out, ccm, corev1.ConditionTrue, ReasonObserved, "a cloud-controller-manager runs "+strings.Join(o.External, ", ")+o.unseen())
+		j.set(
+			out,
+			ccm,
+			corev1.ConditionTrue,
+			ReasonObserved,
+			"a cloud-controller-manager runs "+strings.Join(o.External, ", ")+o.unseen(),
+		)
 	} else {
 		j.set(out, ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
 	}
@@ -180,7 +215,13 @@ func (j *judge) stuck(out conditionMap, phase string) {
 		}
 		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "the phase takes no longer than it may")
 	default:
-		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonTooLong, fmt.Sprintf("%s takes longer than %s: %s", phase, limit, message))
+		j.set(
+			out,
+			kubermaticv1.ConditionStuck,
+			corev1.ConditionTrue,
+			ReasonTooLong,
+			fmt.Sprintf("%s takes longer than %s: %s", phase, limit, message),
+		)
 	}
 }
 

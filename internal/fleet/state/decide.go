@@ -92,7 +92,11 @@ func (j *judge) judge() verdict {
 // complement adds the work that follows from a phase alone.
 func (j *judge) complement(v verdict) {
 	switch v.phase {
-	case kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish:
+	case kubermaticv1.PhaseQueued,
+		kubermaticv1.PhaseHandover,
+		kubermaticv1.PhaseComponents,
+		kubermaticv1.PhaseMachines,
+		kubermaticv1.PhaseFinish:
 		j.work.Annotate = !j.annotated() && !j.madeExternal() && j.wanted() && len(j.Refusals) == 0
 	case kubermaticv1.PhaseNotNeeded, kubermaticv1.PhaseHeld:
 		// a run that was told to stop finishes its step through these connections

@@ -69,8 +69,25 @@ func TestAClusterGoesThroughEveryPhaseOnceAndEndsCompleted(t *testing.T) {
 	if done.Status != corev1.ConditionTrue || done.Reason != "CSIKubeletMigrationSuccess" || done.Message != "external CCM/CSI migration completed" {
 		t.Errorf("the original's condition is %+v", done)
 	}
-	l.went(kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish, kubermaticv1.PhaseCompleted)
-	want := []string{"Queued", "Handover", "TransplantInTreeLoopsOff", "Components", "TransplantCloudControllerManagerReady", "Machines", "Finish", "Completed", "CSIKubeletMigrationSuccess"}
+	l.went(
+		kubermaticv1.PhaseQueued,
+		kubermaticv1.PhaseHandover,
+		kubermaticv1.PhaseComponents,
+		kubermaticv1.PhaseMachines,
+		kubermaticv1.PhaseFinish,
+		kubermaticv1.PhaseCompleted,
+	)
+	want := []string{
+		"Queued",
+		"Handover",
+		"TransplantInTreeLoopsOff",
+		"Components",
+		"TransplantCloudControllerManagerReady",
+		"Machines",
+		"Finish",
+		"Completed",
+		"CSIKubeletMigrationSuccess",
+	}
 	if diff := cmp.Diff(want, l.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -136,7 +153,11 @@ func TestANewConditionHasATimeOfTransitionAndKeepsItWhileItsStatusStays(t *testi
 	if second.LastTransitionTime != first.LastTransitionTime || second.Message == first.Message || second.LastHeartbeatTime.Time != l.Now {
 		t.Errorf("after a new message the condition is %+v, was %+v", second, first)
 	}
-	l.Cluster.Status.Conditions[kubermaticv1.ConditionMachines] = kubermaticv1.ClusterCondition{Status: corev1.ConditionFalse, Reason: second.Reason, Message: second.Message}
+	l.Cluster.Status.Conditions[kubermaticv1.ConditionMachines] = kubermaticv1.ClusterCondition{
+		Status:  corev1.ConditionFalse,
+		Reason:  second.Reason,
+		Message: second.Message,
+	}
 	l.decide(time.Minute)
 	if got := l.condition(kubermaticv1.ConditionMachines).LastTransitionTime; got.Time != l.Now {
 		t.Errorf("a zero time of transition became %s", got)

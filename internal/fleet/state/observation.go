@@ -202,8 +202,17 @@ type Limits struct {
 // DefaultLimits are those of an operator without flags.
 func DefaultLimits() Limits {
 	return Limits{
-		StuckQueued: 2 * time.Hour, StuckBlocked: 0, StuckHandover: 20 * time.Minute, StuckComponents: 15 * time.Minute,
-		StuckMachines: 24 * time.Hour, StuckFinish: 20 * time.Minute,
-		MaxFailures: 3, Look: 10 * time.Second, Audit: time.Hour, Renew: 12 * time.Hour, Retry: 5 * time.Second, MaxRetry: 5 * time.Minute,
+		StuckQueued:     2 * time.Hour,
+		StuckBlocked:    0,
+		StuckHandover:   20 * time.Minute,
+		StuckComponents: 15 * time.Minute,
+		StuckMachines:   24 * time.Hour,
+		StuckFinish:     20 * time.Minute,
+		MaxFailures:     3,
+		Look:            10 * time.Second,
+		Audit:           time.Hour,
+		Renew:           12 * time.Hour,
+		Retry:           5 * time.Second,
+		MaxRetry:        5 * time.Minute,
 	}
 }

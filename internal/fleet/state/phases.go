@@ -68,7 +68,10 @@ func (j *judge) components() (verdict, bool) {
 		if later {
 			return verdict{}, false
 		}
-		return verdict{kubermaticv1.PhaseComponents, orElse(j.Owners.Error, "who runs the cloud loops cannot be seen: ", "it is being looked who runs the cloud loops")}, true
+		return verdict{
+			kubermaticv1.PhaseComponents,
+			orElse(j.Owners.Error, "who runs the cloud loops cannot be seen: ", "it is being looked who runs the cloud loops"),
+		}, true
 	}
 	if !j.Owners.AllExternal() {
 		if len(j.Owners.InTree)+len(j.Owners.Twice) > 0 { // taken back by hand, perhaps
@@ -77,14 +80,20 @@ func (j *judge) components() (verdict, bool) {
 		if later && len(j.Owners.Unsure) > 0 {
 			return verdict{}, false
 		}
-		return verdict{kubermaticv1.PhaseComponents, "the cloud-controller-manager does not run every loop: " + j.Owners.sentence()}, true
+		return verdict{
+			kubermaticv1.PhaseComponents,
+			"the cloud-controller-manager does not run every loop: " + j.Owners.sentence(),
+		}, true
 	}
 	j.work.Parts = j.due(j.Parts.Seen, j.calm())
 	switch {
 	case j.Parts.Known && j.Parts.Ready || later && !j.Parts.Known:
 		return verdict{}, false
 	case j.Parts.Error != "":
-		return verdict{kubermaticv1.PhaseComponents, "the parts around machines cannot be brought about: " + j.Parts.Error}, true
+		return verdict{
+			kubermaticv1.PhaseComponents,
+			"the parts around machines cannot be brought about: " + j.Parts.Error,
+		}, true
 	case !j.Parts.Known:
 		return verdict{kubermaticv1.PhaseComponents, "the parts around machines are being brought about"}, true
 	}
@@ -101,14 +110,20 @@ func (j *judge) machines() (verdict, bool) {
 	m := j.Machines
 	switch {
 	case !m.Known || m.Error != "":
-		return verdict{kubermaticv1.PhaseMachines, orElse(m.Error, "the machines cannot be seen: ", "the machines are being looked at")}, true
+		return verdict{
+			kubermaticv1.PhaseMachines,
+			orElse(m.Error, "the machines cannot be seen: ", "the machines are being looked at"),
+		}, true
 	case m.Regression != "":
 		return verdict{kubermaticv1.PhaseMachines, "no further machines are restarted: " + m.Regression}, true
 	case !m.Done && j.Cluster.RestartsMachines():
 		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; the operator restarts the MachineDeployments"}, true
 	case !m.Done:
-		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; restart the MachineDeployments, or have it done with the annotation " +
-			kubermaticv1.AnnotationRestartMachines}, true
+		return verdict{
+			kubermaticv1.PhaseMachines,
+			m.sentence() + "; restart the MachineDeployments, or have it done with the annotation " +
+				kubermaticv1.AnnotationRestartMachines,
+		}, true
 	case !j.Owners.AllExternal() || !j.Parts.Ready: // not looked at yet, or not answering
 		return verdict{kubermaticv1.PhaseMachines, m.sentence()}, true
 	}
@@ -148,7 +163,8 @@ func (j *judge) newsDue() bool {
 // calm is how often the rest of a cluster is looked at while its machines are waited for, which may take days: rarely,
 // as long as all of it is well.
 func (j *judge) calm() time.Duration {
-	if j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched && j.Owners.AllExternal() && j.Parts.Ready && j.Parts.Error == "" {
+	if j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched && j.Owners.AllExternal() && j.Parts.Ready &&
+		j.Parts.Error == "" {
 		return seldom * j.limits.Look
 	}
 	return j.limits.Look
@@ -205,7 +221,8 @@ func (j *judge) told(otherwise string) string {
 
 // because adds why the last run failed.
 func (j *judge) because(sentence string) string {
-	if !j.Run.Active && j.Run.Message != "" && (j.Run.Outcome == Broken || j.Run.Outcome == Stale || j.Run.Outcome == NoWayBack || j.Run.Outcome == Blocked) {
+	if !j.Run.Active && j.Run.Message != "" &&
+		(j.Run.Outcome == Broken || j.Run.Outcome == Stale || j.Run.Outcome == NoWayBack || j.Run.Outcome == Blocked) {
 		return sentence + ": " + j.Run.Message
 	}
 	return sentence

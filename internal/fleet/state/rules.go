@@ -77,8 +77,15 @@ func (j *judge) withoutPlane() (verdict, bool) {
 }
 
 // touched are the phases in which, or behind which, a control plane may have been changed.
-var touched = []string{kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
-	kubermaticv1.PhaseFailed, kubermaticv1.PhaseHeld, kubermaticv1.PhaseBlocked}
+var touched = []string{
+	kubermaticv1.PhaseHandover,
+	kubermaticv1.PhaseComponents,
+	kubermaticv1.PhaseMachines,
+	kubermaticv1.PhaseFinish,
+	kubermaticv1.PhaseFailed,
+	kubermaticv1.PhaseHeld,
+	kubermaticv1.PhaseBlocked,
+}
 
 // external leaves clusters alone that were made external and belong to another program. A cluster whose enabling the
 // mutating webhook did not see runs an in-tree provider, and is migrated.
@@ -120,7 +127,8 @@ func (j *judge) unread() (verdict, bool) {
 
 func (j *judge) hibernated() bool {
 	kas, kcm := j.Plane.Apiserver, j.Plane.ControllerManager
-	return j.Plane.Known && (kas != nil && kas.Desired == 0 || kcm != nil && kcm.Desired == 0 && !j.halfway() && !j.Run.Active)
+	return j.Plane.Known &&
+		(kas != nil && kas.Desired == 0 || kcm != nil && kcm.Desired == 0 && !j.halfway() && !j.Run.Active)
 }
 
 func (j *judge) paused() (verdict, bool) {
@@ -156,7 +164,10 @@ func (j *judge) wentBack() (verdict, bool) {
 	if j.Journal.Handover != RolledBack || released {
 		return verdict{}, false
 	}
-	return verdict{kubermaticv1.PhaseFailed, j.because("the handover was taken back, and the control plane is as before") + "; " + tryAgain}, true
+	return verdict{
+		kubermaticv1.PhaseFailed,
+		j.because("the handover was taken back, and the control plane is as before") + "; " + tryAgain,
+	}, true
 }
 
 // takenBackByHand reports whether a handover of the operator was rolled back by somebody else while the cluster was
@@ -171,7 +182,12 @@ func (j *judge) takenBackByHand() bool {
 
 // freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched
 // the feature off since.
-var freshlyReleased = []string{kubermaticv1.PhaseHeld, kubermaticv1.PhaseQueued, kubermaticv1.PhaseBlocked, kubermaticv1.PhaseNotNeeded}
+var freshlyReleased = []string{
+	kubermaticv1.PhaseHeld,
+	kubermaticv1.PhaseQueued,
+	kubermaticv1.PhaseBlocked,
+	kubermaticv1.PhaseNotNeeded,
+}
 
 func (j *judge) refused() (verdict, bool) {
 	var reasons []string
@@ -180,7 +196,13 @@ func (j *judge) refused() (verdict, bool) {
 		reasons = append(reasons, "the Cluster is being deleted")
 	}
 	if len(j.Groups) > 1 {
-		reasons = append(reasons, fmt.Sprintf("there are Clusters of this name under %s: delete the one that is not in use", strings.Join(j.Groups, " and ")))
+		reasons = append(
+			reasons,
+			fmt.Sprintf(
+				"there are Clusters of this name under %s: delete the one that is not in use",
+				strings.Join(j.Groups, " and "),
+			),
+		)
 	}
 	reasons = append(reasons, j.Refusals...)
 	if len(reasons) == 0 {
@@ -207,7 +229,10 @@ func (j *judge) failed() (verdict, bool) {
 		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
 		if j.mayGoBack() {
 			j.run(Handover, true)
-			return verdict{kubermaticv1.PhaseFailed, j.told(j.because("the handover failed before the cloud-controller-manager ran a loop, and is being taken back"))}, true
+			return verdict{
+				kubermaticv1.PhaseFailed,
+				j.told(j.because("the handover failed before the cloud-controller-manager ran a loop, and is being taken back")),
+			}, true
 		}
 		message = "the handover failed for good, and it is being looked whether a cloud-controller-manager runs a loop; if none does, it is taken back"
 		if len(j.Owners.External)+len(j.Owners.Twice) > 0 && !j.Owners.At.Before(j.Run.Ended) {
@@ -230,14 +255,17 @@ func (j *judge) overcome() bool {
 // mayGoBack tells that it was observed after the failure that no cloud-controller-manager runs a loop.
 func (j *judge) mayGoBack() bool {
 	o := j.Owners
-	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 && !o.At.Before(j.Run.Ended) && j.Run.Outcome != NoWayBack
+	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 &&
+		!o.At.Before(j.Run.Ended) &&
+		j.Run.Outcome != NoWayBack
 }
 
 // held keeps a migration from beginning. One that was begun is held only after it has failed, which is how it is tried
 // again.
 func (j *judge) held() (verdict, bool) {
 	who, ok := j.Cluster.Annotations[kubermaticv1.AnnotationHold]
-	intervened := !j.Run.Active && (j.prior == kubermaticv1.PhaseFailed || j.prior == kubermaticv1.PhaseHeld || j.exhausted())
+	intervened := !j.Run.Active &&
+		(j.prior == kubermaticv1.PhaseFailed || j.prior == kubermaticv1.PhaseHeld || j.exhausted())
 	if !ok || j.started() && !intervened {
 		return verdict{}, false
 	}
@@ -259,5 +287,6 @@ func (j *judge) warned(why string) string {
 
 // exhausted tells that a part was tried as often as it may be.
 func (j *judge) exhausted() bool {
-	return j.limits.MaxFailures > 0 && j.Run.Failures >= j.limits.MaxFailures && !j.Run.Active && j.Run.Outcome != Succeeded
+	return j.limits.MaxFailures > 0 && j.Run.Failures >= j.limits.MaxFailures && !j.Run.Active &&
+		j.Run.Outcome != Succeeded
 }

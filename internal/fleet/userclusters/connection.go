@@ -54,17 +54,26 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 	}
 	d := &dialer{Dialer: net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}}
 	base := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: p.o.Dial,
-		ResponseHeaderTimeout: p.o.Answer, IdleConnTimeout: idle, MaxConnsPerHost: perCluster, MaxIdleConnsPerHost: perCluster, ForceAttemptHTTP2: true,
-		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
-		DisableCompression: true, // see BoundAnswers
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           d.DialContext,
+		TLSClientConfig:       tls,
+		TLSHandshakeTimeout:   p.o.Dial,
+		ResponseHeaderTimeout: p.o.Answer,
+		IdleConnTimeout:       idle,
+		MaxConnsPerHost:       perCluster,
+		MaxIdleConnsPerHost:   perCluster,
+		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
+		DisableCompression:    true, // see BoundAnswers
 	}
 	rt, err := rest.HTTPWrappersForConfig(c, base)
 	if err != nil {
 		return nil, hideValues(err)
 	}
 	out := &connection{base: base, dialer: d, rt: rt, server: server, owner: p}
-	out.ended, out.end = context.WithCancel(context.Background()) //nolint:forbidigo // it lives as long as the pool wants it to, not its first caller
+	out.ended, out.end = context.WithCancel(
+		context.Background(),
+	) //nolint:forbidigo // it lives as long as the pool wants it to, not its first caller
 	return out, nil
 }
 
@@ -78,7 +87,10 @@ func (c *connection) send(req *http.Request, release func()) (*http.Response, er
 	ctx, cancel := context.WithCancel(req.Context())
 	stop := func() bool { return true }
 	if req.URL.Query().Has("watch") {
-		stop = context.AfterFunc(c.ended, cancel) //nolint:contextcheck // it ends with the connection: a watch would go on with old credentials for hours
+		stop = context.AfterFunc(
+			c.ended,
+			cancel,
+		) //nolint:contextcheck // it ends with the connection: a watch would go on with old credentials for hours
 	}
 	var once sync.Once
 	end := func() {

@@ -71,8 +71,13 @@ func (e *entry) ended() error {
 // there.
 func (e *entry) build(o Options) error {
 	c := &rest.Config{
-		Host: "https://" + e.namespace + ".user-cluster", QPS: o.QPS, Burst: o.Burst,
-		ContentConfig: rest.ContentConfig{AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json", ContentType: "application/json"},
+		Host:  "https://" + e.namespace + ".user-cluster",
+		QPS:   o.QPS,
+		Burst: o.Burst,
+		ContentConfig: rest.ContentConfig{
+			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
+			ContentType:        "application/json",
+		},
 	}
 	rt := BoundAnswers(e)
 	if o.Wrap != nil {
@@ -201,7 +206,12 @@ func (p *Pool) load(ctx context.Context, e *entry) (*connection, string, error) 
 	defer cancel()
 	secret, err := p.o.Seed.CoreV1().Secrets(e.namespace).Get(ctx, kubeconfig.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("the user cluster cannot be reached: there is no Secret %s/%s: %w", e.namespace, kubeconfig.SecretName, err)
+		return nil, "", fmt.Errorf(
+			"the user cluster cannot be reached: there is no Secret %s/%s: %w",
+			e.namespace,
+			kubeconfig.SecretName,
+			err,
+		)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("reading Secret %s/%s: %w", e.namespace, kubeconfig.SecretName, err)

@@ -55,7 +55,13 @@ type BackoffError struct {
 }
 
 func (e *BackoffError) Error() string {
-	return fmt.Sprintf("user cluster of namespace %s failed %d times in a row and is left alone until %s: %v", e.Namespace, e.Failures, e.Until.Format(time.TimeOnly), e.Err)
+	return fmt.Sprintf(
+		"user cluster of namespace %s failed %d times in a row and is left alone until %s: %v",
+		e.Namespace,
+		e.Failures,
+		e.Until.Format(time.TimeOnly),
+		e.Err,
+	)
 }
 
 // Unwrap returns the last failure.
@@ -65,7 +71,9 @@ func (e *BackoffError) Unwrap() error { return e.Err }
 var ErrClosed = errors.New("the pool of user clusters is closed")
 
 // ErrForgotten is what clients get after Forget. Get makes new ones.
-var ErrForgotten = errors.New("its connections were closed because it was not needed any longer; the next look takes new ones")
+var ErrForgotten = errors.New(
+	"its connections were closed because it was not needed any longer; the next look takes new ones",
+)
 
 // Pool keeps the connections to user clusters. Its methods may be called at the same time.
 type Pool struct {

@@ -78,7 +78,8 @@ func newUserAPI(t *testing.T, name, token string) *userAPI {
 			_, _ = io.Copy(w, r.Body)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: name}}}})
+		_ = json.NewEncoder(w).
+			Encode(corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: name}}}})
 	}))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {

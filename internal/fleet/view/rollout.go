@@ -136,7 +136,12 @@ func (n *Next) count(m v1.FleetMember, f fate, reason string) {
 }
 
 // fate judges one member: where it stands, why, and since when where it is done.
-func (r Rollout) fate(m v1.FleetMember, rows map[Key]v1.FleetCluster, started Started, now time.Time) (fate, string, time.Time) {
+func (r Rollout) fate(
+	m v1.FleetMember,
+	rows map[Key]v1.FleetCluster,
+	started Started,
+	now time.Time,
+) (fate, string, time.Time) {
 	key := Key{Group: m.Group, Name: m.Name}
 	row, there := rows[key]
 	if !there {

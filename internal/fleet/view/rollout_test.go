@@ -137,8 +137,12 @@ func (w *world) start(m v1.FleetMember) {
 // operate lets the operator do what it does in the meantime.
 func (w *world) operate() {
 	next := map[string]string{
-		kubermaticv1.PhaseQueued: kubermaticv1.PhaseHandover, kubermaticv1.PhaseHandover: kubermaticv1.PhaseComponents, kubermaticv1.PhaseComponents: kubermaticv1.PhaseMachines,
-		kubermaticv1.PhaseMachines: kubermaticv1.PhaseFinish, kubermaticv1.PhaseFinish: kubermaticv1.PhaseCompleted, "": kubermaticv1.PhaseQueued,
+		kubermaticv1.PhaseQueued:     kubermaticv1.PhaseHandover,
+		kubermaticv1.PhaseHandover:   kubermaticv1.PhaseComponents,
+		kubermaticv1.PhaseComponents: kubermaticv1.PhaseMachines,
+		kubermaticv1.PhaseMachines:   kubermaticv1.PhaseFinish,
+		kubermaticv1.PhaseFinish:     kubermaticv1.PhaseCompleted,
+		"":                           kubermaticv1.PhaseQueued,
 	}
 	for i := range w.rows {
 		row := &w.rows[i]

@@ -29,7 +29,13 @@ const (
 // Status makes the document of all clusters, as they are at that time.
 func Status(objects []Object, seed v1.Cluster, at time.Time) v1.FleetStatus {
 	rows := Rows(objects)
-	return v1.FleetStatus{TypeMeta: v1.Type(v1.KindFleetStatus), Time: at, Seed: seed, Summary: Summary(rows), Clusters: rows}
+	return v1.FleetStatus{
+		TypeMeta: v1.Type(v1.KindFleetStatus),
+		Time:     at,
+		Seed:     seed,
+		Summary:  Summary(rows),
+		Clusters: rows,
+	}
 }
 
 // Rows are the clusters by name, then by group.
@@ -53,11 +59,26 @@ func Row(o Object, twice bool) v1.FleetCluster {
 	c := o.Cluster
 	migration := c.Status.Conditions[kubermaticv1.ConditionMigration]
 	row := v1.FleetCluster{
-		Name: c.Name, Group: o.Group, UID: string(c.UID), Created: c.CreationTimestamp.UTC(), HumanName: c.Spec.HumanReadableName, Namespace: c.ControlPlaneNamespace(),
-		Provider: rules.ProviderOf(c.Spec.Cloud), Version: c.Spec.Version, External: c.External(), Phase: migration.Reason, Since: migration.LastTransitionTime.UTC(),
-		Owners: owners(c.Status.Conditions), Machines: machines(c.Status.Conditions[kubermaticv1.ConditionMachines].Message),
-		Hold: hold(c.Annotations), RestartsMachines: c.RestartsMachines(), Twice: twice,
-		Deleting: c.DeletionTimestamp != nil, Conditions: conditions(c.Status.Conditions),
+		Name:      c.Name,
+		Group:     o.Group,
+		UID:       string(c.UID),
+		Created:   c.CreationTimestamp.UTC(),
+		HumanName: c.Spec.HumanReadableName,
+		Namespace: c.ControlPlaneNamespace(),
+		Provider: rules.ProviderOf(
+			c.Spec.Cloud,
+		),
+		Version:          c.Spec.Version,
+		External:         c.External(),
+		Phase:            migration.Reason,
+		Since:            migration.LastTransitionTime.UTC(),
+		Owners:           owners(c.Status.Conditions),
+		Machines:         machines(c.Status.Conditions[kubermaticv1.ConditionMachines].Message),
+		Hold:             hold(c.Annotations),
+		RestartsMachines: c.RestartsMachines(),
+		Twice:            twice,
+		Deleting:         c.DeletionTimestamp != nil,
+		Conditions:       conditions(c.Status.Conditions),
 	}
 	_, row.Confirmed = c.Annotations[kubermaticv1.AnnotationPlan]
 	if c.CreationTimestamp.IsZero() {
@@ -69,7 +90,8 @@ func Row(o Object, twice bool) v1.FleetCluster {
 	if c.Spec.Pause {
 		row.Paused = cmp.Or(c.Spec.PauseReason, "paused")
 	}
-	if stuck := c.Status.Conditions[kubermaticv1.ConditionStuck]; stuck.Status == corev1.ConditionTrue && moving(row.Phase) {
+	if stuck := c.Status.Conditions[kubermaticv1.ConditionStuck]; stuck.Status == corev1.ConditionTrue &&
+		moving(row.Phase) {
 		row.Stuck = cmp.Or(stuck.Message, "the phase takes too long")
 	}
 	row.Standing = standing(c, row)
@@ -88,7 +110,9 @@ func hold(annotations map[string]string) string {
 
 // moving are the phases in which something is waited for that may take too long.
 func moving(phase string) bool {
-	return phase != kubermaticv1.PhaseCompleted && phase != kubermaticv1.PhaseNotNeeded && phase != kubermaticv1.PhaseFailed && phase != ""
+	return phase != kubermaticv1.PhaseCompleted && phase != kubermaticv1.PhaseNotNeeded &&
+		phase != kubermaticv1.PhaseFailed &&
+		phase != ""
 }
 
 // standing is what the phase comes to, or the object where no operator has said a phase.
@@ -183,7 +207,13 @@ func conditions(all kubermaticv1.ClusterConditions) []v1.FleetCondition {
 
 // severity orders standings: the worst first.
 var severity = map[string]int{
-	v1.StandingFailed: 0, v1.StandingBlocked: 1, v1.StandingMigrating: 2, v1.StandingWaiting: 3, v1.StandingCompleted: 4, v1.StandingNotEnabled: 5, v1.StandingExternal: 6,
+	v1.StandingFailed:     0,
+	v1.StandingBlocked:    1,
+	v1.StandingMigrating:  2,
+	v1.StandingWaiting:    3,
+	v1.StandingCompleted:  4,
+	v1.StandingNotEnabled: 5,
+	v1.StandingExternal:   6,
 }
 
 // Standings are all standings, the worst first.
@@ -196,13 +226,19 @@ func Standings() []string {
 func Worst(rows []v1.FleetCluster) []v1.FleetCluster {
 	out := slices.Clone(rows)
 	slices.SortStableFunc(out, func(a, b v1.FleetCluster) int {
-		return cmp.Or(trouble(a)-trouble(b), severity[a.Standing]-severity[b.Standing], cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))
+		return cmp.Or(
+			trouble(a)-trouble(b),
+			severity[a.Standing]-severity[b.Standing],
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Group, b.Group),
+		)
 	})
 	return out
 }
 
 func trouble(row v1.FleetCluster) int {
-	if row.Stuck != "" || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked || row.Owners == OwnersBoth {
+	if row.Stuck != "" || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked ||
+		row.Owners == OwnersBoth {
 		return 0
 	}
 	return 1

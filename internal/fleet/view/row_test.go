@@ -54,9 +54,23 @@ func TestARowHoldsWhatTheObjectSays(t *testing.T) {
 		}), false)
 	have.Conditions = nil
 	want := v1.FleetCluster{
-		Name: "crh4xbxz5f", Group: kubermaticv1.GroupName, UID: "uid-of-cluster", Created: noon.Add(-24 * time.Hour), HumanName: "determined-raman", Namespace: "cluster-crh4xbxz5f",
-		Provider: "aws", Version: "1.26.0", External: true, Phase: "Machines", Standing: v1.StandingMigrating, Since: noon.Add(-time.Hour), Message: "2 of 3 machines are external",
-		Owners: OwnersExternal, Machines: &v1.FleetMachines{Migrated: 2, Total: 3}, Paused: "maintenance", RestartsMachines: true,
+		Name:             "crh4xbxz5f",
+		Group:            kubermaticv1.GroupName,
+		UID:              "uid-of-cluster",
+		Created:          noon.Add(-24 * time.Hour),
+		HumanName:        "determined-raman",
+		Namespace:        "cluster-crh4xbxz5f",
+		Provider:         "aws",
+		Version:          "1.26.0",
+		External:         true,
+		Phase:            "Machines",
+		Standing:         v1.StandingMigrating,
+		Since:            noon.Add(-time.Hour),
+		Message:          "2 of 3 machines are external",
+		Owners:           OwnersExternal,
+		Machines:         &v1.FleetMachines{Migrated: 2, Total: 3},
+		Paused:           "maintenance",
+		RestartsMachines: true,
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("row (-want +have):\n%s", diff)

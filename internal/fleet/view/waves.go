@@ -109,7 +109,10 @@ func Waves(rows []v1.FleetCluster, refusals Refusals, o v1.FleetOptions) ([]v1.F
 	}
 	waves, rest, err := cut(members, o.Waves)
 	for _, m := range rest {
-		left = append(left, v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: "it is behind the last wave, " + o.Waves[len(o.Waves)-1]})
+		left = append(
+			left,
+			v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: "it is behind the last wave, " + o.Waves[len(o.Waves)-1]},
+		)
 	}
 	return waves, left, err
 }
@@ -135,7 +138,12 @@ func ordered(rows []v1.FleetCluster, first []string) []v1.FleetCluster {
 	}
 	out := slices.Clone(rows)
 	slices.SortFunc(out, func(a, b v1.FleetCluster) int {
-		return cmp.Or(cmp.Compare(place(a), place(b)), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))
+		return cmp.Or(
+			cmp.Compare(place(a), place(b)),
+			a.Created.Compare(b.Created),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Group, b.Group),
+		)
 	})
 	return out
 }
@@ -143,7 +151,8 @@ func ordered(rows []v1.FleetCluster, first []string) []v1.FleetCluster {
 // leftBecause says why a cluster is in no wave; empty when it is in one. What is under way or done is in one whatever
 // is wrong with it: it keeps its place.
 func leftBecause(row v1.FleetCluster, refusals []string, o v1.FleetOptions) string {
-	begun := row.Standing == v1.StandingMigrating || row.Standing == v1.StandingCompleted || row.Standing == v1.StandingFailed
+	begun := row.Standing == v1.StandingMigrating || row.Standing == v1.StandingCompleted ||
+		row.Standing == v1.StandingFailed
 	switch {
 	case slices.Contains(o.Except, row.Name):
 		return "left out by --except"
@@ -170,7 +179,15 @@ func releasable(hold string, o v1.FleetOptions) bool {
 }
 
 func member(row v1.FleetCluster) v1.FleetMember {
-	return v1.FleetMember{Name: row.Name, Group: row.Group, Provider: row.Provider, Version: row.Version, Standing: row.Standing, Do: todo(row), Hold: row.Hold}
+	return v1.FleetMember{
+		Name:     row.Name,
+		Group:    row.Group,
+		Provider: row.Provider,
+		Version:  row.Version,
+		Standing: row.Standing,
+		Do:       todo(row),
+		Hold:     row.Hold,
+	}
 }
 
 // todo is what has to be done to the object so that the cluster is migrated.
@@ -207,7 +224,8 @@ func cut(members []v1.FleetMember, specs []string) ([]v1.FleetWave, []v1.FleetMe
 func Select(rows []v1.FleetCluster, providers, names []string) []v1.FleetCluster {
 	var out []v1.FleetCluster
 	for _, r := range rows {
-		if (len(providers) == 0 || slices.Contains(providers, r.Provider)) && (len(names) == 0 || slices.Contains(names, r.Name)) {
+		if (len(providers) == 0 || slices.Contains(providers, r.Provider)) &&
+			(len(names) == 0 || slices.Contains(names, r.Name)) {
 			out = append(out, r)
 		}
 	}

@@ -87,10 +87,15 @@ func TestWhoIsLeftOutAndWhy(t *testing.T) {
 		have[l.Name+" "+l.Group[:14]] = l.Reason
 	}
 	want := map[string]string{
-		"twice kubermatic.k8c": "there is a Cluster of this name under both groups", "twice kubermatic.k8s": "there is a Cluster of this name under both groups",
-		"external kubermatic.k8c": "it was made with the external provider", "deleted kubermatic.k8c": "it is being deleted", "paused kubermatic.k8c": "it is paused: moved",
-		"held kubermatic.k8c": "it is held: alice: after the sale", "held-and-off kubermatic.k8c": "it is held: held",
-		"refused kubermatic.k8c": "refused: vSphere 1.22 has no CSI driver", "unwanted kubermatic.k8c": "left out by --except",
+		"twice kubermatic.k8c":        "there is a Cluster of this name under both groups",
+		"twice kubermatic.k8s":        "there is a Cluster of this name under both groups",
+		"external kubermatic.k8c":     "it was made with the external provider",
+		"deleted kubermatic.k8c":      "it is being deleted",
+		"paused kubermatic.k8c":       "it is paused: moved",
+		"held kubermatic.k8c":         "it is held: alice: after the sale",
+		"held-and-off kubermatic.k8c": "it is held: held",
+		"refused kubermatic.k8c":      "refused: vSphere 1.22 has no CSI driver",
+		"unwanted kubermatic.k8c":     "left out by --except",
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("left (-want +have):\n%s", diff)
@@ -149,7 +154,11 @@ func TestANewClusterChangesNoWaveOfNumbersBeforeItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, _, err := Waves(append(fleet(8), Row(cluster("aaa", func(c *kubermaticv1.Cluster) { c.CreationTimestamp = metav1.NewTime(noon.Add(48 * time.Hour)) }), false)), nil, o)
+	after, _, err := Waves(
+		append(fleet(8), Row(cluster("aaa", func(c *kubermaticv1.Cluster) { c.CreationTimestamp = metav1.NewTime(noon.Add(48 * time.Hour)) }), false)),
+		nil,
+		o,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +200,15 @@ func TestSelectingRows(t *testing.T) {
 		}
 		return out
 	}
-	if have := []string{names(Select(rows, nil, nil)), names(Select(rows, []string{"aws"}, nil)), names(Select(rows, []string{"aws"}, []string{"b", "c"})), names(Select(rows, []string{"azure"}, nil))}; !slices.Equal(have, []string{"abc", "ac", "c", ""}) {
+	if have := []string{
+		names(Select(rows, nil, nil)),
+		names(Select(rows, []string{"aws"}, nil)),
+		names(Select(rows, []string{"aws"}, []string{"b", "c"})),
+		names(Select(rows, []string{"azure"}, nil)),
+	}; !slices.Equal(
+		have,
+		[]string{"abc", "ac", "c", ""},
+	) {
 		t.Errorf("%q", have)
 	}
 }
@@ -205,7 +222,15 @@ func anyFleet(r *rand.Rand, n int) []v1.FleetCluster {
 		})
 		if r.IntN(2) == 0 {
 			enabled(o.Cluster)
-			phases := []string{"", kubermaticv1.PhaseQueued, kubermaticv1.PhaseHeld, kubermaticv1.PhaseBlocked, kubermaticv1.PhaseMachines, kubermaticv1.PhaseCompleted, kubermaticv1.PhaseFailed}
+			phases := []string{
+				"",
+				kubermaticv1.PhaseQueued,
+				kubermaticv1.PhaseHeld,
+				kubermaticv1.PhaseBlocked,
+				kubermaticv1.PhaseMachines,
+				kubermaticv1.PhaseCompleted,
+				kubermaticv1.PhaseFailed,
+			}
 			if p := phases[r.IntN(len(phases))]; p != "" {
 				in(p, "", time.Hour)(o.Cluster)
 			}

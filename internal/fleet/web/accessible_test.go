@@ -42,7 +42,21 @@ func tree(b *browsertest.Tab) (out []string) {
 }
 
 // named are the roles that need a name to be of use.
-var named = []string{"button", "link", "textbox", "searchbox", "combobox", "table", "region", "dialog", "progressbar", "heading", "columnheader", "rowheader", "progressIndicator"}
+var named = []string{
+	"button",
+	"link",
+	"textbox",
+	"searchbox",
+	"combobox",
+	"table",
+	"region",
+	"dialog",
+	"progressbar",
+	"heading",
+	"columnheader",
+	"rowheader",
+	"progressIndicator",
+}
 
 func accessible(t *testing.T, b *browsertest.Tab, where string, want ...string) {
 	t.Helper()
@@ -65,13 +79,41 @@ func TestInABrowserAScreenReaderIsToldOfEverything(t *testing.T) {
 	b := open(t, w)
 	accessible(t, b, "signing in", "heading Sign in", "button Sign in", "textbox Token", "main")
 	signIn(b, "alice")
-	accessible(t, b, "the list", "heading Clusters", "table Clusters", "columnheader State", "rowheader c5machines", "link c5machines", "searchbox Name or message", "combobox Provider",
-		"button 1 failed", "cell Machines", "status", "log", "search Filter the clusters", "group Show only clusters that are")
+	accessible(
+		t,
+		b,
+		"the list",
+		"heading Clusters",
+		"table Clusters",
+		"columnheader State",
+		"rowheader c5machines",
+		"link c5machines",
+		"searchbox Name or message",
+		"combobox Provider",
+		"button 1 failed",
+		"cell Machines",
+		"status",
+		"log",
+		"search Filter the clusters",
+		"group Show only clusters that are",
+	)
 	narrow(b)
 	accessible(t, b, "the list on a telephone", "table Clusters", "rowheader c5machines", "cell Machines") // blocks instead of a table, and still a table
 	b.Do(chromedp.Evaluate(`location.hash = document.querySelector('tr[data-key$="/c5machines"] a').hash`, nil))
 	b.Until(`document.querySelector("#detail-body h2")`)
-	accessible(t, b, "one cluster", "heading c5machines (people-call-it-c5machines)", "region State", "list Phases", "table", "button Restart machines", "button Run the checks", "heading Timeline", "heading Conditions")
+	accessible(
+		t,
+		b,
+		"one cluster",
+		"heading c5machines (people-call-it-c5machines)",
+		"region State",
+		"list Phases",
+		"table",
+		"button Restart machines",
+		"button Run the checks",
+		"heading Timeline",
+		"heading Conditions",
+	)
 	b.Do(chromedp.Click("#action-restart-machines", chromedp.ByID))
 	b.Until(`!document.querySelector("#confirm").hidden`)
 	accessible(t, b, "an action", "dialog Restart machines: c5machines", "button Let the operator restart the MachineDeployments", "button Cancel", "listitem")

@@ -103,7 +103,10 @@ type Preview struct {
 // asked is the action that a request is about, if this person may do it now.
 func (s *server) asked(r *http.Request, p *person) (view.Object, ActionName, error) {
 	if !s.EnableActions {
-		return view.Object{}, "", &refusal{http.StatusForbidden, "this page is read-only: the operator was started without --enable-actions"}
+		return view.Object{}, "", &refusal{
+			http.StatusForbidden,
+			"this page is read-only: the operator was started without --enable-actions",
+		}
 	}
 	object, twice, err := s.find(r, p, "update")
 	if err != nil {
@@ -115,7 +118,10 @@ func (s *server) asked(r *http.Request, p *person) (view.Object, ActionName, err
 	case !slices.Contains([]ActionName{Start, Hold, Release, Confirm, RestartMachines}, action):
 		return object, "", &refusal{http.StatusNotFound, "there is no such action"}
 	case !slices.Contains(possible(row), action):
-		return object, "", &refusal{http.StatusConflict, fmt.Sprintf("%s is not possible while the cluster is %s (%s)", action, view.Words(row.Standing), row.Phase)}
+		return object, "", &refusal{
+			http.StatusConflict,
+			fmt.Sprintf("%s is not possible while the cluster is %s (%s)", action, view.Words(row.Standing), row.Phase),
+		}
 	}
 	return object, action, nil
 }
@@ -154,18 +160,42 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, p *person) {
 		s.fail(w, err)
 		return
 	case shown.SHA256 != body.SHA256:
-		s.write(w, http.StatusConflict, changedPreview{"what would be done has changed since it was shown: look at it again", shown})
+		s.write(
+			w,
+			http.StatusConflict,
+			changedPreview{"what would be done has changed since it was shown: look at it again", shown},
+		)
 		return
 	case shown.Blocked:
 		s.write(w, http.StatusUnprocessableEntity, changedPreview{"the checks refuse it; nothing was changed", shown})
 		return
 	}
 	if err := s.carryOut(r.Context(), p, change); err != nil {
-		s.Log.Info("an action from the page was refused", "action", action, "cluster", object.Key().String(), "user", p.Username, "error", mask.Error(err))
+		s.Log.Info(
+			"an action from the page was refused",
+			"action",
+			action,
+			"cluster",
+			object.Key().String(),
+			"user",
+			p.Username,
+			"error",
+			mask.Error(err),
+		)
 		s.fail(w, err)
 		return
 	}
-	s.Log.Info("an action from the page", "action", action, "cluster", object.Key().String(), "user", p.Username, "plan", shown.SHA256)
+	s.Log.Info(
+		"an action from the page",
+		"action",
+		action,
+		"cluster",
+		object.Key().String(),
+		"user",
+		p.Username,
+		"plan",
+		shown.SHA256,
+	)
 	s.write(w, http.StatusOK, map[string]string{"done": shown.Title})
 }
 
@@ -197,7 +227,13 @@ func (s *server) carryOut(ctx context.Context, p *person, change *objects.Change
 }
 
 // prepare makes an action's steps and the write that begins it.
-func (s *server) prepare(ctx context.Context, o view.Object, action ActionName, p *person, reason string) (Preview, *objects.Change, error) {
+func (s *server) prepare(
+	ctx context.Context,
+	o view.Object,
+	action ActionName,
+	p *person,
+	reason string,
+) (Preview, *objects.Change, error) {
 	reason, err := checkedReason(reason)
 	if err != nil {
 		return Preview{}, nil, err
@@ -234,14 +270,27 @@ func checkedReason(reason string) (string, error) {
 // written is the write to the object, and the step that shows it.
 func (s *server) written(shown *Preview, o view.Object, action ActionName, p *person, reason string) *objects.Change {
 	change := objects.Of(o.Group, o.Cluster)
-	step := v1.Step{ID: "cluster/" + o.Cluster.Name, Phase: "request", Kind: v1.StepPatchObject, Ref: "Cluster/" + o.Cluster.Name}
+	step := v1.Step{
+		ID:    "cluster/" + o.Cluster.Name,
+		Phase: "request",
+		Kind:  v1.StepPatchObject,
+		Ref:   "Cluster/" + o.Cluster.Name,
+	}
 	field := v1.Change{}
 	switch action {
 	case Start:
 		change.Feature(kubermaticv1.FeatureExternalCloudProvider, true)
-		field = v1.Change{Field: "spec.features.externalCloudProvider", Before: fmt.Sprint(o.Cluster.External()), After: "true"}
+		field = v1.Change{
+			Field:  "spec.features.externalCloudProvider",
+			Before: fmt.Sprint(o.Cluster.External()),
+			After:  "true",
+		}
 		shown.Title = "Start the migration"
-		shown.Effects = []string{"the feature cannot be switched off again", "the operator begins when it is the cluster's turn, after its own checks", "machines are replaced by their owner, unless the operator is asked to restart them"}
+		shown.Effects = []string{
+			"the feature cannot be switched off again",
+			"the operator begins when it is the cluster's turn, after its own checks",
+			"machines are replaced by their owner, unless the operator is asked to restart them",
+		}
 	case Hold:
 		value := p.Username
 		if reason != "" {
@@ -250,10 +299,16 @@ func (s *server) written(shown *Preview, o view.Object, action ActionName, p *pe
 		change.Annotate(kubermaticv1.AnnotationHold, value)
 		field = v1.Change{Field: "annotation " + kubermaticv1.AnnotationHold, After: value}
 		shown.Title = "Hold the migration"
-		shown.Effects = []string{"the operator does not begin with this cluster until the hold is taken off", "a handover that was begun is carried through"}
+		shown.Effects = []string{
+			"the operator does not begin with this cluster until the hold is taken off",
+			"a handover that was begun is carried through",
+		}
 	case Release:
 		change.Unannotate(kubermaticv1.AnnotationHold)
-		field = v1.Change{Field: "annotation " + kubermaticv1.AnnotationHold, Before: o.Cluster.Annotations[kubermaticv1.AnnotationHold]}
+		field = v1.Change{
+			Field:  "annotation " + kubermaticv1.AnnotationHold,
+			Before: o.Cluster.Annotations[kubermaticv1.AnnotationHold],
+		}
 		shown.Title = "Take the hold off"
 		shown.Effects = []string{"the operator forgets an earlier failure and tries again"}
 	case Confirm:
@@ -261,13 +316,21 @@ func (s *server) written(shown *Preview, o view.Object, action ActionName, p *pe
 		shown.Effects = []string{"the operator begins with this plan when it is the cluster's turn, and with no other"}
 	case RestartMachines:
 		change.Annotate(kubermaticv1.AnnotationRestartMachines, "true")
-		field = v1.Change{Field: "annotation " + kubermaticv1.AnnotationRestartMachines, Before: o.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines], After: "true"}
+		field = v1.Change{
+			Field:  "annotation " + kubermaticv1.AnnotationRestartMachines,
+			Before: o.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines],
+			After:  "true",
+		}
 		shown.Title = "Let the operator restart the MachineDeployments"
 		most := o.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable]
 		if most == "" {
 			most = "1"
 		}
-		shown.Effects = []string{"every machine of the cluster is replaced, and its node with it: MachineDeployment by MachineDeployment, the first one watched before the others", "at most " + most + " machines are missing at a time", "it begins when the cloud-controller-manager runs every loop, and stops when new nodes do not become ready"}
+		shown.Effects = []string{
+			"every machine of the cluster is replaced, and its node with it: MachineDeployment by MachineDeployment, the first one watched before the others",
+			"at most " + most + " machines are missing at a time",
+			"it begins when the cloud-controller-manager runs every loop, and stops when new nodes do not become ready",
+		}
 	}
 	step.Title = shown.Title
 	if field.Field != "" {
@@ -289,7 +352,10 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	}
 	shown.Blocked = len(shown.Refusals) > 0
 	if s.Plane == nil {
-		return &refusal{http.StatusNotImplemented, "this operator opens no control planes for the page, and nothing is done without a plan: use transplant fleet apply"}
+		return &refusal{
+			http.StatusNotImplemented,
+			"this operator opens no control planes for the page, and nothing is done without a plan: use transplant fleet apply",
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
@@ -303,7 +369,14 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	case err != nil:
 		return &refusal{http.StatusBadGateway, "whether the handover was begun cannot be read: " + mask.Error(err)}
 	case begunBefore(status):
-		shown.Effects = append(shown.Effects, fmt.Sprintf("the handover was begun (%d of %d steps): the operator goes on with the plan that it was begun with", status.StepsDone, status.StepsTotal))
+		shown.Effects = append(
+			shown.Effects,
+			fmt.Sprintf(
+				"the handover was begun (%d of %d steps): the operator goes on with the plan that it was begun with",
+				status.StepsDone,
+				status.StepsTotal,
+			),
+		)
 		return nil
 	}
 	snap := plane.Gather(ctx)

@@ -34,7 +34,9 @@ func TestWhoMayOnlyLookDoesNothing(t *testing.T) {
 	w.put(cluster("c1", "", ""))
 	for _, who := range []string{"vera", "otto"} {
 		for _, method := range []string{"GET", "POST"} {
-			if r := w.as(who).ask(method, c1+"/actions/start", map[string]string{}); r.code != http.StatusForbidden || !strings.Contains(r.body, "you may not update cluster c1") {
+			if r := w.as(who).
+				ask(method, c1+"/actions/start", map[string]string{}); r.code != http.StatusForbidden ||
+				!strings.Contains(r.body, "you may not update cluster c1") {
 				t.Errorf("%s: %d %s", who, r.code, r.body)
 			}
 		}
@@ -56,7 +58,11 @@ func TestAnActionShowsTheStepsAndIsWrittenAsWhoAsked(t *testing.T) {
 	for _, s := range shown.Steps {
 		titles = append(titles, s.Title)
 	}
-	if got := strings.Join(titles, "; "); got != "Start the migration; controller-manager gives the cloud loops up; Deployment aws-cloud-controller-manager" || shown.Blocked || len(shown.SHA256) != 64 {
+	if got := strings.Join(
+		titles,
+		"; ",
+	); got != "Start the migration; controller-manager gives the cloud loops up; Deployment aws-cloud-controller-manager" || shown.Blocked ||
+		len(shown.SHA256) != 64 {
 		t.Errorf("%q %+v", got, shown)
 	}
 	if len(w.written()) > 0 {
@@ -65,8 +71,10 @@ func TestAnActionShowsTheStepsAndIsWrittenAsWhoAsked(t *testing.T) {
 	if r := b.ask("POST", c1+"/actions/start", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusOK {
 		t.Fatalf("%d %s", r.code, r.body)
 	}
-	want := fmt.Sprintf(`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"},"spec":{"features":{"externalCloudProvider":true}}}`,
-		hosted.Confirmation(shown.Steps[1:]))
+	want := fmt.Sprintf(
+		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"},"spec":{"features":{"externalCloudProvider":true}}}`,
+		hosted.Confirmation(shown.Steps[1:]),
+	)
 	if got := w.written(); len(got) != 1 || got[0] != want {
 		t.Errorf("written %v, want %s", got, want)
 	}
@@ -121,7 +129,9 @@ func TestWhatTheRulesRefuseIsRefused(t *testing.T) {
 	w.put(cluster("c1", "", ""))
 	var shown Preview
 	w.as("alice").ask("GET", c1+"/actions/start", nil).into(t, &shown)
-	if r := w.as("alice").ask("POST", c1+"/actions/start", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusUnprocessableEntity || !strings.Contains(r.body, "vSphere 1.22") {
+	if r := w.as("alice").
+		ask("POST", c1+"/actions/start", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusUnprocessableEntity ||
+		!strings.Contains(r.body, "vSphere 1.22") {
 		t.Errorf("%d %s", r.code, r.body)
 	}
 }
@@ -158,8 +168,13 @@ func TestHoldingSaysWhoAndWhyAndReleasingTakesItOff(t *testing.T) {
 	if r := b.ask("POST", c1+"/actions/release", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusOK {
 		t.Errorf("%d %s", r.code, r.body)
 	}
-	want := []string{`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":"alice: after the sale"},"resourceVersion":"7","uid":"uid"}}`,
-		fmt.Sprintf(`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null,"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`, hosted.Confirmation(shown.Steps[1:]))}
+	want := []string{
+		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":"alice: after the sale"},"resourceVersion":"7","uid":"uid"}}`,
+		fmt.Sprintf(
+			`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null,"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`,
+			hosted.Confirmation(shown.Steps[1:]),
+		),
+	}
 	if got := w.written(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("written\n%s", strings.Join(got, "\n"))
 	}
@@ -195,7 +210,10 @@ func TestAPlanThatChangedSinceItWasConfirmedIsConfirmedAnew(t *testing.T) {
 	if r := b.ask("POST", c1+"/actions/confirm", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusOK {
 		t.Fatalf("%d %s", r.code, r.body)
 	}
-	want := fmt.Sprintf(`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`, hosted.Confirmation(shown.Steps[1:]))
+	want := fmt.Sprintf(
+		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`,
+		hosted.Confirmation(shown.Steps[1:]),
+	)
 	if got := w.written(); len(got) != 1 || got[0] != want {
 		t.Errorf("written %v, want %s", got, want)
 	}
@@ -227,7 +245,8 @@ func TestOneClusterIsShownWithWhatIsNotInItsObject(t *testing.T) {
 	w.put(cluster("c1", kubermaticv1.PhaseHandover, "step 4 of 11"))
 	var d Detail
 	w.as("vera").ask("GET", c1, nil).into(t, &d)
-	if d.Owners == nil || d.Owners.Loops["service"].Component != "kube-controller-manager" || len(d.Parts) != 1 || d.Parts[0].Status.StepsTotal != 11 || len(d.NotRead) > 0 {
+	if d.Owners == nil || d.Owners.Loops["service"].Component != "kube-controller-manager" || len(d.Parts) != 1 || d.Parts[0].Status.StepsTotal != 11 ||
+		len(d.NotRead) > 0 {
 		t.Errorf("%+v", d)
 	}
 	if len(d.Timeline) != 2 || d.Timeline[0].Message != "step 4 of 11 (False)" || d.Timeline[1].Count != 3 || d.Timeline[1].Level != "warning" {

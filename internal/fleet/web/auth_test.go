@@ -30,7 +30,12 @@ func TestNobodySeesAnythingWithoutAToken(t *testing.T) {
 			t.Errorf("an action: %d %s", r.code, r.body)
 		}
 	}
-	if r := (&browser{w: w}).ask("POST", "/api/session", map[string]string{"token": "guessed"}); r.code != http.StatusUnauthorized || len(r.header["Set-Cookie"]) > 0 {
+	if r := (&browser{w: w}).ask(
+		"POST",
+		"/api/session",
+		map[string]string{"token": "guessed"},
+	); r.code != http.StatusUnauthorized ||
+		len(r.header["Set-Cookie"]) > 0 {
 		t.Errorf("signing in with a token that is none: %d %v", r.code, r.header)
 	}
 }
@@ -217,7 +222,10 @@ func TestEveryAnswerKeepsTheBrowserWithinThePage(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/", "/assets/app.js", "/assets/app.css", "/assets/icon.svg", "/api/clusters", "/nothing", "/assets/../server.go"} {
 		h := (&browser{w: w}).ask("GET", path, nil).header
-		if csp := h.Get("Content-Security-Policy"); strings.Contains(csp, "unsafe") || !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+		if csp := h.Get(
+			"Content-Security-Policy",
+		); strings.Contains(csp, "unsafe") || !strings.Contains(csp, "default-src 'none'") ||
+			!strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" {

@@ -61,7 +61,11 @@ func newAuthority(kube kubernetes.Interface, c clock.PassiveClock) *authority {
 }
 
 // remember returns what is remembered, or asks for it.
-func (a *authority) remember(ctx context.Context, key string, ask func(context.Context) (answer, error)) (answer, error) {
+func (a *authority) remember(
+	ctx context.Context,
+	key string,
+	ask func(context.Context) (answer, error),
+) (answer, error) {
 	a.mu.Lock()
 	old, ok := a.known[key]
 	a.mu.Unlock()
@@ -102,7 +106,9 @@ func (a *authority) remember(ctx context.Context, key string, ask func(context.C
 func (a *authority) who(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	sum := sha256.Sum256([]byte(token))
 	got, err := a.remember(ctx, "who "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
-		review, err := a.kube.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		review, err := a.kube.AuthenticationV1().
+			TokenReviews().
+			Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
 			return answer{}, fmt.Errorf("asking the seed whose token it is: %w", scrubbed(err, token))
 		}
@@ -124,16 +130,29 @@ func scrubbed(err error, token string) error {
 
 // may asks whether somebody may do that with the Cluster, or with every Cluster of the group when the name is empty.
 func (a *authority) may(ctx context.Context, p *person, verb string, key view.Key) (bool, error) {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q", p.Username, p.UID, p.Groups, p.Extra, verb, key.Group, key.Name))
+	sum := sha256.Sum256(
+		fmt.Appendf(nil, "%q %q %q %q %q %q %q", p.Username, p.UID, p.Groups, p.Extra, verb, key.Group, key.Name),
+	)
 	got, err := a.remember(ctx, "may "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
 		extra := map[string]authorizationv1.ExtraValue{}
 		for k, v := range p.Extra {
 			extra[k] = authorizationv1.ExtraValue(v)
 		}
-		review, err := a.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: p.Username, UID: p.UID, Groups: p.Groups, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: key.Group, Version: "v1", Resource: "clusters", Name: key.Name},
-		}}, metav1.CreateOptions{})
+		review, err := a.kube.AuthorizationV1().
+			SubjectAccessReviews().
+			Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:   p.Username,
+				UID:    p.UID,
+				Groups: p.Groups,
+				Extra:  extra,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb:     verb,
+					Group:    key.Group,
+					Version:  "v1",
+					Resource: "clusters",
+					Name:     key.Name,
+				},
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			return answer{}, fmt.Errorf("asking the seed what %s may: %w", p.Username, err)
 		}

@@ -38,19 +38,40 @@ func signIn(b *browsertest.Tab, who string) {
 func variety(w *world) {
 	both := cluster("h8both", kubermaticv1.PhaseHandover, "step 7 of 11: owners are looked at")
 	condition(both.Cluster, kubermaticv1.ConditionLoopsOff, state.ReasonTwoOwners, "two managers run service", false)
-	machines := cluster("c5machines", kubermaticv1.PhaseMachines, "5 of 9 machines are external; restart the MachineDeployments, or have it done with the annotation transplant.dev/restart-machine-deployments")
+	machines := cluster(
+		"c5machines",
+		kubermaticv1.PhaseMachines,
+		"5 of 9 machines are external; restart the MachineDeployments, or have it done with the annotation transplant.dev/restart-machine-deployments",
+	)
 	condition(machines.Cluster, kubermaticv1.ConditionLoopsOff, state.ReasonObserved, "no kube-controller-manager runs a cloud loop", true)
 	condition(machines.Cluster, kubermaticv1.ConditionCCMReady, state.ReasonObserved, "a cloud-controller-manager runs service, route", true)
 	condition(machines.Cluster, kubermaticv1.ConditionMachines, state.ReasonWaiting, "5 of 9 machines are external: pool-a-x2v: its node has no providerID", false)
 	stuck := cluster("d2stuck", kubermaticv1.PhaseComponents, "waiting for the Deployment machine-controller")
-	condition(stuck.Cluster, kubermaticv1.ConditionStuck, state.ReasonTooLong, "Components takes longer than 30m: waiting for the Deployment machine-controller", true)
+	condition(
+		stuck.Cluster,
+		kubermaticv1.ConditionStuck,
+		state.ReasonTooLong,
+		"Components takes longer than 30m: waiting for the Deployment machine-controller",
+		true,
+	)
 	held := cluster("e7held", kubermaticv1.PhaseHeld, "it is held: alice: not before the sale ends")
 	held.Cluster.Annotations[kubermaticv1.AnnotationHold] = "alice: not before the sale ends"
 	held.Cluster.Spec.Cloud.ProviderName = "openstack"
-	w.put(cluster("c1", "", ""), cluster("a9done", kubermaticv1.PhaseCompleted, "external CCM/CSI migration completed"), both, machines, stuck, held,
-		cluster("f3failed", kubermaticv1.PhaseFailed, "the handover was taken back, and the control plane is as before: aws-cloud-controller-manager did not become ready; to try again, put the annotation transplant.dev/hold on the Cluster and take it off"),
+	w.put(
+		cluster("c1", "", ""),
+		cluster("a9done", kubermaticv1.PhaseCompleted, "external CCM/CSI migration completed"),
+		both,
+		machines,
+		stuck,
+		held,
+		cluster(
+			"f3failed",
+			kubermaticv1.PhaseFailed,
+			"the handover was taken back, and the control plane is as before: aws-cloud-controller-manager did not become ready; to try again, put the annotation transplant.dev/hold on the Cluster and take it off",
+		),
 		cluster("g4blocked", kubermaticv1.PhaseBlocked, "2 findings: NODE-003 2 of 57 nodes have no providerID; LB-002 load balancers cannot be listed"),
-		cluster("<img src=x onerror=alert(1)>", kubermaticv1.PhaseQueued, "<script>alert(1)</script>"))
+		cluster("<img src=x onerror=alert(1)>", kubermaticv1.PhaseQueued, "<script>alert(1)</script>"),
+	)
 }
 
 func TestInABrowserTheListIsThereAndLives(t *testing.T) {
@@ -193,16 +214,29 @@ func TestInABrowserFiveHundredClustersStayResponsive(t *testing.T) {
 	b := open(t, w)
 	signIn(b, "vera")
 	b.Until(`document.querySelectorAll("#rows tr").length === 500`)
-	b.Do(chromedp.Evaluate(`window.long = 0; new PerformanceObserver((l) => { for (const e of l.getEntries()) window.long = Math.max(window.long, e.duration); }).observe({ type: "longtask" })`, nil))
+	b.Do(
+		chromedp.Evaluate(
+			`window.long = 0; new PerformanceObserver((l) => { for (const e of l.getEntries()) window.long = Math.max(window.long, e.duration); }).observe({ type: "longtask" })`,
+			nil,
+		),
+	)
 	for i := range 500 { // all of them at once
 		w.put(cluster(fmt.Sprintf("c%03d", i), kubermaticv1.PhaseFinish, "in-tree provider is taken out"))
 	}
 	begun := time.Now()
 	b.Until(`[...document.querySelectorAll("#rows .badge")].every((e) => e.textContent === "Finish")`)
-	spent := browsertest.Eval[float64](b, `(() => { const t = performance.now(); const s = document.querySelector("#search"); s.value = "c49"; s.dispatchEvent(new Event("input")); return performance.now() - t; })()`)
+	spent := browsertest.Eval[float64](
+		b,
+		`(() => { const t = performance.now(); const s = document.querySelector("#search"); s.value = "c49"; s.dispatchEvent(new Event("input")); return performance.now() - t; })()`,
+	)
 	shown := browsertest.Eval[int](b, `document.querySelectorAll("#rows tr").length`)
 	long := browsertest.Eval[float64](b, `window.long`)
-	t.Logf("500 rows: all changed and drawn %s after the change, longest task %.0f ms, a key in the search %.0f ms", time.Since(begun).Round(time.Millisecond), long, spent)
+	t.Logf(
+		"500 rows: all changed and drawn %s after the change, longest task %.0f ms, a key in the search %.0f ms",
+		time.Since(begun).Round(time.Millisecond),
+		long,
+		spent,
+	)
 	// A machine that is idle takes half a second; one layout per row takes forty.
 	if shown != 10 || spent > 3000 || long > 10000 {
 		t.Errorf("%d rows are shown after %.0f ms; the longest task took %.0f ms", shown, spent, long)

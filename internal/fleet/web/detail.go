@@ -86,7 +86,9 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 
 // begun tells that a control plane is worth asking: something is or was under way in it.
 func begun(row v1.FleetCluster) bool {
-	return row.Standing == v1.StandingMigrating || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingCompleted
+	return row.Standing == v1.StandingMigrating || row.Standing == v1.StandingFailed ||
+		row.Standing == v1.StandingBlocked ||
+		row.Standing == v1.StandingCompleted
 }
 
 // look asks for what is not in the object, side by side.
@@ -148,12 +150,24 @@ func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntr
 			continue
 		}
 		level := "info"
-		if c.Type == string(kubermaticv1.ConditionStuck) && c.Status == "True" || c.Reason == kubermaticv1.PhaseFailed || c.Reason == kubermaticv1.PhaseBlocked {
+		if c.Type == string(kubermaticv1.ConditionStuck) && c.Status == "True" || c.Reason == kubermaticv1.PhaseFailed ||
+			c.Reason == kubermaticv1.PhaseBlocked {
 			level = "error"
 		}
-		out = append(out, v1.TimelineEntry{Time: c.Since, Source: "condition", Level: level, Object: c.Type, Message: cmp.Or(c.Message, c.Reason) + " (" + c.Status + ")"})
+		out = append(
+			out,
+			v1.TimelineEntry{
+				Time:    c.Since,
+				Source:  "condition",
+				Level:   level,
+				Object:  c.Type,
+				Message: cmp.Or(c.Message, c.Reason) + " (" + c.Status + ")",
+			},
+		)
 	}
-	list, err := s.Kube.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: 200})
+	list, err := s.Kube.CoreV1().
+		Events(metav1.NamespaceDefault).
+		List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: 200})
 	if err == nil {
 		for _, e := range list.Items {
 			if e.InvolvedObject.Kind != "Cluster" || e.InvolvedObject.Name != o.Cluster.Name {
@@ -163,8 +177,17 @@ func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntr
 			if at.IsZero() {
 				at = e.EventTime.Time
 			}
-			out = append(out, v1.TimelineEntry{Time: at.UTC(), Source: v1.TimelineEvent, Level: map[bool]string{true: "warning", false: "info"}[e.Type == "Warning"],
-				Object: e.Reason, Message: mask.Text(e.Message), Count: int(max(e.Count, 1))})
+			out = append(
+				out,
+				v1.TimelineEntry{
+					Time:    at.UTC(),
+					Source:  v1.TimelineEvent,
+					Level:   map[bool]string{true: "warning", false: "info"}[e.Type == "Warning"],
+					Object:  e.Reason,
+					Message: mask.Text(e.Message),
+					Count:   int(max(e.Count, 1)),
+				},
+			)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b v1.TimelineEntry) int { return b.Time.Compare(a.Time) })
@@ -194,6 +217,9 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 
 // troubles is a report without what passed and what was skipped.
 func troubles(r v1.CheckReport) v1.CheckReport {
-	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return f.Outcome == v1.Pass || f.Outcome == v1.Skip })
+	r.Findings = slices.DeleteFunc(
+		slices.Clone(r.Findings),
+		func(f v1.Finding) bool { return f.Outcome == v1.Pass || f.Outcome == v1.Skip },
+	)
 	return r
 }

@@ -40,9 +40,18 @@ func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 		}
 	}
 	if len(shown) == 0 && len(all) == 0 {
-		return v1.FleetStatus{}, &refusal{http.StatusForbidden, "you may neither list clusters of this seed nor get any one of them"}
+		return v1.FleetStatus{}, &refusal{
+			http.StatusForbidden,
+			"you may neither list clusters of this seed nor get any one of them",
+		}
 	}
-	out := v1.FleetStatus{TypeMeta: v1.Type(v1.KindFleetStatus), Time: s.now(), Seed: s.Seed, Summary: view.Summary(shown), Clusters: shown}
+	out := v1.FleetStatus{
+		TypeMeta: v1.Type(v1.KindFleetStatus),
+		Time:     s.now(),
+		Seed:     s.Seed,
+		Summary:  view.Summary(shown),
+		Clusters: shown,
+	}
 	if !complete {
 		out.NotRead = append(out.NotRead, "the operator has not read all clusters yet")
 	}

@@ -11,7 +11,12 @@ import (
 //go:embed assets
 var assets embed.FS
 
-var kinds = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
 
 func (s *server) page(w http.ResponseWriter, _ *http.Request) { s.embedded(w, "index.html") }
 

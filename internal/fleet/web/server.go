@@ -35,7 +35,15 @@ func newServer(o Options) *server {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	s := &server{Options: o, auth: newAuthority(o.Kube, o.Clock), sessions: newSessions(o.Clock), origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), looks: make(chan struct{}, maxLooks)}
+	s := &server{
+		Options:  o,
+		auth:     newAuthority(o.Kube, o.Clock),
+		sessions: newSessions(o.Clock),
+		origin:   http.NewCrossOriginProtection(),
+		mux:      http.NewServeMux(),
+		streams:  make(chan struct{}, maxStreams),
+		looks:    make(chan struct{}, maxLooks),
+	}
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /{$}":                                           s.page,
 		"GET /assets/{name}":                                 s.asset,

@@ -97,7 +97,15 @@ func cookieOf(r *http.Request) string {
 
 // setCookie gives the browser a session, or takes it away when the id is empty.
 func setCookie(w http.ResponseWriter, r *http.Request, id string) {
-	c := &http.Cookie{Name: cookieName, Value: id, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode, MaxAge: int(lasting.Seconds())}
+	c := &http.Cookie{
+		Name:     cookieName,
+		Value:    id,
+		Path:     "/",
+		HttpOnly: true,
+		Secure:   true,
+		SameSite: http.SameSiteStrictMode,
+		MaxAge:   int(lasting.Seconds()),
+	}
 	if r.TLS == nil {
 		c.Name, c.Secure = plainCookieName, false
 	}

@@ -96,8 +96,25 @@ func (w *world) api(rw http.ResponseWriter, r *http.Request) {
 		review.Status.Allowed = a.Resource == "clusters" && mayDo(review.Spec.User, a.Verb, a.Name)
 		answer = review
 	case strings.HasSuffix(r.URL.Path, "/events"):
-		answer = map[string]any{"kind": "EventList", "apiVersion": "v1", "items": []any{map[string]any{"kind": "Event", "metadata": map[string]any{"name": "e1", "namespace": "default"},
-			"involvedObject": map[string]any{"kind": "Cluster", "name": "c1"}, "type": "Warning", "reason": "Blocked", "message": cmp.Or(w.said, "2 findings"), "count": 3, "lastTimestamp": "2026-11-21T11:00:00Z"}}}
+		answer = map[string]any{
+			"kind":       "EventList",
+			"apiVersion": "v1",
+			"items": []any{
+				map[string]any{
+					"kind":     "Event",
+					"metadata": map[string]any{"name": "e1", "namespace": "default"},
+					"involvedObject": map[string]any{
+						"kind": "Cluster",
+						"name": "c1",
+					},
+					"type":          "Warning",
+					"reason":        "Blocked",
+					"message":       cmp.Or(w.said, "2 findings"),
+					"count":         3,
+					"lastTimestamp": "2026-11-21T11:00:00Z",
+				},
+			},
+		}
 	case r.Method == http.MethodPatch:
 		w.mu.Lock()
 		w.patches = append(w.patches, r.Header.Get("Authorization")+" "+string(body))
@@ -182,7 +199,9 @@ func (w *world) put(objects ...view.Object) {
 
 // cluster makes a Cluster; an empty phase is one that is not enabled.
 func cluster(name, phase, message string) view.Object {
-	c := &kubermaticv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
+	c := &kubermaticv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))},
+	}
 	c.Spec.HumanReadableName, c.Spec.Version, c.Spec.Cloud.ProviderName = "people-call-it-"+name, "1.26.0", "aws"
 	if phase != "" {
 		c.Spec.Features = map[string]bool{kubermaticv1.FeatureExternalCloudProvider: true}
@@ -221,7 +240,19 @@ func (p *fakePlane) Check(*v1.Snapshot) v1.CheckReport {
 	r := v1.CheckReport{Summary: v1.CheckSummary{Passed: 31}, Findings: []v1.Finding{{Code: "CP-001", Outcome: v1.Pass, Summary: "all is well"}}}
 	if p.blocked {
 		r.Summary.Failed, r.Summary.Blocked = 1, true
-		r.Findings = append(r.Findings, v1.Finding{Code: "NODE-001", Outcome: v1.Fail, Level: "critical", Summary: "1 of 3 nodes has no providerID", Objects: []string{"Node/worker-3"}, Expected: "aws:///...", Found: `""`, Fix: "transplant explain NODE-001"})
+		r.Findings = append(
+			r.Findings,
+			v1.Finding{
+				Code:     "NODE-001",
+				Outcome:  v1.Fail,
+				Level:    "critical",
+				Summary:  "1 of 3 nodes has no providerID",
+				Objects:  []string{"Node/worker-3"},
+				Expected: "aws:///...",
+				Found:    `""`,
+				Fix:      "transplant explain NODE-001",
+			},
+		)
 	}
 	return r
 }
@@ -238,7 +269,12 @@ func (p *fakePlane) Plan(*v1.Snapshot, hosted.Part) (*v1.Plan, error) {
 	steps := p.steps
 	if steps == nil {
 		steps = []v1.Step{
-			{ID: "edit/controller-manager", Kind: v1.StepEditWorkload, Title: "controller-manager gives the cloud loops up", Changes: []v1.Change{{Field: "--controllers", Before: "*", After: "*,-cloud-node-lifecycle,-route,-service"}}},
+			{
+				ID:      "edit/controller-manager",
+				Kind:    v1.StepEditWorkload,
+				Title:   "controller-manager gives the cloud loops up",
+				Changes: []v1.Change{{Field: "--controllers", Before: "*", After: "*,-cloud-node-lifecycle,-route,-service"}},
+			},
 			{ID: "ensure/ccm", Kind: v1.StepEnsureObject, Title: "Deployment aws-cloud-controller-manager"},
 		}
 	}
@@ -259,7 +295,14 @@ func (p *fakePlane) Status(_ context.Context, part hosted.Part) (v1.Status, erro
 	if part == hosted.Finish || !p.begun {
 		return v1.Status{}, p.broken
 	}
-	return v1.Status{Run: "20261121-110000", State: v1.StateApplying, Phase: "applying", StepsDone: 4, StepsTotal: 11, Current: []v1.StepStatus{{ID: "ensure/ccm", Waiting: "0 of 1 pods are ready"}}}, nil
+	return v1.Status{
+		Run:        "20261121-110000",
+		State:      v1.StateApplying,
+		Phase:      "applying",
+		StepsDone:  4,
+		StepsTotal: 11,
+		Current:    []v1.StepStatus{{ID: "ensure/ccm", Waiting: "0 of 1 pods are ready"}},
+	}, nil
 }
 
 // browser is a client with cookies of its own.

@@ -75,7 +75,9 @@ func New(o Options) (*Agent, error) {
 		a.Root = hostRoot
 	}
 	var err error
-	if a.host, err = local.OpenMounted(local.MountedRoot{Name: o.Name, Dir: a.Root, Parts: o.Parts, Refused: refused}); err != nil {
+	if a.host, err = local.OpenMounted(
+		local.MountedRoot{Name: o.Name, Dir: a.Root, Parts: o.Parts, Refused: refused},
+	); err != nil {
 		return nil, err
 	}
 	if o.Service {
@@ -86,8 +88,14 @@ func New(o Options) (*Agent, error) {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	a.server = &http.Server{
-		Handler: http.HandlerFunc(a.serve), Protocols: protocols, ReadHeaderTimeout: time.Minute,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 20 * time.Second, PingTimeout: 20 * time.Second},
+		Handler:           http.HandlerFunc(a.serve),
+		Protocols:         protocols,
+		ReadHeaderTimeout: time.Minute,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 1000,
+			SendPingTimeout:      20 * time.Second,
+			PingTimeout:          20 * time.Second,
+		},
 	}
 	return a, nil
 }
@@ -172,7 +180,11 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Whoever asked may be cut off and ask again: the call goes on.
-	answer, err := a.results.once(r.Context(), id, func() []byte { return a.answer(context.WithoutCancel(r.Context()), method, req) }) //nolint:contextcheck // see above
+	answer, err := a.results.once(
+		r.Context(),
+		id,
+		func() []byte { return a.answer(context.WithoutCancel(r.Context()), method, req) },
+	) //nolint:contextcheck // see above
 	if err == nil {
 		_, _ = w.Write(answer)
 	}
@@ -216,7 +228,10 @@ func (a *Agent) call(ctx context.Context, method string, req Request) (out Answe
 	case MethodWrite, MethodRemove, MethodUnit:
 		err = a.change(ctx, method, req)
 	default:
-		err = fmt.Errorf("method %q is not known here: the image is of another version; name the right one with --host-image", method)
+		err = fmt.Errorf(
+			"method %q is not known here: the image is of another version; name the right one with --host-image",
+			method,
+		)
 	}
 	return out, err
 }
@@ -224,7 +239,12 @@ func (a *Agent) call(ctx context.Context, method string, req Request) (out Answe
 // change does what the agent was started for, and nothing else.
 func (a *Agent) change(ctx context.Context, method string, req Request) error {
 	if late := a.Clock() - req.Until; req.Until != 0 && late > 0 {
-		return fmt.Errorf("host %s was asked for a change %s too late, so that it was not begun: %w", a.Name, late.Round(time.Millisecond), hostaccess.ErrLockLost)
+		return fmt.Errorf(
+			"host %s was asked for a change %s too late, so that it was not begun: %w",
+			a.Name,
+			late.Round(time.Millisecond),
+			hostaccess.ErrLockLost,
+		)
 	}
 	if method == MethodUnit {
 		return a.unit(ctx, req)

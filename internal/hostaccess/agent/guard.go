@@ -59,7 +59,13 @@ func (a *Agent) staysUp(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the kubelet on host %s did not stay up for %s on end within %s after its restart: %d of its processes were seen", a.Name, a.Steady, a.Patience, starts)
+			return fmt.Errorf(
+				"the kubelet on host %s did not stay up for %s on end within %s after its restart: %d of its processes were seen",
+				a.Name,
+				a.Steady,
+				a.Patience,
+				starts,
+			)
 		case <-ticker.C:
 		}
 	}

@@ -15,8 +15,12 @@ var (
 	// ErrOutside says that a path is not in what an access was opened for, so that nothing is known of it.
 	ErrOutside = errors.New("it is outside of what is mounted for this access")
 
-	errAbsolute = errors.New("it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to")
-	errLeaves   = errors.New("a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to")
+	errAbsolute = errors.New(
+		"it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to",
+	)
+	errLeaves = errors.New(
+		"a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to",
+	)
 )
 
 // explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed
@@ -29,15 +33,32 @@ func (l *Host) explain(doing, path string, err error) error {
 	case strings.Contains(err.Error(), "path escapes from parent"): // the library has no name for it
 		return fmt.Errorf("%s %s: %w (%w)", doing, at, errLeaves, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)", l.name, path, err)
+		return fmt.Errorf(
+			"no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)",
+			l.name,
+			path,
+			err,
+		)
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%s %s: the file system is read-only: make it writable and run the same command again; nothing was changed (%w)", doing, at, err)
+		return fmt.Errorf(
+			"%s %s: the file system is read-only: make it writable and run the same command again; nothing was changed (%w)",
+			doing,
+			at,
+			err,
+		)
 	case errors.Is(err, fs.ErrPermission) && l.refused != "":
 		return fmt.Errorf("%s %s: it was refused to root%s: %s (%w)", doing, at, unchanged(doing), l.refused, err)
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0:
 		return fmt.Errorf("%s %s: it was refused to root%s: %s (%w)", doing, at, unchanged(doing), refusedToRoot, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s %s: user id %d is not allowed to: run the same command again as a user who is (most often root)%s (%w)", doing, at, os.Geteuid(), unchanged(doing), err)
+		return fmt.Errorf(
+			"%s %s: user id %d is not allowed to: run the same command again as a user who is (most often root)%s (%w)",
+			doing,
+			at,
+			os.Geteuid(),
+			unchanged(doing),
+			err,
+		)
 	default:
 		return fmt.Errorf("%s %s: %w", doing, at, err)
 	}

@@ -57,7 +57,14 @@ func New(name, dir string) (*Host, error) {
 	if !isDirectory(abs) {
 		return nil, fmt.Errorf("directory of host %q: %s is not a directory", name, dir)
 	}
-	return &Host{name: name, Dir: abs, whole: abs == "/", write: (*os.File).Write, proc: "/proc", restart: restartTimeout}, nil
+	return &Host{
+		name:    name,
+		Dir:     abs,
+		whole:   abs == "/",
+		write:   (*os.File).Write,
+		proc:    "/proc",
+		restart: restartTimeout,
+	}, nil
 }
 
 // Name implements hostaccess.Host.

@@ -113,7 +113,8 @@ func split(p string) []string {
 
 // mounted tells whether a path, relative to the root, is in what is mounted.
 func (l *Host) mounted(inside string) bool {
-	return l.parts == nil || slices.ContainsFunc(l.parts, func(part string) bool { return Within(part, path.Join("/", inside)) })
+	return l.parts == nil ||
+		slices.ContainsFunc(l.parts, func(part string) bool { return Within(part, path.Join("/", inside)) })
 }
 
 // Within tells whether a clean absolute path is a directory or lies in it.

@@ -89,7 +89,11 @@ func subdirectories(parent string) (map[string]string, error) {
 		}
 	}
 	if len(dirs) == 0 {
-		return nil, fmt.Errorf("no directory in %q has etc/kubernetes or var/lib/kubelet in it, so that there is no host: %s", parent, usage)
+		return nil, fmt.Errorf(
+			"no directory in %q has etc/kubernetes or var/lib/kubelet in it, so that there is no host: %s",
+			parent,
+			usage,
+		)
 	}
 	return dirs, nil
 }

@@ -82,7 +82,10 @@ func TestOpenRefuses(t *testing.T) {
 		"a pair and a directory":    {"local:a=" + parent + "/cp-1," + parent, "is not NAME=DIR"},
 		"a name that is a path":     {"local:a/b=" + parent, "is no name of a host"},
 		"one name twice":            {"local:a=" + parent + "/cp-1,a=" + parent + "/nothing", `host "a" is named twice`},
-		"one directory twice":       {"local:a=" + parent + "/cp-1,b=" + parent + "/../" + filepath.Base(parent) + "/cp-1", `hosts "a" and "b" are the same directory`},
+		"one directory twice": {
+			"local:a=" + parent + "/cp-1,b=" + parent + "/../" + filepath.Base(parent) + "/cp-1",
+			`hosts "a" and "b" are the same directory`,
+		},
 		"a host that is a file":     {"local:a=" + parent + "/file", `directory of host "a"`},
 		"two hosts that are absent": {"local:b=/absent/b,a=/absent/a", "directory of host \"a\": lstat /absent: no such file or directory\ndirectory of host \"b\""},
 	}

@@ -84,7 +84,11 @@ func (l *Host) scan(ctx context.Context, component string) ([]v1.Process, error)
 	}
 	// PID 1 always runs. A procfs mounted with hidepid shows it to nobody but its owner, and hides others as well.
 	if _, err := os.ReadFile(filepath.Join(l.proc, "1", "stat")); err != nil {
-		return nil, fmt.Errorf("the processes of other users are hidden from user id %d: run the same command again as root (%w)", os.Geteuid(), err)
+		return nil, fmt.Errorf(
+			"the processes of other users are hidden from user id %d: run the same command again as root (%w)",
+			os.Geteuid(),
+			err,
+		)
 	}
 	boot, err := bootTime(l.proc)
 	if err != nil {
@@ -151,8 +155,13 @@ func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 	case err != nil && errors.Is(err, fs.ErrPermission) && l.foreign(root):
 		return v1.Process{}, false, nil
 	case err != nil:
-		return v1.Process{}, false, fmt.Errorf("process %d is a %s whose place user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
-			pid, component, os.Geteuid(), err)
+		return v1.Process{}, false, fmt.Errorf(
+			"process %d is a %s whose place user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
+			pid,
+			component,
+			os.Geteuid(),
+			err,
+		)
 	case !own:
 		return v1.Process{}, false, nil
 	}

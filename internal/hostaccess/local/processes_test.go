@@ -234,23 +234,41 @@ func TestProcessesReadsWhatTheKernelShows(t *testing.T) {
 		want  []v1.Process
 		err   string
 	}{
-		"a running one":                               {files: process("x", "R"), want: one("R", "x")},
-		"a name with spaces and parentheses":          {files: process("a) S (b c", "D"), want: one("D", "a) S (b c")},
-		"a dead one":                                  {files: process("x", "X")},
-		"a zombie that still shows its arguments":     {files: process("x", "Z")},
-		"one that vanishes before its arguments":      {files: map[string]string{"7/": ""}},
-		"one that vanishes before its directory":      {files: map[string]string{"7/cmdline": kcm + "\x00"}},
-		"one that vanishes before its state":          {files: map[string]string{"7/cmdline": kcm + "\x00", "7/cwd": l.Dir}},
-		"a kernel thread":                             {files: map[string]string{"7/cmdline": "", "7/task/7/cmdline": "", "7/stat": stat(7, kcm, "S", 1), "7/cwd": l.Dir}},
-		"entries that are no processes":               {files: map[string]string{"self/cmdline": kcm + "\x00", "self/cwd": l.Dir}},
-		"a directory that was deleted":                {files: with(process("x", "R"), "7/cwd", l.Dir+" (deleted)")},
-		"a state that is not understood":              {files: with(process("x", "R"), "7/stat", "7 (x) R 1 2"), err: "reading the state of process 7: unexpected format"},
-		"a start that is not a number":                {files: with(process("x", "R"), "7/stat", strings.Replace(stat(7, "x", "R", 12345), "12345", "x", 1)), err: "reading the state of process 7: start time"},
-		"arguments that cannot be read":               {files: map[string]string{"7/cmdline/": "", "7/cwd": l.Dir}, err: "reading the command line of process 7"},
-		"a /proc that hides the processes of others":  {files: map[string]string{"1/stat": "-"}, err: "the processes of other users are hidden"},
-		"a /proc without a boot time":                 {files: map[string]string{"stat": "cpu 1\n"}, err: "there is no btime"},
-		"a /proc with a boot time that is no number":  {files: map[string]string{"stat": "btime x\n"}, err: "reading the boot time"},
-		"a thread that goes on without the first one": {files: map[string]string{"7/cmdline": "", "7/stat": stat(7, "x", "Z", 12345), "7/task/7/cmdline": "", "7/task/9/cmdline": "/bin/" + kcm + "\x00x\x00", "7/task/9/cwd": l.Dir, "7/task/9/stat": stat(9, "x", "S", 99999)}, want: one("S", "x")},
+		"a running one":                           {files: process("x", "R"), want: one("R", "x")},
+		"a name with spaces and parentheses":      {files: process("a) S (b c", "D"), want: one("D", "a) S (b c")},
+		"a dead one":                              {files: process("x", "X")},
+		"a zombie that still shows its arguments": {files: process("x", "Z")},
+		"one that vanishes before its arguments":  {files: map[string]string{"7/": ""}},
+		"one that vanishes before its directory":  {files: map[string]string{"7/cmdline": kcm + "\x00"}},
+		"one that vanishes before its state":      {files: map[string]string{"7/cmdline": kcm + "\x00", "7/cwd": l.Dir}},
+		"a kernel thread": {
+			files: map[string]string{"7/cmdline": "", "7/task/7/cmdline": "", "7/stat": stat(7, kcm, "S", 1), "7/cwd": l.Dir},
+		},
+		"entries that are no processes": {files: map[string]string{"self/cmdline": kcm + "\x00", "self/cwd": l.Dir}},
+		"a directory that was deleted":  {files: with(process("x", "R"), "7/cwd", l.Dir+" (deleted)")},
+		"a state that is not understood": {
+			files: with(process("x", "R"), "7/stat", "7 (x) R 1 2"),
+			err:   "reading the state of process 7: unexpected format",
+		},
+		"a start that is not a number": {
+			files: with(process("x", "R"), "7/stat", strings.Replace(stat(7, "x", "R", 12345), "12345", "x", 1)),
+			err:   "reading the state of process 7: start time",
+		},
+		"arguments that cannot be read":              {files: map[string]string{"7/cmdline/": "", "7/cwd": l.Dir}, err: "reading the command line of process 7"},
+		"a /proc that hides the processes of others": {files: map[string]string{"1/stat": "-"}, err: "the processes of other users are hidden"},
+		"a /proc without a boot time":                {files: map[string]string{"stat": "cpu 1\n"}, err: "there is no btime"},
+		"a /proc with a boot time that is no number": {files: map[string]string{"stat": "btime x\n"}, err: "reading the boot time"},
+		"a thread that goes on without the first one": {
+			files: map[string]string{
+				"7/cmdline":        "",
+				"7/stat":           stat(7, "x", "Z", 12345),
+				"7/task/7/cmdline": "",
+				"7/task/9/cmdline": "/bin/" + kcm + "\x00x\x00",
+				"7/task/9/cwd":     l.Dir,
+				"7/task/9/stat":    stat(9, "x", "S", 99999),
+			},
+			want: one("S", "x"),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

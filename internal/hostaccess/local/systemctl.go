@@ -81,7 +81,13 @@ func (l *Host) Active(ctx context.Context, unit string) (bool, error) {
 	switch loaded := state["LoadState"]; loaded {
 	case "", "loaded", "masked": // a unit that was masked while it ran still runs
 	default:
-		return false, fmt.Errorf("%s on host %s: systemd has no such unit (LoadState=%s): see its files with \"systemctl cat %s\" there", doing, l.name, loaded, unit)
+		return false, fmt.Errorf(
+			"%s on host %s: systemd has no such unit (LoadState=%s): see its files with \"systemctl cat %s\" there",
+			doing,
+			l.name,
+			loaded,
+			unit,
+		)
 	}
 	switch active := state["ActiveState"]; active {
 	case "active", "reloading", "deactivating", "refreshing":

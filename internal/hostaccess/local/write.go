@@ -139,7 +139,13 @@ func (l *Host) replace(root *os.Root, target string, data []byte, perm fs.FileMo
 	return err
 }
 
-func (l *Host) replaceFrom(root *os.Root, tempDir, target string, data []byte, perm fs.FileMode, old fs.FileInfo) (err error) {
+func (l *Host) replaceFrom(
+	root *os.Root,
+	tempDir, target string,
+	data []byte,
+	perm fs.FileMode,
+	old fs.FileInfo,
+) (err error) {
 	sweep(root, tempDir)
 	f, temp, err := createTemp(root, tempDir)
 	if err != nil {

@@ -164,11 +164,17 @@ var brokenWrites = map[string]struct {
 	errno syscall.Errno
 	want  string
 }{
-	"the disk is full":     {syscall.ENOSPC, "no space left on host cp-1 for " + manifest + ": free some space and run the same command again; nothing was changed (write "},
+	"the disk is full": {
+		syscall.ENOSPC,
+		"no space left on host cp-1 for " + manifest + ": free some space and run the same command again; nothing was changed (write ",
+	},
 	"the quota is used up": {syscall.EDQUOT, "no space left on host cp-1 for "},
-	"it became read-only":  {syscall.EROFS, "writing " + manifest + " on host cp-1: the file system is read-only: make it writable and run the same command again; nothing was changed"},
-	"it is not allowed":    {syscall.EACCES, "writing " + manifest + " on host cp-1: "}, // what to do depends on who is refused
-	"the disk is broken":   {syscall.EIO, "writing " + manifest + " on host cp-1: write "},
+	"it became read-only": {
+		syscall.EROFS,
+		"writing " + manifest + " on host cp-1: the file system is read-only: make it writable and run the same command again; nothing was changed",
+	},
+	"it is not allowed":  {syscall.EACCES, "writing " + manifest + " on host cp-1: "}, // what to do depends on who is refused
+	"the disk is broken": {syscall.EIO, "writing " + manifest + " on host cp-1: write "},
 }
 
 func TestABrokenWriteChangesNothing(t *testing.T) {

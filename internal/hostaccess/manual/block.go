@@ -51,7 +51,11 @@ func (m *manual) block(ctx context.Context, queue []*change, staged *staged) (st
 	b.WriteString(strings.Join(calls, " &&\n") + "\n")
 	b.WriteString("# transplant looks at host " + comment(m.Name()) + " and goes on as soon as this was done\n")
 	if strings.ContainsFunc(b.String(), isHidden) {
-		return "", fmt.Errorf("the commands for host %s have characters that are not seen, and a terminal obeys some of them: %q is not printed; no host was changed", m.Name(), b.String())
+		return "", fmt.Errorf(
+			"the commands for host %s have characters that are not seen, and a terminal obeys some of them: %q is not printed; no host was changed",
+			m.Name(),
+			b.String(),
+		)
 	}
 	return b.String(), nil
 }

@@ -118,7 +118,12 @@ func (c *change) missingFile(ctx context.Context, m *manual) (string, error) {
 	case err != nil:
 		return "", err
 	case sum != c.sum:
-		return fmt.Sprintf("%s does not hold what it shall (it has SHA-256 %s, it shall have %s)", c.path, short(sum), short(c.sum)), nil
+		return fmt.Sprintf(
+			"%s does not hold what it shall (it has SHA-256 %s, it shall have %s)",
+			c.path,
+			short(sum),
+			short(c.sum),
+		), nil
 	case mode.Perm() != c.mode:
 		return fmt.Sprintf("%s has mode %04o, not %04o", c.path, mode.Perm(), c.mode), nil
 	}
@@ -141,7 +146,12 @@ func (m *manual) await(ctx context.Context, queue []*change) error {
 			told = why // the block says it
 		} else if now := clk.Now(); why != told || now.Sub(at) >= manualReminder {
 			told, at = why, now
-			hostaccess.Progress(ctx, "waiting for somebody to run the commands for host %s that are printed above: %s", m.Name(), why)
+			hostaccess.Progress(
+				ctx,
+				"waiting for somebody to run the commands for host %s that are printed above: %s",
+				m.Name(),
+				why,
+			)
 		}
 		select {
 		case <-hostaccess.Stopping(ctx):

@@ -38,7 +38,11 @@ func ParseSpec(spec string) (inner string, manual bool, err error) {
 	case Prefix:
 		return "", false, fmt.Errorf("%q is manual twice: %s", spec, ways)
 	case "none":
-		return "", false, fmt.Errorf("%q would print commands and never see that somebody ran them, since no host is read: %s", spec, ways)
+		return "", false, fmt.Errorf(
+			"%q would print commands and never see that somebody ran them, since no host is read: %s",
+			spec,
+			ways,
+		)
 	}
 	return inner, true, nil
 }

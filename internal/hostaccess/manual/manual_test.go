@@ -113,7 +113,16 @@ func TestWhatIsPrintedForAHostIsRunWordForWord(t *testing.T) {
 	if _, mode, err := l.Digest(t.Context(), manifest); err != nil || mode.Perm() != 0o600 {
 		t.Errorf("mode %v, %v", mode, err)
 	}
-	want := []string{"/etc/", "/etc/kubernetes/", "/etc/kubernetes/manifests/", manifest, "/etc/kubernetes/transplant/", "/etc/kubernetes/transplant/backup/", "/etc/kubernetes/transplant/backup/run-1/", backup}
+	want := []string{
+		"/etc/",
+		"/etc/kubernetes/",
+		"/etc/kubernetes/manifests/",
+		manifest,
+		"/etc/kubernetes/transplant/",
+		"/etc/kubernetes/transplant/backup/",
+		"/etc/kubernetes/transplant/backup/run-1/",
+		backup,
+	}
 	if have := listTree(t, l); !slices.Equal(have, want) {
 		t.Errorf("the host has %q", have)
 	}
@@ -251,7 +260,11 @@ func TestAWaitForPeopleEndsWhenItIsToldTo(t *testing.T) {
 	if err := m.Commit(ctx); !errors.Is(err, hostaccess.ErrStopped) || !strings.Contains(err.Error(), "run the same command again to go on") {
 		t.Errorf("error: %v", err)
 	}
-	if len(said) < 4 || len(said) > 5 || !strings.Contains(said[0], "for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+hostaccess.SHA256([]byte("somebody's own"))[:12]) {
+	if len(said) < 4 || len(said) > 5 ||
+		!strings.Contains(
+			said[0],
+			"for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+hostaccess.SHA256([]byte("somebody's own"))[:12],
+		) {
 		t.Errorf("in 20 minutes it said %d times: %q", len(said), said)
 	}
 	if !strings.Contains(o.blocks[0], "# There is no terminal here: it waits all the same") {
@@ -311,7 +324,11 @@ func TestCommandsStopAtTheFirstThatFails(t *testing.T) {
 	writeTo(t, l, "/etc/kubernetes/f", "old", 0o644)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	err := errors.Join(m.Backup(ctx, "/etc/kubernetes/is-gone", "/etc/kubernetes/backup/f", "x"), m.WriteFile(ctx, "/etc/kubernetes/f", []byte("new"), 0o644), m.Commit(ctx))
+	err := errors.Join(
+		m.Backup(ctx, "/etc/kubernetes/is-gone", "/etc/kubernetes/backup/f", "x"),
+		m.WriteFile(ctx, "/etc/kubernetes/f", []byte("new"), 0o644),
+		m.Commit(ctx),
+	)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error: %v", err)
 	}

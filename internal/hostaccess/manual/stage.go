@@ -40,7 +40,10 @@ func (c *console) introduction() []string {
 		"It waits for as long as that takes. Ctrl-C stops it; the same command goes on where it stopped and prints what is still to do.",
 	}
 	if c.Unattended {
-		out = append(out, "There is no terminal here: it waits all the same, until somebody who reads this runs the commands.")
+		out = append(
+			out,
+			"There is no terminal here: it waits all the same, until somebody who reads this runs the commands.",
+		)
 	}
 	return out
 }
@@ -78,7 +81,12 @@ func (c *console) stage(host string, queue []*change) (*staged, error) {
 		c.mu.Unlock()
 		at := filepath.Join(s.dir, name)
 		if err := os.WriteFile(at, ch.data, 0o600); err != nil {
-			return s, fmt.Errorf("staging %s for host %s: %w: free some space, or name another directory with --state-dir, and run the same command again; nothing was changed", ch.path, host, err)
+			return s, fmt.Errorf(
+				"staging %s for host %s: %w: free some space, or name another directory with --state-dir, and run the same command again; nothing was changed",
+				ch.path,
+				host,
+				err,
+			)
 		}
 		s.files[i] = at
 	}

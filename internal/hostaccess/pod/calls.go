@@ -225,7 +225,12 @@ func (c *podSession) try(ctx context.Context) (*session, error) {
 	if lost := c.lost(ctx, name); lost != nil {
 		return nil, c.forget(lost) //nolint:contextcheck // see above
 	}
-	return nil, fmt.Errorf("opening a session with pod %s/%s: %s", c.a.Namespace, name, sessionURL.ReplaceAllString(err.Error(), ""))
+	return nil, fmt.Errorf(
+		"opening a session with pod %s/%s: %s",
+		c.a.Namespace,
+		name,
+		sessionURL.ReplaceAllString(err.Error(), ""),
+	)
 }
 
 // sessionURL is what the library repeats in its errors: the address of a session, with all that is run in it.
@@ -270,7 +275,11 @@ func (c *podSession) call(ctx context.Context, method string, req agent.Request)
 			return agent.Answer{}, c.unreachable(ctx, limited, err)
 		}
 		if asked != 0 && asked != generation && !repeatable(method) {
-			return agent.Answer{}, fmt.Errorf("the pod on host %s was lost while it did what was asked (%s): whether that was done is not known; run the same command again, which looks first", c.node, method)
+			return agent.Answer{}, fmt.Errorf(
+				"the pod on host %s was lost while it did what was asked (%s): whether that was done is not known; run the same command again, which looks first",
+				c.node,
+				method,
+			)
 		}
 		body, err := c.encode(limited, s, method, req)
 		if err != nil {

@@ -93,9 +93,15 @@ func execIn(config *rest.Config) (executor, error) {
 	}
 	var old atomic.Bool // this server knows no websockets: the next session does not try
 	return func(ctx context.Context, namespace, pod string, in io.Reader, out, errOut io.Writer) error {
-		at := client.Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-			Container: container, Command: relay, Stdin: true, Stdout: true, Stderr: true,
-		}, scheme.ParameterCodec).URL()
+		at := client.Post().
+			Resource("pods").
+			Namespace(namespace).
+			Name(pod).
+			SubResource("exec").
+			VersionedParams(&corev1.PodExecOptions{
+				Container: container, Command: relay, Stdin: true, Stdout: true, Stderr: true,
+			}, scheme.ParameterCodec).
+			URL()
 		session, err := newSession(config, at, &old)
 		if err != nil {
 			return err

@@ -243,7 +243,11 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 			return nil, err
 		}
 		if out.Place == nil || out.Place.Dir == "/" {
-			return nil, fmt.Errorf("changing %s on host %s: no directory on the way to it exists but the root, and the whole root is never opened for changes: make its directory there first", p, h.name)
+			return nil, fmt.Errorf(
+				"changing %s on host %s: no directory on the way to it exists but the root, and the whole root is never opened for changes: make its directory there first",
+				p,
+				h.name,
+			)
 		}
 		g.resolvedPaths[p] = out.Place.Path
 		dirs = append(dirs, out.Place.Dir)

@@ -26,8 +26,17 @@ var _ hostaccess.ImageTrier = (*host)(nil)
 
 // hopelessImage are what a kubelet says of an image or a container that waiting does not make better.
 var hopelessImage = []string{
-	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
-	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError", "CrashLoopBackOff",
+	"ErrImagePull",
+	"ImagePullBackOff",
+	"InvalidImageName",
+	"ErrImageNeverPull",
+	"ImageInspectError",
+	"RegistryUnavailable",
+	"CreateContainerConfigError",
+	"CreateContainerError",
+	"RunContainerError",
+	"StartError",
+	"CrashLoopBackOff",
 }
 
 // notStarted are the reasons with which a container ends that never ran.
@@ -38,7 +47,10 @@ func (h *host) TryImage(ctx context.Context, image string, command []string) err
 	name := h.a.name(AccessTry)
 	ctx, cancel := context.WithTimeoutCause(ctx, pullBudget, fmt.Errorf("it was not started in %s", pullBudget))
 	defer cancel()
-	if _, err := h.a.Kube.CoreV1().Pods(h.a.Namespace).Create(ctx, h.tried(name, image, command), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := h.a.Kube.CoreV1().
+		Pods(h.a.Namespace).
+		Create(ctx, h.tried(name, image, command), metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("trying image %s on host %s: creating pod %s/%s: %w", image, h.name, h.a.Namespace, name, err)
 	}
 	defer func() {
@@ -96,7 +108,10 @@ func Verdict(p *corev1.Pod) (started bool, why string, certain bool) {
 		case t != nil:
 			return true, "", false // what it ended with is its own affair: it was there to be started
 		case w != nil && slices.Contains(hopelessImage, w.Reason):
-			return false, strings.TrimSpace(w.Reason + ": " + w.Message), w.Reason == "InvalidImageName" || w.Reason == "ImagePullBackOff"
+			return false, strings.TrimSpace(
+					w.Reason + ": " + w.Message,
+				), w.Reason == "InvalidImageName" ||
+					w.Reason == "ImagePullBackOff"
 		}
 	}
 	if p.Status.Phase == corev1.PodFailed {
@@ -118,12 +133,20 @@ func (h *host) tried(name, image string, command []string) *corev1.Pod {
 	p.Labels[LabelAccess] = AccessTry
 	p.Annotations = map[string]string{AnnotationPurpose: "try image " + image}
 	p.Spec.HostPID, p.Spec.Volumes = false, nil
-	p.Spec.TerminationGracePeriodSeconds, p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1), ptr.To(int64(pullBudget/time.Second))
+	p.Spec.TerminationGracePeriodSeconds, p.Spec.ActiveDeadlineSeconds = ptr.To[int64](
+		1,
+	), ptr.To(
+		int64(pullBudget/time.Second),
+	)
 	p.Spec.Containers = []corev1.Container{{
 		Name: "try", Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command,
 		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			AllowPrivilegeEscalation: ptr.To(
+				false,
+			),
+			ReadOnlyRootFilesystem: ptr.To(true),
+			Capabilities:           &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:         &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 	}}
 	return p

@@ -27,8 +27,13 @@ func jobName(run string) string { return "transplant-hosts-" + run }
 func job(namespace, run, image, owner string, ttl time.Duration) *batchv1.Job {
 	labels := map[string]string{labelManaged: managed, LabelAccess: "owner", LabelRun: run}
 	return &batchv1.Job{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{Name: jobName(run), Namespace: namespace, Labels: labels, Annotations: map[string]string{AnnotationHolder: owner}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        jobName(run),
+			Namespace:   namespace,
+			Labels:      labels,
+			Annotations: map[string]string{AnnotationHolder: owner},
+		},
 		Spec: batchv1.JobSpec{
 			Completions: ptr.To[int32](0), Parallelism: ptr.To[int32](0), TTLSecondsAfterFinished: ptr.To(seconds(ttl)),
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -43,7 +48,9 @@ func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.
 
 // own makes the Job.
 func (a *access) own(ctx context.Context) error {
-	j, err := a.Kube.BatchV1().Jobs(a.Namespace).Create(ctx, job(a.Namespace, a.run, a.Image, a.self.String(), a.TTL), metav1.CreateOptions{})
+	j, err := a.Kube.BatchV1().
+		Jobs(a.Namespace).
+		Create(ctx, job(a.Namespace, a.run, a.Image, a.self.String(), a.TTL), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // an attempt whose answer was lost made it: nobody else uses the name
 		j, err = a.renew(ctx, a.TTL)
 	}
@@ -104,7 +111,9 @@ func (a *access) sweep(ctx context.Context) error {
 		if j.UID == a.job || !a.self.Dead(j.Annotations[AnnotationHolder]) && !expired(j, a.born) {
 			continue
 		}
-		a.Tell(fmt.Sprintf("taking away the pods that an earlier command (%s) left", holder.Words(j.Annotations[AnnotationHolder])))
+		a.Tell(
+			fmt.Sprintf("taking away the pods that an earlier command (%s) left", holder.Words(j.Annotations[AnnotationHolder])),
+		)
 		if err := a.remove(ctx, j.Labels[LabelRun]); err != nil {
 			return err
 		}
@@ -127,15 +136,23 @@ func expired(j *batchv1.Job, now time.Time) bool {
 // remove takes a run's pods and Job away. The pods are named one by one, so that none stays where no controller runs
 // that would follow the Job.
 func (a *access) remove(ctx context.Context, run string) error {
-	pods, err := a.Kube.CoreV1().Pods(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelRun + "=" + run + "," + labelManaged + "=" + managed})
+	pods, err := a.Kube.CoreV1().
+		Pods(a.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: LabelRun + "=" + run + "," + labelManaged + "=" + managed})
 	if err != nil {
 		return fmt.Errorf("looking for the pods on the hosts: %w", err)
 	}
-	err = a.each(ctx, len(pods.Items), func(ctx context.Context, i int) error { return a.deletePod(ctx, pods.Items[i].Name) })
+	err = a.each(
+		ctx,
+		len(pods.Items),
+		func(ctx context.Context, i int) error { return a.deletePod(ctx, pods.Items[i].Name) },
+	)
 	if err != nil {
 		return err
 	}
-	err = a.Kube.BatchV1().Jobs(a.Namespace).Delete(ctx, jobName(run), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+	err = a.Kube.BatchV1().
+		Jobs(a.Namespace).
+		Delete(ctx, jobName(run), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting job %s/%s: %w", a.Namespace, jobName(run), err)
 	}

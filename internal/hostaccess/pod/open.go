@@ -92,7 +92,9 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 	if err := a.own(ctx); err != nil {
 		return nil, nil, errors.Join(explainRefusal(err), a.close(ctx))
 	}
-	a.loops.Go(a.keep) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
+	a.loops.Go(
+		a.keep,
+	) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
 	if err := a.sweep(ctx); err != nil {
 		a.Tell(err.Error())
 	}
@@ -101,7 +103,13 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 		all[i] = newHost(a, name)
 		hosts = append(hosts, all[i])
 	}
-	a.Tell(fmt.Sprintf("looking at %s through pods in %s; --host-access=none asks the API alone", count(len(names)), a.Namespace))
+	a.Tell(
+		fmt.Sprintf(
+			"looking at %s through pods in %s; --host-access=none asks the API alone",
+			count(len(names)),
+			a.Namespace,
+		),
+	)
 	_ = a.each(ctx, len(all), func(ctx context.Context, i int) error {
 		_, _, _ = all[i].look.get(ctx) // a host that cannot be reached says so whenever it is asked
 		return nil
@@ -173,7 +181,10 @@ func (a *access) nodes(ctx context.Context) ([]string, error) {
 	case len(names) > 0:
 		return names, nil
 	case a.Selector != "":
-		return nil, fmt.Errorf("no Linux node has the labels %q: see them with \"kubectl get nodes --show-labels\"", a.Selector)
+		return nil, fmt.Errorf(
+			"no Linux node has the labels %q: see them with \"kubectl get nodes --show-labels\"",
+			a.Selector,
+		)
 	}
 	return nil, errors.New("there is no Linux node to look at")
 }
@@ -184,7 +195,8 @@ func hasHost(n *corev1.Node) bool {
 	if os == "" {
 		os = n.Status.NodeInfo.OperatingSystem
 	}
-	return (os == "" || os == "linux") && n.Labels["type"] != "virtual-kubelet" && n.Labels["eks.amazonaws.com/compute-type"] != "fargate"
+	return (os == "" || os == "linux") && n.Labels["type"] != "virtual-kubelet" &&
+		n.Labels["eks.amazonaws.com/compute-type"] != "fargate"
 }
 
 // each does something for 0 to n-1, a few at a time, and joins what went wrong.
@@ -255,8 +267,15 @@ func (a *access) close(ctx context.Context) error {
 		return nil
 	}
 	if err := a.remove(ctx, a.run); err != nil {
-		return fmt.Errorf("taking the pods on the hosts away: %w: they end by themselves in %s and are gone in %s, or take them away with \"kubectl -n %s delete job,pod -l %s=%s\"",
-			err, a.Idle, a.TTL, a.Namespace, LabelRun, a.run)
+		return fmt.Errorf(
+			"taking the pods on the hosts away: %w: they end by themselves in %s and are gone in %s, or take them away with \"kubectl -n %s delete job,pod -l %s=%s\"",
+			err,
+			a.Idle,
+			a.TTL,
+			a.Namespace,
+			LabelRun,
+			a.run,
+		)
 	}
 	return nil
 }

@@ -100,7 +100,12 @@ func TestNothingIsChangedWithoutAGrant(t *testing.T) {
 	if pods := c.pods(); len(pods) != 2 {
 		t.Errorf("%v", pods)
 	}
-	refused("another file", h.WriteFile(t.Context(), "/etc/kubernetes/manifests/kas.yaml", nil, 0o600), h.WriteFile(t.Context(), "/etc/kubernetes/manifests/kcm.yaml2", nil, 0o600), h.RestartKubelet(t.Context()))
+	refused(
+		"another file",
+		h.WriteFile(t.Context(), "/etc/kubernetes/manifests/kas.yaml", nil, 0o600),
+		h.WriteFile(t.Context(), "/etc/kubernetes/manifests/kcm.yaml2", nil, 0o600),
+		h.RestartKubelet(t.Context()),
+	)
 	if err := h.WriteFile(t.Context(), path, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +325,9 @@ func TestPodsThatDoNotStart(t *testing.T) {
 	waiting := func(reason, message string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodPending
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}},
+			}
 		}
 	}
 	for _, k := range []struct {

@@ -82,7 +82,9 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 	return s, nil
 }
 
-var errOtherVersion = errors.New("the agent in the image speaks another protocol: name the image of this program's version with --host-image")
+var errOtherVersion = errors.New(
+	"the agent in the image speaks another protocol: name the image of this program's version with --host-image",
+)
 
 // why prefers what the session ended with to what came of it.
 func (s *session) why(err error) error {
@@ -154,7 +156,10 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 		return out, s.broken(ctx, err)
 	}
 	if len(data) > maxAnswer {
-		return out, fmt.Errorf("asking the agent: its answer has more than %d bytes, which no answer has: look at the image of the pod", maxAnswer)
+		return out, fmt.Errorf(
+			"asking the agent: its answer has more than %d bytes, which no answer has: look at the image of the pod",
+			maxAnswer,
+		)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, strings.TrimSpace(string(data)))
@@ -179,7 +184,12 @@ func (s *session) dial(ctx context.Context, network, address string) (net.Conn, 
 	stop := context.AfterFunc(ctx, cancel)
 	body, feed := io.Pipe()
 	query := url.Values{"network": {network}, "address": {address}}
-	req, err := http.NewRequestWithContext(living, http.MethodPost, "http://agent"+agent.Prefix+agent.MethodDial+"?"+query.Encode(), body)
+	req, err := http.NewRequestWithContext(
+		living,
+		http.MethodPost,
+		"http://agent"+agent.Prefix+agent.MethodDial+"?"+query.Encode(),
+		body,
+	)
 	if err == nil {
 		var resp *http.Response
 		if resp, err = s.client.RoundTrip(req); err == nil {

@@ -86,17 +86,32 @@ func build(s spec) *corev1.Pod {
 			PriorityClassName: "system-node-critical", RestartPolicy: corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](30), ActiveDeadlineSeconds: ptr.To(int64(deadline / time.Second)),
-			Containers: []corev1.Container{{
-				Name: container, Image: s.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{program}, Args: arguments(s),
-				VolumeMounts: mounts, SecurityContext: security(s), TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			}},
+			Containers: []corev1.Container{
+				{
+					Name:                     container,
+					Image:                    s.Image,
+					ImagePullPolicy:          corev1.PullIfNotPresent,
+					Command:                  []string{program},
+					Args:                     arguments(s),
+					VolumeMounts:             mounts,
+					SecurityContext:          security(s),
+					TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+				},
+			},
 			Volumes: volumes,
 		},
 	}
 }
 
 func arguments(s spec) []string {
-	args := []string{"host-agent", "serve", "--name=" + s.Node, "--root=" + hostRoot, "--socket=" + socket, "--idle=" + s.Idle.String()}
+	args := []string{
+		"host-agent",
+		"serve",
+		"--name=" + s.Node,
+		"--root=" + hostRoot,
+		"--socket=" + socket,
+		"--idle=" + s.Idle.String(),
+	}
 	for _, p := range s.Parts {
 		args = append(args, "--part="+p)
 	}
@@ -108,12 +123,20 @@ func arguments(s spec) []string {
 
 // mountsOf are the socket's directory, in memory so that a full disk does not matter, and the host's directories.
 func mountsOf(s spec) ([]corev1.Volume, []corev1.VolumeMount) {
-	volumes := []corev1.Volume{{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
+	volumes := []corev1.Volume{
+		{
+			Name:         "run",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}},
+		},
+	}
 	mounts := []corev1.VolumeMount{{Name: "run", MountPath: socketDir}}
 	add := func(dir string, readOnly bool) {
 		name := "host-" + strconv.Itoa(len(volumes)-1)
 		// Without a type the kubelet looks at nothing, also where its own view of the host differs.
-		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}})
+		volumes = append(
+			volumes,
+			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}},
+		)
 		m := corev1.VolumeMount{Name: name, MountPath: path.Join(hostRoot, dir), ReadOnly: readOnly}
 		// what is unmounted on the host is unmounted here: a mount that stayed would keep a volume from being detached
 		if !s.Frozen {

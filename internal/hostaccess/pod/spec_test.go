@@ -23,7 +23,10 @@ func TestThePodsAndTheirJobAreWhatWasReviewed(t *testing.T) {
 	frozen := look
 	frozen.Frozen = true
 	change := look
-	change.Name, change.Change, change.Purpose, change.Parts = "transplant-change-0badcafe-2", true, "external/kcm@cp-1", []string{"/etc/kubernetes", "/var/lib/kubelet"}
+	change.Name, change.Change, change.Purpose, change.Parts = "transplant-change-0badcafe-2", true, "external/kcm@cp-1", []string{
+		"/etc/kubernetes",
+		"/var/lib/kubelet",
+	}
 	service := change
 	service.Service = true
 	for name, object := range map[string]any{
@@ -71,7 +74,9 @@ func TestOnlyWhatIsDeadIsSweptAway(t *testing.T) {
 	dead := alive
 	dead.PID, dead.Start = 1<<22+1, "1"
 	for run, h := range map[string]string{"alive": alive.String(), "dead": dead.String(), "far": "ops@elsewhere pid 1 start=1 boot=x pidns=y"} {
-		if _, err := c.kube.BatchV1().Jobs("kube-system").Create(t.Context(), job("kube-system", run, "image", h, 10*time.Minute), metav1.CreateOptions{}); err != nil {
+		if _, err := c.kube.BatchV1().
+			Jobs("kube-system").
+			Create(t.Context(), job("kube-system", run, "image", h, 10*time.Minute), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		p := build(spec{Name: "transplant-look-" + run, Namespace: "kube-system", Node: "cp-1", Image: "image", Run: run})

@@ -50,7 +50,11 @@ func (c *podSession) create(ctx context.Context) (string, error) {
 	_, err := c.a.Kube.CoreV1().Pods(s.Namespace).Create(ctx, build(s), metav1.CreateOptions{})
 	switch {
 	case err == nil:
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err),
+		apierrors.IsInvalid(err),
+		apierrors.IsBadRequest(err),
+		apierrors.IsNotFound(err),
+		apierrors.IsUnauthorized(err):
 		return "", &startError{c.node, explainRefusal(err)}
 	case apierrors.IsAlreadyExists(err): // names are not used twice; an attempt whose answer was lost made it
 	default:
@@ -64,7 +68,10 @@ func (c *podSession) create(ctx context.Context) (string, error) {
 	}
 	c.mu.Unlock()
 	if closed { // meanwhile, by somebody who did not know of this pod
-		return "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
+		return "", errors.Join(
+			errClosed,
+			c.a.discard(s.Name),
+		) //nolint:contextcheck // it is deleted also when nobody waits any longer
 	}
 	return s.Name, nil
 }
@@ -77,11 +84,20 @@ func explainRefusal(err error) error {
 	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
 		return err
 	case strings.Contains(text, "violates PodSecurity"):
-		return fmt.Errorf("%w: Pod Security admission refuses it: label the namespace pod-security.kubernetes.io/enforce=privileged while you migrate%s", err, otherwise)
+		return fmt.Errorf(
+			"%w: Pod Security admission refuses it: label the namespace pod-security.kubernetes.io/enforce=privileged while you migrate%s",
+			err,
+			otherwise,
+		)
 	case strings.Contains(text, "exceeded quota"):
 		return fmt.Errorf("%w: a ResourceQuota refuses it: make room in it%s", err, otherwise)
 	case strings.Contains(text, "admission webhook"), strings.Contains(text, "ValidatingAdmissionPolicy"):
-		return fmt.Errorf("%w: an admission policy of the cluster refuses it: exempt pods with the label %s in this namespace%s", err, LabelAccess, otherwise)
+		return fmt.Errorf(
+			"%w: an admission policy of the cluster refuses it: exempt pods with the label %s in this namespace%s",
+			err,
+			LabelAccess,
+			otherwise,
+		)
 	case strings.Contains(text, "cannot create resource"):
 		return fmt.Errorf("%w: you may not: ask for the rights in deploy/rbac/host-access.yaml%s", err, otherwise)
 	}
@@ -120,7 +136,10 @@ func (c *podSession) await(ctx context.Context, name string) error {
 			if err != nil {
 				return fmt.Errorf("reading pod %s/%s: %w", c.a.Namespace, name, err)
 			}
-			return &startError{c.node, fmt.Errorf("pod %s/%s does not run after %s: %s", c.a.Namespace, name, c.a.Start, c.state(ctx, p))}
+			return &startError{
+				c.node,
+				fmt.Errorf("pod %s/%s does not run after %s: %s", c.a.Namespace, name, c.a.Start, c.state(ctx, p)),
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -161,7 +180,10 @@ func ended(p *corev1.Pod) string {
 	}
 	for _, s := range p.Status.ContainerStatuses {
 		if t := s.State.Terminated; t != nil {
-			words = append(words, strings.TrimSpace(fmt.Sprintf("%s with exit code %d %s", t.Reason, t.ExitCode, strings.TrimSpace(t.Message))))
+			words = append(
+				words,
+				strings.TrimSpace(fmt.Sprintf("%s with exit code %d %s", t.Reason, t.ExitCode, strings.TrimSpace(t.Message))),
+			)
 		}
 	}
 	text := strings.Join(words, ": ")
@@ -206,7 +228,12 @@ func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 
 // hopeless tells that a pod will not start, and why. same is for how long it has been waiting for this reason, all
 // since it was made.
-func (c *podSession) hopeless(ctx context.Context, p *corev1.Pod, w corev1.ContainerStateWaiting, same, all time.Duration) error {
+func (c *podSession) hopeless(
+	ctx context.Context,
+	p *corev1.Pod,
+	w corev1.ContainerStateWaiting,
+	same, all time.Duration,
+) error {
 	fail := func(format string, args ...any) error { return &startError{c.node, fmt.Errorf(format, args...)} }
 	image := p.Spec.Containers[0].Image
 	switch w.Reason {
@@ -214,7 +241,12 @@ func (c *podSession) hopeless(ctx context.Context, p *corev1.Pod, w corev1.Conta
 		return fail("image %s cannot be used (%s: %s): name another one with --host-image", image, w.Reason, w.Message)
 	case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable":
 		if same > persistent || w.Reason == "ImagePullBackOff" {
-			return fail("image %s cannot be pulled (%s: %s): name one that this node can pull, or has, with --host-image", image, w.Reason, w.Message)
+			return fail(
+				"image %s cannot be pulled (%s: %s): name one that this node can pull, or has, with --host-image",
+				image,
+				w.Reason,
+				w.Message,
+			)
 		}
 	case "CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError":
 		if strings.Contains(w.Message, "shared or slave mount") {
@@ -229,7 +261,14 @@ func (c *podSession) hopeless(ctx context.Context, p *corev1.Pod, w corev1.Conta
 	}
 	if w.Reason == "" || w.Reason == "ContainerCreating" {
 		if all > persistent && strings.Contains(c.event(ctx, p), "no space left on device") {
-			return &startError{c.node, fmt.Errorf("no space left on host %s for a pod: free some space there and run the same command again; nothing was changed (%w)", c.node, syscall.ENOSPC)}
+			return &startError{
+				c.node,
+				fmt.Errorf(
+					"no space left on host %s for a pod: free some space there and run the same command again; nothing was changed (%w)",
+					c.node,
+					syscall.ENOSPC,
+				),
+			}
 		}
 	}
 	if p.Status.StartTime == nil && all > unnoticed {
@@ -264,7 +303,11 @@ func (c *podSession) deadNode(ctx context.Context) string {
 	}
 	for _, condition := range n.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionUnknown {
-			return fmt.Sprintf("its kubelet has not reported since %s (%s): look at it on that host", condition.LastHeartbeatTime.UTC().Format(time.RFC3339), condition.Reason)
+			return fmt.Sprintf(
+				"its kubelet has not reported since %s (%s): look at it on that host",
+				condition.LastHeartbeatTime.UTC().Format(time.RFC3339),
+				condition.Reason,
+			)
 		}
 	}
 	return ""

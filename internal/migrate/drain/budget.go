@@ -29,7 +29,10 @@ const (
 func Admit(ctx context.Context, e *step.Env, s v1.Step, touched bool) (release func(), err error) {
 	node, ok := e.NodeNames[s.Host]
 	if !ok || node == "" {
-		return nil, fmt.Errorf("host %s has no Node that is known, so that nobody can see whether its kubelet comes back: look at kubectl get nodes", s.Host)
+		return nil, fmt.Errorf(
+			"host %s has no Node that is known, so that nobody can see whether its kubelet comes back: look at kubectl get nodes",
+			s.Host,
+		)
 	}
 	told, beside := "", false
 	look := func(ctx context.Context) (bool, error) {

@@ -83,8 +83,12 @@ func Unmanaged(ctx context.Context, e *step.Env, node string) error {
 		return nil
 	}
 	sort.Strings(alone)
-	return fmt.Errorf("node %s has to be drained, and no controller would bring back %s: delete or move %s yourself, or allow it with --force-unmanaged; nothing was changed there",
-		node, step.FirstOf(alone), step.ItOrThem(len(alone), "it", "them"))
+	return fmt.Errorf(
+		"node %s has to be drained, and no controller would bring back %s: delete or move %s yourself, or allow it with --force-unmanaged; nothing was changed there",
+		node,
+		step.FirstOf(alone),
+		step.ItOrThem(len(alone), "it", "them"),
+	)
 }
 
 // evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits
@@ -142,8 +146,15 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 		return false, nil
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.WaitError{Waited: limit, Reason: fmt.Sprintf("node %s was not drained%s. Nothing was changed on it; make room for these pods elsewhere or raise their budget, "+
-			"allow more time with --drain-timeout, and run the same command again", node, because(refused))}
+		return &step.WaitError{
+			Waited: limit,
+			Reason: fmt.Sprintf(
+				"node %s was not drained%s. Nothing was changed on it; make room for these pods elsewhere or raise their budget, "+
+					"allow more time with --drain-timeout, and run the same command again",
+				node,
+				because(refused),
+			),
+		}
 	}
 	return err
 }
@@ -153,7 +164,8 @@ func evict(ctx context.Context, e *step.Env, p *corev1.Pod) (string, error) {
 	if p.DeletionTimestamp == nil {
 		return tryEviction(ctx, e, *p)
 	}
-	if until := p.DeletionTimestamp.Time; until.After(e.Clock.Now().Add(longGrace)) || e.Clock.Now().After(until.Add(longGrace)) {
+	if until := p.DeletionTimestamp.Time; until.After(e.Clock.Now().Add(longGrace)) ||
+		e.Clock.Now().After(until.Add(longGrace)) {
 		return "ends by " + until.UTC().Format(time.RFC3339) + finalizers(p), nil
 	}
 	return "", nil
@@ -180,13 +192,26 @@ func tellScratch(e *step.Env, s v1.Step, node string, pods []corev1.Pod) {
 	}
 	if len(names) > 0 {
 		sort.Strings(names)
-		e.Report(s, "progress", fmt.Sprintf("node %s: %s with an emptyDir, whose content ends with the pod (%s)", node, step.CountOf(len(names), "pod"), step.FirstOf(names)))
+		e.Report(
+			s,
+			"progress",
+			fmt.Sprintf(
+				"node %s: %s with an emptyDir, whose content ends with the pod (%s)",
+				node,
+				step.CountOf(len(names), "pod"),
+				step.FirstOf(names),
+			),
+		)
 	}
 }
 
 // inTreePlugins are the beginnings of the names of volumes that an in-tree plugin of a cloud has mounted.
 var inTreePlugins = []string{
-	"kubernetes.io/aws-ebs/", "kubernetes.io/azure-disk/", "kubernetes.io/cinder/", "kubernetes.io/gce-pd/", "kubernetes.io/vsphere-volume/",
+	"kubernetes.io/aws-ebs/",
+	"kubernetes.io/azure-disk/",
+	"kubernetes.io/cinder/",
+	"kubernetes.io/gce-pd/",
+	"kubernetes.io/vsphere-volume/",
 }
 
 // inTreeVolumes names the volumes of in-tree plugins that are in use on a node; CSI could not unmount them (KEP-625).
@@ -254,7 +279,10 @@ func budgetOf(ctx context.Context, e *step.Env, p corev1.Pod, refusal error) str
 		return refusal.Error()
 	}
 	for _, b := range budgets.Items {
-		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && b.Status.DisruptionsAllowed == 0 && selector.Matches(labels.Set(p.Labels)) {
+		if selector, err := metav1.LabelSelectorAsSelector(
+			b.Spec.Selector,
+		); err == nil && b.Status.DisruptionsAllowed == 0 &&
+			selector.Matches(labels.Set(p.Labels)) {
 			names = append(names, b.Namespace+"/"+b.Name)
 		}
 	}

@@ -44,9 +44,14 @@ func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 		return nil
 	}
 	sort.Strings(keep)
-	return fmt.Errorf("node %s has to be drained, and a drain leaves %s alone, which %s an in-tree volume mounted that CSI could not unmount (KEP-625): keep %s away from the node, "+
-		"for example by a nodeSelector in the DaemonSet, until it is migrated, and run the same command again; nothing was changed there",
-		node, step.FirstOf(keep), step.ItOrThem(len(keep), "has", "have"), step.ItOrThem(len(keep), "it", "them"))
+	return fmt.Errorf(
+		"node %s has to be drained, and a drain leaves %s alone, which %s an in-tree volume mounted that CSI could not unmount (KEP-625): keep %s away from the node, "+
+			"for example by a nodeSelector in the DaemonSet, until it is migrated, and run the same command again; nothing was changed there",
+		node,
+		step.FirstOf(keep),
+		step.ItOrThem(len(keep), "has", "have"),
+		step.ItOrThem(len(keep), "it", "them"),
+	)
 }
 
 // inTreeVolumeOf names the first volume of a pod that an in-tree plugin of a cloud mounts; empty for none.
@@ -54,7 +59,11 @@ func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, er
 	claims := map[string]string{} // to the names in the pod
 	for _, v := range p.Spec.Volumes {
 		switch {
-		case v.AWSElasticBlockStore != nil, v.AzureDisk != nil, v.Cinder != nil, v.GCEPersistentDisk != nil, v.VsphereVolume != nil:
+		case v.AWSElasticBlockStore != nil,
+			v.AzureDisk != nil,
+			v.Cinder != nil,
+			v.GCEPersistentDisk != nil,
+			v.VsphereVolume != nil:
 			return v.Name, nil
 		case v.PersistentVolumeClaim != nil:
 			claims[v.PersistentVolumeClaim.ClaimName] = v.Name
@@ -86,5 +95,6 @@ func inTreeVolumeOf(ctx context.Context, e *step.Env, p *corev1.Pod) (string, er
 
 // inTreeSource tells a volume of a plugin that was in the kubelet: the same as inTreePlugins.
 func inTreeSource(s corev1.PersistentVolumeSource) bool {
-	return s.AWSElasticBlockStore != nil || s.AzureDisk != nil || s.Cinder != nil || s.GCEPersistentDisk != nil || s.VsphereVolume != nil
+	return s.AWSElasticBlockStore != nil || s.AzureDisk != nil || s.Cinder != nil || s.GCEPersistentDisk != nil ||
+		s.VsphereVolume != nil
 }

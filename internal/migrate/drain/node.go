@@ -47,7 +47,9 @@ func ChangeNode(ctx context.Context, e *step.Env, name string, uid types.UID, ch
 				return fmt.Errorf("reading node %s: %w", name, err)
 			}
 			if uid != "" && n.UID != uid {
-				return &step.StaleError{Changed: []string{fmt.Sprintf("node %s was recreated: its uid is %s, it was %s", name, n.UID, uid)}}
+				return &step.StaleError{
+					Changed: []string{fmt.Sprintf("node %s was recreated: its uid is %s, it was %s", name, n.UID, uid)},
+				}
 			}
 			if !change(n) {
 				return nil
@@ -66,7 +68,9 @@ func ChangeNode(ctx context.Context, e *step.Env, name string, uid types.UID, ch
 
 // PodsOn returns the pods that a node runs.
 func PodsOn(ctx context.Context, e *step.Env, node string) ([]corev1.Pod, error) {
-	pods, err := e.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	pods, err := e.Kube.CoreV1().
+		Pods(metav1.NamespaceAll).
+		List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}

@@ -46,7 +46,10 @@ func HasChanged(doc v1.Journal, host string) bool {
 		// half done, and skipped since
 		changed[rec.ID] = rec.Result == "started" || rec.Result == "done" || rec.AfterSHA256 != ""
 	}
-	return slices.ContainsFunc(doc.Plan.Steps, func(s v1.Step) bool { return s.Host == host && s.Component != "" && changed[s.ID] })
+	return slices.ContainsFunc(
+		doc.Plan.Steps,
+		func(s v1.Step) bool { return s.Host == host && s.Component != "" && changed[s.ID] },
+	)
 }
 
 // Exclude writes down that hosts were left out of the migration.

@@ -124,7 +124,15 @@ func (h ObjectLocation) open(ctx context.Context) (*Journal, error) {
 
 func (h ObjectLocation) journalOf(s *stored) *Journal {
 	return &Journal{
-		Home: h, rv: s.head.ResourceVersion, head: s.head, doc: s.doc, where: s.where, recent: s.recent, versions: s.versions, incomplete: s.incomplete, writer: string(uuid.NewUUID()),
+		Home:       h,
+		rv:         s.head.ResourceVersion,
+		head:       s.head,
+		doc:        s.doc,
+		where:      s.where,
+		recent:     s.recent,
+		versions:   s.versions,
+		incomplete: s.incomplete,
+		writer:     string(uuid.NewUUID()),
 	}
 }
 
@@ -138,13 +146,24 @@ func Create(ctx context.Context, kube kubernetes.Interface, doc v1.Journal, befo
 type BegunError struct{ Run, Phase string }
 
 func (e *BegunError) Error() string {
-	return fmt.Sprintf("migration %s is %s: its journal holds the only record of its backups, and is not replaced; go on with it, or take it back", e.Run, e.Phase)
+	return fmt.Sprintf(
+		"migration %s is %s: its journal holds the only record of its backups, and is not replaced; go on with it, or take it back",
+		e.Run,
+		e.Phase,
+	)
 }
 
 // Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is
 // replaced, and so is one of which no step was begun; that of a run under way is a *BegunError.
 func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
-	j := &Journal{Home: h, doc: doc, begins: true, recent: map[int]bool{}, versions: map[string]string{}, writer: string(uuid.NewUUID())}
+	j := &Journal{
+		Home:     h,
+		doc:      doc,
+		begins:   true,
+		recent:   map[int]bool{},
+		versions: map[string]string{},
+		writer:   string(uuid.NewUUID()),
+	}
 	for i := range doc.Records {
 		j.recent[i] = true
 	}
@@ -171,7 +190,8 @@ func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.S
 
 // begun tells that a run has begun to change something and is not finished.
 func (j *Journal) begun() bool {
-	return !j.incomplete && j.doc.Phase == v1.RunRollingBack || j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)
+	return !j.incomplete && j.doc.Phase == v1.RunRollingBack ||
+		j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)
 }
 
 // Doc returns a copy of the journal.
@@ -278,7 +298,9 @@ func noteToEarlier(toolVersion string) ([]byte, error) {
 	if toolVersion != "" {
 		by = ", of transplant " + toolVersion
 	}
-	return pack(v1.TypeMeta{APIVersion: fmt.Sprintf("%s (schema %d%s)", v1.GroupVersion, v1.JournalSchema, by), Kind: v1.KindJournal})
+	return pack(
+		v1.TypeMeta{APIVersion: fmt.Sprintf("%s (schema %d%s)", v1.GroupVersion, v1.JournalSchema, by), Kind: v1.KindJournal},
+	)
 }
 
 // Before reads the snapshot from before the migration.
@@ -294,7 +316,12 @@ func (h ObjectLocation) Before(ctx context.Context) (*v1.Snapshot, error) {
 		if apierrors.IsNotFound(err) && i > 0 {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("reading the snapshot from before the migration, ConfigMap %s/%s: %w", h.NamespaceOrDefault(), h.beforeName(i), err)
+			return nil, fmt.Errorf(
+				"reading the snapshot from before the migration, ConfigMap %s/%s: %w",
+				h.NamespaceOrDefault(),
+				h.beforeName(i),
+				err,
+			)
 		}
 		packed = append(packed, cm.BinaryData[snapshotKey]...)
 		if cm.Data["last"] == "true" {
@@ -353,17 +380,30 @@ func (h ObjectLocation) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 		return fmt.Errorf("packing the snapshot: %w", err)
 	}
 	if limit := (journalParts + 1) * chunk; len(data) > limit {
-		return fmt.Errorf("the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
-			len(data)>>20, h.Name(BeforeName), h.Name(BeforeName), journalParts, limit>>20)
+		return fmt.Errorf(
+			"the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			len(data)>>20,
+			h.Name(BeforeName),
+			h.Name(BeforeName),
+			journalParts,
+			limit>>20,
+		)
 	}
 	if err := readable(raw); err != nil {
-		return fmt.Errorf("the snapshot from before the migration could not be read again: %w: migrate with fewer hosts in --host-access at a time; nothing was changed", err)
+		return fmt.Errorf(
+			"the snapshot from before the migration could not be read again: %w: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			err,
+		)
 	}
 	for i := 0; ; i++ {
 		part := data[:min(chunk, len(data))]
 		data = data[len(part):]
 		cm := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: h.beforeName(i), Namespace: h.NamespaceOrDefault(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      h.beforeName(i),
+				Namespace: h.NamespaceOrDefault(),
+				Labels:    map[string]string{"app.kubernetes.io/managed-by": "transplant"},
+			},
 			Data:       map[string]string{"last": strconv.FormatBool(len(data) == 0)},
 			BinaryData: map[string][]byte{snapshotKey: part},
 		}
@@ -375,7 +415,12 @@ func (h ObjectLocation) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("keeping the snapshot from before the migration in ConfigMap %s/%s: %w", h.NamespaceOrDefault(), h.beforeName(i), err)
+			return fmt.Errorf(
+				"keeping the snapshot from before the migration in ConfigMap %s/%s: %w",
+				h.NamespaceOrDefault(),
+				h.beforeName(i),
+				err,
+			)
 		}
 		if len(data) == 0 {
 			return nil
@@ -455,8 +500,13 @@ func Fits(p *v1.Plan) error {
 		return fmt.Errorf("packing the plan: %w", err)
 	}
 	if size := 2 * (len(data) + recordBytes*len(p.Steps)); size > capacity { // the way there and the way back
-		return fmt.Errorf("the journal of this plan of %d steps would come to about %d MiB when it is compressed, and its %d ConfigMaps are made for %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
-			len(p.Steps), size>>20, journalParts+1, capacity>>20)
+		return fmt.Errorf(
+			"the journal of this plan of %d steps would come to about %d MiB when it is compressed, and its %d ConfigMaps are made for %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			len(p.Steps),
+			size>>20,
+			journalParts+1,
+			capacity>>20,
+		)
 	}
 	return nil
 }

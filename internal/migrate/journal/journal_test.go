@@ -167,7 +167,11 @@ func TestALargeSnapshotIsKeptInPieces(t *testing.T) {
 		t.Errorf("the smaller one: %v nodes, %v", len(have.Nodes), err)
 	}
 	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + BeforeName)
-	if _, err := Before(t.Context(), kube); err == nil || !strings.Contains(err.Error(), "snapshot from before the migration, ConfigMap kube-system/transplant-before") {
+	if _, err := Before(
+		t.Context(),
+		kube,
+	); err == nil ||
+		!strings.Contains(err.Error(), "snapshot from before the migration, ConfigMap kube-system/transplant-before") {
 		t.Errorf("the first piece is gone: %v", err)
 	}
 }

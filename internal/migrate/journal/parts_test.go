@@ -266,18 +266,43 @@ func manyWorkers(t *testing.T, path string, count int) (*v1.Plan, *v1.Snapshot) 
 // largest is the largest record that a step comes to: a worker with pods and labels, a drain and four files; lean is it when the step is done.
 func largest(s v1.Step, now time.Time, lean bool) v1.StepRecord {
 	file := func(path string) v1.FileRecord {
-		return v1.FileRecord{Path: path, Backup: "/etc/kubernetes/transplant/backup/20261123-044138/" + strings.ReplaceAll(s.ID, "/", "_") + path, BackupSHA256: noisy(0, "").BackupSHA256[:64], BackupMode: "0644",
-			AfterSHA256: noisy(0, "").BackupSHA256[:64]}
+		return v1.FileRecord{
+			Path:         path,
+			Backup:       "/etc/kubernetes/transplant/backup/20261123-044138/" + strings.ReplaceAll(s.ID, "/", "_") + path,
+			BackupSHA256: noisy(0, "").BackupSHA256[:64],
+			BackupMode:   "0644",
+			AfterSHA256:  noisy(0, "").BackupSHA256[:64],
+		}
 	}
 	main := file("/var/lib/kubelet/kubeadm-flags.env")
-	r := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: main.Backup, BackupSHA256: main.BackupSHA256, BackupMode: "0644", Before: `{"unschedulable":false}`,
-		Files: []v1.FileRecord{file("/etc/default/kubelet"), file("/var/lib/kubelet/config.yaml"), file("/etc/systemd/system/kubelet.service.d/10-cloud.conf")},
-		Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "node-labels": "role=worker,zone=us-east-1a"}}
+	r := v1.StepRecord{
+		ID:           s.ID,
+		Started:      now,
+		Result:       "started",
+		Backup:       main.Backup,
+		BackupSHA256: main.BackupSHA256,
+		BackupMode:   "0644",
+		Before:       `{"unschedulable":false}`,
+		Files: []v1.FileRecord{
+			file("/etc/default/kubelet"),
+			file("/var/lib/kubelet/config.yaml"),
+			file("/etc/systemd/system/kubelet.service.d/10-cloud.conf"),
+		},
+		Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "node-labels": "role=worker,zone=us-east-1a"},
+	}
 	if lean {
-		r.Ended, r.Result, r.AfterSHA256, r.Notes = &now, "done", main.AfterSHA256, []string{"the certificate csr-" + noisy(0, "").BackupSHA256[:5] + " of " + s.Host + " waits for approval"}
+		r.Ended, r.Result, r.AfterSHA256, r.Notes = &now, "done", main.AfterSHA256, []string{
+			"the certificate csr-" + noisy(0, "").BackupSHA256[:5] + " of " + s.Host + " waits for approval",
+		}
 		return r
 	}
-	r.Node = &v1.NodeRecord{UID: noisy(0, "").BackupSHA256[:36], ProviderID: "aws:///us-east-1a/i-" + noisy(0, "").BackupSHA256[:17], Labels: map[string]string{}, PID: 812, StartTicks: 99}
+	r.Node = &v1.NodeRecord{
+		UID:        noisy(0, "").BackupSHA256[:36],
+		ProviderID: "aws:///us-east-1a/i-" + noisy(0, "").BackupSHA256[:17],
+		Labels:     map[string]string{},
+		PID:        812,
+		StartTicks: 99,
+	}
 	for i := range 110 {
 		r.Node.ReadyPods = append(r.Node.ReadyPods, fmt.Sprintf("team-%d/service-%s", i%9, noisy(0, "").BackupSHA256[:16]))
 	}
@@ -322,9 +347,19 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 		for _, part := range j.where.parts() {
 			bytes += part.Bytes
 		}
-		t.Logf("%s: %d writes of records in %d calls of %d KiB together (%.1f KiB and %.2f calls a write), largest call %d KiB, now %d parts of %d KiB, %s",
-			what, saves, calls.Load(), sent.Load()>>10, float64(sent.Load())/1024/float64(max(1, saves)), float64(calls.Load())/float64(max(1, saves)), most.Load()>>10, len(j.where.parts()), bytes>>10,
-			time.Since(begun).Round(time.Second))
+		t.Logf(
+			"%s: %d writes of records in %d calls of %d KiB together (%.1f KiB and %.2f calls a write), largest call %d KiB, now %d parts of %d KiB, %s",
+			what,
+			saves,
+			calls.Load(),
+			sent.Load()>>10,
+			float64(sent.Load())/1024/float64(max(1, saves)),
+			float64(calls.Load())/float64(max(1, saves)),
+			most.Load()>>10,
+			len(j.where.parts()),
+			bytes>>10,
+			time.Since(begun).Round(time.Second),
+		)
 		sent.Store(0)
 		calls.Store(0)
 	}

@@ -169,7 +169,12 @@ func (r *Reader) follow(ctx context.Context, cm *corev1.ConfigMap) (*stored, err
 type partError struct{ head, part, what string }
 
 func (e *partError) Error() string {
-	return fmt.Sprintf("journal ConfigMap %s names its part %s, which %s: put that ConfigMap back from a backup of the cluster; without it what the run did is not known", e.head, e.part, e.what)
+	return fmt.Sprintf(
+		"journal ConfigMap %s names its part %s, which %s: put that ConfigMap back from a backup of the cluster; without it what the run did is not known",
+		e.head,
+		e.part,
+		e.what,
+	)
 }
 
 // assemble puts a journal together.
@@ -191,7 +196,14 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 	if err := (document.Form{Object: object, Kind: v1.KindJournal, Known: v1.JournalSchema}).Read(raw, &h); err != nil {
 		return nil, err
 	}
-	s := &stored{doc: h.Journal, head: cm, incomplete: h.Kept.Incomplete, recent: map[int]bool{}, versions: map[string]string{}, left: first.left}
+	s := &stored{
+		doc:        h.Journal,
+		head:       cm,
+		incomplete: h.Kept.Incomplete,
+		recent:     map[int]bool{},
+		versions:   map[string]string{},
+		left:       first.left,
+	}
 	if len(h.Kept.Parts) == 0 && len(h.Kept.Recent) == 0 {
 		for i := range s.doc.Records { // a journal in one piece, as earlier versions wrote it
 			s.doc.Records[i] = maskRecord(s.doc.Records[i])
@@ -208,7 +220,12 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 // takeIn adds what is in parts.
 func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) error {
 	if len(k.Parts) > journalParts {
-		return fmt.Errorf("%s names %d parts, and a journal has %d at most: transplant did not write it", object, len(k.Parts), journalParts)
+		return fmt.Errorf(
+			"%s names %d parts, and a journal has %d at most: transplant did not write it",
+			object,
+			len(k.Parts),
+			journalParts,
+		)
 	}
 	for _, holds := range []string{holdsPlan, holdsRollback} {
 		p, parts, err := r.plan(ctx, object, s, k.Parts, holds)
@@ -246,7 +263,12 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 	}
 	for i, rec := range s.doc.Records {
 		if rec.ID == "" {
-			return fmt.Errorf("%s has no record in place %d of %d: a part of it is of another moment", object, i+1, len(s.doc.Records))
+			return fmt.Errorf(
+				"%s has no record in place %d of %d: a part of it is of another moment",
+				object,
+				i+1,
+				len(s.doc.Records),
+			)
 		}
 	}
 	return nil
@@ -264,7 +286,13 @@ func (s *stored) place(rec placed) {
 }
 
 // plan reads the plan that parts hold; nil where none do.
-func (r *Reader) plan(ctx context.Context, object string, s *stored, all []part, holds string) (*v1.Plan, []part, error) {
+func (r *Reader) plan(
+	ctx context.Context,
+	object string,
+	s *stored,
+	all []part,
+	holds string,
+) (*v1.Plan, []part, error) {
 	var parts []part
 	var sums []string
 	for _, p := range all {
@@ -353,7 +381,10 @@ func judgePlans(object string, doc *v1.Journal) error {
 		if p == nil {
 			continue
 		}
-		if err := (document.Form{Object: "the plan in " + object, Known: v1.PlanSchema}).Judge(p.Schema, p.ToolVersion); err != nil {
+		if err := (document.Form{Object: "the plan in " + object, Known: v1.PlanSchema}).Judge(
+			p.Schema,
+			p.ToolVersion,
+		); err != nil {
 			return err
 		}
 	}

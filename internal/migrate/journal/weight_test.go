@@ -130,7 +130,12 @@ func TestTheSnapshotOfAJournalIsWeighed(t *testing.T) {
 	home.Kube, _ = server.Clients(t)
 	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"nodes":%s}`, v1.GroupVersion, v1.KindSnapshot, many("{}", 1_000_000))
 	server.Put(t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: BeforeName, Namespace: component.Namespace}, Data: map[string]string{"last": "true"}, BinaryData: map[string][]byte{snapshotKey: zipped(t, text)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      BeforeName,
+			Namespace: component.Namespace,
+		},
+		Data:       map[string]string{"last": "true"},
+		BinaryData: map[string][]byte{snapshotKey: zipped(t, text)},
 	})
 	var err error
 	took := allocated(func() { _, err = home.Before(t.Context()) })

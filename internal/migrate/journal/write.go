@@ -74,7 +74,11 @@ func (d *drafted) add(holds string, data []byte) (part, error) {
 			return part{Name: name, Holds: holds, SHA256: hostaccess.SHA256(data), Bytes: len(data)}, nil
 		}
 	}
-	return part{}, fmt.Errorf("the journal has outgrown its %d ConfigMaps of %d bytes: what was done until now is in it, and the step that was to be written is not begun; delete nothing, and report this with the size of the cluster", journalParts, d.Part)
+	return part{}, fmt.Errorf(
+		"the journal has outgrown its %d ConfigMaps of %d bytes: what was done until now is in it, and the step that was to be written is not begun; delete nothing, and report this with the size of the cluster",
+		journalParts,
+		d.Part,
+	)
 }
 
 // free is how many ConfigMaps are left.
@@ -108,7 +112,13 @@ func (d *drafted) placePlan(holds string, p *v1.Plan, where *placement) error {
 func (j *Journal) write(ctx context.Context) error {
 	// also of one that was begun by an earlier version: what is written now, that one does not know
 	j.doc.TypeMeta = v1.Type(v1.KindJournal)
-	d := &drafted{layout: j.where, fresh: map[string][]byte{}, taken: map[string]bool{}, head: j.Home.Name(Name), Sizes: j.Home.limits()}
+	d := &drafted{
+		layout: j.where,
+		fresh:  map[string][]byte{},
+		taken:  map[string]bool{},
+		head:   j.Home.Name(Name),
+		Sizes:  j.Home.limits(),
+	}
 	d.records = slices.Clone(d.records)
 	for _, p := range j.where.parts() {
 		d.taken[p.Name] = true
@@ -134,7 +144,10 @@ func (j *Journal) write(ctx context.Context) error {
 		}
 	}
 	if len(data) > chunk {
-		return fmt.Errorf("the head of the journal is %d bytes when compressed, more than a ConfigMap holds: there are too many pauses or hosts that were taken out in it", len(data))
+		return fmt.Errorf(
+			"the head of the journal is %d bytes when compressed, more than a ConfigMap holds: there are too many pauses or hosts that were taken out in it",
+			len(data),
+		)
 	}
 	if len(d.fresh) > 0 {
 		if err := j.claim(ctx); err != nil {
@@ -216,7 +229,11 @@ func (j *Journal) split(d *drafted, at []int, data []byte) error {
 		return err
 	}
 	if len(at) == 1 {
-		return fmt.Errorf("the record of step %s is %d bytes when compressed, more than a ConfigMap holds", j.doc.Records[at[0]].ID, len(data))
+		return fmt.Errorf(
+			"the record of step %s is %d bytes when compressed, more than a ConfigMap holds",
+			j.doc.Records[at[0]].ID,
+			len(data),
+		)
 	}
 	for _, half := range [][]int{at[:len(at)/2], at[len(at)/2:]} {
 		data, err := j.packRecords(half)
@@ -268,8 +285,17 @@ func (j *Journal) writeHead(ctx context.Context, data []byte) error {
 
 func (j *Journal) headMap(phase string, data map[string][]byte) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: j.Home.Name(Name), Namespace: j.Home.NamespaceOrDefault(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
-		Data:       map[string]string{"run": j.doc.Run, "phase": phase, "steps": strconv.Itoa(len(j.doc.Records)), "writer": j.writer},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      j.Home.Name(Name),
+			Namespace: j.Home.NamespaceOrDefault(),
+			Labels:    map[string]string{"app.kubernetes.io/managed-by": "transplant"},
+		},
+		Data: map[string]string{
+			"run":    j.doc.Run,
+			"phase":  phase,
+			"steps":  strconv.Itoa(len(j.doc.Records)),
+			"writer": j.writer,
+		},
 		BinaryData: data,
 	}
 }
@@ -298,7 +324,12 @@ func (j *Journal) put(ctx context.Context, cm *corev1.ConfigMap) error {
 }
 
 // lostAnswer tells a write whose answer got lost while an API server restarted from one by somebody else.
-func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved **corev1.ConfigMap, conflict error) error {
+func (j *Journal) lostAnswer(
+	ctx context.Context,
+	want *corev1.ConfigMap,
+	saved **corev1.ConfigMap,
+	conflict error,
+) error {
 	live, err := j.Home.Maps().Get(ctx, want.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -314,7 +345,11 @@ func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved 
 // behind.
 func (j *Journal) writePart(ctx context.Context, name string, data []byte) error {
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: j.Home.NamespaceOrDefault(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: j.Home.NamespaceOrDefault(),
+			Labels:    map[string]string{"app.kubernetes.io/managed-by": "transplant"},
+		},
 		Data:       map[string]string{"run": j.doc.Run},
 		BinaryData: map[string][]byte{partKey: data},
 	}
@@ -345,7 +380,10 @@ func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev
 		return nil, err
 	}
 	if now.ResourceVersion != j.rv {
-		return nil, fmt.Errorf("somebody else wrote the journal ConfigMap %s meanwhile: run the same command again", j.Home.Describe(Name))
+		return nil, fmt.Errorf(
+			"somebody else wrote the journal ConfigMap %s meanwhile: run the same command again",
+			j.Home.Describe(Name),
+		)
 	}
 	if bytes.Equal(left.BinaryData[partKey], cm.BinaryData[partKey]) {
 		return left, nil
@@ -364,7 +402,8 @@ func (j *Journal) sweep(ctx context.Context, before []part) {
 	}
 	for _, p := range slices.Concat(before, j.left) {
 		if version := j.versions[p.Name]; version != "" && !named[p.Name] {
-			_ = j.Home.Maps().Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+			_ = j.Home.Maps().
+				Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
 			delete(j.versions, p.Name)
 		}
 	}

@@ -34,7 +34,11 @@ func (e *HeldError) Error() string {
 	if e.Hosted {
 		dead = "if it has certainly ended, run again with --steal-lock"
 	}
-	return fmt.Sprintf("the cluster is locked by %s, which is at work: wait for it, or stop it where it runs; %s", holder.Words(e.Holder), dead)
+	return fmt.Sprintf(
+		"the cluster is locked by %s, which is at work: wait for it, or stop it where it runs; %s",
+		holder.Words(e.Holder),
+		dead,
+	)
 }
 
 func describeLease(h journal.ObjectLocation) string { return h.NamespaceOrDefault() + "/" + LeaseName }
@@ -109,7 +113,16 @@ func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, t Ta
 
 // AcquireAt takes the lock of this home, as the function of that name does.
 func AcquireAt(ctx context.Context, h journal.ObjectLocation, c clock.Clock, t Taking) (context.Context, *Lock, error) {
-	l := &Lock{home: h, clock: c, boot: t.Boot, holder: t.Holder, duration: lockDuration, done: make(chan struct{}), wake: make(chan struct{}, 1), again: make(chan struct{})}
+	l := &Lock{
+		home:     h,
+		clock:    c,
+		boot:     t.Boot,
+		holder:   t.Holder,
+		duration: lockDuration,
+		done:     make(chan struct{}),
+		wake:     make(chan struct{}, 1),
+		again:    make(chan struct{}),
+	}
 	if l.boot == nil {
 		l.boot = boottime.Now
 	}
@@ -126,10 +139,22 @@ func AcquireAt(ctx context.Context, h journal.ObjectLocation, c clock.Clock, t T
 func (l *Lock) take(ctx context.Context, t Taking) error {
 	leases := l.home.Leases()
 	begun, now := l.boot(), metav1.NewMicroTime(l.clock.Now())
-	spec := coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: ptr.To(int32(lockDuration / time.Second)), AcquireTime: &now, RenewTime: &now}
+	spec := coordinationv1.LeaseSpec{
+		HolderIdentity:       &l.holder,
+		LeaseDurationSeconds: ptr.To(int32(lockDuration / time.Second)),
+		AcquireTime:          &now,
+		RenewTime:            &now,
+	}
 	live, err := leases.Get(ctx, LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: l.home.NamespaceOrDefault()}, Spec: spec}, metav1.CreateOptions{})
+		_, err = leases.Create(
+			ctx,
+			&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: l.home.NamespaceOrDefault()},
+				Spec:       spec,
+			},
+			metav1.CreateOptions{},
+		)
 		if apierrors.IsAlreadyExists(err) {
 			return l.take(ctx, t)
 		}
@@ -141,7 +166,11 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 	} else if err != nil {
 		return fmt.Errorf("reading the lock Lease %s: %w", describeLease(l.home), err)
 	}
-	if who := ptr.Deref(live.Spec.HolderIdentity, ""); who != "" && !t.Steal && !endedHere(who) && (t.From == nil || !t.From(who)) {
+	if who := ptr.Deref(
+		live.Spec.HolderIdentity,
+		"",
+	); who != "" && !t.Steal && !endedHere(who) &&
+		(t.From == nil || !t.From(who)) {
 		ended, err := l.observe(ctx, live, t.Tell)
 		if err != nil {
 			return err
@@ -173,7 +202,9 @@ func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell fun
 	}
 	who := holder.Words(ptr.Deref(seen.Spec.HolderIdentity, ""))
 	if tell != nil {
-		tell(fmt.Sprintf("%s holds the lock on the cluster: looking for %s whether it is renewed", who, look.Round(time.Second)))
+		tell(
+			fmt.Sprintf("%s holds the lock on the cluster: looking for %s whether it is renewed", who, look.Round(time.Second)),
+		)
 	}
 	for end := l.clock.Now().Add(look); l.clock.Now().Before(end); {
 		select {
@@ -380,7 +411,10 @@ func (l *Lock) Release(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("releasing the lock Lease %s: somebody writes it all the time; transplant unlock looks at it", describeLease(l.home))
+	return fmt.Errorf(
+		"releasing the lock Lease %s: somebody writes it all the time; transplant unlock looks at it",
+		describeLease(l.home),
+	)
 }
 
 // releaseTries is how often a lock that is written meanwhile is given up; nobody but one late renewal of this process
@@ -402,7 +436,11 @@ func (l *Lock) giveUp(ctx context.Context) (ended bool, err error) {
 			return nil
 		}
 		// Deleted with its resourceVersion, so that one who just took it over keeps it.
-		err = leases.Delete(ctx, LeaseName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &live.ResourceVersion}})
+		err = leases.Delete(
+			ctx,
+			LeaseName,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &live.ResourceVersion}},
+		)
 		if apierrors.IsConflict(err) {
 			ended = false
 			return nil

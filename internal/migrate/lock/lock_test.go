@@ -31,7 +31,13 @@ func locked(t *testing.T, holder string, age time.Duration) (*apitest.Server, ku
 	kube, _ := server.Clients(t)
 	c := clocktesting.NewFakeClock(noon)
 	renewed := metav1.NewMicroTime(noon.Add(-age))
-	server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed}})
+	server.Put(
+		t,
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
+		},
+	)
 	return server, kube, c
 }
 
@@ -193,7 +199,8 @@ func TestWhoMayTakeALock(t *testing.T) {
 			if looked := clock.Now().Sub(noon); looked != c.looked {
 				t.Errorf("it was looked at for %s, want %s", looked, c.looked)
 			}
-			if (len(said) == 1) != (c.looked > 0) || len(said) > 0 && !strings.HasPrefix(said[0], holder.Words(c.holder)+" holds the lock on the cluster: looking for ") {
+			if (len(said) == 1) != (c.looked > 0) ||
+				len(said) > 0 && !strings.HasPrefix(said[0], holder.Words(c.holder)+" holds the lock on the cluster: looking for ") {
 				t.Errorf("it said %q", said)
 			}
 			if err == nil {
@@ -310,7 +317,12 @@ func TestALockRunsOutWhileItsMachineIsSuspended(t *testing.T) {
 		server, kube, down := leaving(t)
 		clock = clocktesting.NewFakeClock(noon)
 		var slept atomic.Int64
-		held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me", Boot: func() time.Duration { return clock.Since(noon) + time.Duration(slept.Load()) }})
+		held, lock, err := Acquire(
+			t.Context(),
+			kube,
+			clock,
+			Taking{Holder: "me", Boot: func() time.Duration { return clock.Since(noon) + time.Duration(slept.Load()) }},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +335,13 @@ func TestALockRunsOutWhileItsMachineIsSuspended(t *testing.T) {
 	}
 	t.Run("and somebody takes it", func(t *testing.T) {
 		server, _, clock, held, _ := suspended(t)
-		server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("other")}})
+		server.Put(
+			t,
+			&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("other")},
+			},
+		)
 		change := make(chan error, 1)
 		go func() { change <- hostaccess.CheckLock(held) }()
 		select {
@@ -439,7 +457,13 @@ func TestALockThatSomebodyTookDoesNotLastLonger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("thief")}})
+	server.Put(
+		t,
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("thief")},
+		},
+	)
 	if _, err := lock.Extend(t.Context(), time.Minute); !errors.Is(err, ErrLockLost) {
 		t.Errorf("error: %v", err)
 	}
@@ -452,7 +476,13 @@ func TestNoPermissionForTheLock(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
 	server.Deny("create", "leases")
-	if _, _, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), Taking{Holder: "me"}); err == nil || !strings.Contains(err.Error(), `cannot create resource "leases"`) {
+	if _, _, err := Acquire(
+		t.Context(),
+		kube,
+		clocktesting.NewFakeClock(noon),
+		Taking{Holder: "me"},
+	); err == nil ||
+		!strings.Contains(err.Error(), `cannot create resource "leases"`) {
 		t.Errorf("the error does not say which verb on what: %v", err)
 	}
 }

@@ -49,8 +49,11 @@ func StateOf(l *coordinationv1.Lease) *State {
 		return nil
 	}
 	s := &State{
-		Holder: *l.Spec.HolderIdentity, Progress: ReadProgress(l.Annotations[ProgressAnnotation]), UID: string(l.UID), Version: l.ResourceVersion,
-		Lasts: durationOf(l),
+		Holder:   *l.Spec.HolderIdentity,
+		Progress: ReadProgress(l.Annotations[ProgressAnnotation]),
+		UID:      string(l.UID),
+		Version:  l.ResourceVersion,
+		Lasts:    durationOf(l),
 	}
 	if l.Spec.RenewTime != nil {
 		s.Renewed = l.Spec.RenewTime.Time

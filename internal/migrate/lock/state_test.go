@@ -58,7 +58,13 @@ func TestUnlocking(t *testing.T) {
 			waitedFor(t.Context(), clock)
 			switch c.between {
 			case "renews":
-				server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &s.Holder}})
+				server.Put(
+					t,
+					&coordinationv1.Lease{
+						ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace},
+						Spec:       coordinationv1.LeaseSpec{HolderIdentity: &s.Holder},
+					},
+				)
 			case "ends":
 				server.Delete(leasePath(LeaseName))
 			}
@@ -87,7 +93,13 @@ func TestForceLeavesTheLockOfAnotherAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("second")}})
+	server.Put(
+		t,
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("second")},
+		},
+	)
 	var l *HeldError
 	if err := ForceUnlock(t.Context(), kube, s); !errors.As(err, &l) || l.Holder != "second" {
 		t.Errorf("unlocked: %v", err)
@@ -142,7 +154,8 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 		t.Errorf("it was shown after %s", clock.Since(noon))
 	}
 	have := shown()
-	if have.Run != "run-1" || len(have.Steps) != 1 || have.Steps[0].ID != planned.ID || !have.Steps[0].Since.Equal(noon) || !strings.HasSuffix(have.Steps[0].Waiting, "ä…") ||
+	if have.Run != "run-1" || len(have.Steps) != 1 || have.Steps[0].ID != planned.ID || !have.Steps[0].Since.Equal(noon) ||
+		!strings.HasSuffix(have.Steps[0].Waiting, "ä…") ||
 		!have.Steps[0].WaitingSince.Equal(noon.Add(3*time.Second)) {
 		t.Errorf("shown: %+v", have)
 	}

@@ -139,13 +139,22 @@ func (s nodeState) sentences(now time.Time) []string {
 	var out []string
 	switch {
 	case s.gone:
-		out = append(out, fmt.Sprintf("its node %s is gone from the API, which does not say that its processes have ended: see that the machine is off", s.name))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"its node %s is gone from the API, which does not say that its processes have ended: see that the machine is off",
+				s.name,
+			),
+		)
 	case s.ready == corev1.ConditionTrue:
 		out = append(out, fmt.Sprintf("its node %s is Ready", s.name))
 	case s.ready == "":
 		out = append(out, fmt.Sprintf("its node %s says nothing about being Ready", s.name))
 	default:
-		out = append(out, fmt.Sprintf("its node %s is not Ready (%s) since %s", s.name, s.ready, s.since.UTC().Format(time.RFC3339)))
+		out = append(
+			out,
+			fmt.Sprintf("its node %s is not Ready (%s) since %s", s.name, s.ready, s.since.UTC().Format(time.RFC3339)),
+		)
 	}
 	if s.renewed.IsZero() {
 		return out
@@ -172,7 +181,11 @@ func (s nodeState) alive(now time.Time) string {
 		return why
 	}
 	if age := now.Sub(s.renewed); !s.renewed.IsZero() && age >= 0 && age < quiet {
-		return fmt.Sprintf("its kubelet renewed its lease %s ago, so that its managers may run: wait until it has been silent for %s, or repair the way to it", age.Round(time.Second), quiet)
+		return fmt.Sprintf(
+			"its kubelet renewed its lease %s ago, so that its managers may run: wait until it has been silent for %s, or repair the way to it",
+			age.Round(time.Second),
+			quiet,
+		)
 	}
 	return ""
 }
@@ -181,7 +194,10 @@ func (s nodeState) isReady() string {
 	if s.gone || s.ready != corev1.ConditionTrue {
 		return ""
 	}
-	return fmt.Sprintf("its node %s is Ready, so that its managers may run and own the loops: repair the way to it", s.name)
+	return fmt.Sprintf(
+		"its node %s is Ready, so that its managers may run and own the loops: repair the way to it",
+		s.name,
+	)
 }
 
 // listen says why a node may be alive, after looking for as long as its kubelet has to be silent: whether it renews its
@@ -193,7 +209,11 @@ func listen(ctx context.Context, e *step.Env, node string) (string, error) {
 		return first.isReady(), err
 	}
 	if first.lease != "" {
-		e.Report(v1.Step{}, "progress", fmt.Sprintf("looking for %s whether the kubelet of node %s renews its lease", quiet, node))
+		e.Report(
+			v1.Step{},
+			"progress",
+			fmt.Sprintf("looking for %s whether the kubelet of node %s renews its lease", quiet, node),
+		)
 	}
 	last := first
 	for end := e.Clock.Now().Add(quiet); last.lease != "" && e.Clock.Now().Before(end); {
@@ -207,7 +227,10 @@ func listen(ctx context.Context, e *step.Env, node string) (string, error) {
 			return last.isReady(), err
 		}
 		if last.lease != "" && last.lease != first.lease {
-			return fmt.Sprintf("its kubelet renewed its lease while it was looked at, so that its managers may run: wait until it has been silent for %s, or repair the way to it", quiet), nil
+			return fmt.Sprintf(
+				"its kubelet renewed its lease while it was looked at, so that its managers may run: wait until it has been silent for %s, or repair the way to it",
+				quiet,
+			), nil
 		}
 	}
 	return "", nil

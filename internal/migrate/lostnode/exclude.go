@@ -55,7 +55,16 @@ func Exclude(ctx context.Context, o step.Options, j *journal.Journal, names []st
 		if len(reasons) > 0 {
 			return &StayError{Host: name, Reasons: reasons}
 		}
-		out = append(out, v1.HostOut{Name: name, Node: lost.Node, At: e.Clock.Now().UTC(), By: by, Evidence: append([]string{lost.Why}, lost.Evidence...)})
+		out = append(
+			out,
+			v1.HostOut{
+				Name:     name,
+				Node:     lost.Node,
+				At:       e.Clock.Now().UTC(),
+				By:       by,
+				Evidence: append([]string{lost.Why}, lost.Evidence...),
+			},
+		)
 	}
 	if len(out) == 0 {
 		return nil
@@ -99,21 +108,37 @@ func mayHold(ctx context.Context, e *step.Env, lease string, out []string) (stri
 	if lease == "" {
 		return "", nil
 	}
-	rest := &step.Env{Options: e.Options, HostsByName: e.HostsByName, Journal: e.Journal, Plan: e.Plan, UnreachableHosts: e.UnreachableHosts}
-	rest.Hosts = slices.DeleteFunc(slices.Clone(e.Hosts), func(h hostaccess.Host) bool { return slices.Contains(out, h.Name()) })
+	rest := &step.Env{
+		Options:          e.Options,
+		HostsByName:      e.HostsByName,
+		Journal:          e.Journal,
+		Plan:             e.Plan,
+		UnreachableHosts: e.UnreachableHosts,
+	}
+	rest.Hosts = slices.DeleteFunc(
+		slices.Clone(e.Hosts),
+		func(h hostaccess.Host) bool { return slices.Contains(out, h.Name()) },
+	)
 	var last error
 	sub := v1.Step{}
-	err := e.WaitFor(ctx, sub, takeover.BindTimeout, step.SettleInterval, func() string { return last.Error() }, func(ctx context.Context) (bool, error) {
-		candidates, err := manager.Candidates(ctx, rest)
-		if err != nil {
-			return false, err
-		}
-		_, last = e.LeaseClient.Bind(ctx, lease, candidates)
-		if handover.IsUnbound(last) || last != nil && retry.IsTransient(last) {
-			return false, nil
-		}
-		return true, last
-	})
+	err := e.WaitFor(
+		ctx,
+		sub,
+		takeover.BindTimeout,
+		step.SettleInterval,
+		func() string { return last.Error() },
+		func(ctx context.Context) (bool, error) {
+			candidates, err := manager.Candidates(ctx, rest)
+			if err != nil {
+				return false, err
+			}
+			_, last = e.LeaseClient.Bind(ctx, lease, candidates)
+			if handover.IsUnbound(last) || last != nil && retry.IsTransient(last) {
+				return false, nil
+			}
+			return true, last
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
 		return fmt.Sprintf("it may hold lease %s, and so own the loops: %v", lease, last), nil
 	}
@@ -135,7 +160,11 @@ func majority(e *step.Env, doc v1.Journal, out []string) string {
 	if all == 0 || !slices.ContainsFunc(out, func(name string) bool { return !e.IsWorker(name) }) || 2*left > all {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d control-plane hosts would be left, which is no majority: an etcd on them has no quorum, and an owner nobody to hand over to; bring one back, or restore etcd first", left, all)
+	return fmt.Sprintf(
+		"%d of %d control-plane hosts would be left, which is no majority: an etcd on them has no quorum, and an owner nobody to hand over to; bring one back, or restore etcd first",
+		left,
+		all,
+	)
 }
 
 // RejectReturnedHosts refuses to go on beside a host that was taken out and is back: its manager is the old one, and
@@ -149,7 +178,14 @@ func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 			return fmt.Errorf("looking whether host %s is back: %w", h.Name, err)
 		}
 		if why != "" {
-			return &step.VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration, and %s. %s; then run the same command again", h.Name, why, removal(h))}
+			return &step.VerifyError{
+				Reason: fmt.Sprintf(
+					"host %s was taken out of this migration, and %s. %s; then run the same command again",
+					h.Name,
+					why,
+					removal(h),
+				),
+			}
 		}
 	}
 	return nil
@@ -158,7 +194,14 @@ func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 // returned says why a host that was taken out may run a manager; empty when nothing shows that it does. asBefore says
 // that what it ran before is what everybody goes back to: then only a new manager is one too many.
 func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (string, error) {
-	managers, leases := []string{component.KCM, component.CCM}, []string{component.KCM, component.CCM, e.Plan.Options.LeaseName}
+	managers, leases := []string{
+		component.KCM,
+		component.CCM,
+	}, []string{
+		component.KCM,
+		component.CCM,
+		e.Plan.Options.LeaseName,
+	}
 	if asBefore {
 		managers, leases = []string{component.CCM}, []string{component.CCM}
 	}
@@ -175,8 +218,11 @@ func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (st
 			return "", err
 		}
 		if !state.gone && state.ready == corev1.ConditionTrue {
-			return fmt.Sprintf("it is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
-				"which may take the loops beside their owner, or hold a lease of theirs and run none", node), nil
+			return fmt.Sprintf(
+				"it is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
+					"which may take the loops beside their owner, or hold a lease of theirs and run none",
+				node,
+			), nil
 		}
 	}
 	lease, holder, err := HeldLease(ctx, e, append(names, h.Name), leases)
@@ -232,7 +278,10 @@ func runsManager(ctx context.Context, e *step.Env, host string, managers []strin
 }
 
 func removal(h v1.HostOut) string {
-	return fmt.Sprintf("Take it down for good: kubeadm reset on it, or delete its machine, and kubectl delete node %s; a new host joins with the new flags", h.Node)
+	return fmt.Sprintf(
+		"Take it down for good: kubeadm reset on it, or delete its machine, and kubectl delete node %s; a new host joins with the new flags",
+		h.Node,
+	)
 }
 
 // Remaining are sentences about the hosts that were taken out of a migration and could still come back with what they
@@ -254,7 +303,16 @@ func Remaining(ctx context.Context, kube kubernetes.Interface, doc v1.Journal) (
 			return nil, err
 		}
 		if !state.gone {
-			out = append(out, fmt.Sprintf("host %s was taken out of the migration, and its node %s is still there with the flags %s. %s", h.Name, h.Node, flags, removal(h)))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"host %s was taken out of the migration, and its node %s is still there with the flags %s. %s",
+					h.Name,
+					h.Node,
+					flags,
+					removal(h),
+				),
+			)
 		}
 	}
 	return out, nil

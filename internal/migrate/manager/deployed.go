@@ -22,7 +22,13 @@ import (
 
 // DeployedTargets are the managers of the components in the pods of the Deployments that a plan changes or makes. They
 // have no file on a host that would name them. The hosts are by the names of their nodes.
-func DeployedTargets(ctx context.Context, kube kubernetes.Interface, p *v1.Plan, hosts map[string]hostaccess.Host, components ...string) ([]Target, error) {
+func DeployedTargets(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	p *v1.Plan,
+	hosts map[string]hostaccess.Host,
+	components ...string,
+) ([]Target, error) {
 	if p == nil || p.Cluster.Seed != "" {
 		return nil, nil
 	}

@@ -128,7 +128,14 @@ func Candidates(ctx context.Context, e *step.Env) ([]handover.Candidate, error) 
 	}
 	var out []handover.Candidate
 	for _, m := range unknown {
-		out = append(out, handover.Candidate{Component: m.Component, Host: m.Host, Processes: func(context.Context) ([]v1.Process, error) { return nil, errors.New(m.Error) }})
+		out = append(
+			out,
+			handover.Candidate{
+				Component: m.Component,
+				Host:      m.Host,
+				Processes: func(context.Context) ([]v1.Process, error) { return nil, errors.New(m.Error) },
+			},
+		)
 	}
 	for _, t := range targets {
 		processes, err := ProcessesOf(e, t.Component, t.Host)

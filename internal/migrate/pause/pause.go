@@ -75,7 +75,12 @@ func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pau
 
 // control changes the control ConfigMap, once more where somebody else wrote it in between. One that is not there is
 // made: a run that was begun by an earlier version has none.
-func control(ctx context.Context, h journal.ObjectLocation, run string, change func(data map[string]string, now *v1.Pause) (*v1.Pause, bool)) (*v1.Pause, error) {
+func control(
+	ctx context.Context,
+	h journal.ObjectLocation,
+	run string,
+	change func(data map[string]string, now *v1.Pause) (*v1.Pause, bool),
+) (*v1.Pause, error) {
 	maps := h.Maps()
 	var out *v1.Pause
 	err := retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
@@ -111,8 +116,12 @@ func control(ctx context.Context, h journal.ObjectLocation, run string, change f
 
 func controlMap(h journal.ObjectLocation, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: h.Name(ControlName), Namespace: h.NamespaceOrDefault(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
-		Data:       data,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      h.Name(ControlName),
+			Namespace: h.NamespaceOrDefault(),
+			Labels:    map[string]string{"app.kubernetes.io/managed-by": "transplant"},
+		},
+		Data: data,
 	}
 }
 
@@ -159,10 +168,20 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 	if !e.objectReady {
 		if err := e.ensureControl(ctx); apierrors.IsForbidden(err) {
 			e.forbidden = true
-			e.Env.Tell(step.Event{Time: e.Env.Clock.Now(), Kind: "progress", Message: "this run cannot be paused from elsewhere: " + err.Error()})
+			e.Env.Tell(
+				step.Event{
+					Time:    e.Env.Clock.Now(),
+					Kind:    "progress",
+					Message: "this run cannot be paused from elsewhere: " + err.Error(),
+				},
+			)
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("making the ConfigMap %s, through which a run is paused: %w", e.Env.Location().Describe(ControlName), err)
+			return fmt.Errorf(
+				"making the ConfigMap %s, through which a run is paused: %w",
+				e.Env.Location().Describe(ControlName),
+				err,
+			)
 		}
 		e.objectReady = true
 	}
@@ -181,7 +200,16 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 	if behind := planstep.IdleUntil(e.Env.Plan, e.Env.Numbers[before.ID]-1); behind != "" {
 		if !e.deferredReported {
 			e.deferredReported = true
-			e.Env.Report(before, "progress", Describe(*asked)+fmt.Sprintf("; this is the middle of the downtime, in which nobody runs the loops: it waits behind step %s", behind))
+			e.Env.Report(
+				before,
+				"progress",
+				Describe(
+					*asked,
+				)+fmt.Sprintf(
+					"; this is the middle of the downtime, in which nobody runs the loops: it waits behind step %s",
+					behind,
+				),
+			)
 		}
 		return nil
 	}

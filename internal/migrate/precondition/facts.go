@@ -70,7 +70,11 @@ func holds(ctx context.Context, e *step.Env, id string) (string, error) {
 			return "", fmt.Errorf("reading namespace %s: %w", component.Namespace, err)
 		}
 		if string(ns.UID) != e.Plan.Cluster.UID {
-			return fmt.Sprintf("this is another cluster: its uid is %s, the plan was made for %s", ns.UID, e.Plan.Cluster.UID), nil
+			return fmt.Sprintf(
+				"this is another cluster: its uid is %s, the plan was made for %s",
+				ns.UID,
+				e.Plan.Cluster.UID,
+			), nil
 		}
 		return "", nil
 	}
@@ -86,7 +90,12 @@ func holds(ctx context.Context, e *step.Env, id string) (string, error) {
 	if err != nil || sum == want {
 		return "", err
 	}
-	return fmt.Sprintf("%s on host %s was changed by somebody else%s", path, host, difference(detail, f.Data, sum, want)), nil
+	return fmt.Sprintf(
+		"%s on host %s was changed by somebody else%s",
+		path,
+		host,
+		difference(detail, f.Data, sum, want),
+	), nil
 }
 
 // otherHolds says how a fact about something other than a file on a host has changed.
@@ -120,7 +129,10 @@ func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string
 func localHolds(e *step.Env, id, name, want string) (string, error) {
 	if o := e.Plan.Options; name == "" || name != o.CredentialProvider || want != o.CredentialProviderSHA256 {
 		return "", &trust.UntrustedError{What: "fact " + id, Err: fmt.Errorf(
-			"it asks for file %s of this machine, and a plan reads none but that of --credential-provider (%s)", name, cmp.Or(o.CredentialProvider, "not given"))}
+			"it asks for file %s of this machine, and a plan reads none but that of --credential-provider (%s)",
+			name,
+			cmp.Or(o.CredentialProvider, "not given"),
+		)}
 	}
 	data, err := e.ReadLocal(name)
 	if err != nil {
@@ -140,7 +152,11 @@ func workloadHolds(ctx context.Context, e *step.Env, ref, want, detail string) (
 		return "", err
 	}
 	if workload.TemplateSum(live) != want {
-		return fmt.Sprintf("the pod template of %s was changed by somebody else%s", ref, templateDifference(detail, live)), nil
+		return fmt.Sprintf(
+			"the pod template of %s was changed by somebody else%s",
+			ref,
+			templateDifference(detail, live),
+		), nil
 	}
 	return "", nil
 }
@@ -162,7 +178,12 @@ func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (
 		return "", err
 	}
 	if sum != want {
-		return fmt.Sprintf("the command of %s in %s was changed by somebody else%s", component, ref, templateDifference(detail, live)), nil
+		return fmt.Sprintf(
+			"the command of %s in %s was changed by somebody else%s",
+			component,
+			ref,
+			templateDifference(detail, live),
+		), nil
 	}
 	return "", nil
 }
@@ -183,14 +204,21 @@ func wantedOf(e *step.Env, ref, component, value, detail string) (string, string
 
 func seedHolds(ctx context.Context, e *step.Env, want string) (string, error) {
 	if e.Seed == nil {
-		return "", fmt.Errorf("the plan is for a control plane in a seed, and none was given: name its kubeconfig and namespace")
+		return "", fmt.Errorf(
+			"the plan is for a control plane in a seed, and none was given: name its kubeconfig and namespace",
+		)
 	}
 	ns, err := e.Seed.Kube.CoreV1().Namespaces().Get(ctx, e.Seed.Namespace, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("reading namespace %s of the seed: %w", e.Seed.Namespace, err)
 	}
 	if string(ns.UID) != want {
-		return fmt.Sprintf("namespace %s of the seed is another one: its uid is %s, the plan was made for %s", e.Seed.Namespace, ns.UID, want), nil
+		return fmt.Sprintf(
+			"namespace %s of the seed is another one: its uid is %s, the plan was made for %s",
+			e.Seed.Namespace,
+			ns.UID,
+			want,
+		), nil
 	}
 	return "", nil
 }
@@ -212,7 +240,13 @@ func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string,
 		return "", fmt.Errorf("%s: %w", ref, err)
 	}
 	if sum := hostaccess.SHA256([]byte(text)); sum != want {
-		return fmt.Sprintf("%s of %s was changed by somebody else: its SHA-256 is %s, the plan saw %s", key, ref, sum, want), nil
+		return fmt.Sprintf(
+			"%s of %s was changed by somebody else: its SHA-256 is %s, the plan saw %s",
+			key,
+			ref,
+			sum,
+			want,
+		), nil
 	}
 	return "", nil
 }

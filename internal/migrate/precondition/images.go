@@ -78,12 +78,19 @@ func imagesThere(ctx context.Context, e *step.Env, s v1.Step) error {
 type ImageError struct{ Reasons []string }
 
 func (e *ImageError) Error() string {
-	return strings.Join(e.Reasons, "; ") + ". The old manager still runs, and this step changed nothing: put the image right where it is pulled from and run the same command again, " +
+	return strings.Join(
+		e.Reasons,
+		"; ",
+	) + ". The old manager still runs, and this step changed nothing: put the image right where it is pulled from and run the same command again, " +
 		"or go back with transplant rollback and make a new plan with --image"
 }
 
 // Is tells that the cluster was left as it is until something comes that is waited for.
-func (e *ImageError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // this is what errors.Is asks
+func (e *ImageError) Is(
+	target error,
+) bool {
+	return target == context.DeadlineExceeded
+} //nolint:errorlint // this is what errors.Is asks
 
 // beginsDowntime tells that a step is the first that takes a manager of the loops down under the strategy downtime.
 func beginsDowntime(e *step.Env, s v1.Step) bool {
@@ -112,7 +119,10 @@ func imagesToCome(e *step.Env) []wantedImage {
 		if err != nil || len(m.Command()) == 0 || e.Plan.Options.Image == "" {
 			continue
 		}
-		out = append(out, wantedImage{host: s.Host, image: e.Plan.Options.Image, command: []string{m.Command()[0], "--version"}})
+		out = append(
+			out,
+			wantedImage{host: s.Host, image: e.Plan.Options.Image, command: []string{m.Command()[0], "--version"}},
+		)
 	}
 	if len(out) > 0 {
 		return out
@@ -157,9 +167,22 @@ func listedImage(ctx context.Context, e *step.Env, s v1.Step, w wantedImage) {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	n, err := e.Kube.CoreV1().Nodes().Get(limited, e.NodeOf(w.host), metav1.GetOptions{})
-	if err == nil && slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, w.image) }) {
+	if err == nil &&
+		slices.ContainsFunc(
+			n.Status.Images,
+			func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, w.image) },
+		) {
 		e.Report(s, "progress", fmt.Sprintf("node %s says that it has image %s", n.Name, w.image))
 		return
 	}
-	e.Report(s, "progress", fmt.Sprintf("whether host %s can pull image %s is not proven: the access to it cannot start a pod. Nobody runs the loops until it has it; crictl pull %s there shows it", w.host, w.image, w.image))
+	e.Report(
+		s,
+		"progress",
+		fmt.Sprintf(
+			"whether host %s can pull image %s is not proven: the access to it cannot start a pod. Nobody runs the loops until it has it; crictl pull %s there shows it",
+			w.host,
+			w.image,
+			w.image,
+		),
+	)
 }

@@ -46,5 +46,9 @@ func kubeletFilesHold(ctx context.Context, e *step.Env, host, want string) (stri
 	if strings.Join(have, " ") == want {
 		return "", nil
 	}
-	return fmt.Sprintf("the files that start the kubelet on host %s are others by now%s", host, compare(strings.Fields(want), have)), nil
+	return fmt.Sprintf(
+		"the files that start the kubelet on host %s are others by now%s",
+		host,
+		compare(strings.Fields(want), have),
+	), nil
 }

@@ -71,7 +71,8 @@ func missingFlag(e *step.Env, flags map[string]string, alone bool) string {
 
 // StartsManager reports whether a step starts a cloud-controller-manager.
 func StartsManager(s v1.Step) bool {
-	return s.Component == component.CCM && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject && object.IsWorkload(s.Ref))
+	return s.Component == component.CCM &&
+		(s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject && object.IsWorkload(s.Ref))
 }
 
 // leavesLease reports whether a step takes a cloud-controller-manager from under the lease that both managers

@@ -55,7 +55,16 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 	}
 	_, err = pods.Create(ctx, p, metav1.CreateOptions{})
 	if apierrors.IsForbidden(err) {
-		e.Report(s, "progress", fmt.Sprintf("whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). Nobody runs the loops until it does", start.Ref, p.Namespace, err))
+		e.Report(
+			s,
+			"progress",
+			fmt.Sprintf(
+				"whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). Nobody runs the loops until it does",
+				start.Ref,
+				p.Namespace,
+				err,
+			),
+		)
 		return "", nil
 	}
 	if err != nil {
@@ -70,7 +79,11 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 	if err != nil || why != "" {
 		return why, err
 	}
-	e.Report(s, "progress", fmt.Sprintf("the manager of %s starts: image %s is there and knows its flags", start.Ref, p.Spec.Containers[0].Image))
+	e.Report(
+		s,
+		"progress",
+		fmt.Sprintf("the manager of %s starts: image %s is there and knows its flags", start.Ref, p.Spec.Containers[0].Image),
+	)
 	return "", nil
 }
 
@@ -106,10 +119,19 @@ func trialOf(d *appsv1.Deployment) *corev1.Pod {
 	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Ports = nil, nil, nil, nil
 	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	spec.RestartPolicy = corev1.RestartPolicyNever
-	spec.TerminationGracePeriodSeconds, spec.ActiveDeadlineSeconds = ptr.To[int64](1), ptr.To(int64(trialBudget/time.Second))
+	spec.TerminationGracePeriodSeconds, spec.ActiveDeadlineSeconds = ptr.To[int64](
+		1,
+	), ptr.To(
+		int64(trialBudget/time.Second),
+	)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: workloads.TrialPod, Namespace: d.Namespace, Labels: map[string]string{"app.kubernetes.io/name": workloads.TrialPod, "app.kubernetes.io/managed-by": "transplant"},
+			Name:      workloads.TrialPod,
+			Namespace: d.Namespace,
+			Labels: map[string]string{
+				"app.kubernetes.io/name":       workloads.TrialPod,
+				"app.kubernetes.io/managed-by": "transplant",
+			},
 		},
 		Spec: spec,
 	}
@@ -125,7 +147,14 @@ func removeTrial(ctx context.Context, e *step.Env, kube kubernetes.Interface, ns
 		return false, err
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.WaitError{Waited: time.Minute, Reason: fmt.Sprintf("pod %s/%s of an earlier try does not go; delete it and run the same command again", ns, workloads.TrialPod)}
+		return &step.WaitError{
+			Waited: time.Minute,
+			Reason: fmt.Sprintf(
+				"pod %s/%s of an earlier try does not go; delete it and run the same command again",
+				ns,
+				workloads.TrialPod,
+			),
+		}
 	} else if err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", ns, workloads.TrialPod, err)
 	}
@@ -135,27 +164,40 @@ func removeTrial(ctx context.Context, e *step.Env, kube kubernetes.Interface, ns
 // awaitTrial waits until the program has ended, and returns why it was not started or did not end well.
 func awaitTrial(ctx context.Context, e *step.Env, s v1.Step, kube kubernetes.Interface, p *corev1.Pod) (string, error) {
 	verdict, since, last := "", e.Clock.Now(), ""
-	err := e.WaitFor(ctx, s, trialBudget, step.SettleInterval, func() string { return "the manager is tried in pod " + p.Namespace + "/" + p.Name }, func(ctx context.Context) (bool, error) {
-		live, err := kube.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-		if err != nil {
-			return false, fmt.Errorf("trying the manager: reading pod %s/%s: %w", p.Namespace, p.Name, err)
-		}
-		ended, why, certain := trialVerdict(live)
-		if why != last {
-			last, since = why, e.Clock.Now()
-		}
-		if ended {
-			verdict = why
-			return true, nil
-		}
-		if why != "" && (certain || e.Clock.Since(since) > trialPatience) {
-			verdict = why
-			return true, nil
-		}
-		return false, nil
-	})
+	err := e.WaitFor(
+		ctx,
+		s,
+		trialBudget,
+		step.SettleInterval,
+		func() string { return "the manager is tried in pod " + p.Namespace + "/" + p.Name },
+		func(ctx context.Context) (bool, error) {
+			live, err := kube.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+			if err != nil {
+				return false, fmt.Errorf("trying the manager: reading pod %s/%s: %w", p.Namespace, p.Name, err)
+			}
+			ended, why, certain := trialVerdict(live)
+			if why != last {
+				last, since = why, e.Clock.Now()
+			}
+			if ended {
+				verdict = why
+				return true, nil
+			}
+			if why != "" && (certain || e.Clock.Since(since) > trialPatience) {
+				verdict = why
+				return true, nil
+			}
+			return false, nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
-		return fmt.Sprintf("the new manager was not started in %s: pod %s/%s is in phase %s", trialBudget, p.Namespace, p.Name, last), nil
+		return fmt.Sprintf(
+			"the new manager was not started in %s: pod %s/%s is in phase %s",
+			trialBudget,
+			p.Namespace,
+			p.Name,
+			last,
+		), nil
 	}
 	if verdict != "" {
 		verdict = fmt.Sprintf("the new manager does not start with image %s: %s", p.Spec.Containers[0].Image, verdict)

@@ -42,9 +42,16 @@ func Do(ctx context.Context, budget time.Duration, f func(context.Context) error
 // does not ask /readyz; it is not hidden here.
 func IsTransient(err error) bool {
 	switch {
-	case apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsInternalError(err):
+	case apierrors.IsServerTimeout(err),
+		apierrors.IsServiceUnavailable(err),
+		apierrors.IsTooManyRequests(err),
+		apierrors.IsTimeout(err),
+		apierrors.IsInternalError(err):
 		return true
-	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
+	case utilnet.IsConnectionRefused(err),
+		utilnet.IsConnectionReset(err),
+		utilnet.IsProbableEOF(err),
+		utilnet.IsHTTP2ConnectionLost(err):
 		return true
 	}
 	return errors.Is(err, io.ErrUnexpectedEOF) || unconnected(err)

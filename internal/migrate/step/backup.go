@@ -68,7 +68,11 @@ func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord) err
 }
 
 // ReadBackupOf returns the bytes from before a step, checked against the journal; absent when the file was not there.
-func (e *Env) ReadBackupOf(ctx context.Context, step string, host string) (data []byte, mode fs.FileMode, sum string, err error) {
+func (e *Env) ReadBackupOf(
+	ctx context.Context,
+	step string,
+	host string,
+) (data []byte, mode fs.FileMode, sum string, err error) {
 	rec := e.Journal.Record(step)
 	switch {
 	case rec.BackupSHA256 == "":
@@ -80,7 +84,11 @@ func (e *Env) ReadBackupOf(ctx context.Context, step string, host string) (data 
 }
 
 // ReadBackup reads the backup that a record names.
-func (e *Env) ReadBackup(ctx context.Context, s v1.Step, rec v1.StepRecord) (data []byte, mode fs.FileMode, sum string, err error) {
+func (e *Env) ReadBackup(
+	ctx context.Context,
+	s v1.Step,
+	rec v1.StepRecord,
+) (data []byte, mode fs.FileMode, sum string, err error) {
 	if err := trust.JudgeRecord(e.Journal.Doc().Run, rec); err != nil {
 		return nil, 0, "", &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
 	}
@@ -93,7 +101,13 @@ func (e *Env) ReadBackup(ctx context.Context, s v1.Step, rec v1.StepRecord) (dat
 		return nil, 0, "", fmt.Errorf("reading the backup from before step %s: %w", s.ID, err)
 	}
 	if sum := hostaccess.SHA256(f.Data); sum != rec.BackupSHA256 {
-		return nil, 0, "", fmt.Errorf("backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored", rec.Backup, s.Host, sum, rec.BackupSHA256)
+		return nil, 0, "", fmt.Errorf(
+			"backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored",
+			rec.Backup,
+			s.Host,
+			sum,
+			rec.BackupSHA256,
+		)
 	}
 	m, err := trust.BackupMode(rec.BackupMode)
 	if err != nil {

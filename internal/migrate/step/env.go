@@ -129,9 +129,21 @@ func NewEnv(o Options, j *journal.Journal) *Env {
 	}
 	j.WrittenBy(o.ToolVersion)
 	o.Tell = serialized(o.Tell)
-	without := slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return !journal.IsExcluded(j.Doc(), h.Name()) })
+	without := slices.DeleteFunc(
+		slices.Clone(o.Hosts),
+		func(h hostaccess.Host) bool { return !journal.IsExcluded(j.Doc(), h.Name()) },
+	)
 	o.Hosts = journal.Staying(j.Doc(), o.Hosts)
-	e := &Env{Options: o, Journal: j, UnreachableHosts: &Reachability{}, Proofs: newProofs(), ExcludedHosts: without, HostsByName: map[string]hostaccess.Host{}, Numbers: map[string]int{}, Said: map[string]bool{}}
+	e := &Env{
+		Options:          o,
+		Journal:          j,
+		UnreachableHosts: &Reachability{},
+		Proofs:           newProofs(),
+		ExcludedHosts:    without,
+		HostsByName:      map[string]hostaccess.Host{},
+		Numbers:          map[string]int{},
+		Said:             map[string]bool{},
+	}
 	for _, h := range o.Hosts {
 		e.HostsByName[h.Name()] = h
 	}
@@ -145,7 +157,9 @@ var ErrInterrupted = errors.New("interrupted between two steps")
 // Report reports an event of a step to the operator.
 func (e *Env) Report(s v1.Step, kind, message string) {
 	s.ID, _, _ = strings.Cut(s.ID, trust.MovingInfix) // a part of the step that an onlooker knows
-	e.Tell(Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.Numbers[s.ID], Total: len(e.Plan.Steps)})
+	e.Tell(
+		Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.Numbers[s.ID], Total: len(e.Plan.Steps)},
+	)
 }
 
 // CloudProvider is the in-tree one that moves; plans of the first version did not say.
@@ -174,7 +188,10 @@ func (e *Env) IsWorker(name string) bool {
 	if slices.ContainsFunc(e.Before.Managers, func(m v1.Manager) bool { return m.Host == name }) {
 		return false // it ran a manager of a Deployment, which has no manifest on the host
 	}
-	return slices.ContainsFunc(e.Before.Hosts, func(h v1.Host) bool { return h.Name == name && !h.ControlPlane && !h.APIOnly })
+	return slices.ContainsFunc(
+		e.Before.Hosts,
+		func(h v1.Host) bool { return h.Name == name && !h.ControlPlane && !h.APIOnly },
+	)
 }
 
 // NodeOf is the name of a host's node.

@@ -56,7 +56,11 @@ type WaitError struct {
 func (e *WaitError) Error() string { return fmt.Sprintf("waited for %s: %s", e.Waited, e.Reason) }
 
 // Is tells that the time was up, without being an error of the network.
-func (e *WaitError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // this is what errors.Is asks
+func (e *WaitError) Is(
+	target error,
+) bool {
+	return target == context.DeadlineExceeded
+} //nolint:errorlint // this is what errors.Is asks
 
 // RegressionError says that a node did not come back as it was before its kubelet was changed, and what became of its
 // host.
@@ -70,11 +74,21 @@ type RegressionError struct {
 
 func (e *RegressionError) Error() string {
 	if e.Still == "" {
-		return fmt.Sprintf("%s. The kubelet on host %s has its old flags again and node %s is Ready; no other node was touched. Find the cause, and run the same command again, or go back with transplant rollback",
-			e.Reason, e.Host, e.Node)
+		return fmt.Sprintf(
+			"%s. The kubelet on host %s has its old flags again and node %s is Ready; no other node was touched. Find the cause, and run the same command again, or go back with transplant rollback",
+			e.Reason,
+			e.Host,
+			e.Node,
+		)
 	}
-	return fmt.Sprintf("%s. Its files were put back, and the kubelet on host %s does not come back with them either: %s. No other node was touched. Look on that host at systemctl status kubelet and "+
-		"journalctl -u kubelet; when it runs and node %s is Ready, run the same command again", e.Reason, e.Host, e.Still, e.Node)
+	return fmt.Sprintf(
+		"%s. Its files were put back, and the kubelet on host %s does not come back with them either: %s. No other node was touched. Look on that host at systemctl status kubelet and "+
+			"journalctl -u kubelet; when it runs and node %s is Ready, run the same command again",
+		e.Reason,
+		e.Host,
+		e.Still,
+		e.Node,
+	)
 }
 
 // Unwrap tells that it is a verification that failed.

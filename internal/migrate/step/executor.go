@@ -69,7 +69,11 @@ func (e *Env) ExecutorOf(s v1.Step) (Executor, error) {
 		return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
 	}
 	if what := planstep.WritesMask(s); what != "" {
-		return nil, fmt.Errorf("step %s would write %s where a secret was: make the plan again with transplant plan", s.ID, what)
+		return nil, fmt.Errorf(
+			"step %s would write %s where a secret was: make the plan again with transplant plan",
+			s.ID,
+			what,
+		)
 	}
 	return x(e), nil
 }

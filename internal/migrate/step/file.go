@@ -25,7 +25,10 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 		return err
 	}
 	if !proven {
-		return &trust.UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, hosted.Unproven(s.Host))}
+		return &trust.UntrustedError{
+			What: "step " + s.ID,
+			Err:  fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, hosted.Unproven(s.Host)),
+		}
 	}
 	return nil
 }
@@ -34,7 +37,10 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 func (e *Env) Host(name string) (hostaccess.Host, error) {
 	h, ok := e.HostsByName[name]
 	if !ok {
-		return nil, &hostaccess.UnreachableError{Host: name, Err: errors.New("it is in the plan and not in --host-access: name it there")}
+		return nil, &hostaccess.UnreachableError{
+			Host: name,
+			Err:  errors.New("it is in the plan and not in --host-access: name it there"),
+		}
 	}
 	return h, nil
 }
@@ -111,8 +117,12 @@ func (e *Env) CheckUnchanged(s v1.Step, now []byte) error {
 	if backup := e.Journal.Record(s.Restore).Backup; backup != "" {
 		before = "restore the file from " + backup
 	}
-	return &StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it (SHA-256 %s): "+
-		"put your change aside, %s, then run transplant rollback again", s.Path, s.Host, sum, before)}}
+	return &StaleError{
+		Changed: []string{
+			fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it (SHA-256 %s): "+
+				"put your change aside, %s, then run transplant rollback again", s.Path, s.Host, sum, before),
+		},
+	}
 }
 
 // UnitManager is a host whose units can be stopped and started.
@@ -129,7 +139,10 @@ func (e *Env) UnitHost(name string) (UnitManager, error) {
 	}
 	u, ok := h.(UnitManager)
 	if !ok {
-		return nil, fmt.Errorf("the access to host %s cannot stop and start systemd units: use another --host-access for it", name)
+		return nil, fmt.Errorf(
+			"the access to host %s cannot stop and start systemd units: use another --host-access for it",
+			name,
+		)
 	}
 	return u, nil
 }

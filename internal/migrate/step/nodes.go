@@ -50,7 +50,13 @@ func (b *NodeBudget) Busy() bool {
 // the nodes were looked at: what ended since counts as well, because the look does not show how it ended. owed is a
 // node that this migration has changed and that is down already, or has to be taken back: it uses its place whatever
 // the others do, and to wait for them would keep it down.
-func (b *NodeBudget) Take(node string, most int, before map[string]bool, notReady []string, owed bool) (why string, left bool) {
+func (b *NodeBudget) Take(
+	node string,
+	most int,
+	before map[string]bool,
+	notReady []string,
+	owed bool,
+) (why string, left bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed {
@@ -68,7 +74,11 @@ func (b *NodeBudget) Take(node string, most int, before map[string]bool, notRead
 	}
 	delete(busy, node)
 	if len(busy)+1 > most && !owed {
-		return fmt.Sprintf("at most %s may be not Ready or under change at a time, and %s", CountOf(most, "node"), busyNodes(busy, notReady)), false
+		return fmt.Sprintf(
+			"at most %s may be not Ready or under change at a time, and %s",
+			CountOf(most, "node"),
+			busyNodes(busy, notReady),
+		), false
 	}
 	if b.held == nil {
 		b.held = map[string]bool{}

@@ -80,7 +80,13 @@ func newImage(s v1.Step) bool {
 
 // WaitFor is poll for a wait that may take longer than somebody sits still: each look that is in vain tells what it
 // waits for.
-func (e *Env) WaitFor(ctx context.Context, s v1.Step, limit, interval time.Duration, reason func() string, f func(context.Context) (bool, error)) error {
+func (e *Env) WaitFor(
+	ctx context.Context,
+	s v1.Step,
+	limit, interval time.Duration,
+	reason func() string,
+	f func(context.Context) (bool, error),
+) error {
 	begun := e.Clock.Now()
 	return e.Poll(ctx, limit, interval, func(ctx context.Context) (bool, error) {
 		ok, err := f(ctx)

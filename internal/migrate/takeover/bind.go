@@ -28,22 +28,32 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 		var b *handover.Binding
 		var last error
 		var silence handover.Silence
-		err := e.WaitFor(ctx, s, BindTimeout, step.SettleInterval, func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", lease, last) }, func(ctx context.Context) (bool, error) {
-			candidates, err := manager.Candidates(ctx, e)
-			if err != nil {
-				return false, err
-			}
-			b, last = e.LeaseClient.Bind(ctx, lease, candidates)
-			if handover.IsUnclaimed(last) && isAbandoned(ctx, e, s, lease, &silence) {
-				last = nil
-			}
-			if handover.IsUnbound(last) || last != nil && retry.IsTransient(last) {
-				return false, nil
-			}
-			return true, last
-		})
+		err := e.WaitFor(
+			ctx,
+			s,
+			BindTimeout,
+			step.SettleInterval,
+			func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", lease, last) },
+			func(ctx context.Context) (bool, error) {
+				candidates, err := manager.Candidates(ctx, e)
+				if err != nil {
+					return false, err
+				}
+				b, last = e.LeaseClient.Bind(ctx, lease, candidates)
+				if handover.IsUnclaimed(last) && isAbandoned(ctx, e, s, lease, &silence) {
+					last = nil
+				}
+				if handover.IsUnbound(last) || last != nil && retry.IsTransient(last) {
+					return false, nil
+				}
+				return true, last
+			},
+		)
 		if errors.Is(err, step.ErrTimedOut) {
-			return &step.WaitError{Waited: BindTimeout, Reason: fmt.Sprintf("who owns the loops could not be proven, so the owner was not restarted: %v", last)}
+			return &step.WaitError{
+				Waited: BindTimeout,
+				Reason: fmt.Sprintf("who owns the loops could not be proven, so the owner was not restarted: %v", last),
+			}
 		} else if err != nil {
 			return err
 		}
@@ -54,7 +64,14 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 			return err
 		}
 		bound = append(bound, v1.HandoverRecord{
-			Lease: lease, Holder: b.Holder, PID: b.PID, StartTicks: b.StartTicks, Component: b.Component, Host: b.Host, Transitions: b.Transitions, AcquireTime: b.AcquireTime,
+			Lease:       lease,
+			Holder:      b.Holder,
+			PID:         b.PID,
+			StartTicks:  b.StartTicks,
+			Component:   b.Component,
+			Host:        b.Host,
+			Transitions: b.Transitions,
+			AcquireTime: b.AcquireTime,
 		})
 		e.Proofs.NoteBound(bound[len(bound)-1])
 	}
@@ -75,7 +92,11 @@ func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, sile
 	if err != nil || !expired {
 		return false
 	}
-	e.Report(s, "progress", fmt.Sprintf("lease %s is nobody's: its holder is gone, and every manager says that it does not lead by it", lease))
+	e.Report(
+		s,
+		"progress",
+		fmt.Sprintf("lease %s is nobody's: its holder is gone, and every manager says that it does not lead by it", lease),
+	)
 	return true
 }
 
@@ -95,16 +116,32 @@ func successor(ctx context.Context, e *step.Env, s v1.Step, b handover.Binding) 
 		return nil // the pods that take it over come with the step
 	}
 	reason := ""
-	err := e.WaitFor(ctx, s, BindTimeout, step.SettleInterval, func() string { return "nobody is ready to take lease " + b.Lease + " over: " + reason }, func(ctx context.Context) (bool, error) {
-		managers, err := manager.Ask(ctx, e, s.Successors...)
-		if err != nil {
-			return false, err
-		}
-		reason = takeover(managers, s, b)
-		return reason == "", nil
-	})
+	err := e.WaitFor(
+		ctx,
+		s,
+		BindTimeout,
+		step.SettleInterval,
+		func() string { return "nobody is ready to take lease " + b.Lease + " over: " + reason },
+		func(ctx context.Context) (bool, error) {
+			managers, err := manager.Ask(ctx, e, s.Successors...)
+			if err != nil {
+				return false, err
+			}
+			reason = takeover(managers, s, b)
+			return reason == "", nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.WaitError{Waited: BindTimeout, Reason: fmt.Sprintf("the owner %s on host %s was not stopped, since nobody is ready to take lease %s over: %s", b.Component, b.Host, b.Lease, reason)}
+		return &step.WaitError{
+			Waited: BindTimeout,
+			Reason: fmt.Sprintf(
+				"the owner %s on host %s was not stopped, since nobody is ready to take lease %s over: %s",
+				b.Component,
+				b.Host,
+				b.Lease,
+				reason,
+			),
+		}
 	}
 	return err
 }

@@ -83,7 +83,11 @@ func (p *podEnd) unproven(what string) error {
 	if p.record.Node != "" {
 		where = " on node " + p.record.Node
 	}
-	err := fmt.Errorf("%s, and its kubelet was not seen to say that the container had terminated: it may run%s", what, where)
+	err := fmt.Errorf(
+		"%s, and its kubelet was not seen to say that the container had terminated: it may run%s",
+		what,
+		where,
+	)
 	if p.failed != nil {
 		err = fmt.Errorf("%w (%w)", err, p.failed)
 	}
@@ -155,10 +159,13 @@ func (p *podEnd) take(e watch.Event, open bool) {
 // lost a container names no ID.
 func isTerminated(pod *corev1.Pod, r *v1.HandoverRecord) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-		return slices.ContainsFunc([]corev1.ContainerState{s.State, s.LastTerminationState}, func(state corev1.ContainerState) bool {
-			t := state.Terminated
-			return t != nil && t.ContainerID != "" && manager.ContainerSum(string(pod.UID), t.ContainerID) == r.StartTicks
-		})
+		return slices.ContainsFunc(
+			[]corev1.ContainerState{s.State, s.LastTerminationState},
+			func(state corev1.ContainerState) bool {
+				t := state.Terminated
+				return t != nil && t.ContainerID != "" && manager.ContainerSum(string(pod.UID), t.ContainerID) == r.StartTicks
+			},
+		)
 	})
 }
 

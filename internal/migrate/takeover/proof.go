@@ -28,7 +28,13 @@ func unheld(ctx context.Context, e *step.Env, r v1.HandoverRecord, silence *hand
 		return fmt.Errorf("whether a manager leads by lease %s: %w", r.Lease, err)
 	}
 	if other := namedAfter(e, r, candidates); other != "" {
-		return fmt.Errorf("the journal binds holder %s to %s on %s, and it is named after %s", r.Holder, r.Component, r.Host, other)
+		return fmt.Errorf(
+			"the journal binds holder %s to %s on %s, and it is named after %s",
+			r.Holder,
+			r.Component,
+			r.Host,
+			other,
+		)
 	}
 	who, err := handover.FindClaim(ctx, r.Lease, candidates)
 	if err != nil {
@@ -93,7 +99,12 @@ func everyManager(ctx context.Context, e *step.Env) ([]handover.Candidate, error
 		}
 		for _, h := range slices.Concat(trust.BeforeHosts(e.Live), trust.BeforeHosts(e.Before)) {
 			if _, reached := e.HostsByName[h.Name]; !reached && h.ControlPlane {
-				unasked(component, h.Name, func(context.Context) ([]v1.Process, error) { return nil, errors.New("there is no access to the host") }, "")
+				unasked(
+					component,
+					h.Name,
+					func(context.Context) ([]v1.Process, error) { return nil, errors.New("there is no access to the host") },
+					"",
+				)
 			}
 		}
 	}

@@ -46,7 +46,16 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	if e.Seed != nil {
 		return releasePod(ctx, e, s, r)
 	}
-	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
+	b := handover.Binding{
+		Lease:       r.Lease,
+		Holder:      r.Holder,
+		Transitions: r.Transitions,
+		AcquireTime: r.AcquireTime,
+		Component:   r.Component,
+		Host:        r.Host,
+		PID:         r.PID,
+		StartTicks:  r.StartTicks,
+	}
 	h, err := e.Host(r.Host)
 	if err != nil {
 		return err
@@ -75,10 +84,20 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	})
 	if errors.Is(err, step.ErrTimedOut) {
 		if last != nil {
-			return &step.WaitError{Waited: endBudget, Reason: fmt.Sprintf("whether the old owner has ended is unknown, so its lease %s was left to expire: %v", r.Lease, last)}
+			return &step.WaitError{
+				Waited: endBudget,
+				Reason: fmt.Sprintf(
+					"whether the old owner has ended is unknown, so its lease %s was left to expire: %v",
+					r.Lease,
+					last,
+				),
+			}
 		}
-		return &step.WaitError{Waited: endBudget, Reason: fmt.Sprintf("the old owner (process %d of %s on host %s) did not end; its lease %s was left alone: "+
-			"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, r.Lease)}
+		return &step.WaitError{
+			Waited: endBudget,
+			Reason: fmt.Sprintf("the old owner (process %d of %s on host %s) did not end; its lease %s was left alone: "+
+				"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, r.Lease),
+		}
 	} else if err != nil {
 		return err
 	}
@@ -105,7 +124,11 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	}
 	now := e.Clock.Now().UTC()
 	r.Released = &now
-	e.Report(s, "progress", fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", r.Component, r.Host, r.PID, r.Lease))
+	e.Report(
+		s,
+		"progress",
+		fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", r.Component, r.Host, r.PID, r.Lease),
+	)
 	return nil
 }
 
@@ -163,7 +186,16 @@ func BindPods(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) e
 // releasePod waits until a bound pod has ended and gives its lease up. Where the end is not proven it waits until the
 // lease has run out by itself.
 func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecord) error {
-	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
+	b := handover.Binding{
+		Lease:       r.Lease,
+		Holder:      r.Holder,
+		Transitions: r.Transitions,
+		AcquireTime: r.AcquireTime,
+		Component:   r.Component,
+		Host:        r.Host,
+		PID:         r.PID,
+		StartTicks:  r.StartTicks,
+	}
 	isOwn := e.Proofs.IsBound(*r)
 	var quiet, silence handover.Silence
 	watch := watchPodEnd(ctx, e, r)
@@ -188,8 +220,16 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		return taken(ctx, e, r, last, &silence)
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.WaitError{Waited: step.RolloutTimeout, Reason: fmt.Sprintf("pod %s (%s), which holds lease %s, did not end, and the lease was left alone: find out what keeps it, or what keeps the new pods from "+
-			"getting ready, then run the same again", r.Host, r.Component, r.Lease)}
+		return &step.WaitError{
+			Waited: step.RolloutTimeout,
+			Reason: fmt.Sprintf(
+				"pod %s (%s), which holds lease %s, did not end, and the lease was left alone: find out what keeps it, or what keeps the new pods from "+
+					"getting ready, then run the same again",
+				r.Host,
+				r.Component,
+				r.Lease,
+			),
+		}
 	} else if err != nil || r.Note != "" {
 		return err
 	}
@@ -217,7 +257,13 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 }
 
 // taken tells, while the end of a holder is not known, that its lease is not its any longer, and notes why.
-func taken(ctx context.Context, e *step.Env, r *v1.HandoverRecord, unknown error, silence *handover.Silence) (bool, error) {
+func taken(
+	ctx context.Context,
+	e *step.Env,
+	r *v1.HandoverRecord,
+	unknown error,
+	silence *handover.Silence,
+) (bool, error) {
 	holder, err := e.LeaseClient.Holder(ctx, r.Lease)
 	switch {
 	case apierrors.IsNotFound(err):

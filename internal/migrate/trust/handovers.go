@@ -70,7 +70,11 @@ func scopeOf(doc v1.Journal, steps map[string]v1.Step, id string) (handoverScope
 	}
 	allowed := []string{component.KCM, component.CCM, doc.Plan.Options.LeaseName}
 	isOther := func(lease string) bool { return !slices.Contains(allowed, lease) }
-	scope := handoverScope{component: s.Component, host: s.Host, leases: slices.DeleteFunc(slices.Clone(s.Leases), isOther)}
+	scope := handoverScope{
+		component: s.Component,
+		host:      s.Host,
+		leases:    slices.DeleteFunc(slices.Clone(s.Leases), isOther),
+	}
 	switch {
 	case restartsHost(s.Kind) && s.Host != "":
 	case s.Kind == v1.StepScale || s.Kind == v1.StepEditWorkload:
@@ -156,9 +160,22 @@ func CheckSeed(p *v1.Plan, namespace string) error {
 	case p.Cluster.Seed == namespace:
 		return nil
 	case namespace == "":
-		return &UntrustedError{What: "the plan", Err: fmt.Errorf("it is for a control plane in namespace %s of a seed, and this cluster runs its own", p.Cluster.Seed)}
+		return &UntrustedError{
+			What: "the plan",
+			Err: fmt.Errorf(
+				"it is for a control plane in namespace %s of a seed, and this cluster runs its own",
+				p.Cluster.Seed,
+			),
+		}
 	}
-	return &UntrustedError{What: "the plan", Err: fmt.Errorf("it is for a control plane in namespace %q, and this one is in namespace %s", p.Cluster.Seed, namespace)}
+	return &UntrustedError{
+		What: "the plan",
+		Err: fmt.Errorf(
+			"it is for a control plane in namespace %q, and this one is in namespace %s",
+			p.Cluster.Seed,
+			namespace,
+		),
+	}
 }
 
 // hostNames are the names by which managers may call the hosts: those of the access, and of their nodes.
@@ -222,7 +239,11 @@ func MovingStep(s v1.Step) (v1.Step, error) {
 	isUnit := strings.HasSuffix(s.Path, ".service") || strings.Contains(s.Path, "/systemd/")
 	switch {
 	case isManifest == isUnit:
-		return s, fmt.Errorf("path %s is neither in the directory of static pods %s nor a unit's", s.Path, controlplane.ManifestDir)
+		return s, fmt.Errorf(
+			"path %s is neither in the directory of static pods %s nor a unit's",
+			s.Path,
+			controlplane.ManifestDir,
+		)
 	case isManifest:
 		s.Kind = v1.StepRestoreManifest
 	default:

@@ -130,7 +130,13 @@ func judgeRestore(steps map[string]v1.Step, s v1.Step) error {
 		{"host", s.Host, there.Host}, {"path", s.Path, there.Path}, {"object", s.Ref, there.Ref}, {"component", s.Component, there.Component}, {"unit", s.Unit, there.Unit},
 	} {
 		if field.back != "" && field.there != "" && field.back != field.there {
-			return fmt.Errorf("it takes back step %s, and its %s is %s instead of %s", s.Restore, field.name, field.back, field.there)
+			return fmt.Errorf(
+				"it takes back step %s, and its %s is %s instead of %s",
+				s.Restore,
+				field.name,
+				field.back,
+				field.there,
+			)
 		}
 	}
 	return nil

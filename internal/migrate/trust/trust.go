@@ -25,7 +25,11 @@ type UntrustedError struct {
 }
 
 func (e *UntrustedError) Error() string {
-	return fmt.Sprintf("%s is not what a migration does, and is not carried out: %v\nfind out who wrote it (the journal is a ConfigMap), and whether this is the version of transplant that made it", e.What, e.Err)
+	return fmt.Sprintf(
+		"%s is not what a migration does, and is not carried out: %v\nfind out who wrote it (the journal is a ConfigMap), and whether this is the version of transplant that made it",
+		e.What,
+		e.Err,
+	)
 }
 
 func (e *UntrustedError) Unwrap() error { return e.Err }
@@ -37,7 +41,10 @@ var plainRun = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // name what no migration writes. live is how the cluster is now; nil where no host is touched.
 func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 	if !plainRun.MatchString(doc.Run) {
-		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its run is called %q, and directories on hosts are named by that", doc.Run)}
+		return &UntrustedError{
+			What: "the journal",
+			Err:  fmt.Errorf("its run is called %q, and directories on hosts are named by that", doc.Run),
+		}
 	}
 	if live != nil {
 		if err := CheckSeed(&doc.Plan, live.Cluster.Seed); err != nil {
@@ -45,7 +52,13 @@ func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 		}
 	}
 	if uid := doc.Plan.Cluster.UID; uid != "" && !plainRun.MatchString(uid) {
-		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its cluster has the uid %q, and a directory of the machine of who goes on with it is named by that", uid)}
+		return &UntrustedError{
+			What: "the journal",
+			Err: fmt.Errorf(
+				"its cluster has the uid %q, and a directory of the machine of who goes on with it is named by that",
+				uid,
+			),
+		}
 	}
 	if err := invariant.CheckJournaled(&doc.Plan, live); err != nil {
 		return &UntrustedError{What: "the plan in the journal of migration " + doc.Run, Err: err}
@@ -55,7 +68,10 @@ func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 			return err
 		}
 		if doc.Rollback.Cluster.UID != doc.Plan.Cluster.UID || doc.Rollback.Direction != planstep.Rollback {
-			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: errors.New("it is no rollback of this cluster")}
+			return &UntrustedError{
+				What: "the rollback in the journal of migration " + doc.Run,
+				Err:  errors.New("it is no rollback of this cluster"),
+			}
 		}
 		if err := judgeOptions(&doc); err != nil {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
@@ -92,7 +108,8 @@ func IsRollingBack(doc *v1.Journal) bool {
 func BackupDir(run string) string { return layout.Dir + "/backup/" + run }
 
 func isBackup(run, at string) bool {
-	return plainRun.MatchString(run) && path.Dir(at) == BackupDir(run) && path.Clean(at) == at && !strings.HasPrefix(path.Base(at), ".")
+	return plainRun.MatchString(run) && path.Dir(at) == BackupDir(run) && path.Clean(at) == at &&
+		!strings.HasPrefix(path.Base(at), ".")
 }
 
 // IsUntrusted reports whether an error says that a plan or a record is not trusted.

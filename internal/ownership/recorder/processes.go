@@ -52,7 +52,14 @@ func (r *Recorder) lookOnce(ctx context.Context, p *processLooker) (none bool) {
 	defer cancel()
 	began := r.now()
 	procs, err := r.opts.Processes(asking, p.Host, p.Component)
-	line := v1.OwnershipEvent{Time: r.now(), Began: &began, Looked: p.looked, Source: v1.SourceProcess, Component: p.Component, Host: p.Host}
+	line := v1.OwnershipEvent{
+		Time:      r.now(),
+		Began:     &began,
+		Looked:    p.looked,
+		Source:    v1.SourceProcess,
+		Component: p.Component,
+		Host:      p.Host,
+	}
 	if ctx.Err() != nil {
 		return false
 	}

@@ -80,7 +80,12 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Recorder{opts: o, heat: newScrapeScheduler(o.HotFor), scrapes: map[Target]context.CancelFunc{}, lookers: map[ownership.Owner]*processLooker{}}
+	return &Recorder{
+		opts:    o,
+		heat:    newScrapeScheduler(o.HotFor),
+		scrapes: map[Target]context.CancelFunc{},
+		lookers: map[ownership.Owner]*processLooker{},
+	}
 }
 
 func setDefault(d *time.Duration, value time.Duration) {

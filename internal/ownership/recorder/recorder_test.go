@@ -388,7 +388,10 @@ func TestRecorderIgnoresOtherLeases(t *testing.T) {
 	w := newWorld()
 	w.record(t, w.options(), func() {
 		_, n := w.wait(t, 0, "no lease", isLease(""))
-		other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "kube-system"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("x")}}
+		other := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "kube-system"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("x")},
+		}
 		if _, err := w.client.CoordinationV1().Leases("kube-system").Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -395,12 +395,17 @@ func Version(ctx context.Context, client *http.Client, address, token string) (s
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", &statusErr{resp.StatusCode, fmt.Sprintf("asking for the version of %s: status %d", address, resp.StatusCode)}
+		return "", &statusErr{
+			resp.StatusCode,
+			fmt.Sprintf("asking for the version of %s: status %d", address, resp.StatusCode),
+		}
 	}
 	var answer struct {
 		GitVersion string `json:"gitVersion"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxVersion)).Decode(&answer); err != nil || answer.GitVersion == "" {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxVersion)).
+		Decode(&answer); err != nil ||
+		answer.GitVersion == "" {
 		return "", fmt.Errorf("understanding the version of %s: it is no answer of an API server", address)
 	}
 	return answer.GitVersion, nil

@@ -70,7 +70,12 @@ func (r *Recorder) watchLease(ctx context.Context, l *leaseFollower) (seen bool,
 	defer stop()
 	started := r.opts.Clock.Now()
 	w, err := r.opts.Client.CoordinationV1().Leases(r.opts.Namespace).Watch(watching, metav1.ListOptions{
-		FieldSelector: byName(l.name), ResourceVersion: version, TimeoutSeconds: ptr.To(int64(watchFor / time.Second)), AllowWatchBookmarks: true,
+		FieldSelector: byName(
+			l.name,
+		),
+		ResourceVersion:     version,
+		TimeoutSeconds:      ptr.To(int64(watchFor / time.Second)),
+		AllowWatchBookmarks: true,
 	})
 	if err != nil {
 		return true, fmt.Errorf("watching lease %s: %w", l.name, err)
@@ -110,7 +115,9 @@ func (r *Recorder) readLease(ctx context.Context, l *leaseFollower) (version str
 	asking, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
 	began := r.now()
-	list, err := r.opts.Client.CoordinationV1().Leases(r.opts.Namespace).List(asking, metav1.ListOptions{FieldSelector: byName(l.name)})
+	list, err := r.opts.Client.CoordinationV1().
+		Leases(r.opts.Namespace).
+		List(asking, metav1.ListOptions{FieldSelector: byName(l.name)})
 	if err != nil {
 		return "", fmt.Errorf("reading lease %s: %w", l.name, err)
 	}
@@ -169,7 +176,12 @@ func (l *leaseFollower) overtakes(version string) bool {
 // migration.
 func (r *Recorder) sawLease(l *leaseFollower, spec coordinationv1.LeaseSpec, began *time.Time) {
 	e := v1.OwnershipEvent{
-		Time: r.now(), Began: began, Source: v1.SourceLease, Lease: l.name, Holder: ptr.Deref(spec.HolderIdentity, ""), Transitions: ptr.Deref(spec.LeaseTransitions, 0),
+		Time:        r.now(),
+		Began:       began,
+		Source:      v1.SourceLease,
+		Lease:       l.name,
+		Holder:      ptr.Deref(spec.HolderIdentity, ""),
+		Transitions: ptr.Deref(spec.LeaseTransitions, 0),
 	}
 	if spec.RenewTime != nil {
 		renewed := spec.RenewTime.UTC()

@@ -54,7 +54,13 @@ func CheckStep(p *v1.Plan, s v1.Step, live *v1.Snapshot) error {
 }
 
 // allowances are what is asked of each step.
-var allowances = []func(Judge, v1.Step) error{Judge.CheckPlace, Judge.CheckContent, Judge.CheckSource, Judge.CheckEdits, Judge.CheckObject}
+var allowances = []func(Judge, v1.Step) error{
+	Judge.CheckPlace,
+	Judge.CheckContent,
+	Judge.CheckSource,
+	Judge.CheckEdits,
+	Judge.CheckObject,
+}
 
 // CheckEach asks an allowance of each step of a plan, and names the first one that breaks it. live may be nil.
 func CheckEach(p *v1.Plan, live *v1.Snapshot, holds func(Judge, v1.Step) error) error {
@@ -69,7 +75,14 @@ func CheckEach(p *v1.Plan, live *v1.Snapshot, holds func(Judge, v1.Step) error) 
 
 // written are the files that a migration writes on hosts, with the mode that each gets; the directory of the credential
 // provider's binary is another one.
-var written = map[string]string{layout.KCMMigration: "0644", layout.CCMMigration: "0644", layout.CredentialConfig: "0644", layout.CCMCloudConf: "0600", layout.CCMKubeconfig: "0600", layout.CCMToken: "0600"}
+var written = map[string]string{
+	layout.KCMMigration:     "0644",
+	layout.CCMMigration:     "0644",
+	layout.CredentialConfig: "0644",
+	layout.CCMCloudConf:     "0600",
+	layout.CCMKubeconfig:    "0600",
+	layout.CCMToken:         "0600",
+}
 
 // managed are the components whose manifests, units and workloads a migration changes.
 var managed = []string{component.KCM, component.KAS, component.Scheduler, component.CCM}
@@ -98,7 +111,12 @@ func (j Judge) CheckPlace(s v1.Step) error {
 	switch s.Kind {
 	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:
 		if !j.ownFile(s) {
-			return fmt.Errorf("path %s is no file of a migration: those are %s, and the image credential provider in %s", s.Path, strings.Join(slices.Sorted(maps.Keys(written)), ", "), layout.CredentialDir)
+			return fmt.Errorf(
+				"path %s is no file of a migration: those are %s, and the image credential provider in %s",
+				s.Path,
+				strings.Join(slices.Sorted(maps.Keys(written)), ", "),
+				layout.CredentialDir,
+			)
 		}
 	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:
 		return j.manifest(s)
@@ -119,7 +137,8 @@ func (j Judge) ownFile(s v1.Step) bool {
 		return true
 	}
 	p, ok := cloudprovider.Lookup(j.provider())
-	return s.Kind != v1.StepWriteFile && ok && p.Credentials != nil && s.Path == layout.CredentialDir+"/"+p.Credentials.Binary
+	return s.Kind != v1.StepWriteFile && ok && p.Credentials != nil &&
+		s.Path == layout.CredentialDir+"/"+p.Credentials.Binary
 }
 
 // provider is the in-tree one that moves; plans of the first version did not say.
@@ -147,11 +166,20 @@ func (j Judge) host(name string) *v1.Host {
 // control plane.
 func (j Judge) manifest(s v1.Step) error {
 	if !slices.Contains(managed, s.Component) {
-		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
+		return fmt.Errorf(
+			"component %q is none of a control plane that a migration changes (%s)",
+			s.Component,
+			strings.Join(managed, ", "),
+		)
 	}
 	base := path.Base(s.Path)
 	if s.Kind == v1.StepAddManifest && (s.Component != component.CCM || base != path.Base(layout.CCMManifest)) {
-		return fmt.Errorf("the only static pod that a migration adds is %s, not %s in %s", path.Base(layout.CCMManifest), s.Component, s.Path)
+		return fmt.Errorf(
+			"the only static pod that a migration adds is %s, not %s in %s",
+			path.Base(layout.CCMManifest),
+			s.Component,
+			s.Path,
+		)
 	}
 	if strings.HasPrefix(base, ".") {
 		return fmt.Errorf("path %s is no manifest: a kubelet passes over files that begin with a dot", s.Path)
@@ -164,7 +192,12 @@ func (j Judge) manifest(s v1.Step) error {
 		}
 	}
 	if !slices.Contains(dirs, path.Dir(s.Path)) && (h != nil || j.strict) {
-		return fmt.Errorf("path %s is not in a directory of static pods of host %s (%s)", s.Path, s.Host, strings.Join(slices.Compact(dirs), ", "))
+		return fmt.Errorf(
+			"path %s is not in a directory of static pods of host %s (%s)",
+			s.Path,
+			s.Host,
+			strings.Join(slices.Compact(dirs), ", "),
+		)
 	}
 	return nil
 }
@@ -177,7 +210,11 @@ func (j Judge) kubelet(s v1.Step) error {
 	}
 	for _, at := range append([]string{s.Path}, s.Files...) {
 		if !usualKubeletFile(at) && !ofKubelet(h, at) {
-			return fmt.Errorf("path %s is no file of the kubelet on host %s: neither its unit nor its configuration is seen to read it", at, s.Host)
+			return fmt.Errorf(
+				"path %s is no file of the kubelet on host %s: neither its unit nor its configuration is seen to read it",
+				at,
+				s.Host,
+			)
 		}
 	}
 	return nil
@@ -191,7 +228,8 @@ func usualKubeletFile(at string) bool {
 
 // ofUnit tells that a file is a unit's or one of its drop-ins.
 func ofUnit(at, unit string) bool {
-	return clusterview.IsInUnitDir(at) && (path.Base(at) == unit || path.Base(path.Dir(at)) == unit+".d" && strings.HasSuffix(at, ".conf"))
+	return clusterview.IsInUnitDir(at) &&
+		(path.Base(at) == unit || path.Base(path.Dir(at)) == unit+".d" && strings.HasSuffix(at, ".conf"))
 }
 
 // ofKubelet tells that a kubelet was seen to read a file.
@@ -200,7 +238,8 @@ func ofKubelet(h *v1.Host, at string) bool {
 		return false
 	}
 	k := h.Kubelet
-	if k.Source == at || slices.ContainsFunc(k.Files, func(f v1.File) bool { return f.Path == at }) || slices.Contains(slices.Collect(maps.Values(k.Sources)), at) {
+	if k.Source == at || slices.ContainsFunc(k.Files, func(f v1.File) bool { return f.Path == at }) ||
+		slices.Contains(slices.Collect(maps.Values(k.Sources)), at) {
 		return true
 	}
 	for _, files := range k.Also {
@@ -212,7 +251,9 @@ func ofKubelet(h *v1.Host, at string) bool {
 }
 
 // namedForComponent are units by whose name it is seen what they start.
-var namedForComponent = regexp.MustCompile(`^[a-z0-9.-]*(controller-manager|apiserver|api-server|scheduler)[a-z0-9.-]*\.service$`)
+var namedForComponent = regexp.MustCompile(
+	`^[a-z0-9.-]*(controller-manager|apiserver|api-server|scheduler)[a-z0-9.-]*\.service$`,
+)
 
 // directoriesOfUnits hold files that units of a control plane usually read.
 var directoriesOfUnits = []string{"/etc/default", "/etc/sysconfig", "/etc/kubernetes", layout.Dir}
@@ -238,7 +279,11 @@ func isReadBy(c *v1.Component, at string) bool {
 // unit holds a unit's step to the units of a control plane and the files that these read.
 func (j Judge) unit(s v1.Step) error {
 	if !slices.Contains(managed, s.Component) {
-		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
+		return fmt.Errorf(
+			"component %q is none of a control plane that a migration changes (%s)",
+			s.Component,
+			strings.Join(managed, ", "),
+		)
 	}
 	h := j.host(s.Host)
 	seen := startedBy(h, s.Unit)
@@ -248,7 +293,8 @@ func (j Judge) unit(s v1.Step) error {
 		}
 		return fmt.Errorf("unit %s on host %s is not seen to start a component of a control plane", s.Unit, s.Host)
 	}
-	usual := s.Path == "" || ofUnit(s.Path, s.Unit) || slices.Contains(directoriesOfUnits, path.Dir(s.Path)) && written[s.Path] == ""
+	usual := s.Path == "" || ofUnit(s.Path, s.Unit) ||
+		slices.Contains(directoriesOfUnits, path.Dir(s.Path)) && written[s.Path] == ""
 	if usual || isReadBy(seen, s.Path) || h == nil && !j.strict {
 		return nil
 	}
@@ -280,26 +326,45 @@ func (j Judge) CheckContent(s v1.Step) error {
 
 // derivations of the files whose content is in no plan.
 var derivations = map[string][]string{
-	layout.CCMCloudConf: {layout.DeriveCloudConfig}, layout.CCMKubeconfig: {layout.DeriveKubeconfig, layout.OlderKubeconfig}, layout.CCMToken: {layout.DeriveToken, layout.DeriveRenewingToken},
+	layout.CCMCloudConf: {
+		layout.DeriveCloudConfig,
+	},
+	layout.CCMKubeconfig: {layout.DeriveKubeconfig, layout.OlderKubeconfig},
+	layout.CCMToken:      {layout.DeriveToken, layout.DeriveRenewingToken},
 }
 
 func (j Judge) fileContent(s v1.Step) error {
 	derived := derivations[s.Path]
 	if (s.Derive != "" || len(derived) > 0) && !slices.Contains(derived, s.Derive) || s.Derive != "" && s.Content != "" {
-		return fmt.Errorf("the content of %s is derived on its host (%s), never said in a plan", s.Path, strings.Join(derived, " or "))
+		return fmt.Errorf(
+			"the content of %s is derived on its host (%s), never said in a plan",
+			s.Path,
+			strings.Join(derived, " or "),
+		)
 	}
 	switch s.Path {
 	case layout.KCMMigration:
 		if !j.migrationConfig(controllernames.KubeControllerManager, s.Content) {
-			return fmt.Errorf("the content is no leader migration config of %s that this program makes for lease %s", component.KCM, j.Options.LeaseName)
+			return fmt.Errorf(
+				"the content is no leader migration config of %s that this program makes for lease %s",
+				component.KCM,
+				j.Options.LeaseName,
+			)
 		}
 	case layout.CCMMigration:
 		if !j.migrationConfig(controllernames.CloudControllerManager, s.Content) {
-			return fmt.Errorf("the content is no leader migration config of %s that this program makes for lease %s", component.CCM, j.Options.LeaseName)
+			return fmt.Errorf(
+				"the content is no leader migration config of %s that this program makes for lease %s",
+				component.CCM,
+				j.Options.LeaseName,
+			)
 		}
 	case layout.CredentialConfig:
 		if !j.credentialConfig(s.Content) {
-			return fmt.Errorf("the content is no config of the image credential provider of %s that this program makes", j.provider())
+			return fmt.Errorf(
+				"the content is no config of the image credential provider of %s that this program makes",
+				j.provider(),
+			)
 		}
 	}
 	return nil
@@ -383,7 +448,11 @@ func (j Judge) CheckSource(s v1.Step) error {
 // copied says what is wrong with the file of this machine that a step copies to a host.
 func (j Judge) copied(s v1.Step) error {
 	if s.Source == "" || s.Source != j.Options.CredentialProvider || s.Content != j.Options.CredentialProviderSHA256 {
-		return fmt.Errorf("%s of this machine, with SHA-256 %s, is not the image credential provider that the options name: no other file is copied to a host", s.Source, s.Content)
+		return fmt.Errorf(
+			"%s of this machine, with SHA-256 %s, is not the image credential provider that the options name: no other file is copied to a host",
+			s.Source,
+			s.Content,
+		)
 	}
 	if s.Mode != "0755" {
 		return fmt.Errorf("the image credential provider has mode 0755, not %s", s.Mode)
@@ -392,14 +461,21 @@ func (j Judge) copied(s v1.Step) error {
 }
 
 func ofKernel(at string) bool {
-	return slices.ContainsFunc([]string{"/proc/", "/sys/", "/dev/"}, func(dir string) bool { return strings.HasPrefix(at+"/", dir) })
+	return slices.ContainsFunc(
+		[]string{"/proc/", "/sys/", "/dev/"},
+		func(dir string) bool { return strings.HasPrefix(at+"/", dir) },
+	)
 }
 
 // deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a pod template that
 // somebody else wrote could name any Secret.
 func (j Judge) deployedSource(s v1.Step) error {
 	if j.cluster.Seed != "" || !clusterview.IsOwnDeployment(j.cluster, s.Source) {
-		return fmt.Errorf("source %s is no Deployment of the cluster's control plane, which is in %s", s.Source, layout.Namespace)
+		return fmt.Errorf(
+			"source %s is no Deployment of the cluster's control plane, which is in %s",
+			s.Source,
+			layout.Namespace,
+		)
 	}
 	if j.Live == nil {
 		return nil

@@ -38,7 +38,9 @@ var (
 		d, err := time.ParseDuration(value)
 		return value == "" || err == nil && d >= shortestElection && d <= longestElection
 	}
-	gateList  = matching(`^[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE)(, *[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE))*$`)
+	gateList = matching(
+		`^[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE)(, *[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE))*$`,
+	)
 	loopList  = matching(`^[A-Za-z0-9*-]+(,[A-Za-z0-9*-]+)*$`)
 	pluginSet = matching(`^[A-Za-z0-9]+(,[A-Za-z0-9]+)*$`)
 	nodeName  = matching(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
@@ -56,21 +58,49 @@ const (
 // not know. None of the flags by which a component knows who may do what is among them.
 var editable = map[string]map[string]flagRule{
 	component.KCM: {
-		"cloud-provider": exactly("external"), flagvalue.FlagCloudConfig: gone, flagvalue.FlagFeatureGates: gateList, flagvalue.FlagControllers: loopList, "cidr-allocator-type": gone,
+		"cloud-provider": exactly(
+			"external",
+		),
+		flagvalue.FlagCloudConfig:  gone,
+		flagvalue.FlagFeatureGates: gateList,
+		flagvalue.FlagControllers:  loopList,
+		"cidr-allocator-type":      gone,
 		flagvalue.FlagVolumePlugin: func(j Judge, value string) bool { return value == "" || value == j.provider() },
-		"enable-leader-migration":  exactly("", "true"), "leader-migration-config": exactly("", layout.KCMMigration, layout.SeedMigrationDir+"/"+layout.SeedMigrationKCM),
-		"leader-elect-retry-period": duration, "leader-elect-renew-deadline": duration,
+		"enable-leader-migration": exactly(
+			"",
+			"true",
+		),
+		"leader-migration-config":     exactly("", layout.KCMMigration, layout.SeedMigrationDir+"/"+layout.SeedMigrationKCM),
+		"leader-elect-retry-period":   duration,
+		"leader-elect-renew-deadline": duration,
 	},
 	component.KAS: {
-		"cloud-provider": exactly("", "external"), flagvalue.FlagCloudConfig: gone, flagvalue.FlagFeatureGates: gateList, flagvalue.FlagEnablePlugins: pluginSet, flagvalue.FlagDisablePlugins: pluginSet,
+		"cloud-provider": exactly(
+			"",
+			"external",
+		),
+		flagvalue.FlagCloudConfig:    gone,
+		flagvalue.FlagFeatureGates:   gateList,
+		flagvalue.FlagEnablePlugins:  pluginSet,
+		flagvalue.FlagDisablePlugins: pluginSet,
 	},
 	component.Scheduler: {flagvalue.FlagFeatureGates: gateList},
 	component.CCM: {
-		"enable-leader-migration": gone, "leader-migration-config": gone, "leader-elect-renew-deadline": gone, "leader-elect-retry-period": duration, flagvalue.FlagFeatureGates: gone,
+		"enable-leader-migration":     gone,
+		"leader-migration-config":     gone,
+		"leader-elect-renew-deadline": gone,
+		"leader-elect-retry-period":   duration,
+		flagvalue.FlagFeatureGates:    gone,
 	},
 	component.Kubelet: {
-		"cloud-provider": exactly("external"), flagvalue.FlagCloudConfig: gone, flagvalue.FlagFeatureGates: gateList, flagvalue.FlagHostname: nodeName, flagvalue.FlagCredentialConfig: exactly(layout.CredentialConfig),
-		flagvalue.FlagCredentialDir: exactly(layout.CredentialDir),
+		"cloud-provider": exactly(
+			"external",
+		),
+		flagvalue.FlagCloudConfig:      gone,
+		flagvalue.FlagFeatureGates:     gateList,
+		flagvalue.FlagHostname:         nodeName,
+		flagvalue.FlagCredentialConfig: exactly(layout.CredentialConfig),
+		flagvalue.FlagCredentialDir:    exactly(layout.CredentialDir),
 	},
 }
 
@@ -168,7 +198,8 @@ func (j Judge) CheckEdits(s v1.Step) error {
 const mostReplicas = 100
 
 func (j Judge) edit(s v1.Step, e v1.Edit) error {
-	if e.Path != "" && e.Op != planstep.OpMountConfigMap && (s.Kind != v1.StepKubelet || !slices.Contains(append([]string{s.Path}, s.Files...), e.Path)) {
+	if e.Path != "" && e.Op != planstep.OpMountConfigMap &&
+		(s.Kind != v1.StepKubelet || !slices.Contains(append([]string{s.Path}, s.Files...), e.Path)) {
 		return fmt.Errorf("edit %s of %s is in %s, which the step does not name among its files", e.Op, e.Name, e.Path)
 	}
 	if strings.ContainsAny(e.Name+e.Value, "\x00\n\r") {
@@ -183,7 +214,8 @@ func (j Judge) edit(s v1.Step, e v1.Edit) error {
 		return j.version(s, e)
 	case planstep.OpSetGate, planstep.OpUnsetGate:
 		goes := slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials}, e.Name)
-		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || goes != (e.Op == planstep.OpUnsetGate) || !goes && e.Value != flagvalue.GateOn {
+		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || goes != (e.Op == planstep.OpUnsetGate) ||
+			!goes && e.Value != flagvalue.GateOn {
 			return fmt.Errorf("gate %s=%s is none that a migration changes in a kubelet's configuration", e.Name, e.Value)
 		}
 	default:
@@ -197,16 +229,31 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 	switch e.Op {
 	case "addHostPath":
 		if e.Value != layout.KCMMigration || e.PathType != "File" || s.Component != component.KCM || s.Ref != "" {
-			return fmt.Errorf("%s gets no mount of %s: the only file that a migration mounts there is %s", s.Component, e.Value, layout.KCMMigration)
+			return fmt.Errorf(
+				"%s gets no mount of %s: the only file that a migration mounts there is %s",
+				s.Component,
+				e.Value,
+				layout.KCMMigration,
+			)
 		}
 	case "removeHostPath":
 		own := map[string]string{component.KCM: layout.KCMMigration, component.CCM: layout.CCMMigration}[s.Component]
 		if e.Value != own && !j.cloudConfigMount(s, e.Value) {
-			return fmt.Errorf("%s keeps its mount of %s: a migration takes out those of its own files, and kubeadm's of a cloud config", s.Component, e.Value)
+			return fmt.Errorf(
+				"%s keeps its mount of %s: a migration takes out those of its own files, and kubeadm's of a cloud config",
+				s.Component,
+				e.Value,
+			)
 		}
 	default:
-		if e.Name != layout.MigrationVolume || e.Op == planstep.OpMountConfigMap && (e.Value != layout.SeedMigration || e.Path != layout.SeedMigrationDir) {
-			return fmt.Errorf("volume %s (ConfigMap %s at %s) is not the one with the leader migration configs", e.Name, e.Value, e.Path)
+		if e.Name != layout.MigrationVolume ||
+			e.Op == planstep.OpMountConfigMap && (e.Value != layout.SeedMigration || e.Path != layout.SeedMigrationDir) {
+			return fmt.Errorf(
+				"volume %s (ConfigMap %s at %s) is not the one with the leader migration configs",
+				e.Name,
+				e.Value,
+				e.Path,
+			)
 		}
 	}
 	return nil
@@ -215,7 +262,9 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 // cloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes
 // out. A file that another flag names is none, nor one that is guarded.
 func (j Judge) cloudConfigMount(s v1.Step, at string) bool {
-	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || guarded(at) || strings.Contains(at+"/", "/pki/") || slices.Contains(clusterview.TrustDirs, at) {
+	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || guarded(at) ||
+		strings.Contains(at+"/", "/pki/") ||
+		slices.Contains(clusterview.TrustDirs, at) {
 		return false
 	}
 	for _, base := range FlagBases(s, j.Live) {
@@ -247,7 +296,16 @@ func (j Judge) flag(component string, e v1.Edit) error {
 
 // gate tells a feature gate that has to do with in-tree providers.
 func (j Judge) gate(name string) bool {
-	if slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders, flagvalue.GateLeaderMigration, flagvalue.GateCSIMigration}, name) {
+	if slices.Contains(
+		[]string{
+			flagvalue.GateDisableProviders,
+			flagvalue.GateDisableCredentials,
+			flagvalue.GateCredentialProviders,
+			flagvalue.GateLeaderMigration,
+			flagvalue.GateCSIMigration,
+		},
+		name,
+	) {
 		return true
 	}
 	p, _ := cloudprovider.Lookup(j.provider())
@@ -265,11 +323,23 @@ func (j Judge) version(s v1.Step, e v1.Edit) error {
 	case targetHolds(j) != nil:
 		return targetHolds(j)
 	case want == "" || j.Options.ReplaceHosts:
-		return fmt.Errorf("%s of %s to %s: the options name no target version, so that no version changes", e.Op, e.Name, e.Value)
-	case e.Op == planstep.OpSetImage && (e.Name != s.Component || !slices.Contains(component.Versioned, e.Name)), e.Op == planstep.OpSetVersion && (e.Name != layout.FieldKubernetesVersion || s.Ref != layout.KubeadmConfigRef):
+		return fmt.Errorf(
+			"%s of %s to %s: the options name no target version, so that no version changes",
+			e.Op,
+			e.Name,
+			e.Value,
+		)
+	case e.Op == planstep.OpSetImage && (e.Name != s.Component || !slices.Contains(component.Versioned, e.Name)),
+		e.Op == planstep.OpSetVersion && (e.Name != layout.FieldKubernetesVersion || s.Ref != layout.KubeadmConfigRef):
 		return fmt.Errorf("%s of %s is no change of a version that a migration makes", e.Op, e.Name)
 	case !tag.MatchString(e.Value) || have != want:
-		return fmt.Errorf("%s of %s to %s is not the target version %s of the options", e.Op, e.Name, e.Value, j.Options.TargetVersion)
+		return fmt.Errorf(
+			"%s of %s to %s is not the target version %s of the options",
+			e.Op,
+			e.Name,
+			e.Value,
+			j.Options.TargetVersion,
+		)
 	}
 	return nil
 }
@@ -278,7 +348,10 @@ func (j Judge) version(s v1.Step, e v1.Edit) error {
 // changes of the component; nil for nothing. A rollback puts command lines back from records, and asks this of them
 // first.
 func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backArgs []string, o v1.Options) error {
-	flags := flagvalue.MergeFlags(commandline.FlagsOf(commandline.Unwrapped(slices.Concat(nowCommand, nowArgs))), commandline.FlagsOf(commandline.Unwrapped(slices.Concat(backCommand, backArgs))))
+	flags := flagvalue.MergeFlags(
+		commandline.FlagsOf(commandline.Unwrapped(slices.Concat(nowCommand, nowArgs))),
+		commandline.FlagsOf(commandline.Unwrapped(slices.Concat(backCommand, backArgs))),
+	)
 	var edits []v1.Edit
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if IsEditable(component, name, o) {
@@ -294,7 +367,10 @@ func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backA
 		return err
 	}
 	if !slices.Equal(a, c) || !slices.Equal(b, d) {
-		return fmt.Errorf("what the record has of the command line of %s differs from what runs in more than the flags that a migration changes: nothing is put back; compare the journal with the workload", component)
+		return fmt.Errorf(
+			"what the record has of the command line of %s differs from what runs in more than the flags that a migration changes: nothing is put back; compare the journal with the workload",
+			component,
+		)
 	}
 	return nil
 }

@@ -29,8 +29,15 @@ import (
 
 // made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
 func (j Judge) made() []layout.Object {
-	out := slices.Concat(layout.ObserverObjects(), layout.MigrationObjects(j.Options.LeaseName), layout.IdentityObjects(j.provider(), false), layout.IdentityObjects(j.provider(), true), layout.StateObjects(j.provider(), j.cluster.UID), layout.NodeManagerObjects(),
-		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()})
+	out := slices.Concat(
+		layout.ObserverObjects(),
+		layout.MigrationObjects(j.Options.LeaseName),
+		layout.IdentityObjects(j.provider(), false),
+		layout.IdentityObjects(j.provider(), true),
+		layout.StateObjects(j.provider(), j.cluster.UID),
+		layout.NodeManagerObjects(),
+		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()},
+	)
 	for api := range 2 { // policy/v1beta1 up to 1.20
 		d := draft.Draft{Target: draft.Target{APIMinor: 20 + api}}
 		out = append(out, ccm.DisruptionBudget(&d))
@@ -39,7 +46,15 @@ func (j Judge) made() []layout.Object {
 		return append(out, layout.CloudConfigSecret())
 	}
 	for _, name := range []string{layout.SeedKubeconfig, layout.SeedCloudConfig} {
-		out = append(out, layout.Object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": layout.Metadata(name, j.cluster.Seed)})
+		out = append(
+			out,
+			layout.Object{
+				"apiVersion": "v1",
+				"kind":       "Secret",
+				"type":       "Opaque",
+				"metadata":   layout.Metadata(name, j.cluster.Seed),
+			},
+		)
 	}
 	return out
 }
@@ -48,8 +63,12 @@ func (j Judge) made() []layout.Object {
 // of the managers that go.
 func (j Judge) deletable() map[string]bool {
 	out := map[string]bool{
-		layout.CCMDaemonSet: true, layout.NodeManagerDaemonSet: true, "Deployment/" + layout.Namespace + "/" + component.CCM: true, "Lease/" + layout.Namespace + "/" + component.CCM: true,
-		"Lease/" + layout.Namespace + "/" + j.Options.LeaseName: true, "ConfigMap/" + layout.Namespace + "/" + layout.StateName(j.provider()): true,
+		layout.CCMDaemonSet:                                                    true,
+		layout.NodeManagerDaemonSet:                                            true,
+		"Deployment/" + layout.Namespace + "/" + component.CCM:                 true,
+		"Lease/" + layout.Namespace + "/" + component.CCM:                      true,
+		"Lease/" + layout.Namespace + "/" + j.Options.LeaseName:                true,
+		"ConfigMap/" + layout.Namespace + "/" + layout.StateName(j.provider()): true,
 	}
 	if j.cluster.Seed != "" {
 		out["ConfigMap/"+j.cluster.Seed+"/"+layout.SeedMigration] = true
@@ -159,7 +178,10 @@ func (j Judge) madeHere(s v1.Step) error {
 		}
 	}
 	if known {
-		return fmt.Errorf("%s is not byte for byte the object that this program makes under that name: it could give rights that no migration needs", s.Ref)
+		return fmt.Errorf(
+			"%s is not byte for byte the object that this program makes under that name: it could give rights that no migration needs",
+			s.Ref,
+		)
 	}
 	return fmt.Errorf("%s is no object that a migration makes", s.Ref)
 }
@@ -179,12 +201,19 @@ func (j Judge) nodeManagerImage() string {
 
 func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
 	data, _ := o["data"].(layout.Object)
-	if len(data) != 2 || s.Derive != "" || !reflect.DeepEqual(o["metadata"], any(layout.Metadata(layout.SeedMigration, j.cluster.Seed))) || len(o) != 4 {
+	if len(data) != 2 || s.Derive != "" ||
+		!reflect.DeepEqual(o["metadata"], any(layout.Metadata(layout.SeedMigration, j.cluster.Seed))) ||
+		len(o) != 4 {
 		return fmt.Errorf("%s is not the ConfigMap with the two leader migration configs", s.Ref)
 	}
 	for key, of := range map[string]controllernames.Component{layout.SeedMigrationKCM: controllernames.KubeControllerManager, layout.SeedMigrationCCM: controllernames.CloudControllerManager} {
 		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, text) {
-			return fmt.Errorf("%s of %s is no leader migration config that this program makes for lease %s", key, s.Ref, j.Options.LeaseName)
+			return fmt.Errorf(
+				"%s of %s is no leader migration config that this program makes for lease %s",
+				key,
+				s.Ref,
+				j.Options.LeaseName,
+			)
 		}
 	}
 	return nil
@@ -202,12 +231,19 @@ func (j Judge) patched(s v1.Step) error {
 	case s.Ref == layout.KubeadmConfigRef && s.Derive == layout.DeriveKubeadm && s.Patch == "":
 		return nil // by its edits
 	case !kubeletConfigRef.MatchString(s.Ref) || s.Derive != "" || len(s.Edits) > 0:
-		return fmt.Errorf("%s is not patched by a migration: kubeadm's ClusterConfiguration is, and the feature gates of kubelets to come", s.Ref)
+		return fmt.Errorf(
+			"%s is not patched by a migration: kubeadm's ClusterConfiguration is, and the feature gates of kubelets to come",
+			s.Ref,
+		)
 	case s.Kind == v1.StepUnpatchObject:
 		return nil // by its record
 	}
 	var patch map[string]map[string]string
-	if err := json.Unmarshal([]byte(s.Patch), &patch); err != nil || len(patch) != 1 || len(patch["data"]) != 1 || patch["data"]["kubelet"] == "" {
+	if err := json.Unmarshal(
+		[]byte(s.Patch),
+		&patch,
+	); err != nil || len(patch) != 1 || len(patch["data"]) != 1 ||
+		patch["data"]["kubelet"] == "" {
 		return fmt.Errorf("the patch of %s changes more than the kubelets' configuration", s.Ref)
 	}
 	if d := j.defaults(s.Ref); d != nil {
@@ -262,7 +298,11 @@ func onlyGates(j Judge, before, after string) error {
 // workload holds changes of workloads to those that run a manager, an API server or a scheduler.
 func (j Judge) workload(s v1.Step) error {
 	if !slices.Contains(managed, s.Component) {
-		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
+		return fmt.Errorf(
+			"component %q is none of a control plane that a migration changes (%s)",
+			s.Component,
+			strings.Join(managed, ", "),
+		)
 	}
 	if s.Object != "" || s.Patch != "" {
 		return fmt.Errorf("%s is edited, and neither made nor patched", s.Ref)
@@ -271,9 +311,14 @@ func (j Judge) workload(s v1.Step) error {
 		return nil
 	}
 	if !clusterview.IsOwnDeployment(j.cluster, s.Ref) {
-		return fmt.Errorf("%s is no Deployment in the namespace of the control plane (%s)", s.Ref, cmp.Or(j.cluster.Seed, layout.Namespace))
+		return fmt.Errorf(
+			"%s is no Deployment in the namespace of the control plane (%s)",
+			s.Ref,
+			cmp.Or(j.cluster.Seed, layout.Namespace),
+		)
 	}
-	seen := j.Live != nil && slices.ContainsFunc(j.Live.Hosted, func(c v1.Component) bool { return c.Manifest == s.Ref && c.Name == s.Component })
+	seen := j.Live != nil &&
+		slices.ContainsFunc(j.Live.Hosted, func(c v1.Component) bool { return c.Manifest == s.Ref && c.Name == s.Component })
 	if !seen && j.cluster.Seed == "" && (j.strict || j.Live != nil) {
 		return fmt.Errorf("%s is not seen to run %s", s.Ref, s.Component)
 	}
@@ -283,7 +328,8 @@ func (j Judge) workload(s v1.Step) error {
 // isUsualWorkload reports whether a workload has the name that this program, or an installer, gives to one of its
 // component.
 func isUsualWorkload(s v1.Step) bool {
-	return s.Component == component.CCM && s.Ref == layout.CCMDaemonSet || s.Ref == "Deployment/"+layout.Namespace+"/"+s.Component
+	return s.Component == component.CCM && s.Ref == layout.CCMDaemonSet ||
+		s.Ref == "Deployment/"+layout.Namespace+"/"+s.Component
 }
 
 // PodRules are what the pods of a manager may be.
@@ -317,9 +363,27 @@ func managerWorkload(j Judge, o layout.Object, rules PodRules) error {
 		return errors.New("the workload has no pod template of apps/v1")
 	}
 	return errors.Join(
-		only("the workload", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels"),
-		only("its spec", spec, "selector", "template", "updateStrategy", "strategy", "replicas"), only("its template", template, "metadata", "spec"),
-		only("its template's metadata", inTemplate, "labels"), managerSpec(j, pod, rules),
+		only(
+			"the workload",
+			o,
+			"apiVersion",
+			"kind",
+			"metadata",
+			"spec",
+		),
+		only("its metadata", metadata, "name", "namespace", "labels"),
+		only(
+			"its spec",
+			spec,
+			"selector",
+			"template",
+			"updateStrategy",
+			"strategy",
+			"replicas",
+		),
+		only("its template", template, "metadata", "spec"),
+		only("its template's metadata", inTemplate, "labels"),
+		managerSpec(j, pod, rules),
 	)
 }
 
@@ -331,13 +395,27 @@ func (j Judge) managerPod(s v1.Step) error {
 	}
 	metadata, _ := o["metadata"].(layout.Object)
 	pod, _ := o["spec"].(layout.Object)
-	if o["apiVersion"] != "v1" || o["kind"] != "Pod" || metadata["name"] != component.CCM || metadata["namespace"] != layout.Namespace {
+	if o["apiVersion"] != "v1" || o["kind"] != "Pod" || metadata["name"] != component.CCM ||
+		metadata["namespace"] != layout.Namespace {
 		return fmt.Errorf("the manifest is not that of the Pod %s/%s", layout.Namespace, component.CCM)
 	}
 	notes, _ := metadata["annotations"].(layout.Object)
 	return errors.Join(
-		only("the manifest", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels", "annotations"),
-		only("its annotations", notes, "transplant.dev/host"), managerSpec(j, pod, PodRules{image: j.Options.Image, files: true, Host: s.Host}),
+		only(
+			"the manifest",
+			o,
+			"apiVersion",
+			"kind",
+			"metadata",
+			"spec",
+		),
+		only("its metadata", metadata, "name", "namespace", "labels", "annotations"),
+		only(
+			"its annotations",
+			notes,
+			"transplant.dev/host",
+		),
+		managerSpec(j, pod, PodRules{image: j.Options.Image, files: true, Host: s.Host}),
 	)
 }
 
@@ -345,15 +423,30 @@ func (j Judge) managerPod(s v1.Step) error {
 // mounts of its own files.
 func managerSpec(j Judge, pod layout.Object, rules PodRules) error {
 	security, _ := pod["securityContext"].(layout.Object)
-	if len(security) > 0 && !reflect.DeepEqual(security, layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}}) {
+	if len(security) > 0 &&
+		!reflect.DeepEqual(security, layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}}) {
 		return errors.New("the pod's security context is not that of a manager")
 	}
 	account, _ := pod["serviceAccountName"].(string)
 	if account != rules.account {
 		return fmt.Errorf("the pod runs under the account %q, not %q", account, rules.account)
 	}
-	if err := only("the pod", pod, "serviceAccountName", "hostNetwork", "dnsPolicy", "priorityClassName", "priority", "nodeSelector", "tolerations", "volumes", "containers", "securityContext",
-		"terminationGracePeriodSeconds", "affinity"); err != nil {
+	if err := only(
+		"the pod",
+		pod,
+		"serviceAccountName",
+		"hostNetwork",
+		"dnsPolicy",
+		"priorityClassName",
+		"priority",
+		"nodeSelector",
+		"tolerations",
+		"volumes",
+		"containers",
+		"securityContext",
+		"terminationGracePeriodSeconds",
+		"affinity",
+	); err != nil {
 		return err
 	}
 	containers, _ := pod["containers"].([]any)
@@ -361,7 +454,22 @@ func managerSpec(j Judge, pod layout.Object, rules PodRules) error {
 		return fmt.Errorf("the pod has %d containers, not one", len(containers))
 	}
 	c, _ := containers[0].(layout.Object)
-	if err := only("the container", c, "name", "image", "imagePullPolicy", "command", "args", "env", "volumeMounts", "resources", "livenessProbe", "readinessProbe", "startupProbe", "ports"); err != nil {
+	if err := only(
+		"the container",
+		c,
+		"name",
+		"image",
+		"imagePullPolicy",
+		"command",
+		"args",
+		"env",
+		"volumeMounts",
+		"resources",
+		"livenessProbe",
+		"readinessProbe",
+		"startupProbe",
+		"ports",
+	); err != nil {
 		return err
 	}
 	if image, _ := c["image"].(string); image != rules.image {
@@ -381,15 +489,34 @@ var programName = regexp.MustCompile(`^/?([a-z0-9-]+/)*[a-z0-9-]+$`)
 
 // files that flags of a manager name, by flag.
 var managerFiles = map[string][]string{
-	flagvalue.FlagCloudConfig: {layout.CCMCloudConf, layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey}, "leader-migration-config": {layout.CCMMigration, layout.SeedMigrationDir + "/" + layout.SeedMigrationCCM},
-	"kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey}, "authentication-kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
-	"authorization-kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
+	flagvalue.FlagCloudConfig: {
+		layout.CCMCloudConf,
+		layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey,
+	},
+	"leader-migration-config": {layout.CCMMigration, layout.SeedMigrationDir + "/" + layout.SeedMigrationCCM},
+	"kubeconfig": {
+		layout.CCMKubeconfig,
+		layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey,
+	},
+	"authentication-kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
+	"authorization-kubeconfig":  {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
 }
 
 // managerFlags are those that a manager gets beside the files and what it takes over from the kube-controller-manager.
 var managerFlags = []string{
-	"cloud-provider", "bind-address", "leader-elect", "leader-elect-retry-period", "leader-elect-renew-deadline", "enable-leader-migration", "use-service-account-credentials", "controllers",
-	flagvalue.FlagFeatureGates, "secure-port", "node-name", "wait-routes", ccm.FlagRenewToken,
+	"cloud-provider",
+	"bind-address",
+	"leader-elect",
+	"leader-elect-retry-period",
+	"leader-elect-renew-deadline",
+	"enable-leader-migration",
+	"use-service-account-credentials",
+	"controllers",
+	flagvalue.FlagFeatureGates,
+	"secure-port",
+	"node-name",
+	"wait-routes",
+	ccm.FlagRenewToken,
 }
 
 func managerCommand(j Judge, c layout.Object) error {
@@ -439,9 +566,25 @@ func isGuardedPlace(at string) bool {
 	case "/etc":
 		return slices.Contains([]string{"shadow", "gshadow", "sudoers", "passwd"}, base)
 	case "/etc/kubernetes":
-		return strings.HasSuffix(base, ".conf") && slices.Contains([]string{"admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf", "kubelet.conf", "bootstrap-kubelet.conf"}, base)
+		return strings.HasSuffix(base, ".conf") &&
+			slices.Contains(
+				[]string{
+					"admin.conf",
+					"super-admin.conf",
+					"controller-manager.conf",
+					"scheduler.conf",
+					"kubelet.conf",
+					"bootstrap-kubelet.conf",
+				},
+				base,
+			)
 	}
-	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at || !path.IsAbs(at) || at == "/" || at == "/etc" || at == "/etc/kubernetes" || at == "/etc/kubernetes/pki"
+	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at ||
+		!path.IsAbs(at) ||
+		at == "/" ||
+		at == "/etc" ||
+		at == "/etc/kubernetes" ||
+		at == "/etc/kubernetes/pki"
 }
 
 // isCredential tells files by their names that hold keys, tokens or passwords of a control plane, wherever its

@@ -104,7 +104,11 @@ func HostFile(j Judge, at string, rules PodRules) error {
 // known.
 func named(j Judge, at, host string) bool {
 	for _, e := range j.Options.Env {
-		if _, value, _ := strings.Cut(e, "="); strings.HasPrefix(value, "/etc/") && strings.ReplaceAll(value, "{host}", host) == at {
+		if _, value, _ := strings.Cut(
+			e,
+			"=",
+		); strings.HasPrefix(value, "/etc/") &&
+			strings.ReplaceAll(value, "{host}", host) == at {
 			return true
 		}
 	}
@@ -145,7 +149,11 @@ func isOwnKey(j Judge, at string) bool {
 		return true
 	}
 	for i := range j.Live.Hosts {
-		if ccm := clusterview.FindComponent(j.Live.Hosts[i], component.CCM); ccm != nil && slices.Contains(slices.Collect(maps.Values(ccm.HostPaths)), at) {
+		if ccm := clusterview.FindComponent(
+			j.Live.Hosts[i],
+			component.CCM,
+		); ccm != nil &&
+			slices.Contains(slices.Collect(maps.Values(ccm.HostPaths)), at) {
 			return true
 		}
 	}
@@ -284,7 +292,13 @@ func derivedFrom(j Judge, s v1.Step) error {
 		reads = []string{h.CloudConfig.Path}
 	}
 	if !slices.Contains(reads, s.Source) {
-		return fmt.Errorf("source %s is not what %s on host %s reads (%s)", s.Source, component.KCM, s.Host, strings.Join(reads, ", "))
+		return fmt.Errorf(
+			"source %s is not what %s on host %s reads (%s)",
+			s.Source,
+			component.KCM,
+			s.Host,
+			strings.Join(reads, ", "),
+		)
 	}
 	return nil
 }

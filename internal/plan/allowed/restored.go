@@ -33,7 +33,10 @@ func CheckManifest(p *v1.Plan, s v1.Step, now, back []byte) error {
 		return fmt.Errorf("the backup: %w", err)
 	}
 	if !reflect.DeepEqual(have, want) {
-		return fmt.Errorf("the backup of %s differs from what is there in more than the plan changes: it is of another time, or of another migration", s.Path)
+		return fmt.Errorf(
+			"the backup of %s differs from what is there in more than the plan changes: it is of another time, or of another migration",
+			s.Path,
+		)
 	}
 	return listsBack(Judge{Options: p.Options, cluster: p.Cluster}, changed, now, back)
 }

@@ -90,7 +90,8 @@ func change(j Judge, s v1.Step, flag string, base map[string]string, value strin
 
 // changesVersion reports whether a step gives its component the target version, or tells kubeadm how that one starts.
 func (j Judge) changesVersion(s v1.Step) bool {
-	return draft.UpgradeOf(j.Options).IsWanted() && targetHolds(j) == nil && (planstep.ChangesImage(s) || s.Ref == layout.KubeadmConfigRef)
+	return draft.UpgradeOf(j.Options).IsWanted() && targetHolds(j) == nil &&
+		(planstep.ChangesImage(s) || s.Ref == layout.KubeadmConfigRef)
 }
 
 func gatesChange(j Judge, s v1.Step, had, has flagvalue.Gates, isNow bool) error {
@@ -151,14 +152,16 @@ func gateEnds(j Judge, component, name string, on bool) bool {
 
 func pluginsChange(j Judge, s v1.Step, flag string, had, has []string, isNow bool) error {
 	for _, name := range had {
-		if slices.Contains(has, name) || flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels || pluginEnds(j, flag, name) && j.changesVersion(s) {
+		if slices.Contains(has, name) || flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels ||
+			pluginEnds(j, flag, name) && j.changesVersion(s) {
 			continue
 		}
 		return fmt.Errorf("the admission plugin %s would be taken out, and no migration does that", name)
 	}
 	for _, name := range has {
 		// Where the snapshot is of later, what ended with the new version is gone from it.
-		gone := !isNow && (flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels || pluginEnds(j, flag, name) && targetHolds(j) == nil)
+		gone := !isNow &&
+			(flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels || pluginEnds(j, flag, name) && targetHolds(j) == nil)
 		if !slices.Contains(had, name) && !gone {
 			return fmt.Errorf("the admission plugin %s would be put in, and no migration does that", name)
 		}
@@ -178,7 +181,11 @@ func pluginEnds(j Judge, flag, name string) bool {
 func controllersChange(j Judge, base map[string]string, value string, isNow bool) error {
 	before := base[flagvalue.FlagControllers]
 	if rest := othersOf(before); !slices.Equal(rest, othersOf(value)) {
-		return fmt.Errorf("beside cloud loops it would say %s, and it says %s", strings.Join(othersOf(value), ","), strings.Join(rest, ","))
+		return fmt.Errorf(
+			"beside cloud loops it would say %s, and it says %s",
+			strings.Join(othersOf(value), ","),
+			strings.Join(rest, ","),
+		)
 	}
 	for _, loop := range changing {
 		was, is := flagvalue.IsLoopDisabled(before, loop), flagvalue.IsLoopDisabled(value, loop)
@@ -188,7 +195,8 @@ func controllersChange(j Judge, base map[string]string, value string, isNow bool
 		if !is {
 			return fmt.Errorf("the loop %s would begin again", loop)
 		}
-		if loop == clusterview.NodeIPAM && j.Options.NodeIPAM != v1.IPAMMove && base["cidr-allocator-type"] != flagvalue.CloudAllocator {
+		if loop == clusterview.NodeIPAM && j.Options.NodeIPAM != v1.IPAMMove &&
+			base["cidr-allocator-type"] != flagvalue.CloudAllocator {
 			return fmt.Errorf("the loop %s would end, and it does not move", loop)
 		}
 	}
@@ -226,7 +234,11 @@ func RestoreValue(p *v1.Plan, s v1.Step, flag, now, was string) string {
 			return j.gate(strings.TrimSpace(name))
 		})
 	case flagvalue.FlagEnablePlugins, flagvalue.FlagDisablePlugins:
-		return mergeItems(now, was, func(item string) bool { return flag == flagvalue.FlagEnablePlugins && item == flagvalue.PluginPVLabels })
+		return mergeItems(
+			now,
+			was,
+			func(item string) bool { return flag == flagvalue.FlagEnablePlugins && item == flagvalue.PluginPVLabels },
+		)
 	case flagvalue.FlagControllers:
 		if was == "" {
 			was = "*"
@@ -281,13 +293,22 @@ func targetHolds(j Judge) error {
 		return nil
 	}
 	if up.Minor <= component.Oldest || up.Minor > component.Newest {
-		return fmt.Errorf("target version %s is none to which this program upgrades (1.%d to 1.%d)", up.Version, component.Oldest+1, component.Newest)
+		return fmt.Errorf(
+			"target version %s is none to which this program upgrades (1.%d to 1.%d)",
+			up.Version,
+			component.Oldest+1,
+			component.Newest,
+		)
 	}
 	if j.Live == nil {
 		return nil
 	}
 	if n, err := clusterview.ParseMinor("", j.Live.Cluster.Version); err == nil && n != up.Minor && n != up.Minor-1 {
-		return fmt.Errorf("target version %s is neither that of the API servers (%s) nor one minor above it", up.Version, j.Live.Cluster.Version)
+		return fmt.Errorf(
+			"target version %s is neither that of the API servers (%s) nor one minor above it",
+			up.Version,
+			j.Live.Cluster.Version,
+		)
 	}
 	return nil
 }

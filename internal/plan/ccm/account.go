@@ -31,10 +31,20 @@ func renewsToken(d *draft.Draft) bool {
 func WriteToken(d *draft.Draft, h v1.Host) {
 	derivation, note := TokenDerivation(d)
 	d.Add(v1.Step{
-		ID: "write/" + layout.CCMToken + "@" + h.Name, Phase: planstep.PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + layout.CCMToken + " on " + h.Name,
-		Why: "a static pod gets no token from its kubelet; this one ends by itself, and is in no other place", Host: h.Name, Path: layout.CCMToken, Derive: derivation,
-		Source: layout.AccountRef, Mode: "0600", Requires: []string{"cluster:uid", d.AddFileFact(h, layout.CCMToken)}, Undo: "restore what was there", EstimateSeconds: 0.2,
-		Changes: []v1.Change{{Field: layout.CCMToken, After: "a token of " + layout.AccountRef + note}},
+		ID:              "write/" + layout.CCMToken + "@" + h.Name,
+		Phase:           planstep.PhasePrepare,
+		Kind:            v1.StepWriteFile,
+		Title:           "write " + layout.CCMToken + " on " + h.Name,
+		Why:             "a static pod gets no token from its kubelet; this one ends by itself, and is in no other place",
+		Host:            h.Name,
+		Path:            layout.CCMToken,
+		Derive:          derivation,
+		Source:          layout.AccountRef,
+		Mode:            "0600",
+		Requires:        []string{"cluster:uid", d.AddFileFact(h, layout.CCMToken)},
+		Undo:            "restore what was there",
+		EstimateSeconds: 0.2,
+		Changes:         []v1.Change{{Field: layout.CCMToken, After: "a token of " + layout.AccountRef + note}},
 	})
 }
 

@@ -27,15 +27,34 @@ func CheckCloudConfig(d *draft.Draft, m *v1.Component, where string) error {
 		return nil
 	}
 	if !d.Provider.ConfigOptional {
-		return fmt.Errorf("%s on %s has no --cloud-config, and with provider %s %s: write its configuration to a file, name it with --cloud-config, and plan again",
-			component.KCM, where, d.Provider.Name, d.Provider.WithoutConfig)
+		return fmt.Errorf(
+			"%s on %s has no --cloud-config, and with provider %s %s: write its configuration to a file, name it with --cloud-config, and plan again",
+			component.KCM,
+			where,
+			d.Provider.Name,
+			d.Provider.WithoutConfig,
+		)
 	}
 	for _, e := range d.Options.Env {
 		name, value, _ := strings.Cut(e, "=")
 		if d.Provider.Name == cloudprovider.AWS && name == envMetadataDisabled && strings.EqualFold(value, "true") {
-			return fmt.Errorf("%s=%s in --ccm-env: %s on %s has no --cloud-config, so %s; leave the variable out", name, value, component.KCM, where, d.Provider.WithoutConfig)
+			return fmt.Errorf(
+				"%s=%s in --ccm-env: %s on %s has no --cloud-config, so %s; leave the variable out",
+				name,
+				value,
+				component.KCM,
+				where,
+				d.Provider.WithoutConfig,
+			)
 		}
 	}
-	d.Note(fmt.Sprintf("cloud config: %s has none, and so has the %s; %s", component.KCM, component.CCM, d.Provider.WithoutConfig))
+	d.Note(
+		fmt.Sprintf(
+			"cloud config: %s has none, and so has the %s; %s",
+			component.KCM,
+			component.CCM,
+			d.Provider.WithoutConfig,
+		),
+	)
 	return nil
 }

@@ -81,14 +81,23 @@ func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 		paths = nil
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
-		paths = append(paths, controlplane.HostPath{Path: layout.CCMMigration, Type: "File", Name: "transplant-leader-migration"})
+		paths = append(
+			paths,
+			controlplane.HostPath{Path: layout.CCMMigration, Type: "File", Name: "transplant-leader-migration"},
+		)
 	}
 	given, files := Environment(d, h.Name)
 	paths = append(append(append(paths, files...), clusterview.TrustMounts(m)...), clusterview.ConfigFileMounts(h, m)...)
 	env := localAPIEnv(h)
 	for _, e := range given {
 		if strings.Contains(e.Value, h.Name) {
-			d.Refusals = append(d.Refusals, fmt.Errorf("environment %s with {host} needs a static pod on each host: a DaemonSet has one environment for all", e.Name))
+			d.Refusals = append(
+				d.Refusals,
+				fmt.Errorf(
+					"environment %s with {host} needs a static pod on each host: a DaemonSet has one environment for all",
+					e.Name,
+				),
+			)
 		}
 		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
 	}
@@ -99,7 +108,13 @@ func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 
 // RenderPod is the pod of a manager that a controller of the cluster makes, on the network and the resolver of its
 // host.
-func RenderPod(d *draft.Draft, flags []controlplane.Flag, env []any, paths []controlplane.HostPath, priority string) layout.Object {
+func RenderPod(
+	d *draft.Draft,
+	flags []controlplane.Flag,
+	env []any,
+	paths []controlplane.HostPath,
+	priority string,
+) layout.Object {
 	var volumes, mounts []any
 	for i, p := range paths {
 		name := p.Name
@@ -114,14 +129,24 @@ func RenderPod(d *draft.Draft, flags []controlplane.Flag, env []any, paths []con
 	}
 	port := cmp.Or(ServingPort(d), DefaultPort)
 	container := layout.Object{
-		"name": component.CCM, "image": d.Options.Image, "imagePullPolicy": "IfNotPresent", "env": env, "volumeMounts": mounts,
-		"resources":     layout.Object{"requests": layout.Object{"cpu": "100m", "memory": "64Mi"}},
-		"livenessProbe": httpProbe("/healthz", port, 10, 10, 8), "startupProbe": httpProbe("/healthz", port, 1, 2, 60),
+		"name":            component.CCM,
+		"image":           d.Options.Image,
+		"imagePullPolicy": "IfNotPresent",
+		"env":             env,
+		"volumeMounts":    mounts,
+		"resources":       layout.Object{"requests": layout.Object{"cpu": "100m", "memory": "64Mi"}},
+		"livenessProbe":   httpProbe("/healthz", port, 10, 10, 8),
+		"startupProbe":    httpProbe("/healthz", port, 1, 2, 60),
 	}
 	fillContainer(d.Program, container, flags)
 	pod := layout.Object{
-		"serviceAccountName": layout.CCMAccount, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": priority,
-		"volumes": volumes, "containers": []any{container}, "securityContext": layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}},
+		"serviceAccountName": layout.CCMAccount,
+		"hostNetwork":        true,
+		"dnsPolicy":          "Default",
+		"priorityClassName":  priority,
+		"volumes":            volumes,
+		"containers":         []any{container},
+		"securityContext":    layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}},
 	}
 	if d.Program.ReadyPath != "" {
 		container["readinessProbe"] = httpProbe(d.Program.ReadyPath, port, 0, 2, 3)
@@ -144,8 +169,11 @@ func checkSameConfig(d *draft.Draft) {
 		}
 	}
 	if with != "" && without != "" {
-		d.Refusals = append(d.Refusals, fmt.Errorf("%s has --cloud-config on host %s and none on host %s, and the pods of a DaemonSet are alike: "+
-			"give all of them one, or plan with --shape=%s", component.KCM, with, without, v1.ShapeStaticPod))
+		d.Refusals = append(
+			d.Refusals,
+			fmt.Errorf("%s has --cloud-config on host %s and none on host %s, and the pods of a DaemonSet are alike: "+
+				"give all of them one, or plan with --shape=%s", component.KCM, with, without, v1.ShapeStaticPod),
+		)
 	}
 }
 

@@ -72,14 +72,20 @@ func namesNode(d *draft.Draft) bool {
 
 // nodeNameEnv is the variable as an object has it.
 func nodeNameEnv() layout.Object {
-	return layout.Object{"name": EnvNodeName, "valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": NodeNameField}}}
+	return layout.Object{
+		"name":      EnvNodeName,
+		"valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": NodeNameField}},
+	}
 }
 
 // localAPIEnv points the client of a pod at its own host's API server: kubeadm's serving certificate names the host's
 // address.
 func localAPIEnv(h v1.Host) []any {
 	return []any{
-		layout.Object{"name": "KUBERNETES_SERVICE_HOST", "valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": "status.hostIP"}}},
+		layout.Object{
+			"name":      "KUBERNETES_SERVICE_HOST",
+			"valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": "status.hostIP"}},
+		},
 		layout.Object{"name": "KUBERNETES_SERVICE_PORT", "value": clusterview.APIPort(h)},
 	}
 }
@@ -94,5 +100,8 @@ func EndpointEnv(d *draft.Draft) []any {
 	if err != nil {
 		host, port = d.Snapshot.Kubeadm.ControlPlaneEndpoint, fmt.Sprint(clusterview.DefaultAPIPort)
 	}
-	return []any{layout.Object{"name": "KUBERNETES_SERVICE_HOST", "value": host}, layout.Object{"name": "KUBERNETES_SERVICE_PORT", "value": port}}
+	return []any{
+		layout.Object{"name": "KUBERNETES_SERVICE_HOST", "value": host},
+		layout.Object{"name": "KUBERNETES_SERVICE_PORT", "value": port},
+	}
 }

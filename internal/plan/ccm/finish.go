@@ -14,10 +14,25 @@ import (
 func FinishDaemonSet(d *draft.Draft) {
 	edits, was := finishEdits(d)
 	d.Add(v1.Step{
-		ID: "finish/" + component.CCM, Phase: planstep.PhaseFinish, Kind: v1.StepEditWorkload, Title: "switch leader migration off in " + component.CCM,
-		Why: "no in-tree manager is left that could want the migration lease; the pods are replaced one by one, the owner's last", Component: component.CCM, Ref: layout.CCMDaemonSet,
-		Edits: edits, Leases: []string{component.CCM, d.Options.LeaseName}, Successors: []string{component.CCM}, Group: planstep.PhaseFinish, Requires: []string{"cluster:uid"},
-		Changes: planstep.DescribeFlagEdits(edits, was), Undo: "put the pod template back as the record has it", EstimateSeconds: 25 * float64(len(d.Hosts)), Expect: d.ExpectRunning(draft.OwnedBy(component.CCM)),
+		ID:         "finish/" + component.CCM,
+		Phase:      planstep.PhaseFinish,
+		Kind:       v1.StepEditWorkload,
+		Title:      "switch leader migration off in " + component.CCM,
+		Why:        "no in-tree manager is left that could want the migration lease; the pods are replaced one by one, the owner's last",
+		Component:  component.CCM,
+		Ref:        layout.CCMDaemonSet,
+		Edits:      edits,
+		Leases:     []string{component.CCM, d.Options.LeaseName},
+		Successors: []string{component.CCM},
+		Group:      planstep.PhaseFinish,
+		Requires:   []string{"cluster:uid"},
+		Changes: planstep.DescribeFlagEdits(
+			edits,
+			was,
+		),
+		Undo:            "put the pod template back as the record has it",
+		EstimateSeconds: 25 * float64(len(d.Hosts)),
+		Expect:          d.ExpectRunning(draft.OwnedBy(component.CCM)),
 	})
 }
 
@@ -33,7 +48,10 @@ func finishEdits(d *draft.Draft) ([]v1.Edit, map[string]string) {
 	was := map[string]string{"enable-leader-migration": "true", "leader-migration-config": layout.CCMMigration,
 		"leader-elect-renew-deadline": d.Options.RenewDeadline, "leader-elect-retry-period": d.Options.RetryPeriod}
 	if gates := ManagerGates(d); gates != "" {
-		edits, was[flagvalue.FlagFeatureGates] = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagFeatureGates}), gates
+		edits, was[flagvalue.FlagFeatureGates] = append(
+			edits,
+			v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagFeatureGates},
+		), gates
 	}
 	return edits, was
 }
@@ -43,10 +61,25 @@ func FinishStaticPod(d *draft.Draft, h v1.Host) {
 	edits, was := finishEdits(d)
 	path := clusterview.ManagerManifest(h)
 	d.Add(v1.Step{
-		ID: "finish/" + component.CCM + "@" + h.Name, Phase: planstep.PhaseFinish, Kind: v1.StepEditManifest, Title: "switch leader migration off in " + component.CCM + " on " + h.Name,
-		Why:  "no in-tree manager is left that could want the migration lease",
-		Host: h.Name, Component: component.CCM, Path: path, Edits: edits, Leases: []string{component.CCM, d.Options.LeaseName}, Successors: []string{component.CCM},
-		Group: planstep.PhaseFinish + "@" + h.Name, Requires: []string{"cluster:uid", planstep.FileFact(h.Name, path)},
-		Changes: planstep.DescribeFlagEdits(edits, was), Undo: "put the manifest back from its backup", EstimateSeconds: 25, Expect: d.ExpectRunning(draft.OwnedBy(component.CCM)),
+		ID:         "finish/" + component.CCM + "@" + h.Name,
+		Phase:      planstep.PhaseFinish,
+		Kind:       v1.StepEditManifest,
+		Title:      "switch leader migration off in " + component.CCM + " on " + h.Name,
+		Why:        "no in-tree manager is left that could want the migration lease",
+		Host:       h.Name,
+		Component:  component.CCM,
+		Path:       path,
+		Edits:      edits,
+		Leases:     []string{component.CCM, d.Options.LeaseName},
+		Successors: []string{component.CCM},
+		Group:      planstep.PhaseFinish + "@" + h.Name,
+		Requires:   []string{"cluster:uid", planstep.FileFact(h.Name, path)},
+		Changes: planstep.DescribeFlagEdits(
+			edits,
+			was,
+		),
+		Undo:            "put the manifest back from its backup",
+		EstimateSeconds: 25,
+		Expect:          d.ExpectRunning(draft.OwnedBy(component.CCM)),
 	})
 }

@@ -17,8 +17,12 @@ func chooseOfficial(d *draft.Draft) error {
 	minor := max(d.APIMinor, d.Upgrade.Minor) // it starts when every API server is upgraded
 	image, ok := cloudprovider.OfficialImage(d.Provider.Name, minor)
 	if !ok {
-		return fmt.Errorf("--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
-			cloudprovider.Official, d.Provider.Name, minor)
+		return fmt.Errorf(
+			"--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
+			cloudprovider.Official,
+			d.Provider.Name,
+			minor,
+		)
 	}
 	d.Options.Image = image.Ref
 	return nil
@@ -31,13 +35,27 @@ func DescribeManager(d *draft.Draft) []string {
 		return nil
 	}
 	if !d.Program.Ours {
-		return []string{fmt.Sprintf("the manager: %s, built from %s. Not promised: it is not fenced. One that is paused and resumed can write to the cloud for one renew deadline beside its successor, and when it ends its leases run out instead of being released",
-			d.Program.Image, libraryRelease(d.Program.Minor))}
+		return []string{
+			fmt.Sprintf(
+				"the manager: %s, built from %s. Not promised: it is not fenced. One that is paused and resumed can write to the cloud for one renew deadline beside its successor, and when it ends its leases run out instead of being released",
+				d.Program.Image,
+				libraryRelease(d.Program.Minor),
+			),
+		}
 	}
-	out := fmt.Sprintf("the manager: ours (%s), built from %s and so newer than the API server of 1.%d, which the version skew policy of Kubernetes does not cover; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
-		d.Program.Image, libraryRelease(d.Program.Minor), max(d.APIMinor, d.Upgrade.Minor), strings.Join(proven.Versions(), ", "))
+	out := fmt.Sprintf(
+		"the manager: ours (%s), built from %s and so newer than the API server of 1.%d, which the version skew policy of Kubernetes does not cover; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
+		d.Program.Image,
+		libraryRelease(d.Program.Minor),
+		max(d.APIMinor, d.Upgrade.Minor),
+		strings.Join(proven.Versions(), ", "),
+	)
 	if official, ok := cloudprovider.OfficialImage(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor)); ok {
-		out += fmt.Sprintf("; --image=%s takes %s, which the policy covers and which has no fence", cloudprovider.Official, official.Ref)
+		out += fmt.Sprintf(
+			"; --image=%s takes %s, which the policy covers and which has no fence",
+			cloudprovider.Official,
+			official.Ref,
+		)
 	}
 	return []string{out}
 }
@@ -57,10 +75,20 @@ func ChooseImage(d *draft.Draft) error {
 		image, ok := cloudprovider.ImageFor(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor))
 		if !ok {
 			if d.Options.Part != v1.PartInstall && (d.APIMinor < component.Oldest || d.APIMinor > d.Provider.LastInTree) {
-				return fmt.Errorf("the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", d.APIMinor, component.Oldest, d.Provider.LastInTree, d.Provider.Name)
+				return fmt.Errorf(
+					"the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s",
+					d.APIMinor,
+					component.Oldest,
+					d.Provider.LastInTree,
+					d.Provider.Name,
+				)
 			}
-			return fmt.Errorf("the catalogue has no cloud-controller-manager for provider %s and Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, or for the operator with --ccm-image=%s=REPOSITORY:TAG",
-				d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor), d.Provider.Name)
+			return fmt.Errorf(
+				"the catalogue has no cloud-controller-manager for provider %s and Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, or for the operator with --ccm-image=%s=REPOSITORY:TAG",
+				d.Provider.Name,
+				max(d.APIMinor, d.Upgrade.Minor),
+				d.Provider.Name,
+			)
 		}
 		d.Options.Image = image.Ref
 	}

@@ -23,18 +23,38 @@ type InheritedFlag struct {
 
 // InheritedFlags are all such flags, in the order in which they are written.
 var InheritedFlags = []InheritedFlag{
-	{Name: "cluster-name", Why: "it names load balancers and cloud tags: with another one every load balancer is orphaned and made anew (OpenStack, GCE, Azure)"},
-	{Name: "cluster-cidr", Why: "routes outside of it are left alone, those inside without a node are deleted: with another one every route is orphaned or lost"},
-	{Name: "configure-cloud-routes", Why: "it is true unless said otherwise: where the CNI routes, the table would fill up with routes beside it"},
+	{
+		Name: "cluster-name",
+		Why:  "it names load balancers and cloud tags: with another one every load balancer is orphaned and made anew (OpenStack, GCE, Azure)",
+	},
+	{
+		Name: "cluster-cidr",
+		Why:  "routes outside of it are left alone, those inside without a node are deleted: with another one every route is orphaned or lost",
+	},
+	{
+		Name: "configure-cloud-routes",
+		Why:  "it is true unless said otherwise: where the CNI routes, the table would fill up with routes beside it",
+	},
 	{Name: "allocate-node-cidrs", Why: "without it there is no route loop; where node IPAM runs is said by --controllers"},
 	{Name: "route-reconciliation-period", Why: "the rate at which routes are repaired stays"},
-	{Name: "concurrent-service-syncs", Why: "the rate at which load balancers are made stays, and with it the load on the cloud"},
+	{
+		Name: "concurrent-service-syncs",
+		Why:  "the rate at which load balancers are made stays, and with it the load on the cloud",
+	},
 	{Name: "node-monitor-period", Why: "how soon a node whose instance is gone is deleted"},
 	{Name: "allow-untagged-cloud", Why: "a cluster whose instances carry no tag of it is refused otherwise"},
 	{Name: "cidr-allocator-type", Why: "who decides which pod CIDR a node gets", NodeIPAM: true},
 	{Name: "node-cidr-mask-size", Why: "nodes to come get blocks of the size of those that are there", NodeIPAM: true},
-	{Name: "node-cidr-mask-size-ipv4", Why: "nodes to come get blocks of the size of those that are there", NodeIPAM: true},
-	{Name: "node-cidr-mask-size-ipv6", Why: "nodes to come get blocks of the size of those that are there", NodeIPAM: true},
+	{
+		Name:     "node-cidr-mask-size-ipv4",
+		Why:      "nodes to come get blocks of the size of those that are there",
+		NodeIPAM: true,
+	},
+	{
+		Name:     "node-cidr-mask-size-ipv6",
+		Why:      "nodes to come get blocks of the size of those that are there",
+		NodeIPAM: true,
+	},
 	{Name: "service-cluster-ip-range", Why: "no node gets a block of the Services' range", NodeIPAM: true},
 	{Name: "tls-cipher-suites", Why: "what the cluster's owner allows on the serving port"},
 	{Name: "tls-min-version", Why: "what the cluster's owner allows on the serving port"},

@@ -137,17 +137,32 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 		{Name: "bind-address", Value: clusterview.BindHost(m)},
 	}, ManagerFlags(d, m)...)
 	c := controlplane.CCM{
-		Name: component.CCM, Program: d.Program.Command, Image: d.Options.Image, Host: h.Name, BindAddress: clusterview.BindHost(m), Flags: flags, ReadyPath: d.Program.ReadyPath,
-		HostPaths: []controlplane.HostPath{{Path: layout.CCMCloudConf, Type: "File"}, {Path: layout.CCMKubeconfig, Type: "File"},
-			{Path: layout.CCMTokenDir, Type: "Directory", Writable: renewsToken(d)}},
+		Name:        component.CCM,
+		Program:     d.Program.Command,
+		Image:       d.Options.Image,
+		Host:        h.Name,
+		BindAddress: clusterview.BindHost(m),
+		Flags:       flags,
+		ReadyPath:   d.Program.ReadyPath,
+		HostPaths: []controlplane.HostPath{
+			{Path: layout.CCMCloudConf, Type: "File"},
+			{Path: layout.CCMKubeconfig, Type: "File"},
+			{Path: layout.CCMTokenDir, Type: "Directory", Writable: renewsToken(d)},
+		},
 	}
 	if renewsToken(d) {
 		flags = append(flags, controlplane.Flag{Name: FlagRenewToken, Value: "true"})
 		c.Flags = flags
 	}
 	if d.Program.Command == "" {
-		d.Refusals = append(d.Refusals, fmt.Errorf("where the program lies in image %s is not known, and the manifest of a static pod has to say it: plan with --shape=%s, or name another image with --image",
-			d.Options.Image, v1.ShapeDaemonSet))
+		d.Refusals = append(
+			d.Refusals,
+			fmt.Errorf(
+				"where the program lies in image %s is not known, and the manifest of a static pod has to say it: plan with --shape=%s, or name another image with --image",
+				d.Options.Image,
+				v1.ShapeDaemonSet,
+			),
+		)
 	}
 	if IsUnconfigured(d, m) {
 		c.Flags = slices.DeleteFunc(c.Flags, func(f controlplane.Flag) bool { return f.Name == flagvalue.FlagCloudConfig })
@@ -155,7 +170,10 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 		flags = c.Flags
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
-		c.HostPaths = append(c.HostPaths, controlplane.HostPath{Path: layout.CCMMigration, Type: "File", Name: "transplant-leader-migration"})
+		c.HostPaths = append(
+			c.HostPaths,
+			controlplane.HostPath{Path: layout.CCMMigration, Type: "File", Name: "transplant-leader-migration"},
+		)
 	}
 	if d.Program.Ours {
 		c.GraceSeconds = graceSeconds
@@ -164,7 +182,9 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 	if namesNode(d) {
 		env = append([]controlplane.Env{{Name: EnvNodeName, FieldPath: NodeNameField}}, env...)
 	}
-	c.Env, c.HostPaths = env, append(append(append(c.HostPaths, files...), clusterview.TrustMounts(m)...), clusterview.ConfigFileMounts(h, m)...)
+	c.Env, c.HostPaths = env, append(
+		append(append(c.HostPaths, files...), clusterview.TrustMounts(m)...),
+		clusterview.ConfigFileMounts(h, m)...)
 	return string(controlplane.RenderCCM(c)), DescribeFlags(d, flags)
 }
 

@@ -25,13 +25,24 @@ func StartNodeManagers(d *draft.Draft) {
 	d.EnsureObjects(phase, why, layout.NodeManagerObjects())
 	set := renderNodeManager(d)
 	d.Add(v1.Step{
-		ID: "start/" + layout.NodeManager, Phase: phase, Kind: v1.StepEnsureObject, Title: "start " + layout.NodeManager + " on every node", Why: why,
-		Component: layout.NodeManager, Ref: layout.NodeManagerDaemonSet, Object: layout.EncodeObject(set), Requires: []string{"cluster:uid"},
-		Undo: "delete it, if this migration made it", EstimateSeconds: 30, Changes: []v1.Change{{Field: "image", After: NodeManagerImage(d)}},
+		ID:              "start/" + layout.NodeManager,
+		Phase:           phase,
+		Kind:            v1.StepEnsureObject,
+		Title:           "start " + layout.NodeManager + " on every node",
+		Why:             why,
+		Component:       layout.NodeManager,
+		Ref:             layout.NodeManagerDaemonSet,
+		Object:          layout.EncodeObject(set),
+		Requires:        []string{"cluster:uid"},
+		Undo:            "delete it, if this migration made it",
+		EstimateSeconds: 30,
+		Changes:         []v1.Change{{Field: "image", After: NodeManagerImage(d)}},
 	})
 	for _, n := range d.Snapshot.Nodes {
 		if n.OS == "windows" {
-			d.Note("not done: the cloud-node-manager of Windows nodes, which has a manifest of its own (cloud-node-manager-windows of cloud-provider-azure); put it there before their kubelets become external")
+			d.Note(
+				"not done: the cloud-node-manager of Windows nodes, which has a manifest of its own (cloud-node-manager-windows of cloud-provider-azure); put it there before their kubelets become external",
+			)
 		}
 	}
 }
@@ -42,7 +53,12 @@ func NodeManagerImage(d *draft.Draft) string {
 	if known, ok := program.NearestImage(d.Provider.Name, d.Program.Minor); ok && known.Ref == d.Options.Image {
 		return known.NodeManager
 	}
-	if beside := strings.Replace(d.Options.Image, "azure-cloud-controller-manager", "azure-cloud-node-manager", 1); beside != d.Options.Image {
+	if beside := strings.Replace(
+		d.Options.Image,
+		"azure-cloud-controller-manager",
+		"azure-cloud-node-manager",
+		1,
+	); beside != d.Options.Image {
 		return beside
 	}
 	return d.Program.NodeManager
@@ -57,9 +73,13 @@ func renderNodeManager(d *draft.Draft) layout.Object {
 	}
 	env := append([]any{nodeNameEnv()}, EndpointEnv(d)...)
 	pod := layout.Object{
-		"serviceAccountName": layout.NodeManager, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": "system-node-critical",
-		"nodeSelector": layout.Object{"kubernetes.io/os": "linux"}, "tolerations": []any{layout.Object{"operator": "Exists"}},
-		"securityContext": layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}},
+		"serviceAccountName": layout.NodeManager,
+		"hostNetwork":        true,
+		"dnsPolicy":          "Default",
+		"priorityClassName":  "system-node-critical",
+		"nodeSelector":       layout.Object{"kubernetes.io/os": "linux"},
+		"tolerations":        []any{layout.Object{"operator": "Exists"}},
+		"securityContext":    layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}},
 		"containers": []any{layout.Object{
 			"name": layout.NodeManager, "image": NodeManagerImage(d), "imagePullPolicy": "IfNotPresent", "env": env,
 			"command":   []any{layout.NodeManager, "--node-name=$(NODE_NAME)", "--wait-routes=" + wait},

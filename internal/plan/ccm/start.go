@@ -16,10 +16,18 @@ func StartDaemonSet(d *draft.Draft, phase string) {
 	set, flags := daemonSet(d)
 	raw := layout.EncodeObject(set)
 	d.Add(v1.Step{
-		ID: "start/" + component.CCM, Phase: phase, Kind: v1.StepEnsureObject, Title: "start " + component.CCM + " on the control-plane nodes",
-		Why:       "the next owner runs, has its main lease and reaches the cloud before the old one is stopped; updates wait for the old pod's deletion, so that no replica is restarted unasked",
-		Component: component.CCM, Ref: layout.CCMDaemonSet, Object: raw, Requires: []string{"cluster:uid"}, Undo: "delete it, if this migration made it", EstimateSeconds: 30,
-		Changes: DescribeFlags(d, flags),
+		ID:              "start/" + component.CCM,
+		Phase:           phase,
+		Kind:            v1.StepEnsureObject,
+		Title:           "start " + component.CCM + " on the control-plane nodes",
+		Why:             "the next owner runs, has its main lease and reaches the cloud before the old one is stopped; updates wait for the old pod's deletion, so that no replica is restarted unasked",
+		Component:       component.CCM,
+		Ref:             layout.CCMDaemonSet,
+		Object:          raw,
+		Requires:        []string{"cluster:uid"},
+		Undo:            "delete it, if this migration made it",
+		EstimateSeconds: 30,
+		Changes:         DescribeFlags(d, flags),
 	})
 	if len(d.Hosts) > 1 {
 		d.EnsureObjects(phase, "an eviction never takes the last replica", []layout.Object{DisruptionBudget(d)})
@@ -42,7 +50,12 @@ func DisruptionBudget(d *draft.Draft) layout.Object {
 func StartStaticPod(d *draft.Draft, h v1.Host, phase, group, why string) {
 	manifest, change := RenderStaticPod(d, h, clusterview.FindComponent(h, component.KCM))
 	d.Add(addStaticPod(d, h, manifest, v1.Step{
-		ID: "start/" + component.CCM + "@" + h.Name, Phase: phase, Title: "start " + component.CCM + " on " + h.Name, Why: why, Group: group, Changes: change,
+		ID:      "start/" + component.CCM + "@" + h.Name,
+		Phase:   phase,
+		Title:   "start " + component.CCM + " on " + h.Name,
+		Why:     why,
+		Group:   group,
+		Changes: change,
 	}))
 }
 

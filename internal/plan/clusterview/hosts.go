@@ -69,27 +69,50 @@ func ControlPlaneHosts(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 			continue
 		}
 		if h.APIOnly {
-			errs = append(errs, fmt.Errorf("host %s runs a control plane and cannot be reached: name it with --host-access", h.Name))
+			errs = append(
+				errs,
+				fmt.Errorf("host %s runs a control plane and cannot be reached: name it with --host-access", h.Name),
+			)
 			continue
 		}
 		m := FindComponent(h, component.KCM)
 		switch {
 		case m == nil:
-			errs = append(errs, fmt.Errorf("host %s has no %s manifest: migrate or remove that host first", h.Name, component.KCM))
+			errs = append(
+				errs,
+				fmt.Errorf("host %s has no %s manifest: migrate or remove that host first", h.Name, component.KCM),
+			)
 			continue
 		case m.Error != "":
 			errs = append(errs, fmt.Errorf("manifest %s on host %s: %s", m.Manifest, h.Name, m.Error))
 			continue
 		case provider == "" || m.Flags["cloud-provider"] != provider:
-			errs = append(errs, fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %s: the in-tree provider is not what moves here; "+
-				"if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", component.KCM, h.Name, m.Flags["cloud-provider"], quoteProvider(provider)))
+			errs = append(
+				errs,
+				fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %s: the in-tree provider is not what moves here; "+
+					"if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", component.KCM, h.Name, m.Flags["cloud-provider"], quoteProvider(provider)),
+			)
 			continue
 		case FindComponent(h, component.KAS) == nil:
-			errs = append(errs, fmt.Errorf("host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely", h.Name, component.KAS))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely",
+					h.Name,
+					component.KAS,
+				),
+			)
 			continue
 		}
 		if c := FindComponent(h, component.CCM); c != nil {
-			errs = append(errs, fmt.Errorf("host %s has a cloud-controller-manager already (%s): remove it, or continue the migration that put it there", h.Name, c.Manifest))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"host %s has a cloud-controller-manager already (%s): remove it, or continue the migration that put it there",
+					h.Name,
+					c.Manifest,
+				),
+			)
 			continue
 		}
 		out = append(out, h)
@@ -125,8 +148,11 @@ func checkNotMoved(snap *v1.Snapshot, provider string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("no %s has an in-tree provider any longer (external on %s): there is nothing to move; see transplant verify for who runs the loops, and transplant check for what is missing",
-		component.KCM, strings.Join(names, ", "))
+	return fmt.Errorf(
+		"no %s has an in-tree provider any longer (external on %s): there is nothing to move; see transplant verify for who runs the loops, and transplant check for what is missing",
+		component.KCM,
+		strings.Join(names, ", "),
+	)
 }
 
 // quoteProvider is the provider that was looked for.
@@ -146,7 +172,10 @@ func unknownHosts(snap *v1.Snapshot) []error {
 	var errs []error
 	for _, n := range snap.ControlPlaneNodes {
 		if !known[n] {
-			errs = append(errs, fmt.Errorf("node %s runs a control plane and its host is not known: name it with --host-access", n))
+			errs = append(
+				errs,
+				fmt.Errorf("node %s runs a control plane and its host is not known: name it with --host-access", n),
+			)
 		}
 	}
 	return errs

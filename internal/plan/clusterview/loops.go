@@ -36,7 +36,8 @@ func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudCon
 	for _, l := range CloudLoops {
 		switch l {
 		case controllernames.Route:
-			if flags["allocate-node-cidrs"] != "true" || flags["configure-cloud-routes"] == "false" || ok && !HasRouteLoop(known, config) {
+			if flags["allocate-node-cidrs"] != "true" || flags["configure-cloud-routes"] == "false" ||
+				ok && !HasRouteLoop(known, config) {
 				continue
 			}
 		case controllernames.Service:
@@ -52,7 +53,8 @@ func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudCon
 
 // DependsOnConfig tells that which loops ExpectedLoops names depends on the cloud config.
 func DependsOnConfig(provider string, flags map[string]string) bool {
-	return provider == cloudprovider.OpenStack && slices.Contains(ExpectedLoops(provider, flags, nil), string(controllernames.Route))
+	return provider == cloudprovider.OpenStack &&
+		slices.Contains(ExpectedLoops(provider, flags, nil), string(controllernames.Route))
 }
 
 // MovedLoopNames are the loops that a migration moves from one manager to the other, by their names in metrics.

@@ -24,7 +24,11 @@ func InTreeProvider(snap *v1.Snapshot) (string, error) {
 			}
 		}
 	}
-	if m := FindHosted(snap, component.KCM); m != nil && m.Flags["cloud-provider"] != "" && m.Flags["cloud-provider"] != "external" {
+	if m := FindHosted(
+		snap,
+		component.KCM,
+	); m != nil && m.Flags["cloud-provider"] != "" &&
+		m.Flags["cloud-provider"] != "external" {
 		seen[m.Flags["cloud-provider"]] = true
 	}
 	names := make([]string, 0, len(seen))
@@ -38,7 +42,11 @@ func InTreeProvider(snap *v1.Snapshot) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("the hosts run %s with different in-tree providers (%s): no cluster has two clouds; correct the manifests first", component.KCM, strings.Join(names, ", "))
+	return "", fmt.Errorf(
+		"the hosts run %s with different in-tree providers (%s): no cluster has two clouds; correct the manifests first",
+		component.KCM,
+		strings.Join(names, ", "),
+	)
 }
 
 // LookupSupported looks a provider up and refuses, by its name, one that there is no external manager for. The empty
@@ -56,9 +64,18 @@ func LookupSupported(name string) (cloudprovider.Provider, error) {
 	}
 	switch {
 	case !ok:
-		return p, fmt.Errorf("--cloud-provider=%s is no provider that was in tree: plans are made for %s", name, strings.Join(known, ", "))
+		return p, fmt.Errorf(
+			"--cloud-provider=%s is no provider that was in tree: plans are made for %s",
+			name,
+			strings.Join(known, ", "),
+		)
 	case p.Unsupported != "":
-		return p, fmt.Errorf("provider %s is not supported: %s; plans are made for %s", name, p.Unsupported, strings.Join(known, ", "))
+		return p, fmt.Errorf(
+			"provider %s is not supported: %s; plans are made for %s",
+			name,
+			p.Unsupported,
+			strings.Join(known, ", "),
+		)
 	}
 	return p, nil
 }

@@ -29,7 +29,10 @@ func DescribeDifferences(have, made *v1.Plan) []string {
 		at, there := index[s.ID]
 		seen[s.ID] = true
 		if !there {
-			out = append(out, fmt.Sprintf("step %s (%s %s) is not made again", s.ID, s.Kind, strings.Trim(s.Host+s.Path+s.Ref, " ")))
+			out = append(
+				out,
+				fmt.Sprintf("step %s (%s %s) is not made again", s.ID, s.Kind, strings.Trim(s.Host+s.Path+s.Ref, " ")),
+			)
 			continue
 		}
 		if at < last && turned == "" {

@@ -190,7 +190,11 @@ func (d *differ) edited(s v1.Step, text string) (string, error) {
 	}
 	if d.files == nil {
 		image, text := retagged(text, s.Edits)
-		command, _, err := commandline.ApplyArguments(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil, flagsOnly(s.Edits))
+		command, _, err := commandline.ApplyArguments(
+			strings.Split(strings.TrimSuffix(text, "\n"), "\n"),
+			nil,
+			flagsOnly(s.Edits),
+		)
 		return image + lines(command), err
 	}
 	var out []byte
@@ -318,7 +322,11 @@ func (d *differ) changedObject(s v1.Step, text string) (string, error) {
 // in there.
 func (d *differ) editedWorkload(s v1.Step, text string) (string, error) {
 	if !strings.HasPrefix(text, "apiVersion:") {
-		command, _, err := commandline.ApplyArguments(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil, flagsOnly(s.Edits))
+		command, _, err := commandline.ApplyArguments(
+			strings.Split(strings.TrimSuffix(text, "\n"), "\n"),
+			nil,
+			flagsOnly(s.Edits),
+		)
 		return lines(command), err
 	}
 	for _, e := range s.Edits {

@@ -30,7 +30,10 @@ func (d *differ) kubeletStep(s v1.Step) error {
 
 // isConfig tells that the edits are of gates in a kubelet's configuration file.
 func isConfig(s v1.Step) bool {
-	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == planstep.OpSetGate || e.Op == planstep.OpUnsetGate })
+	return slices.ContainsFunc(
+		s.Edits,
+		func(e v1.Edit) bool { return e.Op == planstep.OpSetGate || e.Op == planstep.OpUnsetGate },
+	)
 }
 
 // kubeletLines are what a snapshot knows of one file that a kubelet is started with: its flags, or its gates.

@@ -46,12 +46,17 @@ func (d *Draft) StopComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	switch c.Runs {
 	case v1.RunsSystemd:
 		s.Kind, s.Undo = v1.StepStopUnit, "put "+s.Path+" back from its backup, reload systemd and start the unit"
-		s.Changes = append(planstep.DescribeFlagEdits(s.Edits, c.Flags), v1.Change{Field: c.Unit, Before: "active", After: "stopped"})
+		s.Changes = append(
+			planstep.DescribeFlagEdits(s.Edits, c.Flags),
+			v1.Change{Field: c.Unit, Before: "active", After: "stopped"},
+		)
 	case v1.RunsDeployment:
 		s.Kind, s.Replicas = v1.StepScale, new(int32)
 		s.Changes = []v1.Change{{Field: "replicas", Before: fmt.Sprint(clusterview.ReplicasOf(c)), After: "0"}}
 	default:
-		s.Kind, s.Changes = v1.StepRemoveManifest, []v1.Change{{Field: c.Manifest, Before: "runs", After: "moved out of the manifests directory"}}
+		s.Kind, s.Changes = v1.StepRemoveManifest, []v1.Change{
+			{Field: c.Manifest, Before: "runs", After: "moved out of the manifests directory"},
+		}
 	}
 	return s
 }
@@ -71,7 +76,9 @@ func (d *Draft) StartComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	default:
 		s.Kind = v1.StepRestoreManifest
 	}
-	s.Changes = append(append(s.Changes, planstep.DescribeImageEdit(c, s.Edits)...), planstep.DescribeFlagEdits(s.Edits, c.Flags)...)
+	s.Changes = append(
+		append(s.Changes, planstep.DescribeImageEdit(c, s.Edits)...),
+		planstep.DescribeFlagEdits(s.Edits, c.Flags)...)
 	return s
 }
 
@@ -82,7 +89,11 @@ func (d *Draft) placeStep(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	case v1.RunsDeployment:
 		s.Ref = c.Manifest
 		s.Edits = planstep.WithoutHostPaths(s.Edits)
-		s.Requires = append(s.Requires, "cluster:uid", d.AddFact(planstep.WorkloadFact(c.Manifest), c.SHA256, strings.Join(c.Command, "\n")))
+		s.Requires = append(
+			s.Requires,
+			"cluster:uid",
+			d.AddFact(planstep.WorkloadFact(c.Manifest), c.SHA256, strings.Join(c.Command, "\n")),
+		)
 		return s
 	case v1.RunsSystemd:
 		s.Host, s.Unit = h.Name, c.Unit
@@ -123,7 +134,15 @@ func (d *Draft) unitFile(h v1.Host, c *v1.Component, edits []v1.Edit) string {
 	for _, f := range names {
 		parts = append(parts, strings.Join(files[f], ", ")+" in "+f)
 	}
-	d.Refusals = append(d.Refusals, fmt.Errorf("the flags that change in unit %s on host %s are spread over files (%s): write them into one of these files, "+
-		"run systemctl daemon-reload, restart the unit, and plan again", c.Unit, h.Name, strings.Join(parts, "; ")))
+	d.Refusals = append(
+		d.Refusals,
+		fmt.Errorf(
+			"the flags that change in unit %s on host %s are spread over files (%s): write them into one of these files, "+
+				"run systemctl daemon-reload, restart the unit, and plan again",
+			c.Unit,
+			h.Name,
+			strings.Join(parts, "; "),
+		),
+	)
 	return names[0]
 }

@@ -35,8 +35,16 @@ func (d *Draft) EnsureObjects(phase, why string, objects []layout.Object) {
 	for _, o := range objects {
 		r := layout.Ref(o)
 		d.Add(v1.Step{
-			ID: "create/" + r, Phase: phase, Kind: v1.StepEnsureObject, Title: "create " + r, Why: why, Ref: r, Object: layout.EncodeObject(o),
-			Undo: "delete it, if this migration made it", EstimateSeconds: 0.1, Changes: []v1.Change{{Field: r, After: "created"}},
+			ID:              "create/" + r,
+			Phase:           phase,
+			Kind:            v1.StepEnsureObject,
+			Title:           "create " + r,
+			Why:             why,
+			Ref:             r,
+			Object:          layout.EncodeObject(o),
+			Undo:            "delete it, if this migration made it",
+			EstimateSeconds: 0.1,
+			Changes:         []v1.Change{{Field: r, After: "created"}},
 		})
 	}
 }
@@ -44,18 +52,42 @@ func (d *Draft) EnsureObjects(phase, why string, objects []layout.Object) {
 // WriteFile adds a step that writes a file on a host.
 func (d *Draft) WriteFile(h v1.Host, path, content, why string) {
 	d.Add(v1.Step{
-		ID: "write/" + path + "@" + h.Name, Phase: planstep.PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + path + " on " + h.Name, Why: why,
-		Host: h.Name, Path: path, Content: content, Mode: "0644", Requires: []string{"cluster:uid", d.AddFileFact(h, path)},
-		Undo: "restore what was there", EstimateSeconds: 0.1, Changes: []v1.Change{{Field: path, After: strings.TrimSpace(content)}},
+		ID:              "write/" + path + "@" + h.Name,
+		Phase:           planstep.PhasePrepare,
+		Kind:            v1.StepWriteFile,
+		Title:           "write " + path + " on " + h.Name,
+		Why:             why,
+		Host:            h.Name,
+		Path:            path,
+		Content:         content,
+		Mode:            "0644",
+		Requires:        []string{"cluster:uid", d.AddFileFact(h, path)},
+		Undo:            "restore what was there",
+		EstimateSeconds: 0.1,
+		Changes:         []v1.Change{{Field: path, After: strings.TrimSpace(content)}},
 	})
 }
 
 // DeriveFile adds a step that derives a file on a host from another file there.
 func (d *Draft) DeriveFile(h v1.Host, path, derivation, source, mode string, changes []string) {
 	s := v1.Step{
-		ID: "write/" + path + "@" + h.Name, Phase: planstep.PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + path + " on " + h.Name,
-		Why: "derived on the host from " + source + ", which stays as it is", Host: h.Name, Path: path, Derive: derivation, Source: source, Mode: mode,
-		Requires: []string{"cluster:uid", d.AddFileFact(h, path), d.AddFileFact(h, source)}, Undo: "restore what was there", EstimateSeconds: 0.1,
+		ID:     "write/" + path + "@" + h.Name,
+		Phase:  planstep.PhasePrepare,
+		Kind:   v1.StepWriteFile,
+		Title:  "write " + path + " on " + h.Name,
+		Why:    "derived on the host from " + source + ", which stays as it is",
+		Host:   h.Name,
+		Path:   path,
+		Derive: derivation,
+		Source: source,
+		Mode:   mode,
+		Requires: []string{
+			"cluster:uid",
+			d.AddFileFact(h, path),
+			d.AddFileFact(h, source),
+		},
+		Undo:            "restore what was there",
+		EstimateSeconds: 0.1,
 	}
 	for _, c := range changes {
 		s.Changes = append(s.Changes, v1.Change{Field: path, After: c})

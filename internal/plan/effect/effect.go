@@ -39,8 +39,11 @@ func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Opti
 	if snap.Cloud != nil {
 		out = append(out, fmt.Sprintf("routes: %d kept", len(snap.Cloud.Routes)))
 	}
-	out = append(out, fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
-		restarts[component.KCM], restarts[component.KAS], restarts[component.CCM], restarts["kubelet"]))
+	out = append(
+		out,
+		fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
+			restarts[component.KCM], restarts[component.KAS], restarts[component.CCM], restarts["kubelet"]),
+	)
 	if direction == planstep.Rollback {
 		return append(out, DescribeUnfenced(snap, opts)...)
 	}
@@ -51,7 +54,14 @@ func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Opti
 				end = fmt.Sprintf("Kubernetes 1.%d", p.LastInTree+1)
 			}
 		}
-		out = append(out, fmt.Sprintf("not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with %s", n, end))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with %s",
+				n,
+				end,
+			),
+		)
 	}
 	return append(out, DescribeUnfenced(snap, opts)...)
 }
@@ -61,10 +71,16 @@ func DescribeMembers(d *draft.Draft) []string {
 	before, after := catalogue.ServiceLoopAt(d.KCMMinor), catalogue.ServiceLoopAt(d.Program.Minor)
 	var out []string
 	if after.KeepsNotReady && !before.KeepsNotReady {
-		out = append(out, "nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)")
+		out = append(
+			out,
+			"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
+		)
 	}
 	if after.ReadsExclusion && !before.ReadsExclusion {
-		out = append(out, "the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there")
+		out = append(
+			out,
+			"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
+		)
 	}
 	return out
 }
@@ -110,7 +126,8 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 		if opts.ClusterName != "" && opts.ClusterName != name {
 			return fmt.Sprintf("the cluster's name becomes %q, and they were made under %q", opts.ClusterName, name)
 		}
-		if c := h.CloudConfig; provider == cloudprovider.OpenStack && c != nil && c.Settings != nil && !strings.EqualFold(c.Settings["LoadBalancer.use-octavia"], "true") {
+		if c := h.CloudConfig; provider == cloudprovider.OpenStack && c != nil && c.Settings != nil &&
+			!strings.EqualFold(c.Settings["LoadBalancer.use-octavia"], "true") {
 			return "they are Neutron's (use-octavia is not true in " + c.Path + "), and the external provider knows Octavia's only"
 		}
 	}
@@ -122,7 +139,14 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 func DescribeLoadBalancers(d *draft.Draft) []string {
 	var out []string
 	if why := WhyRecreated(d.Snapshot, d.Options); why != "" {
-		out = append(out, fmt.Sprintf("load balancers: all %d are made anew with new addresses and the old ones are left behind: %s", len(d.Snapshot.Services), why))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"load balancers: all %d are made anew with new addresses and the old ones are left behind: %s",
+				len(d.Snapshot.Services),
+				why,
+			),
+		)
 	}
 	if d.Provider.Name == cloudprovider.OpenStack {
 		n := 0
@@ -134,8 +158,14 @@ func DescribeLoadBalancers(d *draft.Draft) []string {
 			}
 		}
 		if n > 0 {
-			out = append(out, fmt.Sprintf("to do by hand: %d persistent volumes say that kubernetes.io/cinder made them; when one is deleted later its disk stays in Cinder, unless the annotation names the driver: "+
-				"kubectl annotate pv NAME --overwrite pv.kubernetes.io/provisioned-by=cinder.csi.openstack.org", n))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"to do by hand: %d persistent volumes say that kubernetes.io/cinder made them; when one is deleted later its disk stays in Cinder, unless the annotation names the driver: "+
+						"kubectl annotate pv NAME --overwrite pv.kubernetes.io/provisioned-by=cinder.csi.openstack.org",
+					n,
+				),
+			)
 		}
 	}
 	return out
@@ -172,8 +202,19 @@ func DescribeUnfenced(snap *v1.Snapshot, opts v1.Options) []string {
 		return nil
 	}
 	if opts.Strategy == planstep.Downtime {
-		return []string{fmt.Sprintf("not promised: the in-tree manager is not fenced. If it is paused and resumed while it is stopped it can still write to the cloud for one renew deadline, %s", b)}
+		return []string{
+			fmt.Sprintf(
+				"not promised: the in-tree manager is not fenced. If it is paused and resumed while it is stopped it can still write to the cloud for one renew deadline, %s",
+				b,
+			),
+		}
 	}
-	return []string{fmt.Sprintf("not promised: the in-tree manager is not fenced. If it is paused and resumed during a handover it can still write to the cloud for one "+
-		"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover does not open that window", b, a)}
+	return []string{
+		fmt.Sprintf(
+			"not promised: the in-tree manager is not fenced. If it is paused and resumed during a handover it can still write to the cloud for one "+
+				"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover does not open that window",
+			b,
+			a,
+		),
+	}
 }

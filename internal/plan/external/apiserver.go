@@ -25,8 +25,12 @@ func MakeAPIServerExternal(d *draft.Draft, h v1.Host, phase string) {
 		why = "no manager may be newer than the API server that it talks to, so the API servers come first; " + why
 	}
 	d.Add(d.EditComponent(h, api, v1.Step{
-		ID: "external/" + component.KAS + "@" + h.Name, Phase: phase, Title: upgrade.StepTitle(d.Upgrade, component.KAS, h.Name, edits), Why: why,
-		Group: phase + "@" + h.Name, Edits: edits,
+		ID:    "external/" + component.KAS + "@" + h.Name,
+		Phase: phase,
+		Title: upgrade.StepTitle(d.Upgrade, component.KAS, h.Name, edits),
+		Why:   why,
+		Group: phase + "@" + h.Name,
+		Edits: edits,
 	}))
 }
 
@@ -57,7 +61,18 @@ func APIServerEdits(d *draft.Draft, api *v1.Component) []v1.Edit {
 	}
 	// From 1.29 on it compares both gates with --cloud-provider and does not start when they disagree, though it has no
 	// kubelet in it.
-	return append(edits, flagvalue.EditGates(api.Flags[flagvalue.FlagFeatureGates], component.KAS, n, flagvalue.DropInTreeGates(api.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials))...)
+	return append(
+		edits,
+		flagvalue.EditGates(
+			api.Flags[flagvalue.FlagFeatureGates],
+			component.KAS,
+			n,
+			flagvalue.DropInTreeGates(
+				api.Flags[flagvalue.FlagFeatureGates],
+				flagvalue.GateDisableProviders,
+				flagvalue.GateDisableCredentials,
+			),
+		)...)
 }
 
 // UpgradeAPIServers gives the API servers their new version before the first manager is stopped, the owner's last. The

@@ -25,12 +25,27 @@ func EnableLeaderMigration(d *draft.Draft, h v1.Host) {
 		{Op: "addHostPath", Name: "transplant-leader-migration", Value: layout.KCMMigration, PathType: "File"},
 	}
 	n, _ := d.MinorOf(m) // aim has asked
-	edits = append(edits, flagvalue.EditGates(m.Flags[flagvalue.FlagFeatureGates], component.KCM, n, append(volume.CSIGates(d), flagvalue.GateChange{Name: flagvalue.GateLeaderMigration, To: flagvalue.GateOn}))...)
+	edits = append(
+		edits,
+		flagvalue.EditGates(
+			m.Flags[flagvalue.FlagFeatureGates],
+			component.KCM,
+			n,
+			append(volume.CSIGates(d), flagvalue.GateChange{Name: flagvalue.GateLeaderMigration, To: flagvalue.GateOn}),
+		)...)
 	d.Add(d.EditComponent(h, m, v1.Step{
-		ID: "leader-migration/" + component.KCM + "@" + h.Name, Phase: planstep.PhaseMigration, Title: "switch leader migration on in " + component.KCM + " on " + h.Name,
-		Why:    "from here on the loops run only under the lease that both managers respect; shorter elections close the gap of each restart",
-		Leases: []string{component.KCM, d.Options.LeaseName}, Successors: []string{component.KCM}, Group: planstep.PhaseMigration + "@" + h.Name,
-		Edits: edits, Expect: d.ExpectRunning(draft.OwnedBy(component.KCM)),
+		ID:    "leader-migration/" + component.KCM + "@" + h.Name,
+		Phase: planstep.PhaseMigration,
+		Title: "switch leader migration on in " + component.KCM + " on " + h.Name,
+		Why:   "from here on the loops run only under the lease that both managers respect; shorter elections close the gap of each restart",
+		Leases: []string{
+			component.KCM,
+			d.Options.LeaseName,
+		},
+		Successors: []string{component.KCM},
+		Group:      planstep.PhaseMigration + "@" + h.Name,
+		Edits:      edits,
+		Expect:     d.ExpectRunning(draft.OwnedBy(component.KCM)),
 	}))
 }
 
@@ -39,8 +54,14 @@ func MakeManagerExternal(d *draft.Draft, h v1.Host, why string, leases, successo
 	m := d.ComponentAfter(h, component.KCM)
 	edits := upgrade.AddEdits(d, m, ManagerEditsSince(d, m, clusterview.FindComponent(h, component.KCM)))
 	s := v1.Step{
-		ID: "external/" + component.KCM + "@" + h.Name, Phase: planstep.PhaseHandover, Title: upgrade.StepTitle(d.Upgrade, component.KCM, h.Name, edits), Why: why,
-		Leases: leases, Successors: successors, Group: planstep.PhaseHandover + "@" + h.Name, Edits: edits,
+		ID:         "external/" + component.KCM + "@" + h.Name,
+		Phase:      planstep.PhaseHandover,
+		Title:      upgrade.StepTitle(d.Upgrade, component.KCM, h.Name, edits),
+		Why:        why,
+		Leases:     leases,
+		Successors: successors,
+		Group:      planstep.PhaseHandover + "@" + h.Name,
+		Edits:      edits,
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
 		s.Expect = d.ExpectRunning(draft.OwnedBy(""))
@@ -61,7 +82,11 @@ func ManagerEditsSince(d *draft.Draft, m, was *v1.Component) []v1.Edit {
 		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
-		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"}, v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"})
+		edits = append(
+			edits,
+			v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"},
+			v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"},
+		)
 		for _, f := range []string{"leader-elect-retry-period", "leader-elect-renew-deadline"} {
 			if v, ok := was.Flags[f]; ok {
 				edits = append(edits, v1.Edit{Op: "setFlag", Name: f, Value: v})
@@ -72,7 +97,9 @@ func ManagerEditsSince(d *draft.Draft, m, was *v1.Component) []v1.Edit {
 		edits = append(edits, v1.Edit{Op: "removeHostPath", Name: "transplant-leader-migration", Value: layout.KCMMigration})
 	}
 	n, _ := d.MinorAfterUpgrade(m) // aim has asked
-	edits = append(edits, flagvalue.EditGates(m.Flags[flagvalue.FlagFeatureGates], component.KCM, n, managerGateChanges(d, m, was))...)
+	edits = append(
+		edits,
+		flagvalue.EditGates(m.Flags[flagvalue.FlagFeatureGates], component.KCM, n, managerGateChanges(d, m, was))...)
 	return append(edits, NodeIPAMEdits(d, m, n)...)
 }
 
@@ -85,7 +112,11 @@ func managerGateChanges(d *draft.Draft, m, was *v1.Component) []flagvalue.GateCh
 	if !d.Volumes.KeepProvider() {
 		out = append(out, flagvalue.DropInTreeGates(m.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...)
 	}
-	set, had := flagvalue.ParseGates(m.Flags[flagvalue.FlagFeatureGates]), flagvalue.ParseGates(was.Flags[flagvalue.FlagFeatureGates])
+	set, had := flagvalue.ParseGates(
+		m.Flags[flagvalue.FlagFeatureGates],
+	), flagvalue.ParseGates(
+		was.Flags[flagvalue.FlagFeatureGates],
+	)
 	_, now := set[flagvalue.GateLeaderMigration]
 	if _, before := had[flagvalue.GateLeaderMigration]; now && !before {
 		out = append(out, flagvalue.GateChange{Name: flagvalue.GateLeaderMigration, To: flagvalue.GateRemoved})

@@ -21,16 +21,37 @@ import (
 func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 	allocator := cmp.Or(m.Flags["cidr-allocator-type"], flagvalue.RangeAllocator)
 	cloud := slices.Contains(d.Provider.Allocators, allocator)
-	runs := m.Flags["allocate-node-cidrs"] == "true" && !flagvalue.IsLoopDisabled(m.Flags["controllers"], clusterview.NodeIPAM)
+	runs := m.Flags["allocate-node-cidrs"] == "true" &&
+		!flagvalue.IsLoopDisabled(m.Flags["controllers"], clusterview.NodeIPAM)
 	switch {
 	case !runs && d.Options.NodeIPAM == v1.IPAMMove:
-		return []error{fmt.Errorf("--node-ipam=%s: %s gives out no pod CIDRs (--allocate-node-cidrs, --controllers), so nothing can move: leave the option out", v1.IPAMMove, component.KCM)}
+		return []error{
+			fmt.Errorf(
+				"--node-ipam=%s: %s gives out no pod CIDRs (--allocate-node-cidrs, --controllers), so nothing can move: leave the option out",
+				v1.IPAMMove,
+				component.KCM,
+			),
+		}
 	case !runs:
 		return nil
 	case cloud && allocator != flagvalue.CloudAllocator:
-		return []error{fmt.Errorf("--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first", allocator, flagvalue.RangeAllocator, flagvalue.CloudAllocator)}
+		return []error{
+			fmt.Errorf(
+				"--cidr-allocator-type=%s takes pod CIDRs from the cloud in a way that no external manager knows: give them out by %s or %s first",
+				allocator,
+				flagvalue.RangeAllocator,
+				flagvalue.CloudAllocator,
+			),
+		}
 	case d.Options.NodeIPAM == v1.IPAMKeep && cloud:
-		return []error{fmt.Errorf("--cidr-allocator-type=%s takes pod CIDRs from the cloud, and an external %s has none: node IPAM has to move (--node-ipam=%s)", flagvalue.CloudAllocator, component.KCM, v1.IPAMMove)}
+		return []error{
+			fmt.Errorf(
+				"--cidr-allocator-type=%s takes pod CIDRs from the cloud, and an external %s has none: node IPAM has to move (--node-ipam=%s)",
+				flagvalue.CloudAllocator,
+				component.KCM,
+				v1.IPAMMove,
+			),
+		}
 	case d.Options.NodeIPAM != v1.IPAMMove && !cloud:
 		d.Note(whyIPAMStays(d))
 		return nil
@@ -42,13 +63,22 @@ func ChooseNodeIPAM(d *draft.Draft, m *v1.Component) []error {
 	if cloud {
 		why = "--cidr-allocator-type=" + allocator + " asks the cloud, which an external " + component.KCM + " cannot do"
 	}
-	d.Note(fmt.Sprintf("node IPAM: moves to the %s, as the leader migration document has it, because %s; nodes keep the pod CIDRs that they have", component.CCM, why))
+	d.Note(
+		fmt.Sprintf(
+			"node IPAM: moves to the %s, as the leader migration document has it, because %s; nodes keep the pod CIDRs that they have",
+			component.CCM,
+			why,
+		),
+	)
 	return nil
 }
 
 // whyIPAMStays says why node IPAM is not moved, and how it would be.
 func whyIPAMStays(d *draft.Draft) string {
-	out := fmt.Sprintf("node IPAM: stays in %s, because it gives out pod CIDRs from --cluster-cidr and asks no cloud for them; a second allocator could only give two nodes the same one. ", component.KCM)
+	out := fmt.Sprintf(
+		"node IPAM: stays in %s, because it gives out pod CIDRs from --cluster-cidr and asks no cloud for them; a second allocator could only give two nodes the same one. ",
+		component.KCM,
+	)
 	if d.Program.IPAMName == "" {
 		return out + fmt.Sprintf("The manager in image %s has none", d.Program.Image)
 	}
@@ -69,5 +99,9 @@ func NodeIPAMEdits(d *draft.Draft, m *v1.Component, minor int) []v1.Edit {
 
 // ControllersWithoutIPAM is the --controllers list of a kube-controller-manager of a minor that runs no node IPAM.
 func ControllersWithoutIPAM(d *draft.Draft, m *v1.Component, minor int) string {
-	return flagvalue.DisableLoop(m.Flags["controllers"], controllernames.Name(controllernames.KubeControllerManager, minor, clusterview.NodeIPAM), clusterview.NodeIPAM)
+	return flagvalue.DisableLoop(
+		m.Flags["controllers"],
+		controllernames.Name(controllernames.KubeControllerManager, minor, clusterview.NodeIPAM),
+		clusterview.NodeIPAM,
+	)
 }

@@ -25,7 +25,11 @@ import (
 
 // Unproven says why a host is not taken for the control plane, and what to do.
 func Unproven(host string) string {
-	return fmt.Sprintf("no Node %[1]s is labelled as control plane: if it is, run \"kubectl label node %[1]s %[2]s=\", else find out who wrote there", host, layout.LabelControlPlane)
+	return fmt.Sprintf(
+		"no Node %[1]s is labelled as control plane: if it is, run \"kubectl label node %[1]s %[2]s=\", else find out who wrote there",
+		host,
+		layout.LabelControlPlane,
+	)
 }
 
 // CheckCandidates refuses a cluster in which it is not clear which hosts, and which kube-controller-manager or
@@ -34,7 +38,10 @@ func CheckCandidates(snap *v1.Snapshot) error {
 	var errs []error
 	for _, h := range snap.Hosts {
 		if len(h.Claims) > 0 {
-			errs = append(errs, fmt.Errorf("host %s runs %s by its own word alone, and %s", h.Name, strings.Join(h.Claims, ", "), Unproven(h.Name)))
+			errs = append(
+				errs,
+				fmt.Errorf("host %s runs %s by its own word alone, and %s", h.Name, strings.Join(h.Claims, ", "), Unproven(h.Name)),
+			)
 		}
 	}
 	for _, name := range []string{component.KCM, component.KAS} {
@@ -49,8 +56,14 @@ func CheckCandidates(snap *v1.Snapshot) error {
 			}
 		}
 		if isDeployed && len(found) > 1 {
-			errs = append(errs, fmt.Errorf("%s runs as %s: which of them is the control plane's own is not known; delete what is left over, then plan again",
-				name, strings.Join(found, " and ")))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s runs as %s: which of them is the control plane's own is not known; delete what is left over, then plan again",
+					name,
+					strings.Join(found, " and "),
+				),
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -81,16 +94,32 @@ func PlanDeployment(d *draft.Draft, m *v1.Component) error {
 	createCloudConfig(d, m)
 	kubelet.InstallCredentialProviders(d)
 	d.Add(d.EditComponent(v1.Host{}, m, v1.Step{
-		ID: "external/" + component.KCM + "@" + m.Manifest, Phase: planstep.PhaseHandover, Title: "make " + m.Manifest + " external, and wait until its old pods have ended",
-		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: append(externalEdits(m), external.NodeIPAMEdits(d, m, d.KCMMinor)...), Leases: []string{component.KCM},
+		ID:     "external/" + component.KCM + "@" + m.Manifest,
+		Phase:  planstep.PhaseHandover,
+		Title:  "make " + m.Manifest + " external, and wait until its old pods have ended",
+		Why:    "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment",
+		Edits:  append(externalEdits(m), external.NodeIPAMEdits(d, m, d.KCMMinor)...),
+		Leases: []string{component.KCM},
 	}))
 	object, flags := renderDeployment(d, m)
-	d.EnsureObjects(planstep.PhaseHandover, "from its first lease on it runs the cloud loops; until then nodes are not initialised and load balancers do not change", []map[string]any{object})
+	d.EnsureObjects(
+		planstep.PhaseHandover,
+		"from its first lease on it runs the cloud loops; until then nodes are not initialised and load balancers do not change",
+		[]map[string]any{object},
+	)
 	start := &d.Steps[len(d.Steps)-1]
 	start.Component, start.EstimateSeconds, start.Changes = component.CCM, 30, ccm.DescribeFlags(d, flags)
 	makeAPIServersExternal(d)
 	kubelet.MakeExternal(d)
-	d.Add(v1.Step{ID: "verify/handed-over", Phase: planstep.PhaseVerify, Kind: v1.StepVerify, Title: "nodes and load balancers are as before", EstimateSeconds: 2})
+	d.Add(
+		v1.Step{
+			ID:              "verify/handed-over",
+			Phase:           planstep.PhaseVerify,
+			Kind:            v1.StepVerify,
+			Title:           "nodes and load balancers are as before",
+			EstimateSeconds: 2,
+		},
+	)
 	return nil
 }
 
@@ -98,13 +127,26 @@ func PlanDeployment(d *draft.Draft, m *v1.Component) error {
 func checkDeployable(d *draft.Draft, m *v1.Component) error {
 	switch {
 	case d.Options.Strategy != planstep.Downtime:
-		return fmt.Errorf("%s runs as %s: whether its old process has ended cannot be proven on a host, so leader migration would not hand over quickly; use --strategy %s", component.KCM, m.Manifest, planstep.Downtime)
+		return fmt.Errorf(
+			"%s runs as %s: whether its old process has ended cannot be proven on a host, so leader migration would not hand over quickly; use --strategy %s",
+			component.KCM,
+			m.Manifest,
+			planstep.Downtime,
+		)
 	case m.Error != "":
 		return fmt.Errorf("%s: %s", m.Manifest, m.Error)
 	case m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external":
-		return fmt.Errorf("%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", m.Manifest, m.Flags["cloud-provider"])
+		return fmt.Errorf(
+			"%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007",
+			m.Manifest,
+			m.Flags["cloud-provider"],
+		)
 	case m.Flags[flagvalue.FlagCloudConfig] != "" && !path.IsAbs(m.Flags[flagvalue.FlagCloudConfig]):
-		return fmt.Errorf("%s runs with --cloud-config=%s, which is no absolute path: what it means depends on the directory in which its image starts", m.Manifest, m.Flags[flagvalue.FlagCloudConfig])
+		return fmt.Errorf(
+			"%s runs with --cloud-config=%s, which is no absolute path: what it means depends on the directory in which its image starts",
+			m.Manifest,
+			m.Flags[flagvalue.FlagCloudConfig],
+		)
 	}
 	if err := ccm.CheckCloudConfig(d, m, m.Manifest); err != nil {
 		return err
@@ -134,13 +176,31 @@ func createCloudConfig(d *draft.Draft, m *v1.Component) {
 	}
 	o := layout.CloudConfigSecret()
 	d.Add(v1.Step{
-		ID: "create/" + layout.Ref(o), Phase: planstep.PhasePrepare, Kind: v1.StepEnsureObject, Title: "create " + layout.Ref(o),
-		Why: "it is made from what " + m.Manifest + " mounts when the step is carried out, and stands in no plan",
-		Ref: layout.Ref(o), Object: layout.EncodeObject(o), Derive: layout.DeriveDeployedCloudConfig, Source: m.Manifest, Undo: "delete it, if this migration made it", EstimateSeconds: 0.5,
-		Requires: []string{"cluster:uid", d.AddFact(planstep.WorkloadFact(m.Manifest), m.SHA256, strings.Join(m.Command, "\n"))},
-		Changes:  []v1.Change{{Field: layout.Ref(o), After: "derived from what " + m.Manifest + " mounts at " + at}},
+		ID: "create/" + layout.Ref(
+			o,
+		),
+		Phase: planstep.PhasePrepare,
+		Kind:  v1.StepEnsureObject,
+		Title: "create " + layout.Ref(o),
+		Why:   "it is made from what " + m.Manifest + " mounts when the step is carried out, and stands in no plan",
+		Ref: layout.Ref(
+			o,
+		),
+		Object:          layout.EncodeObject(o),
+		Derive:          layout.DeriveDeployedCloudConfig,
+		Source:          m.Manifest,
+		Undo:            "delete it, if this migration made it",
+		EstimateSeconds: 0.5,
+		Requires: []string{
+			"cluster:uid",
+			d.AddFact(planstep.WorkloadFact(m.Manifest), m.SHA256, strings.Join(m.Command, "\n")),
+		},
+		Changes: []v1.Change{{Field: layout.Ref(o), After: "derived from what " + m.Manifest + " mounts at " + at}},
 	})
-	d.Notes = append(d.Notes, "cloud config: what it says is read when the migration begins. A file that it names has to be among the authorities that "+m.Manifest+" takes from its hosts; others are not mounted")
+	d.Notes = append(
+		d.Notes,
+		"cloud config: what it says is read when the migration begins. A file that it names has to be among the authorities that "+m.Manifest+" takes from its hosts; others are not mounted",
+	)
 }
 
 // makeAPIServersExternal makes the API servers external, wherever they run. They come when somebody runs the cloud
@@ -151,8 +211,11 @@ func makeAPIServersExternal(d *draft.Draft) {
 			return
 		}
 		d.Add(d.EditComponent(h, c, v1.Step{
-			ID: "external/" + component.KAS + "@" + where, Phase: planstep.PhaseHandover, Title: "make " + component.KAS + " of " + where + " external",
-			Why: "takes the provider out of the API server (labels of persistent volumes); the " + component.CCM + " finds another one meanwhile", Edits: externalEdits(c),
+			ID:    "external/" + component.KAS + "@" + where,
+			Phase: planstep.PhaseHandover,
+			Title: "make " + component.KAS + " of " + where + " external",
+			Why:   "takes the provider out of the API server (labels of persistent volumes); the " + component.CCM + " finds another one meanwhile",
+			Edits: externalEdits(c),
 		}))
 	}
 	if c := clusterview.FindHosted(d.Snapshot, component.KAS); c != nil {
@@ -169,29 +232,52 @@ func makeAPIServersExternal(d *draft.Draft) {
 // with as many replicas. Its pods are those of a DaemonSet: the program of the image, probes, and flags that follow the
 // kube-controller-manager's.
 func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []controlplane.Flag) {
-	flags := append([]controlplane.Flag{{Name: "cloud-provider", Value: d.Provider.Name}, {Name: "bind-address", Value: "127.0.0.1"}}, ccm.ManagerFlags(d, m)...)
+	flags := append(
+		[]controlplane.Flag{{Name: "cloud-provider", Value: d.Provider.Name}, {Name: "bind-address", Value: "127.0.0.1"}},
+		ccm.ManagerFlags(d, m)...)
 	hasConfig := m.Flags[flagvalue.FlagCloudConfig] != ""
 	if hasConfig {
-		flags = append(flags, controlplane.Flag{Name: flagvalue.FlagCloudConfig, Value: layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey})
+		flags = append(
+			flags,
+			controlplane.Flag{
+				Name:  flagvalue.FlagCloudConfig,
+				Value: layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey,
+			},
+		)
 	}
 	given, files := ccm.Environment(d, "{host}")
 	env := ccm.EndpointEnv(d)
 	for _, e := range given {
 		if strings.Contains(e.Value, "{host}") {
-			d.Refusals = append(d.Refusals, fmt.Errorf("environment %s with {host} needs a static pod on each host: a Deployment has one environment for all", e.Name))
+			d.Refusals = append(
+				d.Refusals,
+				fmt.Errorf(
+					"environment %s with {host} needs a static pod on each host: a Deployment has one environment for all",
+					e.Name,
+				),
+			)
 		}
 		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
 	}
 	pod := ccm.RenderPod(d, flags, env, append(files, clusterview.TrustMounts(m)...), "system-cluster-critical")
 	// A node that is not initialised must take it, or nobody initialises it. From a node that is dead it is taken away,
 	// unlike the pod of a DaemonSet.
-	pod["tolerations"] = slices.DeleteFunc(ccm.Tolerations(), func(t any) bool { return t.(layout.Object)["effect"] == "NoExecute" })
+	pod["tolerations"] = slices.DeleteFunc(
+		ccm.Tolerations(),
+		func(t any) bool { return t.(layout.Object)["effect"] == "NoExecute" },
+	)
 	container := pod["containers"].([]any)[0].(layout.Object)
 	if hasConfig {
 		volumes, _ := pod["volumes"].([]any)
 		mounts, _ := container["volumeMounts"].([]any)
-		pod["volumes"] = append(volumes, layout.Object{"name": layout.SeedCloudConfig, "secret": layout.Object{"secretName": layout.SeedCloudConfig}})
-		container["volumeMounts"] = append(mounts, layout.Object{"name": layout.SeedCloudConfig, "mountPath": layout.SeedCloudConfigDir, "readOnly": true})
+		pod["volumes"] = append(
+			volumes,
+			layout.Object{"name": layout.SeedCloudConfig, "secret": layout.Object{"secretName": layout.SeedCloudConfig}},
+		)
+		container["volumeMounts"] = append(
+			mounts,
+			layout.Object{"name": layout.SeedCloudConfig, "mountPath": layout.SeedCloudConfigDir, "readOnly": true},
+		)
 	}
 	port := json.Number(cmp.Or(ccm.ServingPort(d), ccm.DefaultPort))
 	// Two replicas never come to one node, where the second would find its port taken.
@@ -210,7 +296,11 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": layout.Metadata(component.CCM, layout.Namespace),
 		"spec": layout.Object{
 			// One at a time on its host port: the next one starts when the last has ended.
-			"replicas": clusterview.ReplicasOf(m), "strategy": layout.Object{"type": "Recreate"}, "selector": layout.Object{"matchLabels": labels},
+			"replicas": clusterview.ReplicasOf(
+				m,
+			),
+			"strategy": layout.Object{"type": "Recreate"},
+			"selector": layout.Object{"matchLabels": labels},
 			"template": layout.Object{"metadata": layout.Object{"labels": labels}, "spec": pod},
 		},
 	}, flags
@@ -221,5 +311,7 @@ func RefuseUpgrade(o v1.Options) error {
 	if !draft.UpgradeOf(o).IsWanted() {
 		return nil
 	}
-	return errors.New("--target-version: the control plane runs as Deployments, whose images are those of whoever deploys them; upgrade it there, and leave out --target-version")
+	return errors.New(
+		"--target-version: the control plane runs as Deployments, whose images are those of whoever deploys them; upgrade it there, and leave out --target-version",
+	)
 }

@@ -31,16 +31,34 @@ func startManager(d *draft.Draft, m *v1.Component) {
 	why := "the loops are proven off: from its first lease on it runs them"
 	expect := expectOwners(d, draft.OwnedBy(component.CCM))
 	if d.Options.Strategy == planstep.LeaderMigration {
-		why, expect = "the next owner runs, has its main lease and reaches the cloud before the old one gives up", expectOwners(d, draft.OwnedBy(""))
+		why, expect = "the next owner runs, has its main lease and reaches the cloud before the old one gives up", expectOwners(
+			d,
+			draft.OwnedBy(""),
+		)
 	}
 	if d.Options.Part == v1.PartInstall {
 		why = m.Manifest + " is external, so that no loop runs yet: from its first lease on the " + component.CCM + " runs them"
 	}
 	container := o["spec"].(layout.Object)["template"].(layout.Object)["spec"].(layout.Object)["containers"].([]any)[0].(layout.Object)
 	s := v1.Step{
-		ID: "start/" + component.CCM, Phase: planstep.PhaseHandover, Kind: v1.StepEnsureObject, Component: component.CCM, Title: "start " + component.CCM + " in the seed", Why: why, Ref: layout.Ref(o), Object: layout.EncodeObject(o),
-		Derive: layout.DeriveSeedManager, Source: m.Manifest, Requires: []string{"cluster:uid", "seed:uid"}, Undo: "delete it, if this migration made it", EstimateSeconds: 30, Expect: expect,
-		Changes: []v1.Change{{Field: "image", After: d.Options.Image}, {Field: "environment, volumes and nodes", After: "those of " + m.Manifest + ", when the step is carried out"}},
+		ID:              "start/" + component.CCM,
+		Phase:           planstep.PhaseHandover,
+		Kind:            v1.StepEnsureObject,
+		Component:       component.CCM,
+		Title:           "start " + component.CCM + " in the seed",
+		Why:             why,
+		Ref:             layout.Ref(o),
+		Object:          layout.EncodeObject(o),
+		Derive:          layout.DeriveSeedManager,
+		Source:          m.Manifest,
+		Requires:        []string{"cluster:uid", "seed:uid"},
+		Undo:            "delete it, if this migration made it",
+		EstimateSeconds: 30,
+		Expect:          expect,
+		Changes: []v1.Change{
+			{Field: "image", After: d.Options.Image},
+			{Field: "environment, volumes and nodes", After: "those of " + m.Manifest + ", when the step is carried out"},
+		},
 	}
 	for _, a := range container["args"].([]any) {
 		name, value, _ := strings.Cut(fmt.Sprint(a), "=")
@@ -64,24 +82,60 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 		port = ccm.AzurePort
 	}
 	flags := []controlplane.Flag{
-		{Name: "cloud-provider", Value: d.Provider.Name}, {Name: "kubeconfig", Value: layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
-		{Name: "authentication-kubeconfig", Value: layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey}, {Name: "authorization-kubeconfig", Value: layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
+		{
+			Name:  "cloud-provider",
+			Value: d.Provider.Name,
+		},
+		{Name: "kubeconfig", Value: layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
+		{
+			Name:  "authentication-kubeconfig",
+			Value: layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey,
+		},
+		{Name: "authorization-kubeconfig", Value: layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
 	}
-	volumes := []any{layout.Object{"name": layout.SeedKubeconfig, "secret": layout.Object{"secretName": layout.SeedKubeconfig}}}
+	volumes := []any{
+		layout.Object{"name": layout.SeedKubeconfig, "secret": layout.Object{"secretName": layout.SeedKubeconfig}},
+	}
 	mounts := []any{layout.Object{"name": layout.SeedKubeconfig, "mountPath": layout.SeedKubeconfigDir, "readOnly": true}}
 	if configPath(d, m) != "" || isConfigGiven(d, m) {
-		flags = append(flags, controlplane.Flag{Name: flagvalue.FlagCloudConfig, Value: layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey})
-		volumes = append(volumes, layout.Object{"name": layout.SeedCloudConfig, "secret": layout.Object{"secretName": layout.SeedCloudConfig}})
-		mounts = append(mounts, layout.Object{"name": layout.SeedCloudConfig, "mountPath": layout.SeedCloudConfigDir, "readOnly": true})
+		flags = append(
+			flags,
+			controlplane.Flag{
+				Name:  flagvalue.FlagCloudConfig,
+				Value: layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey,
+			},
+		)
+		volumes = append(
+			volumes,
+			layout.Object{"name": layout.SeedCloudConfig, "secret": layout.Object{"secretName": layout.SeedCloudConfig}},
+		)
+		mounts = append(
+			mounts,
+			layout.Object{"name": layout.SeedCloudConfig, "mountPath": layout.SeedCloudConfigDir, "readOnly": true},
+		)
 	}
 	if address := m.Flags["bind-address"]; address != "" {
 		flags = append(flags, controlplane.Flag{Name: "bind-address", Value: address})
 	}
-	flags = append(flags, controlplane.Flag{Name: "leader-elect", Value: "true"}, controlplane.Flag{Name: "leader-elect-retry-period", Value: ccm.RetryPeriod})
+	flags = append(
+		flags,
+		controlplane.Flag{Name: "leader-elect", Value: "true"},
+		controlplane.Flag{Name: "leader-elect-retry-period", Value: ccm.RetryPeriod},
+	)
 	if d.Options.Strategy == planstep.LeaderMigration {
-		flags = append(flags, controlplane.Flag{Name: "enable-leader-migration", Value: "true"}, controlplane.Flag{Name: "leader-migration-config", Value: layout.SeedMigrationDir + "/" + layout.SeedMigrationCCM})
-		volumes = append(volumes, layout.Object{"name": layout.MigrationVolume, "configMap": layout.Object{"name": layout.SeedMigration}})
-		mounts = append(mounts, layout.Object{"name": layout.MigrationVolume, "mountPath": layout.SeedMigrationDir, "readOnly": true})
+		flags = append(
+			flags,
+			controlplane.Flag{Name: "enable-leader-migration", Value: "true"},
+			controlplane.Flag{Name: "leader-migration-config", Value: layout.SeedMigrationDir + "/" + layout.SeedMigrationCCM},
+		)
+		volumes = append(
+			volumes,
+			layout.Object{"name": layout.MigrationVolume, "configMap": layout.Object{"name": layout.SeedMigration}},
+		)
+		mounts = append(
+			mounts,
+			layout.Object{"name": layout.MigrationVolume, "mountPath": layout.SeedMigrationDir, "readOnly": true},
+		)
 	}
 	flags = append(flags, controlplane.Flag{Name: "use-service-account-credentials", Value: "false"})
 	flags = append(flags, ccm.InheritFlags(d, m)...)
@@ -95,9 +149,14 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 		args = append(args, "--"+f.Name+"="+f.Value)
 	}
 	container := layout.Object{
-		"name": component.CCM, "image": d.Options.Image, "imagePullPolicy": "IfNotPresent", "args": args, "volumeMounts": mounts,
-		"resources":     layout.Object{"requests": layout.Object{"cpu": "50m", "memory": "64Mi"}},
-		"livenessProbe": httpsProbe("/healthz", port, 10, 8), "startupProbe": httpsProbe("/healthz", port, 2, 60),
+		"name":            component.CCM,
+		"image":           d.Options.Image,
+		"imagePullPolicy": "IfNotPresent",
+		"args":            args,
+		"volumeMounts":    mounts,
+		"resources":       layout.Object{"requests": layout.Object{"cpu": "50m", "memory": "64Mi"}},
+		"livenessProbe":   httpsProbe("/healthz", port, 10, 8),
+		"startupProbe":    httpsProbe("/healthz", port, 2, 60),
 	}
 	if d.Program.Command != "" {
 		container["command"] = []any{d.Program.Command}
@@ -109,7 +168,11 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 		container["env"] = env
 	}
 	name := layout.SeedDeploymentName(d.Provider.Name)
-	labels := layout.Object{"app": name, "app.kubernetes.io/name": component.CCM, "app.kubernetes.io/managed-by": "transplant"}
+	labels := layout.Object{
+		"app":                          name,
+		"app.kubernetes.io/name":       component.CCM,
+		"app.kubernetes.io/managed-by": "transplant",
+	}
 	pod := layout.Object{"containers": []any{container}, "volumes": volumes}
 	if d.Program.Ours {
 		pod["terminationGracePeriodSeconds"] = 30
@@ -117,9 +180,13 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 	return layout.Object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": seedMetadata(d, name),
 		"spec": layout.Object{
-			"replicas": clusterview.ReplicasOf(m), "selector": layout.Object{"matchLabels": layout.Object{"app": name}},
+			"replicas": clusterview.ReplicasOf(m),
+			"selector": layout.Object{"matchLabels": layout.Object{"app": name}},
 			// The old pod ends before the next one starts: a release of its leases is not waited for beside it.
-			"strategy": layout.Object{"type": "Recreate"}, "template": layout.Object{"metadata": layout.Object{"labels": labels}, "spec": pod},
+			"strategy": layout.Object{
+				"type": "Recreate",
+			},
+			"template": layout.Object{"metadata": layout.Object{"labels": labels}, "spec": pod},
 		},
 	}
 }
@@ -129,7 +196,12 @@ func httpsProbe(path, port string, period, failures int) layout.Object {
 	if _, err := fmt.Sscan(port, &n); err != nil {
 		n = 10258
 	}
-	return layout.Object{"httpGet": layout.Object{"path": path, "port": n, "scheme": "HTTPS"}, "periodSeconds": period, "timeoutSeconds": 15, "failureThreshold": failures}
+	return layout.Object{
+		"httpGet":          layout.Object{"path": path, "port": n, "scheme": "HTTPS"},
+		"periodSeconds":    period,
+		"timeoutSeconds":   15,
+		"failureThreshold": failures,
+	}
 }
 
 // configPath is where the kube-controller-manager mounts the cloud config that the external provider's is derived from;
@@ -146,5 +218,6 @@ func configPath(d *draft.Draft, m *v1.Component) string {
 
 // isConfigGiven reports whether a person made the Secret with the cloud config: it is mounted as it is.
 func isConfigGiven(d *draft.Draft, m *v1.Component) bool {
-	return d.Options.Part == v1.PartInstall && m.Flags[flagvalue.FlagCloudConfig] == "" && m.CloudConfig != nil && strings.HasPrefix(m.CloudConfig.Path, "Secret/")
+	return d.Options.Part == v1.PartInstall && m.Flags[flagvalue.FlagCloudConfig] == "" && m.CloudConfig != nil &&
+		strings.HasPrefix(m.CloudConfig.Path, "Secret/")
 }

@@ -16,12 +16,26 @@ import (
 // prepare makes what changes nothing yet: rights in the migrated cluster, credentials and configuration in the seed.
 // All that could fail for what stands in them fails here, while the loops still run.
 func prepare(d *draft.Draft, m *v1.Component) {
-	d.EnsureObjects(planstep.PhasePrepare, "reads the managers' /metrics with a token that may do nothing else", layout.ObserverObjects())
+	d.EnsureObjects(
+		planstep.PhasePrepare,
+		"reads the managers' /metrics with a token that may do nothing else",
+		layout.ObserverObjects(),
+	)
 	if d.Options.Strategy == planstep.LeaderMigration {
-		d.EnsureObjects(planstep.PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", layout.MigrationObjects(d.Options.LeaseName))
+		d.EnsureObjects(
+			planstep.PhasePrepare,
+			"the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so",
+			layout.MigrationObjects(d.Options.LeaseName),
+		)
 	}
 	d.EnsureObjects(planstep.PhasePrepare, "identity and rights of the cloud-controller-manager", ccm.IdentityObjects(d))
-	createSecret(d, layout.SeedKubeconfig, layout.DeriveSeedKubeconfig, m, "server and authority of "+m.Manifest+"'s kubeconfig, a token of "+layout.AccountRef+" for 365 days")
+	createSecret(
+		d,
+		layout.SeedKubeconfig,
+		layout.DeriveSeedKubeconfig,
+		m,
+		"server and authority of "+m.Manifest+"'s kubeconfig, a token of "+layout.AccountRef+" for 365 days",
+	)
 	if at := configPath(d, m); at != "" {
 		changed := "derived from what " + m.Manifest + " mounts at " + at
 		if m.CloudConfig != nil && len(m.CloudConfig.DerivedChanges) > 0 {
@@ -37,9 +51,23 @@ func prepare(d *draft.Draft, m *v1.Component) {
 func createSecret(d *draft.Draft, name, derivation string, m *v1.Component, after string) {
 	o := layout.Object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": seedMetadata(d, name)}
 	d.Add(v1.Step{
-		ID: "create/" + layout.Ref(o), Phase: planstep.PhasePrepare, Kind: v1.StepEnsureObject, Title: "create " + layout.Ref(o) + " in the seed", Why: "it is made from what is there when the step is carried out, and stands in no plan",
-		Ref: layout.Ref(o), Object: layout.EncodeObject(o), Derive: derivation, Source: m.Manifest, Requires: []string{"cluster:uid", "seed:uid"}, Undo: "delete it, if this migration made it", EstimateSeconds: 0.5,
-		Changes: []v1.Change{{Field: layout.Ref(o), After: after}},
+		ID: "create/" + layout.Ref(
+			o,
+		),
+		Phase: planstep.PhasePrepare,
+		Kind:  v1.StepEnsureObject,
+		Title: "create " + layout.Ref(o) + " in the seed",
+		Why:   "it is made from what is there when the step is carried out, and stands in no plan",
+		Ref: layout.Ref(
+			o,
+		),
+		Object:          layout.EncodeObject(o),
+		Derive:          derivation,
+		Source:          m.Manifest,
+		Requires:        []string{"cluster:uid", "seed:uid"},
+		Undo:            "delete it, if this migration made it",
+		EstimateSeconds: 0.5,
+		Changes:         []v1.Change{{Field: layout.Ref(o), After: after}},
 	})
 }
 
@@ -58,7 +86,11 @@ func createMigrationConfigs(d *draft.Draft) {
 		}
 		data[file.key] = string(content)
 	}
-	d.EnsureObjects(planstep.PhasePrepare, "names of the loops in the dialect of each manager: one file for both would make two owners", []layout.Object{
-		{"apiVersion": "v1", "kind": "ConfigMap", "metadata": seedMetadata(d, layout.SeedMigration), "data": data},
-	})
+	d.EnsureObjects(
+		planstep.PhasePrepare,
+		"names of the loops in the dialect of each manager: one file for both would make two owners",
+		[]layout.Object{
+			{"apiVersion": "v1", "kind": "ConfigMap", "metadata": seedMetadata(d, layout.SeedMigration), "data": data},
+		},
+	)
 }

@@ -34,22 +34,54 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 	case d.Options.Part == v1.PartInstall:
 		return checkInstall(d, m)
 	case d.Provider.Name == "":
-		return fmt.Errorf("%s names no in-tree provider (--cloud-provider=%q): nothing has to move here", m.Manifest, m.Flags["cloud-provider"])
+		return fmt.Errorf(
+			"%s names no in-tree provider (--cloud-provider=%q): nothing has to move here",
+			m.Manifest,
+			m.Flags["cloud-provider"],
+		)
 	case m.Replicas != nil && *m.Replicas == 0:
 		errs = append(errs, fmt.Errorf("%s has no replicas: wake the control plane up first", m.Manifest))
 	case n < component.Oldest || n > d.Provider.LastInTree:
-		errs = append(errs, fmt.Errorf("%s is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", m.Manifest, n, component.Oldest, d.Provider.LastInTree, d.Provider.Name))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s",
+				m.Manifest,
+				n,
+				component.Oldest,
+				d.Provider.LastInTree,
+				d.Provider.Name,
+			),
+		)
 	}
 	if m.Flags["leader-elect"] == "false" {
-		errs = append(errs, fmt.Errorf("%s runs with --leader-elect=false: nothing keeps an old pod from acting beside a new one; take the flag out first", m.Manifest))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s runs with --leader-elect=false: nothing keeps an old pod from acting beside a new one; take the flag out first",
+				m.Manifest,
+			),
+		)
 	}
 	if m.Flags["cidr-allocator-type"] == flagvalue.CloudAllocator {
-		errs = append(errs, fmt.Errorf("%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
-			m.Manifest, flagvalue.CloudAllocator))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
+				m.Manifest,
+				flagvalue.CloudAllocator,
+			),
+		)
 	}
 	if d.Options.NodeIPAM == v1.IPAMMove {
-		errs = append(errs, fmt.Errorf("--node-ipam=%s is not done for a control plane in a seed: %s keeps its provider until its machines are replaced, and gives out pod CIDRs until then and after; leave the option out",
-			v1.IPAMMove, m.Manifest))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"--node-ipam=%s is not done for a control plane in a seed: %s keeps its provider until its machines are replaced, and gives out pod CIDRs until then and after; leave the option out",
+				v1.IPAMMove,
+				m.Manifest,
+			),
+		)
 	}
 	if d.Options.Part != v1.PartFinish {
 		errs = append(errs, checkHandover(d, m))
@@ -60,17 +92,30 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 // checkHandover says what keeps the loops from being handed over, beside what keeps any part from being planned.
 func checkHandover(d *draft.Draft, m *v1.Component) error {
 	if d.Provider.Name == cloudprovider.Azure && d.Program.NodeManager != "" {
-		d.Notes = append(d.Notes, "not done: Azure's nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster, and neither this plan nor the operator installs it; nodes that join without it keep their taint")
+		d.Notes = append(
+			d.Notes,
+			"not done: Azure's nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster, and neither this plan nor the operator installs it; nodes that join without it keep their taint",
+		)
 	}
 	if d.Options.Part != v1.PartInstall {
 		if err := ccm.CheckCloudConfig(d, m, m.Manifest); err != nil {
 			return err
 		}
 	} else if configPath(d, m) == "" && !isConfigGiven(d, m) {
-		return fmt.Errorf("%s mounts no cloud config: make Secret %s with key %s in namespace %s", m.Manifest, layout.SeedCloudConfig, layout.SeedCloudConfigKey, d.Snapshot.Cluster.Seed)
+		return fmt.Errorf(
+			"%s mounts no cloud config: make Secret %s with key %s in namespace %s",
+			m.Manifest,
+			layout.SeedCloudConfig,
+			layout.SeedCloudConfigKey,
+			d.Snapshot.Cluster.Seed,
+		)
 	}
 	if c := m.CloudConfig; c != nil && c.Error != "" {
-		return fmt.Errorf("the cloud config of %s could not be read or turned into the external provider's: %s", m.Manifest, c.Error)
+		return fmt.Errorf(
+			"the cloud config of %s could not be read or turned into the external provider's: %s",
+			m.Manifest,
+			c.Error,
+		)
 	}
 	return nil
 }
@@ -80,11 +125,22 @@ func chooseStrategy(d *draft.Draft, m *v1.Component) error {
 	why := ""
 	switch {
 	case d.KCMMinor < firstLeaderMigration:
-		why = fmt.Sprintf("%s of 1.%d has no leader migration that is on by default, which came with 1.%d", component.KCM, d.KCMMinor, firstLeaderMigration)
+		why = fmt.Sprintf(
+			"%s of 1.%d has no leader migration that is on by default, which came with 1.%d",
+			component.KCM,
+			d.KCMMinor,
+			firstLeaderMigration,
+		)
 	case !d.Program.LeaderMigration:
-		why = fmt.Sprintf("the manager in image %s has no leader migration: it would take the flags and run the loops beside the in-tree manager", d.Program.Image)
+		why = fmt.Sprintf(
+			"the manager in image %s has no leader migration: it would take the flags and run the loops beside the in-tree manager",
+			d.Program.Image,
+		)
 	case len(runningLoops(d)) < len(expectedLoops(d)):
-		why = fmt.Sprintf("%s has some of the cloud loops switched off: whether a pod respects the migration lease is not to be seen of what runs", m.Manifest)
+		why = fmt.Sprintf(
+			"%s has some of the cloud loops switched off: whether a pod respects the migration lease is not to be seen of what runs",
+			m.Manifest,
+		)
 	}
 	switch {
 	case d.Options.Strategy == "":
@@ -94,7 +150,11 @@ func chooseStrategy(d *draft.Draft, m *v1.Component) error {
 			d.Notes = append(d.Notes, "strategy downtime, although there are several replicas: "+why)
 		}
 	case d.Options.Strategy == planstep.LeaderMigration && why != "":
-		return fmt.Errorf("%s; or plan with --strategy=%s, which leaves the loops without a manager for a while", why, planstep.Downtime)
+		return fmt.Errorf(
+			"%s; or plan with --strategy=%s, which leaves the loops without a manager for a while",
+			why,
+			planstep.Downtime,
+		)
 	}
 	return nil
 }
@@ -103,7 +163,10 @@ func chooseStrategy(d *draft.Draft, m *v1.Component) error {
 // no pod could be asked, which is so until the account is made by which they are asked. A plan that is shown before
 // that is the one that is carried out behind it.
 func runningLoops(d *draft.Draft) []string {
-	asked := slices.ContainsFunc(d.Snapshot.Managers, func(m v1.Manager) bool { return m.Component == component.KCM && m.Error == "" })
+	asked := slices.ContainsFunc(
+		d.Snapshot.Managers,
+		func(m v1.Manager) bool { return m.Component == component.KCM && m.Error == "" },
+	)
 	byFlags := !asked && catalogue.ShowsLoops(component.KCM, d.KCMMinor)
 	var out []string
 	for _, l := range clusterview.CloudLoops {
@@ -130,14 +193,27 @@ func checkInstall(d *draft.Draft, m *v1.Component) error {
 	var errs []error
 	switch p := m.Flags["cloud-provider"]; {
 	case p != "" && p != "external":
-		return fmt.Errorf("%s runs the in-tree provider %s: its loops are handed over, and no other manager is started beside it", m.Manifest, p)
+		return fmt.Errorf(
+			"%s runs the in-tree provider %s: its loops are handed over, and no other manager is started beside it",
+			m.Manifest,
+			p,
+		)
 	case d.Provider.Name == "":
 		return errors.New("the cluster does not say which cloud it is in: name it in spec.cloud.providerName")
 	case m.Replicas != nil && *m.Replicas == 0:
 		errs = append(errs, fmt.Errorf("%s has no replicas: wake the control plane up first", m.Manifest))
 	}
 	if d.KCMMinor < component.Oldest || d.KCMMinor > component.Newest {
-		errs = append(errs, fmt.Errorf("%s is of 1.%d: managers are installed for 1.%d to 1.%d", m.Manifest, d.KCMMinor, component.Oldest, component.Newest))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s is of 1.%d: managers are installed for 1.%d to 1.%d",
+				m.Manifest,
+				d.KCMMinor,
+				component.Oldest,
+				component.Newest,
+			),
+		)
 	}
 	if c := clusterview.FindHosted(d.Snapshot, component.CCM); c != nil {
 		errs = append(errs, fmt.Errorf("%s runs a %s already: it is left alone", c.Manifest, component.CCM))

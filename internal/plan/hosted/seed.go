@@ -24,7 +24,11 @@ func IsInSeed(d *draft.Draft) bool { return d.Snapshot.Cluster.Seed != "" }
 func PlanSeed(d *draft.Draft) error {
 	m := clusterview.FindHosted(d.Snapshot, component.KCM)
 	if m == nil {
-		return fmt.Errorf("namespace %s of the seed has no Deployment of %s: hosted control planes are read from there", d.Snapshot.Cluster.Seed, component.KCM)
+		return fmt.Errorf(
+			"namespace %s of the seed has no Deployment of %s: hosted control planes are read from there",
+			d.Snapshot.Cluster.Seed,
+			component.KCM,
+		)
 	}
 	if err := checkReady(d, m); err != nil {
 		return err
@@ -65,10 +69,19 @@ func PlanSeed(d *draft.Draft) error {
 func enableLeaderMigration(d *draft.Draft, m *v1.Component) {
 	now := *m
 	editWorkload(d, &now, v1.Step{
-		ID: "leader-migration/" + component.KCM + "@" + m.Manifest, Phase: planstep.PhaseMigration, Title: "let " + m.Manifest + " run the cloud loops under the migration lease",
+		ID:     "leader-migration/" + component.KCM + "@" + m.Manifest,
+		Phase:  planstep.PhaseMigration,
+		Title:  "let " + m.Manifest + " run the cloud loops under the migration lease",
 		Why:    "old and new pods are kept apart by the lease that they have in common; from then on the loops can change hands by the migration lease",
-		Leases: []string{component.KCM}, Expect: expectOwners(d, draft.OwnedBy(component.KCM)), Edits: []v1.Edit{
-			{Op: planstep.OpMountConfigMap, Name: layout.MigrationVolume, Value: layout.SeedMigration, Path: layout.SeedMigrationDir},
+		Leases: []string{component.KCM},
+		Expect: expectOwners(d, draft.OwnedBy(component.KCM)),
+		Edits: []v1.Edit{
+			{
+				Op:    planstep.OpMountConfigMap,
+				Name:  layout.MigrationVolume,
+				Value: layout.SeedMigration,
+				Path:  layout.SeedMigrationDir,
+			},
 			{Op: "setFlag", Name: "enable-leader-migration", Value: "true"},
 			{Op: "setFlag", Name: "leader-migration-config", Value: layout.SeedMigrationDir + "/" + layout.SeedMigrationKCM},
 		},
@@ -82,14 +95,25 @@ func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 		list = flagvalue.DisableLoop(list, controllernames.Name(controllernames.KubeControllerManager, d.KCMMinor, l), l)
 	}
 	s := v1.Step{
-		ID: "loops-off/" + component.KCM + "@" + m.Manifest, Phase: planstep.PhaseHandover, Title: "take the cloud loops out of " + m.Manifest + ", and wait until its old pods have ended",
-		Why:    "with the last old pod the loops stop, and nobody runs them until the " + component.CCM + " does; the cloud provider stays for the volumes of machines that are not replaced yet",
-		Leases: []string{component.KCM}, Expect: expectNowhere(d, component.KCM), Edits: []v1.Edit{{Op: "setFlag", Name: "controllers", Value: list}},
+		ID:    "loops-off/" + component.KCM + "@" + m.Manifest,
+		Phase: planstep.PhaseHandover,
+		Title: "take the cloud loops out of " + m.Manifest + ", and wait until its old pods have ended",
+		Why:   "with the last old pod the loops stop, and nobody runs them until the " + component.CCM + " does; the cloud provider stays for the volumes of machines that are not replaced yet",
+		Leases: []string{
+			component.KCM,
+		},
+		Expect: expectNowhere(d, component.KCM),
+		Edits:  []v1.Edit{{Op: "setFlag", Name: "controllers", Value: list}},
 	}
 	if d.Options.Strategy == planstep.LeaderMigration {
 		s.Why = "the " + component.CCM + " is ready: when the pod that holds the migration lease has ended, its lease is released; the cloud provider stays for the volumes of machines that are not replaced yet"
 		s.Leases, s.Successors = []string{component.KCM, d.Options.LeaseName}, []string{component.CCM}
-		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"}, v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"}, v1.Edit{Op: planstep.OpUnmount, Name: layout.MigrationVolume})
+		s.Edits = append(
+			s.Edits,
+			v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"},
+			v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"},
+			v1.Edit{Op: planstep.OpUnmount, Name: layout.MigrationVolume},
+		)
 		s.Expect = flagvalue.MergeFlags(expectNowhere(d, component.KCM), expectOwners(d, draft.OwnedBy(component.CCM)))
 	}
 	now := *m
@@ -99,7 +123,14 @@ func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 	}
 	editWorkload(d, &now, s)
 	d.Add(v1.Step{
-		ID: "verify/loops-off", Phase: planstep.PhaseHandover, Kind: v1.StepVerify, Title: "no pod of " + m.Manifest + " runs a cloud loop, none of its old pods is left, and its lease is held by one of the new ones",
-		Ref: m.Manifest, Component: component.KCM, Leases: []string{component.KCM, d.Options.LeaseName}, Expect: expectNowhere(d, component.KCM), EstimateSeconds: 2,
+		ID:              "verify/loops-off",
+		Phase:           planstep.PhaseHandover,
+		Kind:            v1.StepVerify,
+		Title:           "no pod of " + m.Manifest + " runs a cloud loop, none of its old pods is left, and its lease is held by one of the new ones",
+		Ref:             m.Manifest,
+		Component:       component.KCM,
+		Leases:          []string{component.KCM, d.Options.LeaseName},
+		Expect:          expectNowhere(d, component.KCM),
+		EstimateSeconds: 2,
 	})
 }

@@ -44,7 +44,12 @@ func seedMetadata(d *draft.Draft, name string) layout.Object {
 // editWorkload completes a step that edits a Deployment in the seed.
 func editWorkload(d *draft.Draft, c *v1.Component, s v1.Step) {
 	s.Kind, s.Component, s.Ref = v1.StepEditWorkload, c.Name, c.Manifest
-	s.Requires = append(s.Requires, "cluster:uid", "seed:uid", d.AddFact(planstep.SeedFact(c), c.SHA256, strings.Join(c.Command, "\n")))
+	s.Requires = append(
+		s.Requires,
+		"cluster:uid",
+		"seed:uid",
+		d.AddFact(planstep.SeedFact(c), c.SHA256, strings.Join(c.Command, "\n")),
+	)
 	s.Changes = planstep.DescribeFlagEdits(s.Edits, c.Flags)
 	for _, e := range s.Edits {
 		switch e.Op {
@@ -69,7 +74,15 @@ func editWorkload(d *draft.Draft, c *v1.Component, s v1.Step) {
 
 func verifyOwners(d *draft.Draft, phase, id string, expect map[string]string) {
 	d.Add(v1.Step{
-		ID: id, Phase: phase, Kind: v1.StepVerify, Title: "each loop has one owner, nodes and load balancers are as before", Ref: managerRef(d), Component: component.CCM, Leases: []string{component.CCM}, Successors: []string{component.CCM},
-		Expect: expectOwners(d, expect), EstimateSeconds: 2,
+		ID:              id,
+		Phase:           phase,
+		Kind:            v1.StepVerify,
+		Title:           "each loop has one owner, nodes and load balancers are as before",
+		Ref:             managerRef(d),
+		Component:       component.CCM,
+		Leases:          []string{component.CCM},
+		Successors:      []string{component.CCM},
+		Expect:          expectOwners(d, expect),
+		EstimateSeconds: 2,
 	})
 }

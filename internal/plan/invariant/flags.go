@@ -91,7 +91,12 @@ func (r *planView) knownStarts() error {
 		p, err := program.Identify(start.Flags["cloud-provider"], r.Options.Image)
 		for _, flag := range slices.Sorted(maps.Keys(start.Flags)) {
 			if err == nil && !p.KnowsFlag(flag) {
-				return fmt.Errorf("step %s gives --%s, which the manager of 0.%d does not know", r.Steps[start.Index].ID, flag, p.Minor)
+				return fmt.Errorf(
+					"step %s gives --%s, which the manager of 0.%d does not know",
+					r.Steps[start.Index].ID,
+					flag,
+					p.Minor,
+				)
 			}
 		}
 	}
@@ -102,14 +107,31 @@ func (r *planView) knownStarts() error {
 func (r *planView) knownEdit(s v1.Step, e v1.Edit, minor int) error {
 	switch e.Op {
 	case planstep.OpSetGate:
-		if gate := catalogue.GateFor(s.Component, e.Name, minor); !gate.Known || gate.Locked && fmt.Sprint(gate.Default) != e.Value {
-			return fmt.Errorf("step %s sets the gate %s=%s, which %s of 1.%d does not take", s.ID, e.Name, e.Value, s.Component, minor)
+		if gate := catalogue.GateFor(
+			s.Component,
+			e.Name,
+			minor,
+		); !gate.Known ||
+			gate.Locked && fmt.Sprint(gate.Default) != e.Value {
+			return fmt.Errorf(
+				"step %s sets the gate %s=%s, which %s of 1.%d does not take",
+				s.ID,
+				e.Name,
+				e.Value,
+				s.Component,
+				minor,
+			)
 		}
 	case "setFlag":
 		if f, held := catalogue.FlagAt(s.Component, e.Name, minor); held && !f.Known {
 			return fmt.Errorf("step %s sets --%s, which %s of 1.%d does not know", s.ID, e.Name, s.Component, minor)
 		}
-		if gate := refusedGate(s.Component, minor, e, flagvalue.ParseGates(r.original(s, flagvalue.FlagFeatureGates))); gate != "" {
+		if gate := refusedGate(
+			s.Component,
+			minor,
+			e,
+			flagvalue.ParseGates(r.original(s, flagvalue.FlagFeatureGates)),
+		); gate != "" {
 			return fmt.Errorf("step %s sets the gate %s, which %s of 1.%d does not take", s.ID, gate, s.Component, minor)
 		}
 	}
@@ -135,7 +157,8 @@ func refusedGate(comp string, minor int, e v1.Edit, before flagvalue.Gates) stri
 // managedGate tells that a gate is one that a migration decides about.
 func managedGate(gate string) bool {
 	return slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders, flagvalue.GateLeaderMigration}, gate) ||
-		strings.HasPrefix(gate, flagvalue.GateCSIMigration) || strings.HasPrefix(gate, "InTreePlugin")
+		strings.HasPrefix(gate, flagvalue.GateCSIMigration) ||
+		strings.HasPrefix(gate, "InTreePlugin")
 }
 
 func gatesMerged(r *planView) error {
@@ -175,7 +198,8 @@ func controllersMerged(r *planView) error {
 			continue
 		}
 		for _, loop := range controllernames.CloudLoops {
-			if flagvalue.IsLoopDisabled(m.Flags["controllers"], loop) && !flagvalue.IsLoopDisabled(start.Flags["controllers"], loop) {
+			if flagvalue.IsLoopDisabled(m.Flags["controllers"], loop) &&
+				!flagvalue.IsLoopDisabled(start.Flags["controllers"], loop) {
 				return fmt.Errorf("step %s starts loop %s, which %s has switched off", r.Steps[start.Index].ID, loop, component.KCM)
 			}
 		}
@@ -284,7 +308,15 @@ func carriedOver(r *planView) error {
 		for _, c := range ccm.InheritedFlags {
 			value, ok := m.Flags[c.Name]
 			if ok && !c.NodeIPAM && c.Name != "cluster-name" && r.knows(s, c.Name) && s.Flags[c.Name] != value {
-				return fmt.Errorf("step %s gives --%s=%q, %s has %q: %s", r.Steps[s.Index].ID, c.Name, s.Flags[c.Name], component.KCM, value, c.Why)
+				return fmt.Errorf(
+					"step %s gives --%s=%q, %s has %q: %s",
+					r.Steps[s.Index].ID,
+					c.Name,
+					s.Flags[c.Name],
+					component.KCM,
+					value,
+					c.Why,
+				)
 			}
 		}
 	}
@@ -314,7 +346,13 @@ func (r *planView) knows(s planstep.ManagerStart, flag string) bool {
 }
 
 // kubeletFlags are those that a migration may change.
-var kubeletFlags = []string{"cloud-provider", flagvalue.FlagCloudConfig, flagvalue.FlagFeatureGates, flagvalue.FlagCredentialConfig, flagvalue.FlagCredentialDir}
+var kubeletFlags = []string{
+	"cloud-provider",
+	flagvalue.FlagCloudConfig,
+	flagvalue.FlagFeatureGates,
+	flagvalue.FlagCredentialConfig,
+	flagvalue.FlagCredentialDir,
+}
 
 func kubeletIdentity(r *planView) error {
 	for _, i := range r.kubelets() {
@@ -344,12 +382,22 @@ func (r *planView) keepsName(s v1.Step) error {
 	case h == nil || h.NodeName == "":
 		return nil
 	case told && e.Value != h.NodeName:
-		return fmt.Errorf("step %s gives --%s=%s to the kubelet of node %s", s.ID, flagvalue.FlagHostname, e.Value, h.NodeName)
+		return fmt.Errorf(
+			"step %s gives --%s=%s to the kubelet of node %s",
+			s.ID,
+			flagvalue.FlagHostname,
+			e.Value,
+			h.NodeName,
+		)
 	case told:
 		return nil
 	}
 	d := draft.Draft{Snapshot: r.snap}
-	if name := kubelet.RegisteredName(*h, d.FindNode(h.NodeName), r.original(s, flagvalue.FlagHostname)); name != h.NodeName {
+	if name := kubelet.RegisteredName(
+		*h,
+		d.FindNode(h.NodeName),
+		r.original(s, flagvalue.FlagHostname),
+	); name != h.NodeName {
 		return fmt.Errorf("the kubelet of step %s registers as %q, and its node is %s", s.ID, name, h.NodeName)
 	}
 	return nil
@@ -366,7 +414,11 @@ func labelsPlugin(r *planView) error {
 		}
 		value := api.Flags["enable-admission-plugins"]
 		for _, s := range r.Steps {
-			if e, ok := planstep.LastEdit(s, "enable-admission-plugins"); ok && s.Host == h.Name && s.Component == component.KAS {
+			if e, ok := planstep.LastEdit(
+				s,
+				"enable-admission-plugins",
+			); ok && s.Host == h.Name &&
+				s.Component == component.KAS {
 				value = e.Value
 			}
 		}
@@ -395,7 +447,8 @@ func ownDialect(r *planView) error {
 }
 
 func kubeadmAgrees(r *planView) error {
-	if r.snap == nil || r.snap.Kubeadm == nil || r.snap.Kubeadm.Error != "" || len(r.external()) == 0 || clusterview.FindHosted(r.snap, component.KCM) != nil {
+	if r.snap == nil || r.snap.Kubeadm == nil || r.snap.Kubeadm.Error != "" || len(r.external()) == 0 ||
+		clusterview.FindHosted(r.snap, component.KCM) != nil {
 		return nil
 	}
 	final := r.lastEdits(func(s v1.Step) bool { return s.Kind == v1.StepEditManifest || s.Kind == v1.StepRestoreManifest })
@@ -446,7 +499,10 @@ func startsAgain(r *planView) error {
 		}
 		key := s.Host + "/" + s.Component
 		if now[key] == nil {
-			now[key] = map[string]string{"cloud-provider": r.original(s, "cloud-provider"), flagvalue.FlagFeatureGates: r.original(s, flagvalue.FlagFeatureGates)}
+			now[key] = map[string]string{
+				"cloud-provider":           r.original(s, "cloud-provider"),
+				flagvalue.FlagFeatureGates: r.original(s, flagvalue.FlagFeatureGates),
+			}
 		}
 		for _, e := range s.Edits {
 			if e.Op == "setFlag" || e.Op == "unsetFlag" {
@@ -460,7 +516,15 @@ func startsAgain(r *planView) error {
 		}
 		for _, g := range accepted.Gates {
 			if flagvalue.IsGateOn(now[key][flagvalue.FlagFeatureGates], s.Component, g.Gate, n) != g.Value {
-				return fmt.Errorf("after step %s %s of 1.%d has --cloud-provider=%q and the gate %s=%v", s.ID, s.Component, n, value, g.Gate, !g.Value)
+				return fmt.Errorf(
+					"after step %s %s of 1.%d has --cloud-provider=%q and the gate %s=%v",
+					s.ID,
+					s.Component,
+					n,
+					value,
+					g.Gate,
+					!g.Value,
+				)
 			}
 		}
 	}

@@ -39,7 +39,8 @@ func seedOneOwner(r *planView) error {
 		return fmt.Errorf("%s comes before the cloud loops are taken out of %s", r.Steps[first].ID, component.KCM)
 	}
 	if !slices.ContainsFunc(before[off:], func(s v1.Step) bool {
-		return s.Kind == v1.StepVerify && s.Component == component.KCM && s.Ref == before[off].Ref && slices.Contains(s.Leases, component.KCM)
+		return s.Kind == v1.StepVerify && s.Component == component.KCM && s.Ref == before[off].Ref &&
+			slices.Contains(s.Leases, component.KCM)
 	}) {
 		return fmt.Errorf("%s comes before anybody has looked whether the cloud loops have ended", r.Steps[first].ID)
 	}
@@ -48,7 +49,9 @@ func seedOneOwner(r *planView) error {
 
 // learnsMigrationLease reports whether a step makes the manager in tree respect the migration lease.
 func learnsMigrationLease(s v1.Step) bool {
-	return s.Component == component.KCM && s.Kind == v1.StepEditWorkload && planstep.SetsFlag(s, "enable-leader-migration", "true") && slices.Contains(s.Leases, component.KCM)
+	return s.Component == component.KCM && s.Kind == v1.StepEditWorkload &&
+		planstep.SetsFlag(s, "enable-leader-migration", "true") &&
+		slices.Contains(s.Leases, component.KCM)
 }
 
 // nothingInTree holds a manager back that is installed as the first one where the snapshot has another owner of the
@@ -98,7 +101,8 @@ func seedKeepsProvider(r *planView) error {
 		if r.Options.Part != v1.PartFinish {
 			return fmt.Errorf("step %s changes --cloud-provider to %q", s.ID, e.Value)
 		}
-		if i == 0 || r.Steps[0].Kind != v1.StepVerify || len(r.Steps[0].Expect) == 0 && r.Strategy == planstep.LeaderMigration {
+		if i == 0 || r.Steps[0].Kind != v1.StepVerify ||
+			len(r.Steps[0].Expect) == 0 && r.Strategy == planstep.LeaderMigration {
 			return fmt.Errorf("step %s comes before anybody has looked who owns the loops", s.ID)
 		}
 	}
@@ -120,7 +124,8 @@ func seedStays(r *planView) error {
 				return fmt.Errorf("step %s changes %s, which is not in namespace %s of the seed", s.ID, s.Ref, r.Cluster.Seed)
 			}
 		}
-		if s.Kind == v1.StepEnsureObject && parts[0] == "Secret" && (strings.Contains(s.Object, `"data"`) || strings.Contains(s.Object, `"stringData"`)) {
+		if s.Kind == v1.StepEnsureObject && parts[0] == "Secret" &&
+			(strings.Contains(s.Object, `"data"`) || strings.Contains(s.Object, `"stringData"`)) {
 			return fmt.Errorf("step %s has the content of %s", s.ID, s.Ref)
 		}
 		if slices.Contains([]v1.StepKind{v1.StepEditWorkload}, s.Kind) && !slices.Contains(s.Requires, "seed:uid") {

@@ -50,7 +50,8 @@ func (r *planView) sizes(size map[string]int) error {
 		nodes = len(r.snap.Nodes)
 	}
 	most := options.CountUnavailable(r.Options.MaxUnavailable, nodes)
-	if r.snap == nil && len(r.Options.MaxUnavailable) > 0 && r.Options.MaxUnavailable[len(r.Options.MaxUnavailable)-1] == '%' {
+	if r.snap == nil && len(r.Options.MaxUnavailable) > 0 &&
+		r.Options.MaxUnavailable[len(r.Options.MaxUnavailable)-1] == '%' {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(size)) {

@@ -33,7 +33,12 @@ func oneOwner(r *planView) error {
 			return o.Component == component.KCM && o.Host == s.Host && planstep.SetsFlag(o, "enable-leader-migration", "true")
 		})
 		if len(learns) == 0 || learns[0] > first {
-			return fmt.Errorf("%s comes before %s on host %s has learned the migration lease", r.Steps[first].ID, component.KCM, s.Host)
+			return fmt.Errorf(
+				"%s comes before %s on host %s has learned the migration lease",
+				r.Steps[first].ID,
+				component.KCM,
+				s.Host,
+			)
 		}
 	}
 	return nil
@@ -100,7 +105,8 @@ func createApart(s v1.Step) error {
 	}
 	for _, rule := range role.Rules {
 		// A token is made under the name of its account, so that the name does match.
-		if len(rule.ResourceNames) > 0 && slices.Contains(rule.Verbs, "create") && !slices.Equal(rule.Resources, []string{layout.TokenResource}) {
+		if len(rule.ResourceNames) > 0 && slices.Contains(rule.Verbs, "create") &&
+			!slices.Equal(rule.Resources, []string{layout.TokenResource}) {
 			return fmt.Errorf("step %s grants create for the names %v", s.ID, rule.ResourceNames)
 		}
 	}
@@ -239,7 +245,9 @@ func (r *planView) everyKubelet(done map[string]bool) error {
 		return nil
 	}
 	for _, h := range r.snap.Hosts {
-		if k := h.Kubelet; k != nil && k.Error == "" && !h.APIOnly && k.Flags["cloud-provider"] != "" && k.Flags["cloud-provider"] != "external" && !done[h.Name] {
+		if k := h.Kubelet; k != nil && k.Error == "" && !h.APIOnly && k.Flags["cloud-provider"] != "" &&
+			k.Flags["cloud-provider"] != "external" &&
+			!done[h.Name] {
 			return fmt.Errorf("the kubelet on host %s keeps --cloud-provider=%s", h.Name, k.Flags["cloud-provider"])
 		}
 	}
@@ -270,7 +278,9 @@ func csiOrder(r *planView) error {
 func (r *planView) learnsLater(gate string, i int) string {
 	for _, s := range r.Steps[i:] {
 		e, ok := planstep.LastEdit(s, flagvalue.FlagFeatureGates)
-		if !ok || s.Component != component.KCM && s.Component != component.Scheduler || !planstep.EditsFlags(s) || !flagvalue.ParseGates(e.Value)[gate] || flagvalue.ParseGates(r.original(s, flagvalue.FlagFeatureGates))[gate] {
+		if !ok || s.Component != component.KCM && s.Component != component.Scheduler || !planstep.EditsFlags(s) ||
+			!flagvalue.ParseGates(e.Value)[gate] ||
+			flagvalue.ParseGates(r.original(s, flagvalue.FlagFeatureGates))[gate] {
 			continue
 		}
 		if plugin, ok := planstep.LastEdit(s, flagvalue.FlagVolumePlugin); !ok || plugin.Op == "setFlag" {
@@ -325,7 +335,11 @@ func pluginStays(r *planView) error {
 		if ok {
 			kept[s.Host] = plugin.Op == "setFlag"
 		}
-		if config, drops := planstep.LastEdit(s, flagvalue.FlagCloudConfig); kept[s.Host] && drops && config.Op == "unsetFlag" {
+		if config, drops := planstep.LastEdit(
+			s,
+			flagvalue.FlagCloudConfig,
+		); kept[s.Host] && drops &&
+			config.Op == "unsetFlag" {
 			return fmt.Errorf("%s takes --%s away that --%s needs", s.ID, flagvalue.FlagCloudConfig, flagvalue.FlagVolumePlugin)
 		}
 		if i < last && (ok && plugin.Op == "unsetFlag" || r.unregistersNow(s)) {
@@ -343,7 +357,8 @@ func (r *planView) unregistersNow(s v1.Step) bool {
 
 func unregisters(gates string) bool {
 	for g, on := range flagvalue.ParseGates(gates) {
-		if on && (strings.HasPrefix(g, "InTreePlugin") || strings.HasPrefix(g, flagvalue.GateCSIMigration) && strings.HasSuffix(g, "Complete")) {
+		if on &&
+			(strings.HasPrefix(g, "InTreePlugin") || strings.HasPrefix(g, flagvalue.GateCSIMigration) && strings.HasSuffix(g, "Complete")) {
 			return true
 		}
 	}
@@ -366,7 +381,8 @@ func drainedFirst(r *planView) error {
 		}
 		n := d.FindNode(h.NodeName)
 		for _, p := range d.Provider.Plugins {
-			if n != nil && clusterview.HasMountedVolumes(*n, p) && gates[p.MigrationGate] && !volume.IsKubeletMigrated(&d, *h, p) {
+			if n != nil && clusterview.HasMountedVolumes(*n, p) && gates[p.MigrationGate] &&
+				!volume.IsKubeletMigrated(&d, *h, p) {
 				return fmt.Errorf("step %s leaves mounted volumes of %s to CSI and does not drain node %s", s.ID, p.Name, n.Name)
 			}
 		}
@@ -383,7 +399,8 @@ func credentialsFirst(r *planView) error {
 				continue
 			}
 			there := slices.ContainsFunc(r.Steps[:i], func(o v1.Step) bool {
-				return o.Host == s.Host && (o.Kind == v1.StepWriteFile && o.Path == e.Value || o.Kind == v1.StepCopyFile && strings.HasPrefix(o.Path, e.Value+"/"))
+				return o.Host == s.Host &&
+					(o.Kind == v1.StepWriteFile && o.Path == e.Value || o.Kind == v1.StepCopyFile && strings.HasPrefix(o.Path, e.Value+"/"))
 			})
 			if !there {
 				return fmt.Errorf("%s names %s, which no step before has put on host %s", s.ID, e.Value, s.Host)
@@ -424,7 +441,8 @@ func restartsTold(r *planView) error {
 		hosts[r.Steps[i].Host] = true
 	}
 	for i, s := range r.Steps {
-		if s.Component != component.KCM && s.Component != component.CCM || s.Kind != v1.StepEditManifest && s.Kind != v1.StepEditUnit && !planstep.StopsComponent(s) {
+		if s.Component != component.KCM && s.Component != component.CCM ||
+			s.Kind != v1.StepEditManifest && s.Kind != v1.StepEditUnit && !planstep.StopsComponent(s) {
 			continue
 		}
 		if s.Group == "" || len(hosts) > 1 && (len(s.Leases) == 0 || len(s.Successors) == 0) {

@@ -43,7 +43,10 @@ func printableStep(s v1.Step) error {
 		{"restore", s.Restore}, {"derive", s.Derive},
 	} {
 		if !word.MatchString(f.value) {
-			errs = append(errs, fmt.Errorf("%s %q has characters that no %s has: letters, digits and ._:/@+- are allowed", f.name, f.value, f.name))
+			errs = append(
+				errs,
+				fmt.Errorf("%s %q has characters that no %s has: letters, digits and ._:/@+- are allowed", f.name, f.value, f.name),
+			)
 		}
 	}
 	for _, f := range []struct {

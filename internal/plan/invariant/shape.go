@@ -60,10 +60,12 @@ func boundToFacts(r *planView) error {
 		if at := unboundFile(s); at != "" {
 			return fmt.Errorf("step %s does not require what %s holds now", s.ID, at)
 		}
-		if s.Kind == v1.StepWriteFile && s.Source != "" && !planstep.IsToken(s) && !slices.Contains(s.Requires, planstep.FileFact(s.Host, s.Source)) {
+		if s.Kind == v1.StepWriteFile && s.Source != "" && !planstep.IsToken(s) &&
+			!slices.Contains(s.Requires, planstep.FileFact(s.Host, s.Source)) {
 			return fmt.Errorf("step %s does not require what %s holds, which it derives from", s.ID, s.Source)
 		}
-		if (s.Kind == v1.StepPatchObject || s.Kind == v1.StepCopyFile || s.Kind == v1.StepInitializeNode) && len(s.Requires) < 2 {
+		if (s.Kind == v1.StepPatchObject || s.Kind == v1.StepCopyFile || s.Kind == v1.StepInitializeNode) &&
+			len(s.Requires) < 2 {
 			return fmt.Errorf("step %s requires nothing of what it changes", s.ID)
 		}
 	}
@@ -86,7 +88,9 @@ func unboundFile(s v1.Step) string {
 
 // secretText is what credentials look like: AWS access keys, PEM private keys, JSON web tokens, and settings whose name
 // says it.
-var secretText = regexp.MustCompile(`\bA[KS]IA[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[A-Za-z0-9_-]{10,}\.|(?i)(secret_access_key|aadclientsecret|password|session_token|application-credential-secret)["']?\s*[:=]\s*["']?[^\s"'*,}]`)
+var secretText = regexp.MustCompile(
+	`\bA[KS]IA[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[A-Za-z0-9_-]{10,}\.|(?i)(secret_access_key|aadclientsecret|password|session_token|application-credential-secret)["']?\s*[:=]\s*["']?[^\s"'*,}]`,
+)
 
 func noSecret(r *planView) error {
 	for _, s := range r.Steps {
@@ -100,7 +104,11 @@ func noSecret(r *planView) error {
 			}
 		}
 		if what := planstep.WritesMask(s); what != "" {
-			return fmt.Errorf("step %s would write %s where a secret was: give the value in a file or a Secret that the component reads", s.ID, what)
+			return fmt.Errorf(
+				"step %s would write %s where a secret was: give the value in a file or a Secret that the component reads",
+				s.ID,
+				what,
+			)
 		}
 	}
 	for _, s := range r.starts {
@@ -233,7 +241,10 @@ func trustKept(r *planView) error {
 			}
 		}
 		for _, name := range clusterview.ProxyVariables {
-			given := slices.ContainsFunc(r.Options.Env, func(e string) bool { n, _, _ := strings.Cut(e, "="); return strings.EqualFold(n, name) })
+			given := slices.ContainsFunc(
+				r.Options.Env,
+				func(e string) bool { n, _, _ := strings.Cut(e, "="); return strings.EqualFold(n, name) },
+			)
 			if flagvalue.HasVariable(m.EnvNames, name) && !given && !strings.Contains(strings.Join(r.Effects, "\n"), name) {
 				return fmt.Errorf("%s of %s is neither carried over nor spoken of", name, component.KCM)
 			}

@@ -107,7 +107,14 @@ func (v versions) skewed() string {
 			case n > oldest && name != component.Kubelet:
 				return fmt.Sprintf("%s on %s is of 1.%d, and an API server of 1.%d", name, host, n, oldest)
 			case n < newest-older:
-				return fmt.Sprintf("%s on %s is of 1.%d, and an API server of 1.%d, which allows 1.%d at least", name, host, n, newest, newest-older)
+				return fmt.Sprintf(
+					"%s on %s is of 1.%d, and an API server of 1.%d, which allows 1.%d at least",
+					name,
+					host,
+					n,
+					newest,
+					newest-older,
+				)
 			}
 		}
 	}
@@ -228,7 +235,8 @@ func targetReached(r *planView) error {
 // leftBehind names what a plan leaves in another version; reached are the host/component and /kubernetesVersion that it
 // takes to the target.
 func (r *planView) leftBehind(u draft.Upgrade, reached map[string]bool) error {
-	if k := r.snap.Kubeadm; k != nil && k.Error == "" && k.KubernetesVersion != u.Version && !reached["/"+layout.FieldKubernetesVersion] {
+	if k := r.snap.Kubeadm; k != nil && k.Error == "" && k.KubernetesVersion != u.Version &&
+		!reached["/"+layout.FieldKubernetesVersion] {
 		return fmt.Errorf("kubeadm goes on with %s", k.KubernetesVersion)
 	}
 	for _, h := range r.snap.Hosts {

@@ -126,7 +126,22 @@ func wellFormed(s v1.Step, facts map[string]bool) error {
 	if !known {
 		return fmt.Errorf("kind %q is not known to this version of transplant", s.Kind)
 	}
-	values := map[string]string{"unit": s.Unit, "source": s.Source, "replicas": given(s.Replicas != nil), "await": given(s.Await != nil), "id": s.ID, "phase": s.Phase, "object": s.Object, "ref": s.Ref, "host": s.Host, "path": s.Path, "mode": s.Mode, "component": s.Component, "content": s.Content, "restore": s.Restore}
+	values := map[string]string{
+		"unit":      s.Unit,
+		"source":    s.Source,
+		"replicas":  given(s.Replicas != nil),
+		"await":     given(s.Await != nil),
+		"id":        s.ID,
+		"phase":     s.Phase,
+		"object":    s.Object,
+		"ref":       s.Ref,
+		"host":      s.Host,
+		"path":      s.Path,
+		"mode":      s.Mode,
+		"component": s.Component,
+		"content":   s.Content,
+		"restore":   s.Restore,
+	}
 	for _, f := range append([]string{"id", "phase"}, fields...) {
 		if values[f] == "" {
 			return fmt.Errorf("%s is empty", f)
@@ -165,7 +180,11 @@ func consistent(s v1.Step) error {
 	}
 	for _, e := range s.Edits {
 		if !ops[e.Op] || e.Name == "" {
-			return fmt.Errorf("edit %q of %q: the operations are setFlag, unsetFlag, addHostPath, removeHostPath, setImage and setVersion, each with a name", e.Op, e.Name)
+			return fmt.Errorf(
+				"edit %q of %q: the operations are setFlag, unsetFlag, addHostPath, removeHostPath, setImage and setVersion, each with a name",
+				e.Op,
+				e.Name,
+			)
 		}
 	}
 	return payload(s)
@@ -193,7 +212,18 @@ func payload(s v1.Step) error {
 
 const sha256Digits = 64
 
-var ops = map[string]bool{planstep.OpSetGate: true, planstep.OpUnsetGate: true, "setFlag": true, "unsetFlag": true, "addHostPath": true, "removeHostPath": true, planstep.OpSetImage: true, planstep.OpSetVersion: true, planstep.OpMountConfigMap: true, planstep.OpUnmount: true}
+var ops = map[string]bool{
+	planstep.OpSetGate:        true,
+	planstep.OpUnsetGate:      true,
+	"setFlag":                 true,
+	"unsetFlag":               true,
+	"addHostPath":             true,
+	"removeHostPath":          true,
+	planstep.OpSetImage:       true,
+	planstep.OpSetVersion:     true,
+	planstep.OpMountConfigMap: true,
+	planstep.OpUnmount:        true,
+}
 
 func patchable(s v1.Step) error {
 	if strings.HasPrefix(s.Ref, "Secret/") {

@@ -32,7 +32,9 @@ func UpdateConfig(d *draft.Draft) {
 			updateComponent(d, name, k)
 		}
 		updateVersion(d, k)
-		d.Note("to do for machines to come: kubeadm join takes the kubelet's flags from nodeRegistration.kubeletExtraArgs of the JoinConfiguration; say cloud-provider: external there, and no cloud-config")
+		d.Note(
+			"to do for machines to come: kubeadm join takes the kubelet's flags from nodeRegistration.kubeletExtraArgs of the JoinConfiguration; say cloud-provider: external there, and no cloud-config",
+		)
 	}
 	updateKubeletDefaults(d)
 }
@@ -44,16 +46,32 @@ func updateComponent(d *draft.Draft, name string, k *v1.KubeadmConfig) {
 	}
 	section := Sections[name]
 	d.Add(v1.Step{
-		ID: "patch/" + layout.KubeadmConfigRef + "/" + section, Phase: planstep.PhaseKubeadm, Kind: v1.StepPatchObject, Title: "tell kubeadm of the flags of " + name,
-		Why: "kubeadm upgrade writes the manifests anew from this: without it the next upgrade brings the in-tree provider back",
-		Ref: layout.KubeadmConfigRef, Component: name, Derive: layout.DeriveKubeadm, Edits: edits, Requires: []string{"cluster:uid", d.AddFact(planstep.KubeadmFact, k.SHA256, "")},
-		Changes: planstep.DescribeFlagEdits(edits, k.ExtraArgs[section]), Undo: "put back what the record has", EstimateSeconds: 0.1,
-		Manual: []string{"kubectl -n " + kubeadmconfig.Namespace + " edit configmap " + kubeadmconfig.Name},
+		ID:        "patch/" + layout.KubeadmConfigRef + "/" + section,
+		Phase:     planstep.PhaseKubeadm,
+		Kind:      v1.StepPatchObject,
+		Title:     "tell kubeadm of the flags of " + name,
+		Why:       "kubeadm upgrade writes the manifests anew from this: without it the next upgrade brings the in-tree provider back",
+		Ref:       layout.KubeadmConfigRef,
+		Component: name,
+		Derive:    layout.DeriveKubeadm,
+		Edits:     edits,
+		Requires:  []string{"cluster:uid", d.AddFact(planstep.KubeadmFact, k.SHA256, "")},
+		Changes: planstep.DescribeFlagEdits(
+			edits,
+			k.ExtraArgs[section],
+		),
+		Undo:            "put back what the record has",
+		EstimateSeconds: 0.1,
+		Manual:          []string{"kubectl -n " + kubeadmconfig.Namespace + " edit configmap " + kubeadmconfig.Name},
 	})
 }
 
 // Sections are what the ClusterConfiguration calls the components.
-var Sections = map[string]string{component.KAS: "apiServer", component.KCM: "controllerManager", component.Scheduler: "scheduler"}
+var Sections = map[string]string{
+	component.KAS:       "apiServer",
+	component.KCM:       "controllerManager",
+	component.Scheduler: "scheduler",
+}
 
 // componentEdits are the flags of a component that the plan changes for good and that kubeadm would write otherwise,
 // and the mount of the in-tree cloud config where nothing reads it any longer: a host that joins has no such file, and
@@ -158,15 +176,33 @@ func updateKubeletDefaults(b *draft.Draft) {
 	}
 	ref := "ConfigMap/" + kubeadmconfig.Namespace + "/" + d.Name
 	if err != nil {
-		b.Note(fmt.Sprintf("to do by hand: %s gives joining kubelets the gates %s, which keep in-tree code in; it could not be edited (%v): kubectl -n %s edit configmap %s",
-			ref, formatNames(gates), err, kubeadmconfig.Namespace, d.Name))
+		b.Note(
+			fmt.Sprintf(
+				"to do by hand: %s gives joining kubelets the gates %s, which keep in-tree code in; it could not be edited (%v): kubectl -n %s edit configmap %s",
+				ref,
+				formatNames(gates),
+				err,
+				kubeadmconfig.Namespace,
+				d.Name,
+			),
+		)
 		return
 	}
 	s := v1.Step{
-		ID: "patch/" + ref, Phase: planstep.PhaseKubeadm, Kind: v1.StepPatchObject, Title: "change the gates of kubelets to come",
-		Why: "kubeadm upgrade node writes every kubelet's configuration anew from this", Ref: ref, Patch: layout.EncodeObject(layout.Object{"data": layout.Object{"kubelet": text}}),
-		Requires: []string{"cluster:uid", b.AddFact(planstep.KubeletConfigFact(d.Name), d.SHA256, "")}, Undo: "put back what the record has", EstimateSeconds: 0.1,
-		Manual: []string{"kubectl -n " + kubeadmconfig.Namespace + " edit configmap " + d.Name},
+		ID:    "patch/" + ref,
+		Phase: planstep.PhaseKubeadm,
+		Kind:  v1.StepPatchObject,
+		Title: "change the gates of kubelets to come",
+		Why:   "kubeadm upgrade node writes every kubelet's configuration anew from this",
+		Ref:   ref,
+		Patch: layout.EncodeObject(layout.Object{"data": layout.Object{"kubelet": text}}),
+		Requires: []string{
+			"cluster:uid",
+			b.AddFact(planstep.KubeletConfigFact(d.Name), d.SHA256, ""),
+		},
+		Undo:            "put back what the record has",
+		EstimateSeconds: 0.1,
+		Manual:          []string{"kubectl -n " + kubeadmconfig.Namespace + " edit configmap " + d.Name},
 	}
 	for _, g := range slices.Sorted(maps.Keys(gates)) {
 		c := v1.Change{Field: "featureGates." + g, Before: fmt.Sprint(d.FeatureGates[g])}
@@ -189,10 +225,20 @@ func updateVersion(d *draft.Draft, k *v1.KubeadmConfig) {
 	}
 	edits := []v1.Edit{{Op: planstep.OpSetVersion, Name: layout.FieldKubernetesVersion, Value: d.Upgrade.Version}}
 	d.Add(v1.Step{
-		ID: "patch/" + layout.KubeadmConfigRef + "/" + layout.FieldKubernetesVersion, Phase: planstep.PhaseKubeadm, Kind: v1.StepPatchObject, Title: "tell kubeadm that the control plane is " + d.Upgrade.Version,
-		Why: "a control-plane host that joins gets images of this version, and kubeadm upgrade goes on from it: join with a kubeadm of the same minor", Ref: layout.KubeadmConfigRef, Derive: layout.DeriveKubeadm,
-		Edits: edits, Requires: []string{"cluster:uid", d.AddFact(planstep.KubeadmFact, k.SHA256, "")}, Undo: "put back what the record has", EstimateSeconds: 0.1,
-		Changes: []v1.Change{{Field: layout.FieldKubernetesVersion, Before: k.KubernetesVersion, After: d.Upgrade.Version}},
-		Manual:  []string{"kubectl -n " + layout.Namespace + " edit configmap kubeadm-config"},
+		ID:              "patch/" + layout.KubeadmConfigRef + "/" + layout.FieldKubernetesVersion,
+		Phase:           planstep.PhaseKubeadm,
+		Kind:            v1.StepPatchObject,
+		Title:           "tell kubeadm that the control plane is " + d.Upgrade.Version,
+		Why:             "a control-plane host that joins gets images of this version, and kubeadm upgrade goes on from it: join with a kubeadm of the same minor",
+		Ref:             layout.KubeadmConfigRef,
+		Derive:          layout.DeriveKubeadm,
+		Edits:           edits,
+		Requires:        []string{"cluster:uid", d.AddFact(planstep.KubeadmFact, k.SHA256, "")},
+		Undo:            "put back what the record has",
+		EstimateSeconds: 0.1,
+		Changes: []v1.Change{
+			{Field: layout.FieldKubernetesVersion, Before: k.KubernetesVersion, After: d.Upgrade.Version},
+		},
+		Manual: []string{"kubectl -n " + layout.Namespace + " edit configmap kubeadm-config"},
 	})
 }

@@ -26,7 +26,10 @@ func hasCredentials(d *draft.Draft, h v1.Host) bool {
 	if h.Kubelet == nil || h.Kubelet.Credentials == nil || d.Provider.Credentials == nil {
 		return false
 	}
-	return slices.ContainsFunc(h.Kubelet.Credentials.Providers, func(p v1.CredentialProvider) bool { return p.Name == d.Provider.Credentials.Binary })
+	return slices.ContainsFunc(
+		h.Kubelet.Credentials.Providers,
+		func(p v1.CredentialProvider) bool { return p.Name == d.Provider.Credentials.Binary },
+	)
 }
 
 // InstallCredentialProviders puts the binary and its config on every host whose kubelet will change, before the first
@@ -37,7 +40,13 @@ func InstallCredentialProviders(d *draft.Draft) {
 		return
 	}
 	if d.Provider.Credentials == nil {
-		d.Refusals = append(d.Refusals, fmt.Errorf("--credential-provider: provider %s never had image credentials in the kubelet; leave it out", d.Provider.Name))
+		d.Refusals = append(
+			d.Refusals,
+			fmt.Errorf(
+				"--credential-provider: provider %s never had image credentials in the kubelet; leave it out",
+				d.Provider.Name,
+			),
+		)
 		return
 	}
 	local := d.AddFact(planstep.LocalFact(d.Options.CredentialProvider), d.Options.CredentialProviderSHA256, "")
@@ -46,8 +55,16 @@ func InstallCredentialProviders(d *draft.Draft) {
 			continue
 		}
 		if c := h.Kubelet.Credentials; c != nil {
-			d.Refusals = append(d.Refusals, fmt.Errorf("the kubelet on host %s has image credential providers already (%s) and not %s: add it to that file by hand, put the binary into %s, and plan again",
-				h.Name, c.ConfigPath, d.Provider.Credentials.Binary, c.BinDir))
+			d.Refusals = append(
+				d.Refusals,
+				fmt.Errorf(
+					"the kubelet on host %s has image credential providers already (%s) and not %s: add it to that file by hand, put the binary into %s, and plan again",
+					h.Name,
+					c.ConfigPath,
+					d.Provider.Credentials.Binary,
+					c.BinDir,
+				),
+			)
 			continue
 		}
 		config, err := catalogue.CredentialConfig(d.Provider.Name, d.KubeletMinor(h))
@@ -57,13 +74,31 @@ func InstallCredentialProviders(d *draft.Draft) {
 		}
 		target := layout.CredentialDir + "/" + d.Provider.Credentials.Binary
 		d.Add(v1.Step{
-			ID: "copy/" + target + "@" + h.Name, Phase: planstep.PhasePrepare, Kind: v1.StepCopyFile, Title: "put " + d.Provider.Credentials.Binary + " on " + h.Name,
-			Why:  "the kubelet asks it for the credentials of the provider's registry when the in-tree ones are gone (KEP-2133)",
-			Host: h.Name, Path: target, Source: d.Options.CredentialProvider, Content: d.Options.CredentialProviderSHA256, Mode: "0755",
-			Requires: []string{"cluster:uid", local, d.AddFileFact(h, target)}, Undo: "restore what was there", EstimateSeconds: 2,
-			Changes: []v1.Change{{Field: target, After: "SHA-256 " + d.Options.CredentialProviderSHA256}},
+			ID:      "copy/" + target + "@" + h.Name,
+			Phase:   planstep.PhasePrepare,
+			Kind:    v1.StepCopyFile,
+			Title:   "put " + d.Provider.Credentials.Binary + " on " + h.Name,
+			Why:     "the kubelet asks it for the credentials of the provider's registry when the in-tree ones are gone (KEP-2133)",
+			Host:    h.Name,
+			Path:    target,
+			Source:  d.Options.CredentialProvider,
+			Content: d.Options.CredentialProviderSHA256,
+			Mode:    "0755",
+			Requires: []string{
+				"cluster:uid",
+				local,
+				d.AddFileFact(h, target),
+			},
+			Undo:            "restore what was there",
+			EstimateSeconds: 2,
+			Changes:         []v1.Change{{Field: target, After: "SHA-256 " + d.Options.CredentialProviderSHA256}},
 		})
-		d.WriteFile(h, layout.CredentialConfig, withCloudConfig(d, h, string(config)), "the images that the binary has credentials for, in the newest version that this kubelet reads")
+		d.WriteFile(
+			h,
+			layout.CredentialConfig,
+			withCloudConfig(d, h, string(config)),
+			"the images that the binary has credentials for, in the newest version that this kubelet reads",
+		)
 	}
 }
 
@@ -72,7 +107,10 @@ func credentialFlags(d *draft.Draft, h v1.Host) []v1.Edit {
 	if !wantsCredentials(d, h) || h.Kubelet.Credentials != nil {
 		return nil
 	}
-	return []v1.Edit{{Op: "setFlag", Name: flagvalue.FlagCredentialConfig, Value: layout.CredentialConfig}, {Op: "setFlag", Name: flagvalue.FlagCredentialDir, Value: layout.CredentialDir}}
+	return []v1.Edit{
+		{Op: "setFlag", Name: flagvalue.FlagCredentialConfig, Value: layout.CredentialConfig},
+		{Op: "setFlag", Name: flagvalue.FlagCredentialDir, Value: layout.CredentialDir},
+	}
 }
 
 // withCloudConfig names the cloud config of this kubelet where a provider's binary reads one (Azure): the file that the
@@ -102,6 +140,11 @@ func DescribeCredentials(d *draft.Draft) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("not set up: the image credential provider %s on %d hosts; their kubelets pull from %s with the in-tree credentials, which end with Kubernetes 1.%d at the latest: give the binary with --credential-provider",
-		d.Provider.Credentials.Binary, n, strings.Join(d.Provider.Credentials.MatchImages[:1], ""), d.Provider.Credentials.LastInTree+1)
+	return fmt.Sprintf(
+		"not set up: the image credential provider %s on %d hosts; their kubelets pull from %s with the in-tree credentials, which end with Kubernetes 1.%d at the latest: give the binary with --credential-provider",
+		d.Provider.Credentials.Binary,
+		n,
+		strings.Join(d.Provider.Credentials.MatchImages[:1], ""),
+		d.Provider.Credentials.LastInTree+1,
+	)
 }

@@ -67,7 +67,10 @@ func configGates(d *draft.Draft, h v1.Host) (forFlag []flagvalue.GateChange, edi
 			on, inFile = c.FeatureGates[g.Name]
 		}
 		if inFile && !on {
-			edits = append(edits, v1.Edit{Op: planstep.OpSetGate, Name: g.Name, Value: flagvalue.GateOn, Path: gateFile(c, g.Name)})
+			edits = append(
+				edits,
+				v1.Edit{Op: planstep.OpSetGate, Name: g.Name, Value: flagvalue.GateOn, Path: gateFile(c, g.Name)},
+			)
 		}
 		if inFlag || !inFile {
 			forFlag = append(forFlag, g)
@@ -106,7 +109,13 @@ func noteLeftGates(d *draft.Draft, h v1.Host, s v1.Step) {
 	for _, g := range []string{flagvalue.GateDisableCredentials, flagvalue.GateDisableProviders} {
 		taken := slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == planstep.OpUnsetGate && e.Name == g })
 		if on, said := h.Kubelet.Config.FeatureGates[g]; said && !on && !taken {
-			d.Note(fmt.Sprintf("to do by hand before Kubernetes 1.31: take %s=false out of featureGates in %s on every host; a kubelet of 1.31 does not start with it", g, gateFile(h.Kubelet.Config, g)))
+			d.Note(
+				fmt.Sprintf(
+					"to do by hand before Kubernetes 1.31: take %s=false out of featureGates in %s on every host; a kubelet of 1.31 does not start with it",
+					g,
+					gateFile(h.Kubelet.Config, g),
+				),
+			)
 		}
 	}
 }
@@ -133,7 +142,9 @@ func commandsFor(h v1.Host, s v1.Step) []string {
 	}
 	out := []string{manual.RunOnHost(s.Host, strings.Join(append(all, "sudo systemctl restart kubelet"), " && "))}
 	if s.Drain {
-		out = append([]string{"kubectl drain " + h.NodeName + " --ignore-daemonsets --delete-emptydir-data"}, append(out, "kubectl uncordon "+h.NodeName)...)
+		out = append(
+			[]string{"kubectl drain " + h.NodeName + " --ignore-daemonsets --delete-emptydir-data"},
+			append(out, "kubectl uncordon "+h.NodeName)...)
 	}
 	return out
 }

@@ -29,9 +29,15 @@ func MakeExternal(d *draft.Draft) {
 			continue
 		}
 		s := v1.Step{
-			ID: "external/kubelet@" + h.Name, Phase: planstep.PhaseKubelets, Kind: v1.StepKubelet, Title: "make the kubelet on " + h.Name + " external",
-			Why:  "a registered node gets no taint by this; its identity and addresses stay",
-			Host: h.Name, Component: component.Kubelet, Undo: "put the flags back and restart", EstimateSeconds: 5,
+			ID:              "external/kubelet@" + h.Name,
+			Phase:           planstep.PhaseKubelets,
+			Kind:            v1.StepKubelet,
+			Title:           "make the kubelet on " + h.Name + " external",
+			Why:             "a registered node gets no taint by this; its identity and addresses stay",
+			Host:            h.Name,
+			Component:       component.Kubelet,
+			Undo:            "put the flags back and restart",
+			EstimateSeconds: 5,
 		}
 		placeEdits(h, &s, edits)
 		s.Requires = []string{"cluster:uid"}
@@ -83,7 +89,9 @@ func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	credentials := credentialFlags(d, h)
 	gates = append(gates, flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...)
 	if len(credentials) > 0 || d.Provider.Credentials == nil || hasCredentials(d, h) {
-		gates = append(gates, flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableCredentials)...)
+		gates = append(
+			gates,
+			flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableCredentials)...)
 	}
 	if len(credentials) > 0 {
 		gates = append(gates, flagvalue.GateChange{Name: flagvalue.GateCredentialProviders, To: flagvalue.GateOn})
@@ -124,8 +132,17 @@ func noteHostnames(d *draft.Draft) {
 	if len(changed) == 0 {
 		return
 	}
-	d.Note(fmt.Sprintf("the label %s of %s becomes the node's name (it is %s now), since an external kubelet keeps its name by --%s alone: what selects nodes by the old value, "+
-		"local volumes among it, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it", LabelHostname, draft.CountNoun(len(changed), "node"), draft.ListFew(changed), flagvalue.FlagHostname, LabelHostname))
+	d.Note(
+		fmt.Sprintf(
+			"the label %s of %s becomes the node's name (it is %s now), since an external kubelet keeps its name by --%s alone: what selects nodes by the old value, "+
+				"local volumes among it, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it",
+			LabelHostname,
+			draft.CountNoun(len(changed), "node"),
+			draft.ListFew(changed),
+			flagvalue.FlagHostname,
+			LabelHostname,
+		),
+	)
 }
 
 // needsDrain tells that a node has volumes that only the in-tree plugin can unmount and that its kubelet is about to

@@ -22,12 +22,23 @@ func FillProviderIDs(d *draft.Draft) {
 	sort.Strings(names)
 	for _, n := range names {
 		d.Add(v1.Step{
-			ID: "initialize/Node/" + n, Phase: planstep.PhaseNodes, Kind: v1.StepInitializeNode, Title: "give node " + n + " its providerID",
-			Why: "without one the manager has only the name to find the instance by; the taint makes it look the node up and write what it found, once and for good",
-			Ref: "Node/" + n, Requires: []string{"cluster:uid", d.AddFact(planstep.NodeFact(n), "", "")}, EstimateSeconds: 15,
-			Changes: []v1.Change{{Field: "spec.providerID", After: "from the cloud"}, {Field: "taint " + layout.TaintUninitialized, After: "for the moment"}},
-			Undo:    "the taint is taken off again; a providerID cannot be changed once it is there",
-			Manual:  []string{"kubectl taint node " + n + " " + layout.TaintUninitialized + "=true:NoSchedule", "kubectl wait node/" + n + " --for=jsonpath='{.spec.providerID}' --timeout=2m"},
+			ID:              "initialize/Node/" + n,
+			Phase:           planstep.PhaseNodes,
+			Kind:            v1.StepInitializeNode,
+			Title:           "give node " + n + " its providerID",
+			Why:             "without one the manager has only the name to find the instance by; the taint makes it look the node up and write what it found, once and for good",
+			Ref:             "Node/" + n,
+			Requires:        []string{"cluster:uid", d.AddFact(planstep.NodeFact(n), "", "")},
+			EstimateSeconds: 15,
+			Changes: []v1.Change{
+				{Field: "spec.providerID", After: "from the cloud"},
+				{Field: "taint " + layout.TaintUninitialized, After: "for the moment"},
+			},
+			Undo: "the taint is taken off again; a providerID cannot be changed once it is there",
+			Manual: []string{
+				"kubectl taint node " + n + " " + layout.TaintUninitialized + "=true:NoSchedule",
+				"kubectl wait node/" + n + " --for=jsonpath='{.spec.providerID}' --timeout=2m",
+			},
 		})
 	}
 }

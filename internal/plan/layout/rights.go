@@ -17,7 +17,12 @@ func NodeManagerObjects() []Object {
 			rule([]string{""}, []string{"nodes"}, []string{"get", "list", "watch", "update", "patch"}),
 			rule([]string{""}, []string{"nodes/status"}, []string{"patch"}),
 		}}),
-		rbac("ClusterRoleBinding", nodeManagerRole, "", Object{"roleRef": ref("ClusterRole", nodeManagerRole), "subjects": []Object{subject}}),
+		rbac(
+			"ClusterRoleBinding",
+			nodeManagerRole,
+			"",
+			Object{"roleRef": ref("ClusterRole", nodeManagerRole), "subjects": []Object{subject}},
+		),
 	}
 }
 
@@ -55,8 +60,18 @@ func rbac(kind, name, namespace string, more Object) Object {
 // ObserverObjects let transplant read the managers' /metrics, and nothing else, with a token of their own.
 func ObserverObjects() []Object {
 	return []Object{
-		rbac("ClusterRole", Observer, "", Object{"rules": []Object{{"nonResourceURLs": []string{"/metrics"}, "verbs": []string{"get"}}}}),
-		rbac("ClusterRoleBinding", Observer, "", Object{"roleRef": ref("ClusterRole", Observer), "subjects": []Object{account(Observer)}}),
+		rbac(
+			"ClusterRole",
+			Observer,
+			"",
+			Object{"rules": []Object{{"nonResourceURLs": []string{"/metrics"}, "verbs": []string{"get"}}}},
+		),
+		rbac(
+			"ClusterRoleBinding",
+			Observer,
+			"",
+			Object{"roleRef": ref("ClusterRole", Observer), "subjects": []Object{account(Observer)}},
+		),
 		// Last: a manager that is asked before the account has its rights remembers the refusal for ten seconds.
 		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(Observer, Namespace)},
 	}
@@ -74,7 +89,12 @@ func MigrationObjects(lease string) []Object {
 			// Our manager watches its lease, so that a release is taken up at once.
 			rule(group, leases, []string{"get", "list", "update", "watch"}, lease),
 		}}),
-		rbac("RoleBinding", MigrationRole, Namespace, Object{"roleRef": ref("Role", MigrationRole), "subjects": []Object{user(kcmUser), account(CCMAccount)}}),
+		rbac(
+			"RoleBinding",
+			MigrationRole,
+			Namespace,
+			Object{"roleRef": ref("Role", MigrationRole), "subjects": []Object{user(kcmUser), account(CCMAccount)}},
+		),
 	}
 }
 
@@ -86,7 +106,15 @@ func StateObjects(provider, uid string) []Object {
 	if provider == cloudprovider.GCE {
 		sum := sha256.Sum256([]byte(GCEIdentity + uid))
 		id := hex.EncodeToString(sum[:8])
-		out = append(out, Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata("ingress-uid", Namespace), "data": Object{"uid": id, "provider-uid": id}})
+		out = append(
+			out,
+			Object{
+				"apiVersion": "v1",
+				"kind":       "ConfigMap",
+				"metadata":   Metadata("ingress-uid", Namespace),
+				"data":       Object{"uid": id, "provider-uid": id},
+			},
+		)
 	}
 	return out
 }
@@ -132,7 +160,12 @@ func IdentityObjects(provider string, renewing bool) []Object {
 			rule([]string{"authentication.k8s.io"}, []string{"tokenreviews"}, []string{"create"}),
 			rule([]string{"authorization.k8s.io"}, []string{"subjectaccessreviews"}, []string{"create"}),
 		}, cluster...)}),
-		rbac("ClusterRoleBinding", CCMRole, "", Object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []Object{account(CCMAccount)}}),
+		rbac(
+			"ClusterRoleBinding",
+			CCMRole,
+			"",
+			Object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []Object{account(CCMAccount)}},
+		),
 		rbac("Role", CCMRole, Namespace, Object{"rules": append([]Object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, component.CCM),
@@ -140,7 +173,12 @@ func IdentityObjects(provider string, renewing bool) []Object {
 			rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
 		}, namespaced...)}),
-		rbac("RoleBinding", CCMRole, Namespace, Object{"roleRef": ref("Role", CCMRole), "subjects": []Object{account(CCMAccount)}}),
+		rbac(
+			"RoleBinding",
+			CCMRole,
+			Namespace,
+			Object{"roleRef": ref("Role", CCMRole), "subjects": []Object{account(CCMAccount)}},
+		),
 	}
 }
 

@@ -20,7 +20,15 @@ func Commands(s v1.Step, flags map[string]string) []string {
 	switch s.Kind {
 	case v1.StepEnsureObject:
 		if s.Derive == layout.DeriveDeployedCloudConfig {
-			return []string{fmt.Sprintf("kubectl -n %s create secret generic %s --from-file=%s=cloud.conf   # cloud.conf: what %s mounts, in the form of the external provider", layout.Namespace, layout.SeedCloudConfig, layout.SeedCloudConfigKey, s.Source)}
+			return []string{
+				fmt.Sprintf(
+					"kubectl -n %s create secret generic %s --from-file=%s=cloud.conf   # cloud.conf: what %s mounts, in the form of the external provider",
+					layout.Namespace,
+					layout.SeedCloudConfig,
+					layout.SeedCloudConfigKey,
+					s.Source,
+				),
+			}
 		}
 		return []string{printFromPlan(s, "object") + " | kubectl create -f -"}
 	case v1.StepDeleteObject:
@@ -30,7 +38,17 @@ func Commands(s v1.Step, flags map[string]string) []string {
 	case v1.StepWriteFile:
 		return writeCommands(s)
 	case v1.StepCopyFile:
-		return []string{fmt.Sprintf("scp %s %s:/tmp/ && ssh %s sudo install -D -m %s /tmp/%s %s", s.Source, s.Host, s.Host, s.Mode, path.Base(s.Source), s.Path)}
+		return []string{
+			fmt.Sprintf(
+				"scp %s %s:/tmp/ && ssh %s sudo install -D -m %s /tmp/%s %s",
+				s.Source,
+				s.Host,
+				s.Host,
+				s.Mode,
+				path.Base(s.Source),
+				s.Path,
+			),
+		}
 	case v1.StepRemoveFile:
 		return []string{RunOnHost(s.Host, "sudo rm "+s.Path)}
 	case v1.StepAddManifest:
@@ -40,7 +58,21 @@ func Commands(s v1.Step, flags map[string]string) []string {
 	case v1.StepEditManifest:
 		return []string{RunOnHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+s.Path+" | "+moveInManifest(s.Path))}
 	case v1.StepRestoreManifest:
-		return []string{RunOnHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+path.Dir(path.Dir(s.Path))+"/"+path.Base(s.Path)+" | "+moveInManifest(s.Path))}
+		return []string{
+			RunOnHost(
+				s.Host,
+				"sudo sed"+manifestScript(
+					s,
+					flags,
+				)+" "+path.Dir(
+					path.Dir(s.Path),
+				)+"/"+path.Base(
+					s.Path,
+				)+" | "+moveInManifest(
+					s.Path,
+				),
+			),
+		}
 	case v1.StepStartUnit, v1.StepEditUnit, v1.StepStopUnit:
 		return unitCommands(s, flags)
 	case v1.StepVerify:
@@ -85,7 +117,12 @@ func kubectlRef(ref string) string {
 
 // CreateToken is the command that prints a token of the cloud-controller-manager's account.
 func CreateToken(derivation string) string {
-	return fmt.Sprintf("kubectl -n %s create token %s --duration=%.0fh", layout.Namespace, layout.CCMAccount, layout.TokenLifetime(derivation).Hours())
+	return fmt.Sprintf(
+		"kubectl -n %s create token %s --duration=%.0fh",
+		layout.Namespace,
+		layout.CCMAccount,
+		layout.TokenLifetime(derivation).Hours(),
+	)
 }
 
 func writeCommands(s v1.Step) []string {
@@ -97,13 +134,41 @@ func writeCommands(s v1.Step) []string {
 		}
 		return out
 	case layout.DeriveKubeconfig:
-		return []string{RunOnHost(s.Host, fmt.Sprintf("sudo install -D -m %s %s %s", s.Mode, s.Source, s.Path)),
-			RunOnHost(s.Host, fmt.Sprintf("sudo kubectl --kubeconfig %s config set users.%s.tokenFile %s", s.Path, layout.CCMAccount, layout.CCMToken)),
-			RunOnHost(s.Host, fmt.Sprintf("sudo kubectl --kubeconfig %s config set-context --current --user=%s", s.Path, layout.CCMAccount))}
+		return []string{
+			RunOnHost(s.Host, fmt.Sprintf("sudo install -D -m %s %s %s", s.Mode, s.Source, s.Path)),
+			RunOnHost(
+				s.Host,
+				fmt.Sprintf(
+					"sudo kubectl --kubeconfig %s config set users.%s.tokenFile %s",
+					s.Path,
+					layout.CCMAccount,
+					layout.CCMToken,
+				),
+			),
+			RunOnHost(
+				s.Host,
+				fmt.Sprintf("sudo kubectl --kubeconfig %s config set-context --current --user=%s", s.Path, layout.CCMAccount),
+			),
+		}
 	case layout.DeriveToken, layout.DeriveRenewingToken:
-		return []string{CreateToken(s.Derive) + " | " + RunOnHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
+		return []string{
+			CreateToken(
+				s.Derive,
+			) + " | " + RunOnHost(
+				s.Host,
+				fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path),
+			),
+		}
 	}
-	return []string{printFromPlan(s, "content") + " | " + RunOnHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
+	return []string{
+		printFromPlan(
+			s,
+			"content",
+		) + " | " + RunOnHost(
+			s.Host,
+			fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path),
+		),
+	}
 }
 
 // manifestScript are the expressions of sed for a manifest as kubeadm writes it: its flags, one on each line behind the
@@ -170,7 +235,9 @@ func KubeletCommands(s v1.Step, node string, flags map[string]string) []string {
 	}
 	out := []string{RunOnHost(s.Host, "sudo sed -i"+FlagScript(s, flags)+" "+s.Path+" && "+restart)}
 	if s.Drain {
-		out = append([]string{"kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data"}, append(out, "kubectl uncordon "+node)...)
+		out = append(
+			[]string{"kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data"},
+			append(out, "kubectl uncordon "+node)...)
 	}
 	return out
 }

@@ -32,20 +32,34 @@ func validateChoices(o v1.Options) []error {
 		}
 	}
 	if o.TargetVersion != "" && !o.ReplaceHosts && !VersionTag.MatchString(o.TargetVersion) {
-		errs = append(errs, fmt.Errorf("target version %q: images have tags of whole versions, so give one, e.g. v1.27.4", o.TargetVersion))
+		errs = append(
+			errs,
+			fmt.Errorf("target version %q: images have tags of whole versions, so give one, e.g. v1.27.4", o.TargetVersion),
+		)
 	}
 	if o.ReplaceHosts {
 		switch {
 		case o.TargetVersion == "":
-			errs = append(errs, fmt.Errorf("hosts that are replaced need --target-version, the Kubernetes version of the new ones, e.g. v1.27.0"))
+			errs = append(
+				errs,
+				fmt.Errorf("hosts that are replaced need --target-version, the Kubernetes version of the new ones, e.g. v1.27.0"),
+			)
 		case !release.MatchString(o.TargetVersion):
 			errs = append(errs, fmt.Errorf("target version %q: give a Kubernetes version, e.g. v1.27.0", o.TargetVersion))
 		}
 		if o.Strategy == planstep.Downtime {
-			errs = append(errs, fmt.Errorf("hosts are replaced under leader migration: leave out --strategy %s", planstep.Downtime))
+			errs = append(
+				errs,
+				fmt.Errorf("hosts are replaced under leader migration: leave out --strategy %s", planstep.Downtime),
+			)
 		}
 		if o.CredentialProvider != "" {
-			errs = append(errs, fmt.Errorf("hosts that are replaced get no files: put the image credential provider into the image of the new hosts and leave out --credential-provider"))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"hosts that are replaced get no files: put the image credential provider into the image of the new hosts and leave out --credential-provider",
+				),
+			)
 		}
 	}
 	errs = append(errs, validateKubelets(o)...)

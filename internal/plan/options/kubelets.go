@@ -23,13 +23,22 @@ func validateKubelets(o v1.Options) []error {
 		number, percent := strings.CutSuffix(o.MaxUnavailable, "%")
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || percent && n > 100 {
-			errs = append(errs, fmt.Errorf("max unavailable %q: give a number of nodes of at least 1, or a share of them from 1%% to 100%%", o.MaxUnavailable))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"max unavailable %q: give a number of nodes of at least 1, or a share of them from 1%% to 100%%",
+					o.MaxUnavailable,
+				),
+			)
 		}
 	}
 	if d, err := time.ParseDuration(o.Soak); o.Soak != "" && (err != nil || d < 0 || d > 24*time.Hour) {
 		errs = append(errs, fmt.Errorf("soak %q: give a duration from 0s to 24h", o.Soak))
 	}
-	if d, err := time.ParseDuration(o.DrainTimeout); o.DrainTimeout != "" && (err != nil || d < time.Second || d > 24*time.Hour) {
+	if d, err := time.ParseDuration(
+		o.DrainTimeout,
+	); o.DrainTimeout != "" &&
+		(err != nil || d < time.Second || d > 24*time.Hour) {
 		errs = append(errs, fmt.Errorf("drain timeout %q: give a duration from 1s to 24h", o.DrainTimeout))
 	}
 	return errs

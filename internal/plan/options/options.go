@@ -42,19 +42,44 @@ func Validate(o v1.Options) error {
 	errs = append(errs, validateChoices(o)...)
 	retry, err := time.ParseDuration(o.RetryPeriod)
 	if err != nil || retry < 50*time.Millisecond {
-		errs = append(errs, fmt.Errorf("retry period %q: give a duration of at least 50ms; each standby reads its lease that often", o.RetryPeriod))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"retry period %q: give a duration of at least 50ms; each standby reads its lease that often",
+				o.RetryPeriod,
+			),
+		)
 	}
 	deadline, err := time.ParseDuration(o.RenewDeadline)
 	if err != nil || deadline < time.Second || deadline >= 15*time.Second {
-		errs = append(errs, fmt.Errorf("renew deadline %q: give a duration from 1s to below the lease duration of 15s", o.RenewDeadline))
+		errs = append(
+			errs,
+			fmt.Errorf("renew deadline %q: give a duration from 1s to below the lease duration of 15s", o.RenewDeadline),
+		)
 	} else if retry*6/5 >= deadline {
-		errs = append(errs, fmt.Errorf("retry period %s is too long for renew deadline %s: the managers refuse a deadline below 1.2 retry periods", o.RetryPeriod, o.RenewDeadline))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"retry period %s is too long for renew deadline %s: the managers refuse a deadline below 1.2 retry periods",
+				o.RetryPeriod,
+				o.RenewDeadline,
+			),
+		)
 	}
 	if !objectName.MatchString(o.LeaseName) {
-		errs = append(errs, fmt.Errorf("lease name %q: an object is named with lower-case letters, digits, dots and dashes", o.LeaseName))
+		errs = append(
+			errs,
+			fmt.Errorf("lease name %q: an object is named with lower-case letters, digits, dots and dashes", o.LeaseName),
+		)
 	}
 	if strings.ContainsAny(o.ClusterName, " \t\n\"'") {
-		errs = append(errs, fmt.Errorf("cluster name %q: it stands in a flag and in names of load balancers, give it without spaces and quotes", o.ClusterName))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"cluster name %q: it stands in a flag and in names of load balancers, give it without spaces and quotes",
+				o.ClusterName,
+			),
+		)
 	}
 	for _, e := range o.Env {
 		name, _, ok := strings.Cut(e, "=")
@@ -63,8 +88,11 @@ func Validate(o v1.Options) error {
 			continue
 		}
 		if IsSecretName(name) {
-			errs = append(errs, fmt.Errorf("environment variable %s is a secret, and a plan is kept in the cluster and printed: "+
-				"put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials", name))
+			errs = append(
+				errs,
+				fmt.Errorf("environment variable %s is a secret, and a plan is kept in the cluster and printed: "+
+					"put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials", name),
+			)
 		}
 	}
 	return errors.Join(errs...)

@@ -60,7 +60,8 @@ func FirstPerPlace(steps []v1.Step) []v1.Step {
 // IsManagerWorkload tells the object that runs the cloud-controller-manager, or another part of the cloud provider,
 // from those that it needs.
 func IsManagerWorkload(s v1.Step) bool {
-	return s.Kind == v1.StepEnsureObject && (strings.HasPrefix(s.Ref, "DaemonSet/") || strings.HasPrefix(s.Ref, "Deployment/"))
+	return s.Kind == v1.StepEnsureObject &&
+		(strings.HasPrefix(s.Ref, "DaemonSet/") || strings.HasPrefix(s.Ref, "Deployment/"))
 }
 
 // StopsComponent reports whether a step stops a component.

@@ -46,9 +46,19 @@ func Until(p *v1.Plan, point string) (int, error) {
 	case 1:
 		return n, safeToStop(p, n)
 	case 0:
-		return 0, fmt.Errorf("the plan has no step and no phase %q; its phases are %s", point, strings.Join(phaseNames(p), ", "))
+		return 0, fmt.Errorf(
+			"the plan has no step and no phase %q; its phases are %s",
+			point,
+			strings.Join(phaseNames(p), ", "),
+		)
 	}
-	return 0, fmt.Errorf("%q is a part of %d steps (%s, %s, ...): give the whole ID of one", point, len(matching), matching[0], matching[1])
+	return 0, fmt.Errorf(
+		"%q is a part of %d steps (%s, %s, ...): give the whole ID of one",
+		point,
+		len(matching),
+		matching[0],
+		matching[1],
+	)
 }
 
 func phaseNames(p *v1.Plan) []string {
@@ -72,7 +82,12 @@ func safeToStop(p *v1.Plan, n int) error {
 	if first > 0 {
 		before = "at " + p.Steps[first-1].ID
 	}
-	return fmt.Errorf("step %s is in the downtime: nobody would run the loops until the rest is done; stop %s, or at %s or later", p.Steps[n-1].ID, before, p.Steps[last].ID)
+	return fmt.Errorf(
+		"step %s is in the downtime: nobody would run the loops until the rest is done; stop %s, or at %s or later",
+		p.Steps[n-1].ID,
+		before,
+		p.Steps[last].ID,
+	)
 }
 
 // IdleUntil is the step behind which somebody runs the loops again, where nobody does after the first n steps of a
@@ -116,7 +131,9 @@ func endsLoops(p *v1.Plan, s v1.Step) bool {
 func beginsLoops(p *v1.Plan, s v1.Step) bool {
 	switch s.Component {
 	case component.KCM:
-		return strings.HasPrefix(s.ID, "external/") && ChangesComponent(s) || p.Direction == Rollback && (s.Kind == v1.StepRestoreManifest || s.Kind == v1.StepStartUnit || s.Kind == v1.StepEditWorkload)
+		return strings.HasPrefix(s.ID, "external/") && ChangesComponent(s) ||
+			p.Direction == Rollback &&
+				(s.Kind == v1.StepRestoreManifest || s.Kind == v1.StepStartUnit || s.Kind == v1.StepEditWorkload)
 	case component.CCM:
 		return p.Direction != Rollback && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject)
 	}

@@ -79,7 +79,11 @@ func Identify(provider, image string) (Program, error) {
 		p.Minor = libraryMinor(image)
 	}
 	if p.Minor == 0 {
-		return p, fmt.Errorf("image %s does not tell its version, and with it which names and flags its manager knows: name it with its tag, e.g. %s:v1.30.0", image, WithoutTag(image))
+		return p, fmt.Errorf(
+			"image %s does not tell its version, and with it which names and flags its manager knows: name it with its tag, e.g. %s:v1.30.0",
+			image,
+			WithoutTag(image),
+		)
 	}
 	p.Command = provider + "-" + component.CCM
 	if known, ok := NearestImage(provider, p.Minor); ok {

@@ -11,7 +11,11 @@ import (
 func Describe(d *draft.Draft) []string {
 	out := []string{
 		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(d.Snapshot.Services)),
-		fmt.Sprintf("nodes: %d replaced by the operator, %d kept; no host is touched by transplant", countReplaced(d), len(d.Snapshot.Nodes)-countReplaced(d)),
+		fmt.Sprintf(
+			"nodes: %d replaced by the operator, %d kept; no host is touched by transplant",
+			countReplaced(d),
+			len(d.Snapshot.Nodes)-countReplaced(d),
+		),
 		"the loops change hands once, when the last node of the old version goes; its kube-controller-manager releases its leases only if it ends in order, else they run out after 15 s",
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
 		"not changed: kubelets of workers; roll their machines with --cloud-provider=external and, where images come from the cloud's registry, its image credential provider, before Kubernetes 1.27 (AWS) or the release that removes the provider",

@@ -52,15 +52,31 @@ func PlanReplacement(d *draft.Draft) error {
 		return err
 	}
 	d.AddFact("cluster:uid", d.Snapshot.Cluster.UID, "")
-	d.EnsureObjects(planstep.PhasePrepare, "reads the managers' /metrics with a token that may do nothing else", layout.ObserverObjects())
-	d.EnsureObjects(planstep.PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", layout.MigrationObjects(d.Options.LeaseName))
+	d.EnsureObjects(
+		planstep.PhasePrepare,
+		"reads the managers' /metrics with a token that may do nothing else",
+		layout.ObserverObjects(),
+	)
+	d.EnsureObjects(
+		planstep.PhasePrepare,
+		"the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so",
+		layout.MigrationObjects(d.Options.LeaseName),
+	)
 	d.EnsureObjects(planstep.PhasePrepare, "identity and rights of the cloud-controller-manager", ccm.IdentityObjects(d))
 	r.awaitLeaderMigration()
 	for i, h := range r.old {
 		r.awaitNewNode(i)
 		r.awaitOldNode(i, h)
 	}
-	d.Add(v1.Step{ID: "verify/handed-over", Phase: planstep.PhaseVerify, Kind: v1.StepVerify, Title: "nodes that were not replaced and load balancers are as before", EstimateSeconds: 2})
+	d.Add(
+		v1.Step{
+			ID:              "verify/handed-over",
+			Phase:           planstep.PhaseVerify,
+			Kind:            v1.StepVerify,
+			Title:           "nodes that were not replaced and load balancers are as before",
+			EstimateSeconds: 2,
+		},
+	)
 	if !d.Options.KeepLeaderMigration {
 		r.awaitFinish()
 	}
@@ -76,21 +92,51 @@ func (r *replacement) findNodes() error {
 			continue
 		}
 		if m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external" {
-			errs = append(errs, fmt.Errorf("%s on node %s runs with --cloud-provider=%q: there is no in-tree provider that could move", component.KCM, clusterview.NodeName(h), m.Flags["cloud-provider"]))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s on node %s runs with --cloud-provider=%q: there is no in-tree provider that could move",
+					component.KCM,
+					clusterview.NodeName(h),
+					m.Flags["cloud-provider"],
+				),
+			)
 		}
 		r.old = append(r.old, h)
 	}
 	if len(r.old) < 2 {
-		errs = append(errs, fmt.Errorf("%d control-plane nodes with a %s are known: replacing needs two or more; with one, use --strategy %s", len(r.old), component.KCM, planstep.Downtime))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%d control-plane nodes with a %s are known: replacing needs two or more; with one, use --strategy %s",
+				len(r.old),
+				component.KCM,
+				planstep.Downtime,
+			),
+		)
 	}
 	var err error
 	if r.from, err = clusterview.ParseMinor("", r.draft.Snapshot.Cluster.Version); err != nil {
 		errs = append(errs, err)
 	}
 	if r.to, err = clusterview.ParseMinor("", r.draft.Options.TargetVersion); err != nil {
-		errs = append(errs, fmt.Errorf("--target-version %q: give the version of the new nodes, e.g. v1.%d.0", r.draft.Options.TargetVersion, r.from+1))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"--target-version %q: give the version of the new nodes, e.g. v1.%d.0",
+				r.draft.Options.TargetVersion,
+				r.from+1,
+			),
+		)
 	} else if r.to != r.from && r.to != r.from+1 {
-		errs = append(errs, fmt.Errorf("--target-version %s: the cluster is at %s, and a control plane goes up one minor version at a time", r.draft.Options.TargetVersion, r.draft.Snapshot.Cluster.Version))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"--target-version %s: the cluster is at %s, and a control plane goes up one minor version at a time",
+				r.draft.Options.TargetVersion,
+				r.draft.Snapshot.Cluster.Version,
+			),
+		)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -111,9 +157,13 @@ func (r *replacement) findNodes() error {
 func (r *replacement) checkManagers() error {
 	var errs []error
 	for _, h := range r.old {
-		errs = append(errs, ccm.CheckCloudConfig(r.draft, clusterview.FindComponent(h, component.KCM), "node "+clusterview.NodeName(h)))
+		errs = append(
+			errs,
+			ccm.CheckCloudConfig(r.draft, clusterview.FindComponent(h, component.KCM), "node "+clusterview.NodeName(h)),
+		)
 	}
-	return errors.Join(append(errs, external.ChooseNodeIPAM(r.draft, clusterview.FindComponent(r.old[0], component.KCM))...)...)
+	return errors.Join(
+		append(errs, external.ChooseNodeIPAM(r.draft, clusterview.FindComponent(r.old[0], component.KCM))...)...)
 }
 
 // ownerNode is the node whose kube-controller-manager leads, by its own word or by the holder of its lease.
@@ -141,46 +191,90 @@ func (r *replacement) renderFiles() error {
 	if err != nil {
 		return fmt.Errorf("rendering the leader migration config of %s: %w", component.KCM, err)
 	}
-	ccmFile, err := migrationconfig.Render(controllernames.CloudControllerManager, r.draft.Program.Minor, loops, r.draft.Options.LeaseName)
+	ccmFile, err := migrationconfig.Render(
+		controllernames.CloudControllerManager,
+		r.draft.Program.Minor,
+		loops,
+		r.draft.Options.LeaseName,
+	)
 	if err != nil {
 		return fmt.Errorf("rendering the leader migration config of %s: %w", component.CCM, err)
 	}
 	r.kcmFile, r.ccmFile = string(kcmFile), string(ccmFile)
 	r.ccmManifest, _ = ccm.RenderStaticPod(r.draft, r.old[0], r.kcm)
-	r.externalized = slices.DeleteFunc(external.ManagerEdits(r.draft, r.kcm), func(e v1.Edit) bool { return r.draft.MoveIPAM && e.Name == "controllers" })
+	r.externalized = slices.DeleteFunc(
+		external.ManagerEdits(r.draft, r.kcm),
+		func(e v1.Edit) bool { return r.draft.MoveIPAM && e.Name == "controllers" },
+	)
 	if r.draft.MoveIPAM {
-		r.externalized = append(r.externalized, v1.Edit{Op: "setFlag", Name: "controllers", Value: external.ControllersWithoutIPAM(r.draft, r.kcm, r.to)})
+		r.externalized = append(
+			r.externalized,
+			v1.Edit{Op: "setFlag", Name: "controllers", Value: external.ControllersWithoutIPAM(r.draft, r.kcm, r.to)},
+		)
 	}
 	return nil
 }
 
 func (r *replacement) awaitLeaderMigration() {
 	instructions := []string{
-		fmt.Sprintf("give each of the %d control-plane nodes of version 1.%d leader migration: restart its %s with the flags below, or replace it by a node of the same version that has them", len(r.old), r.from, component.KCM),
+		fmt.Sprintf(
+			"give each of the %d control-plane nodes of version 1.%d leader migration: restart its %s with the flags below, or replace it by a node of the same version that has them",
+			len(r.old),
+			r.from,
+			component.KCM,
+		),
 		"file " + layout.KCMMigration + " (mode 0644, mounted at the same path):",
 	}
 	instructions = append(instructions, manual.Indent(r.kcmFile)...)
-	instructions = append(instructions, "flags of "+component.KCM+": --enable-leader-migration=true --leader-migration-config="+layout.KCMMigration)
+	instructions = append(
+		instructions,
+		"flags of "+component.KCM+": --enable-leader-migration=true --leader-migration-config="+layout.KCMMigration,
+	)
 	if r.from < 22 {
-		instructions = append(instructions, "flag of "+component.KCM+": --feature-gates=ControllerManagerLeaderMigration=true, beside those that are there: before 1.22 it is alpha")
+		instructions = append(
+			instructions,
+			"flag of "+component.KCM+": --feature-gates=ControllerManagerLeaderMigration=true, beside those that are there: before 1.22 it is alpha",
+		)
 	}
-	r.draft.AwaitOperator("await/leader-migration", planstep.PhaseMigration, "wait until leader migration is on in every "+component.KCM+" of version 1."+fmt.Sprint(r.from), v1.Await{
-		Nodes: len(r.old), Component: component.KCM, Version: fmt.Sprintf("1.%d", r.from), Instructions: instructions,
-		Flags: map[string]string{"cloud-provider": r.kcm.Flags["cloud-provider"], "enable-leader-migration": "true"},
-	}, "from here on the loops run only under the lease that both managers respect; a node that does not has to be gone before the first of the new ones comes")
+	r.draft.AwaitOperator(
+		"await/leader-migration",
+		planstep.PhaseMigration,
+		"wait until leader migration is on in every "+component.KCM+" of version 1."+fmt.Sprint(r.from),
+		v1.Await{
+			Nodes: len(r.old), Component: component.KCM, Version: fmt.Sprintf("1.%d", r.from), Instructions: instructions,
+			Flags: map[string]string{"cloud-provider": r.kcm.Flags["cloud-provider"], "enable-leader-migration": "true"},
+		},
+		"from here on the loops run only under the lease that both managers respect; a node that does not has to be gone before the first of the new ones comes",
+	)
 }
 
 // awaitNewNode waits for the next node of version N+1.
 func (r *replacement) awaitNewNode(i int) {
 	want := fmt.Sprintf("1.%d", r.to)
 	group := fmt.Sprintf("node %d of %d", i+1, len(r.old))
-	r.draft.AwaitOperator(fmt.Sprintf("await/in/%s/%d", component.KCM, i+1), planstep.PhaseReplace, fmt.Sprintf("wait for new control-plane %s: %s external", group, component.KCM), v1.Await{
-		Nodes: i + 1, Component: component.KCM, Version: want, Instructions: r.describeNewNode(i), Flags: r.awaitedFlags(),
-	}, "leader migration must be off in a manager that runs none of the loops, or it would sit on the lease with nothing to run")
-	r.draft.AwaitOperator(fmt.Sprintf("await/in/%s/%d", component.CCM, i+1), planstep.PhaseReplace, fmt.Sprintf("wait for new control-plane %s: %s ready", group, component.CCM), v1.Await{
-		Nodes: i + 1, Component: component.CCM, Flags: r.awaitedManager(),
-		Instructions: []string{"it is the static pod that the step before describes; it is ready once it reaches the API and the cloud"},
-	}, "the next owner runs before the old one is taken down")
+	r.draft.AwaitOperator(
+		fmt.Sprintf("await/in/%s/%d", component.KCM, i+1),
+		planstep.PhaseReplace,
+		fmt.Sprintf("wait for new control-plane %s: %s external", group, component.KCM),
+		v1.Await{
+			Nodes: i + 1, Component: component.KCM, Version: want, Instructions: r.describeNewNode(i), Flags: r.awaitedFlags(),
+		},
+		"leader migration must be off in a manager that runs none of the loops, or it would sit on the lease with nothing to run",
+	)
+	r.draft.AwaitOperator(
+		fmt.Sprintf("await/in/%s/%d", component.CCM, i+1),
+		planstep.PhaseReplace,
+		fmt.Sprintf("wait for new control-plane %s: %s ready", group, component.CCM),
+		v1.Await{
+			Nodes:     i + 1,
+			Component: component.CCM,
+			Flags:     r.awaitedManager(),
+			Instructions: []string{
+				"it is the static pod that the step before describes; it is ready once it reaches the API and the cloud",
+			},
+		},
+		"the next owner runs before the old one is taken down",
+	)
 }
 
 // awaitedFlags are those by which a kube-controller-manager of version N+1 is known. Where node IPAM moves it must have
@@ -207,9 +301,15 @@ func (r *replacement) describeNewNode(i int) []string {
 	if i > 0 {
 		return []string{fmt.Sprintf("make one more control-plane node of version 1.%d, just as the first one", r.to)}
 	}
-	out := []string{fmt.Sprintf("make a control-plane node of version %s and let it join", r.draft.Options.TargetVersion), "flags of " + component.KCM + " that differ from version N:"}
+	out := []string{
+		fmt.Sprintf("make a control-plane node of version %s and let it join", r.draft.Options.TargetVersion),
+		"flags of " + component.KCM + " that differ from version N:",
+	}
 	if k := r.draft.Snapshot.Kubeadm; k != nil && k.Error == "" {
-		out = append(out, "    where kubeadm makes the node, it takes these flags from ConfigMap "+layout.KubeadmConfigRef[len("ConfigMap/"):]+": change them there first")
+		out = append(
+			out,
+			"    where kubeadm makes the node, it takes these flags from ConfigMap "+layout.KubeadmConfigRef[len("ConfigMap/"):]+": change them there first",
+		)
 	}
 	for _, e := range r.externalized {
 		switch e.Op {
@@ -219,19 +319,25 @@ func (r *replacement) describeNewNode(i int) []string {
 			out = append(out, "    no --"+e.Name)
 		}
 	}
-	out = append(out, "flags of "+component.KAS+": --cloud-provider=external, no --cloud-config (from 1.33 on: neither)", "flags of the kubelet: --cloud-provider=external, no --cloud-config",
-		"file "+layout.CCMMigration+" (mode 0644):")
+	out = append(
+		out,
+		"flags of "+component.KAS+": --cloud-provider=external, no --cloud-config (from 1.33 on: neither)",
+		"flags of the kubelet: --cloud-provider=external, no --cloud-config",
+		"file "+layout.CCMMigration+" (mode 0644):",
+	)
 	out = append(out, manual.Indent(r.ccmFile)...)
 	if !ccm.IsUnconfigured(r.draft, r.kcm) {
 		out = append(out, "file "+layout.CCMCloudConf+" (mode 0600): the cloud config of the old nodes, changed so:")
 		out = append(out, r.cloudConfigChanges()...)
 	}
 	derivation, note := ccm.TokenDerivation(r.draft)
-	out = append(out,
+	out = append(
+		out,
 		"file "+layout.CCMKubeconfig+" (mode 0600): a kubeconfig with server and authority of "+layout.KCMKubeconfig+" and one user, whose tokenFile is "+layout.CCMToken,
 		"file "+layout.CCMToken+" (mode 0600): what this prints, made for each new node (a token"+note+"):",
 		"    "+manual.CreateToken(derivation),
-		"file "+layout.CCMManifest+" (mode 0600; its --bind-address is that of the node it was rendered for):")
+		"file "+layout.CCMManifest+" (mode 0600; its --bind-address is that of the node it was rendered for):",
+	)
 	return append(out, manual.Indent(r.ccmManifest)...)
 }
 
@@ -245,7 +351,9 @@ func (r *replacement) cloudConfigChanges() []string {
 		}
 		return manual.Indent(strings.Join(h.CloudConfig.DerivedChanges, "\n"))
 	}
-	return []string{"    (its content is not known: name the old nodes with --host-access and plan again to see what changes)"}
+	return []string{
+		"    (its content is not known: name the old nodes with --host-access and plan again to see what changes)",
+	}
 }
 
 func (r *replacement) awaitOldNode(i int, h v1.Host) {
@@ -255,23 +363,48 @@ func (r *replacement) awaitOldNode(i int, h v1.Host) {
 		why = "it owns the loops: with it they go to a " + component.CCM + ", once and for good"
 	}
 	r.draft.AwaitOperator("await/out/"+clusterview.NodeName(h), planstep.PhaseReplace, title, v1.Await{
-		NodeGone: clusterview.NodeName(h), Component: component.KCM, Nodes: i + 1, Version: fmt.Sprintf("1.%d", r.to), Flags: map[string]string{"cloud-provider": "external"},
+		NodeGone: clusterview.NodeName(
+			h,
+		),
+		Component: component.KCM,
+		Nodes:     i + 1,
+		Version:   fmt.Sprintf("1.%d", r.to),
+		Flags:     map[string]string{"cloud-provider": "external"},
 		Instructions: []string{
 			"take node " + clusterview.NodeName(h) + " down: drain it, remove its etcd member, shut the machine down",
-			"    kubectl drain " + clusterview.NodeName(h) + " --ignore-daemonsets --delete-emptydir-data && kubectl delete node " + clusterview.NodeName(h),
+			"    kubectl drain " + clusterview.NodeName(
+				h,
+			) + " --ignore-daemonsets --delete-emptydir-data && kubectl delete node " + clusterview.NodeName(
+				h,
+			),
 		},
 	}, why)
 }
 
 func (r *replacement) awaitFinish() {
-	r.draft.AwaitOperator("await/finish", planstep.PhaseFinish, "wait until leader migration is off in every "+component.CCM, v1.Await{
-		Nodes: len(r.old), Component: component.CCM, Flags: map[string]string{"enable-leader-migration": "", "leader-migration-config": ""},
-		Instructions: []string{
-			"in a rolling manner, on each control-plane node: take --enable-leader-migration and --leader-migration-config and the mount of " + layout.CCMMigration + " out of " + layout.CCMManifest,
-			"then remove " + layout.CCMMigration,
+	r.draft.AwaitOperator(
+		"await/finish",
+		planstep.PhaseFinish,
+		"wait until leader migration is off in every "+component.CCM,
+		v1.Await{
+			Nodes: len(
+				r.old,
+			),
+			Component: component.CCM,
+			Flags:     map[string]string{"enable-leader-migration": "", "leader-migration-config": ""},
+			Instructions: []string{
+				"in a rolling manner, on each control-plane node: take --enable-leader-migration and --leader-migration-config and the mount of " + layout.CCMMigration + " out of " + layout.CCMManifest,
+				"then remove " + layout.CCMMigration,
+			},
 		},
-	}, "no in-tree manager is left that could want the migration lease")
-	r.draft.DeleteObject(planstep.PhaseFinish, "delete/", "Lease/"+layout.Namespace+"/"+r.draft.Options.LeaseName, "nobody respects it any longer")
+		"no in-tree manager is left that could want the migration lease",
+	)
+	r.draft.DeleteObject(
+		planstep.PhaseFinish,
+		"delete/",
+		"Lease/"+layout.Namespace+"/"+r.draft.Options.LeaseName,
+		"nobody respects it any longer",
+	)
 	for _, o := range layout.MigrationObjects(r.draft.Options.LeaseName) {
 		r.draft.DeleteObject(planstep.PhaseFinish, "delete/", layout.Ref(o), "the lease that it grants is gone")
 	}

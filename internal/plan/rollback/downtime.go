@@ -51,9 +51,22 @@ func (r *rollback) planDowntime() {
 // again is stopped already.
 func (r *rollback) stopAgain(s v1.Step) v1.Step {
 	out := v1.Step{
-		ID: "undo/stop/" + s.ID, Phase: planstep.PhaseStopped, Title: "stop " + s.Component + onHostText(s), Host: s.Host, Component: s.Component, Path: s.Path, Unit: s.Unit,
-		Leases: []string{component.KCM}, Successors: []string{component.KCM}, Group: planstep.PhaseStopped + onHostText(s), Requires: []string{"cluster:uid"}, EstimateSeconds: 10, Undo: "transplant apply",
-		Changes: []v1.Change{{Field: component.KCM, Before: "external", After: "stopped"}},
+		ID:        "undo/stop/" + s.ID,
+		Phase:     planstep.PhaseStopped,
+		Title:     "stop " + s.Component + onHostText(s),
+		Host:      s.Host,
+		Component: s.Component,
+		Path:      s.Path,
+		Unit:      s.Unit,
+		Leases: []string{
+			component.KCM,
+		},
+		Successors:      []string{component.KCM},
+		Group:           planstep.PhaseStopped + onHostText(s),
+		Requires:        []string{"cluster:uid"},
+		EstimateSeconds: 10,
+		Undo:            "transplant apply",
+		Changes:         []v1.Change{{Field: component.KCM, Before: "external", After: "stopped"}},
 	}
 	out.Kind = v1.StepRemoveManifest
 	if s.Unit != "" {
@@ -73,9 +86,19 @@ func onHostText(s v1.Step) string {
 // or the oldest record of its pod template.
 func (r *rollback) startAsItWas(s v1.Step) v1.Step {
 	out := v1.Step{
-		ID: "undo/start/" + s.ID, Phase: planstep.PhaseOriginal, Title: "start " + s.Component + onHostText(s) + " as it was before the migration", Host: s.Host, Component: s.Component,
-		Path: s.Path, Unit: s.Unit, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
-		Changes: append([]v1.Change{{Field: component.KCM, Before: "stopped", After: "as it was"}}, r.describeImage(s)...),
+		ID:              "undo/start/" + s.ID,
+		Phase:           planstep.PhaseOriginal,
+		Title:           "start " + s.Component + onHostText(s) + " as it was before the migration",
+		Host:            s.Host,
+		Component:       s.Component,
+		Path:            s.Path,
+		Unit:            s.Unit,
+		Requires:        []string{"cluster:uid"},
+		EstimateSeconds: 25,
+		Undo:            "transplant apply",
+		Changes: append(
+			[]v1.Change{{Field: component.KCM, Before: "stopped", After: "as it was"}},
+			r.describeImage(s)...),
 	}
 	keeps := s // the first step that changed the place is the one that has the backup
 	if len(s.Edits) == 0 && s.Unit != "" {

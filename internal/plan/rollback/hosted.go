@@ -14,8 +14,14 @@ func (r *rollback) planHosted() {
 	r.removeCCM()
 	for _, s := range r.startedSteps(planstep.IsManagerWorkload) {
 		r.draft.Add(v1.Step{
-			ID: "verify/" + component.CCM + "-gone", Phase: planstep.PhaseHandback, Kind: v1.StepVerify, Title: "no pod of " + s.Ref + " is left, and nobody holds its leases", Ref: s.Ref, Component: component.CCM,
-			Leases: []string{component.CCM}, EstimateSeconds: 15,
+			ID:              "verify/" + component.CCM + "-gone",
+			Phase:           planstep.PhaseHandback,
+			Kind:            v1.StepVerify,
+			Title:           "no pod of " + s.Ref + " is left, and nobody holds its leases",
+			Ref:             s.Ref,
+			Component:       component.CCM,
+			Leases:          []string{component.CCM},
+			EstimateSeconds: 15,
 		})
 	}
 	for _, s := range planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool { return planstep.ChangesComponent(s) && s.Component != component.CCM })) {

@@ -22,7 +22,12 @@ func (r *rollback) planReplaced() error {
 	if err != nil {
 		return err
 	}
-	file, err := migrationconfig.Render(controllernames.KubeControllerManager, from, clusterview.CloudLoops, r.draft.Options.LeaseName)
+	file, err := migrationconfig.Render(
+		controllernames.KubeControllerManager,
+		from,
+		clusterview.CloudLoops,
+		r.draft.Options.LeaseName,
+	)
 	if err != nil {
 		return fmt.Errorf("rendering the leader migration config of %s: %w", component.KCM, err)
 	}
@@ -31,24 +36,77 @@ func (r *rollback) planReplaced() error {
 		r.awaitReenabled(len(external))
 	}
 	for i, h := range external {
-		r.draft.AwaitOperator(fmt.Sprintf("undo/await/in/%d", i+1), planstep.PhaseReplaceBack, fmt.Sprintf("wait for control-plane node %d of %d of version 1.%d with leader migration", len(old)+i+1, len(old)+len(external), from), v1.Await{
-			Nodes: len(old) + i + 1, Component: component.KCM, Version: fmt.Sprintf("1.%d", from), Flags: map[string]string{"cloud-provider": r.provider(), "enable-leader-migration": "true"},
-			Instructions: append([]string{
-				fmt.Sprintf("make a control-plane node of version 1.%d, with the flags and files that those of version N had before the migration, and", from),
-				"flags of " + component.KCM + ": --cloud-provider=" + r.provider() + " --enable-leader-migration=true --leader-migration-config=" + layout.KCMMigration, "file " + layout.KCMMigration + ":",
-			}, manual.Indent(string(file))...),
-		}, "it takes the loops over when the last of the others is gone; no "+component.CCM+" may run on it")
-		r.draft.AwaitOperator("undo/await/out/"+clusterview.NodeName(h), planstep.PhaseReplaceBack, "wait until control-plane node "+clusterview.NodeName(h)+" is gone", v1.Await{
-			NodeGone: clusterview.NodeName(h), Component: component.CCM, Nodes: len(external) - i - 1,
-			Instructions: []string{"take node " + clusterview.NodeName(h) + " down: drain it, remove its etcd member, shut the machine down"},
-		}, "one in, one out")
+		r.draft.AwaitOperator(
+			fmt.Sprintf("undo/await/in/%d", i+1),
+			planstep.PhaseReplaceBack,
+			fmt.Sprintf(
+				"wait for control-plane node %d of %d of version 1.%d with leader migration",
+				len(old)+i+1,
+				len(old)+len(external),
+				from,
+			),
+			v1.Await{
+				Nodes: len(
+					old,
+				) + i + 1,
+				Component: component.KCM,
+				Version:   fmt.Sprintf("1.%d", from),
+				Flags:     map[string]string{"cloud-provider": r.provider(), "enable-leader-migration": "true"},
+				Instructions: append([]string{
+					fmt.Sprintf(
+						"make a control-plane node of version 1.%d, with the flags and files that those of version N had before the migration, and",
+						from,
+					),
+					"flags of " + component.KCM + ": --cloud-provider=" + r.provider() + " --enable-leader-migration=true --leader-migration-config=" + layout.KCMMigration,
+					"file " + layout.KCMMigration + ":",
+				}, manual.Indent(string(file))...),
+			},
+			"it takes the loops over when the last of the others is gone; no "+component.CCM+" may run on it",
+		)
+		r.draft.AwaitOperator(
+			"undo/await/out/"+clusterview.NodeName(h),
+			planstep.PhaseReplaceBack,
+			"wait until control-plane node "+clusterview.NodeName(h)+" is gone",
+			v1.Await{
+				NodeGone:  clusterview.NodeName(h),
+				Component: component.CCM,
+				Nodes:     len(external) - i - 1,
+				Instructions: []string{
+					"take node " + clusterview.NodeName(h) + " down: drain it, remove its etcd member, shut the machine down",
+				},
+			},
+			"one in, one out",
+		)
 	}
-	r.draft.Add(v1.Step{ID: "verify/rolled-back", Phase: planstep.PhaseOriginal, Kind: v1.StepVerify, Title: "nodes that were not replaced and load balancers are as before", EstimateSeconds: 2})
+	r.draft.Add(
+		v1.Step{
+			ID:              "verify/rolled-back",
+			Phase:           planstep.PhaseOriginal,
+			Kind:            v1.StepVerify,
+			Title:           "nodes that were not replaced and load balancers are as before",
+			EstimateSeconds: 2,
+		},
+	)
 	if len(old)+len(external) > 0 {
-		r.draft.AwaitOperator("undo/await/leader-migration", planstep.PhaseOriginal, "wait until leader migration is off in every "+component.KCM, v1.Await{
-			Nodes: len(old) + len(external), Component: component.KCM, Version: fmt.Sprintf("1.%d", from), Flags: map[string]string{"cloud-provider": r.provider(), "enable-leader-migration": ""},
-			Instructions: []string{"in a rolling manner, on each control-plane node: take --enable-leader-migration and --leader-migration-config out of " + component.KCM},
-		}, "the lease and its rights go next")
+		r.draft.AwaitOperator(
+			"undo/await/leader-migration",
+			planstep.PhaseOriginal,
+			"wait until leader migration is off in every "+component.KCM,
+			v1.Await{
+				Nodes: len(
+					old,
+				) + len(
+					external,
+				),
+				Component: component.KCM,
+				Version:   fmt.Sprintf("1.%d", from),
+				Flags:     map[string]string{"cloud-provider": r.provider(), "enable-leader-migration": ""},
+				Instructions: []string{
+					"in a rolling manner, on each control-plane node: take --enable-leader-migration and --leader-migration-config out of " + component.KCM,
+				},
+			},
+			"the lease and its rights go next",
+		)
 	}
 	r.cleanUp()
 	return nil
@@ -86,13 +144,24 @@ func (r *rollback) provider() string {
 
 func (r *rollback) awaitReenabled(nodes int) {
 	for _, s := range r.journal.Plan.Steps {
-		if _, done := r.records[s.ID]; done && s.Kind == v1.StepEnsureObject && layout.ContainsRef(layout.MigrationObjects(r.draft.Options.LeaseName), s.Ref) {
+		if _, done := r.records[s.ID]; done && s.Kind == v1.StepEnsureObject &&
+			layout.ContainsRef(layout.MigrationObjects(r.draft.Options.LeaseName), s.Ref) {
 			s.ID, s.Phase, s.Requires = "again/"+s.ID, planstep.PhaseReenable, []string{"cluster:uid"}
 			r.draft.Add(s)
 		}
 	}
-	r.draft.AwaitOperator("again/await/leader-migration", planstep.PhaseReenable, "wait until leader migration is on again in every "+component.CCM, v1.Await{
-		Nodes: nodes, Component: component.CCM, Flags: map[string]string{"enable-leader-migration": "true"},
-		Instructions: []string{"in a rolling manner, on each control-plane node: put " + layout.CCMMigration + " back, and --enable-leader-migration=true and --leader-migration-config=" + layout.CCMMigration + " into " + layout.CCMManifest},
-	}, "an in-tree manager may come back only under the lease that both respect")
+	r.draft.AwaitOperator(
+		"again/await/leader-migration",
+		planstep.PhaseReenable,
+		"wait until leader migration is on again in every "+component.CCM,
+		v1.Await{
+			Nodes:     nodes,
+			Component: component.CCM,
+			Flags:     map[string]string{"enable-leader-migration": "true"},
+			Instructions: []string{
+				"in a rolling manner, on each control-plane node: put " + layout.CCMMigration + " back, and --enable-leader-migration=true and --leader-migration-config=" + layout.CCMMigration + " into " + layout.CCMManifest,
+			},
+		},
+		"an in-tree manager may come back only under the lease that both respect",
+	)
 }

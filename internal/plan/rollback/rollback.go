@@ -28,7 +28,11 @@ import (
 // cloud-controller-manager goes, and a kube-apiserver is restored only after its host's managers own nothing.
 func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 	if j.Plan.Cluster.UID != snap.Cluster.UID {
-		return nil, fmt.Errorf("the journal belongs to the cluster with uid %s, this one has %s", j.Plan.Cluster.UID, snap.Cluster.UID)
+		return nil, fmt.Errorf(
+			"the journal belongs to the cluster with uid %s, this one has %s",
+			j.Plan.Cluster.UID,
+			snap.Cluster.UID,
+		)
 	}
 	r := &rollback{journal: j, records: map[string]v1.StepRecord{}, draft: draft.New(snap, j.Plan.Options)}
 	for _, rec := range j.Records {
@@ -50,11 +54,27 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 		r.planLeaderMigration()
 	}
 	p := &v1.Plan{
-		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster, Strategy: j.Plan.Strategy,
-		Direction: planstep.Rollback, Options: r.draft.Options, Facts: r.draft.SortedFacts(), Steps: r.draft.Steps, Effects: append(effect.Describe(planstep.Rollback, snap, r.draft.Steps, r.draft.Options), leftovers...),
+		TypeMeta: v1.Type(
+			v1.KindPlan,
+		),
+		Created:     now.UTC(),
+		ToolVersion: snap.ToolVersion,
+		Cluster:     snap.Cluster,
+		Strategy:    j.Plan.Strategy,
+		Direction:   planstep.Rollback,
+		Options:     r.draft.Options,
+		Facts:       r.draft.SortedFacts(),
+		Steps:       r.draft.Steps,
+		Effects:     append(effect.Describe(planstep.Rollback, snap, r.draft.Steps, r.draft.Options), leftovers...),
 	}
 	if n := len(r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepInitializeNode })); n > 0 {
-		p.Effects = append(p.Effects, fmt.Sprintf("left behind: the provider ids that %s got; the API server lets nobody change one, and the in-tree manager works with them", draft.CountNoun(n, "node")))
+		p.Effects = append(
+			p.Effects,
+			fmt.Sprintf(
+				"left behind: the provider ids that %s got; the API server lets nobody change one, and the in-tree manager works with them",
+				draft.CountNoun(n, "node"),
+			),
+		)
 	}
 	p.Effects = append(p.Effects, r.describeDowngrade()...)
 	if err := planstep.CheckUniqueIDs(p.Steps); err != nil {
@@ -77,9 +97,18 @@ func (r *rollback) restoreMoved() {
 				continue // what changed the manager itself puts it back
 			}
 			back := v1.Step{
-				ID: "undo/" + id + "/moved-" + component, Phase: planstep.PhaseReenable, Kind: v1.StepRestoreManifest, Title: "start " + component + " on " + s.Host + ", which was stopped to hand over",
-				Host: s.Host, Component: component, Path: rec.Path, Restore: rec.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
-				Changes: []v1.Change{{Field: component, Before: "stopped", After: "as it was"}},
+				ID:              "undo/" + id + "/moved-" + component,
+				Phase:           planstep.PhaseReenable,
+				Kind:            v1.StepRestoreManifest,
+				Title:           "start " + component + " on " + s.Host + ", which was stopped to hand over",
+				Host:            s.Host,
+				Component:       component,
+				Path:            rec.Path,
+				Restore:         rec.ID,
+				Requires:        []string{"cluster:uid"},
+				EstimateSeconds: 25,
+				Undo:            "transplant apply",
+				Changes:         []v1.Change{{Field: component, Before: "stopped", After: "as it was"}},
 			}
 			if !strings.HasPrefix(rec.Path, controlplane.ManifestDir+"/") {
 				back.Kind, back.Unit, back.Restore = v1.StepStartUnit, component+".service", ""
@@ -94,7 +123,10 @@ func (r *rollback) restoreMoved() {
 func (r *rollback) planLeaderMigration() {
 	r.reenableMigration()
 	r.restoreKubelets()
-	r.restoreEach(planstep.PhaseInTree, r.ownerLast(component.KCM, r.startedSteps(matchesID("external/"+component.KCM+"@"))))
+	r.restoreEach(
+		planstep.PhaseInTree,
+		r.ownerLast(component.KCM, r.startedSteps(matchesID("external/"+component.KCM+"@"))),
+	)
 	r.removeCCM()
 	r.restoreSchedulers()
 	r.restoreOriginals()
@@ -106,8 +138,12 @@ func (r *rollback) planLeaderMigration() {
 // verifyOwners looks before the account goes that may read the gauges.
 func (r *rollback) verifyOwners() {
 	r.draft.Add(v1.Step{
-		ID: "verify/rolled-back", Phase: planstep.PhaseOriginal, Kind: v1.StepVerify, Title: "each loop has one owner, nodes and load balancers are as before",
-		Expect: r.expectedOwners(true), EstimateSeconds: 2,
+		ID:              "verify/rolled-back",
+		Phase:           planstep.PhaseOriginal,
+		Kind:            v1.StepVerify,
+		Title:           "each loop has one owner, nodes and load balancers are as before",
+		Expect:          r.expectedOwners(true),
+		EstimateSeconds: 2,
 	})
 }
 
@@ -175,11 +211,14 @@ func (r *rollback) reenableMigration() {
 	r.removeTaints()
 	r.restoreEach(planstep.PhaseReenable, r.ownerLast(component.KCM, r.laterManagerSteps()))
 	finished := r.ownerLast(component.CCM, r.startedSteps(matchesID("finish/"+component.CCM)))
-	if len(finished) == 0 && len(r.startedSteps(matchesID("delete/"))) == 0 && len(r.startedSteps(matchesID("remove/"))) == 0 {
+	if len(finished) == 0 && len(r.startedSteps(matchesID("delete/"))) == 0 &&
+		len(r.startedSteps(matchesID("remove/"))) == 0 {
 		return
 	}
 	for _, s := range r.journal.Plan.Steps {
-		again := s.Kind == v1.StepEnsureObject && layout.ContainsRef(layout.MigrationObjects(r.draft.Options.LeaseName), s.Ref) || s.Kind == v1.StepWriteFile && (s.Path == layout.KCMMigration || s.Path == layout.CCMMigration)
+		again := s.Kind == v1.StepEnsureObject &&
+			layout.ContainsRef(layout.MigrationObjects(r.draft.Options.LeaseName), s.Ref) ||
+			s.Kind == v1.StepWriteFile && (s.Path == layout.KCMMigration || s.Path == layout.CCMMigration)
 		if _, done := r.records[s.ID]; !again || !done {
 			continue
 		}
@@ -212,9 +251,18 @@ func (r *rollback) removeTaints() {
 			continue // it has its provider id, which stays
 		}
 		r.draft.Add(v1.Step{
-			ID: "undo/" + s.ID, Phase: planstep.PhaseReenable, Kind: v1.StepInitializeNode, Title: "take the taint from " + s.Ref + " that waits for the cloud-controller-manager",
-			Ref: s.Ref, Restore: s.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 0.1, Undo: "transplant apply",
-			Changes: []v1.Change{{Field: "taint node.cloudprovider.kubernetes.io/uninitialized", Before: "true:NoSchedule"}},
+			ID:              "undo/" + s.ID,
+			Phase:           planstep.PhaseReenable,
+			Kind:            v1.StepInitializeNode,
+			Title:           "take the taint from " + s.Ref + " that waits for the cloud-controller-manager",
+			Ref:             s.Ref,
+			Restore:         s.ID,
+			Requires:        []string{"cluster:uid"},
+			EstimateSeconds: 0.1,
+			Undo:            "transplant apply",
+			Changes: []v1.Change{
+				{Field: "taint node.cloudprovider.kubernetes.io/uninitialized", Before: "true:NoSchedule"},
+			},
 		})
 	}
 }
@@ -239,8 +287,17 @@ func (r *rollback) revertPatches() {
 	for i := len(patched) - 1; i >= 0; i-- {
 		s := patched[i]
 		out := v1.Step{
-			ID: "undo/" + s.ID, Phase: planstep.PhaseOriginal, Kind: v1.StepUnpatchObject, Title: "put back what " + s.Ref + " had before phase " + s.Phase,
-			Ref: s.Ref, Component: s.Component, Derive: s.Derive, Restore: s.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 0.1, Undo: "transplant apply",
+			ID:              "undo/" + s.ID,
+			Phase:           planstep.PhaseOriginal,
+			Kind:            v1.StepUnpatchObject,
+			Title:           "put back what " + s.Ref + " had before phase " + s.Phase,
+			Ref:             s.Ref,
+			Component:       s.Component,
+			Derive:          s.Derive,
+			Restore:         s.ID,
+			Requires:        []string{"cluster:uid"},
+			EstimateSeconds: 0.1,
+			Undo:            "transplant apply",
 		}
 		for _, c := range s.Changes {
 			out.Changes = append(out.Changes, v1.Change{Field: c.Field, Before: c.After, After: c.Before})
@@ -258,9 +315,19 @@ func (r *rollback) restoreEach(phase string, steps []v1.Step) {
 
 func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 	out := v1.Step{
-		ID: "undo/" + s.ID, Phase: phase, Kind: v1.StepRestoreManifest, Title: "put " + s.Component + " on " + s.Host + " back as it was before phase " + s.Phase,
-		Host: s.Host, Component: s.Component, Path: s.Path, Restore: s.ID, Leases: s.Leases, Group: phase + "@" + s.Host,
-		Requires: []string{"cluster:uid"}, EstimateSeconds: s.EstimateSeconds, Undo: "transplant apply",
+		ID:              "undo/" + s.ID,
+		Phase:           phase,
+		Kind:            v1.StepRestoreManifest,
+		Title:           "put " + s.Component + " on " + s.Host + " back as it was before phase " + s.Phase,
+		Host:            s.Host,
+		Component:       s.Component,
+		Path:            s.Path,
+		Restore:         s.ID,
+		Leases:          s.Leases,
+		Group:           phase + "@" + s.Host,
+		Requires:        []string{"cluster:uid"},
+		EstimateSeconds: s.EstimateSeconds,
+		Undo:            "transplant apply",
 	}
 	for _, c := range s.Changes {
 		out.Changes = append(out.Changes, v1.Change{Field: c.Field, Before: c.After, After: c.Before})
@@ -286,18 +353,37 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 func (r *rollback) removeCCM() {
 	for _, s := range r.ownerLast(component.CCM, r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepAddManifest && s.Component == component.CCM })) {
 		r.draft.Add(v1.Step{
-			ID: "undo/" + s.ID, Phase: planstep.PhaseHandback, Kind: v1.StepRemoveManifest, Title: "stop " + component.CCM + " on " + s.Host,
-			Why:  "the owner's comes last, when only the in-tree managers are left to take the migration lease",
-			Host: s.Host, Component: component.CCM, Path: s.Path, Restore: s.ID, Leases: []string{component.CCM, r.draft.Options.LeaseName}, Successors: []string{component.CCM, component.KCM},
-			Group: planstep.PhaseHandback + "@" + s.Host, Requires: []string{"cluster:uid"}, EstimateSeconds: 10, Undo: "transplant apply",
-			Changes: []v1.Change{{Field: s.Path, Before: "started by this migration"}},
+			ID:              "undo/" + s.ID,
+			Phase:           planstep.PhaseHandback,
+			Kind:            v1.StepRemoveManifest,
+			Title:           "stop " + component.CCM + " on " + s.Host,
+			Why:             "the owner's comes last, when only the in-tree managers are left to take the migration lease",
+			Host:            s.Host,
+			Component:       component.CCM,
+			Path:            s.Path,
+			Restore:         s.ID,
+			Leases:          []string{component.CCM, r.draft.Options.LeaseName},
+			Successors:      []string{component.CCM, component.KCM},
+			Group:           planstep.PhaseHandback + "@" + s.Host,
+			Requires:        []string{"cluster:uid"},
+			EstimateSeconds: 10,
+			Undo:            "transplant apply",
+			Changes:         []v1.Change{{Field: s.Path, Before: "started by this migration"}},
 		})
 	}
 	for _, s := range r.startedSteps(planstep.IsManagerWorkload) {
 		r.draft.Add(v1.Step{
-			ID: "undo/" + s.ID, Phase: planstep.PhaseHandback, Kind: v1.StepDeleteObject, Title: "delete " + s.Ref + ", if this migration made it, and wait until its pods are gone",
-			Ref: s.Ref, Component: s.Component, Restore: s.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 30, Undo: "transplant apply",
-			Changes: []v1.Change{{Field: s.Ref, Before: "created"}},
+			ID:              "undo/" + s.ID,
+			Phase:           planstep.PhaseHandback,
+			Kind:            v1.StepDeleteObject,
+			Title:           "delete " + s.Ref + ", if this migration made it, and wait until its pods are gone",
+			Ref:             s.Ref,
+			Component:       s.Component,
+			Restore:         s.ID,
+			Requires:        []string{"cluster:uid"},
+			EstimateSeconds: 30,
+			Undo:            "transplant apply",
+			Changes:         []v1.Change{{Field: s.Ref, Before: "created"}},
 		})
 	}
 }
@@ -306,7 +392,8 @@ func (r *rollback) removeCCM() {
 // component that was changed several times the oldest backup counts.
 func (r *rollback) restoreOriginals() {
 	changed := r.withoutRestored(planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool {
-		return planstep.ChangesComponent(s) && s.Component != component.CCM && !strings.HasPrefix(s.ID, "external/"+component.KCM+"@")
+		return planstep.ChangesComponent(s) && s.Component != component.CCM &&
+			!strings.HasPrefix(s.ID, "external/"+component.KCM+"@")
 	})))
 	var managers, others []v1.Step
 	for _, s := range changed {
@@ -363,7 +450,12 @@ func (r *rollback) cleanUp() {
 		made = append([]v1.Step{s}, made...)
 	}
 	for _, lease := range []string{r.draft.Options.LeaseName, component.CCM} {
-		r.draft.DeleteObject(planstep.PhaseCleanup, "undo/lease/", "Lease/"+layout.Namespace+"/"+lease, "it was not there before")
+		r.draft.DeleteObject(
+			planstep.PhaseCleanup,
+			"undo/lease/",
+			"Lease/"+layout.Namespace+"/"+lease,
+			"it was not there before",
+		)
 	}
 	state := "ConfigMap/" + layout.Namespace + "/" + layout.StateName(r.provider())
 	// one that the manager made by itself
@@ -373,15 +465,29 @@ func (r *rollback) cleanUp() {
 	for _, s := range made {
 		if s.Kind != v1.StepEnsureObject {
 			r.draft.Add(v1.Step{
-				ID: "undo/" + s.ID, Phase: planstep.PhaseCleanup, Kind: v1.StepRemoveFile, Title: "remove " + s.Path + " on " + s.Host + ", or put back what was there",
-				Host: s.Host, Path: s.Path, Restore: s.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 0.1,
-				Changes: []v1.Change{{Field: s.Path, Before: "written by this migration"}},
+				ID:              "undo/" + s.ID,
+				Phase:           planstep.PhaseCleanup,
+				Kind:            v1.StepRemoveFile,
+				Title:           "remove " + s.Path + " on " + s.Host + ", or put back what was there",
+				Host:            s.Host,
+				Path:            s.Path,
+				Restore:         s.ID,
+				Requires:        []string{"cluster:uid"},
+				EstimateSeconds: 0.1,
+				Changes:         []v1.Change{{Field: s.Path, Before: "written by this migration"}},
 			})
 			continue
 		}
 		r.draft.Add(v1.Step{
-			ID: "undo/" + s.ID, Phase: planstep.PhaseCleanup, Kind: v1.StepDeleteObject, Title: "delete " + s.Ref + ", if this migration made it",
-			Ref: s.Ref, Restore: s.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 0.1, Changes: []v1.Change{{Field: s.Ref, Before: "created"}},
+			ID:              "undo/" + s.ID,
+			Phase:           planstep.PhaseCleanup,
+			Kind:            v1.StepDeleteObject,
+			Title:           "delete " + s.Ref + ", if this migration made it",
+			Ref:             s.Ref,
+			Restore:         s.ID,
+			Requires:        []string{"cluster:uid"},
+			EstimateSeconds: 0.1,
+			Changes:         []v1.Change{{Field: s.Ref, Before: "created"}},
 		})
 	}
 }

@@ -52,9 +52,16 @@ func (r *rollback) describeDowngrade() []string {
 		return nil
 	}
 	out := []string{
-		fmt.Sprintf("versions: what got %s goes back to the version before it, managers and schedulers before the first API server", u.Version),
-		fmt.Sprintf("not promised: objects that API servers of %s wrote stay in etcd as they were written. API servers of one minor version before can read what a version stores by default, which is what upstream's tests try; "+
-			"fields and resources that are new in %s are lost or out of reach, and so is what somebody stored with feature gates that the version before does not have", u.Version, u.Version),
+		fmt.Sprintf(
+			"versions: what got %s goes back to the version before it, managers and schedulers before the first API server",
+			u.Version,
+		),
+		fmt.Sprintf(
+			"not promised: objects that API servers of %s wrote stay in etcd as they were written. API servers of one minor version before can read what a version stores by default, which is what upstream's tests try; "+
+				"fields and resources that are new in %s are lost or out of reach, and so is what somebody stored with feature gates that the version before does not have",
+			u.Version,
+			u.Version,
+		),
 	}
 	var newer []string
 	for _, n := range r.draft.Snapshot.Nodes {
@@ -63,7 +70,13 @@ func (r *rollback) describeDowngrade() []string {
 		}
 	}
 	if len(newer) > 0 {
-		out = append(out, fmt.Sprintf("outside the version skew policy: the kubelets of %s are newer than the API servers will be; nobody has tried that, so take them back first", draft.ListFew(newer)))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"outside the version skew policy: the kubelets of %s are newer than the API servers will be; nobody has tried that, so take them back first",
+				draft.ListFew(newer),
+			),
+		)
 	}
 	return out
 }
@@ -74,7 +87,11 @@ func (r *rollback) oldestMinorBefore() int {
 	out := draft.UpgradeOf(r.draft.Options).Minor
 	for _, s := range r.journal.Plan.Steps {
 		for _, c := range s.Changes {
-			if n, err := clusterview.ParseMinor(c.Before, ""); err == nil && s.Component == component.KAS && c.Field == planstep.FieldImage && strings.Contains(c.Before, ":") {
+			if n, err := clusterview.ParseMinor(
+				c.Before,
+				"",
+			); err == nil && s.Component == component.KAS && c.Field == planstep.FieldImage &&
+				strings.Contains(c.Before, ":") {
 				out = min(out, n)
 			}
 		}

@@ -24,15 +24,43 @@ func Describe(d *draft.Draft) []string {
 	}
 	v := d.Upgrade.Version
 	out := []string{
-		fmt.Sprintf("versions: %s go from %s to %s, API servers first, by the tag of their images; registries and repositories stay", strings.Join(component.Versioned, ", "), currentVersion(d), v),
-		fmt.Sprintf("to do before: pull the images of %s on each control-plane host, so that no component waits for a download while it is stopped: %s", v, strings.Join(pullCommands(d), "; ")),
-		fmt.Sprintf("not upgraded: kubelets and kubeadm (packages of the hosts), kube-proxy, the cluster's DNS and etcd; kubelets of %s fit API servers of %s, and kubeadm upgrade node upgrades them later", listKubeletVersions(d), v),
-		fmt.Sprintf("not checked: defaults that are new in %s, its release notes, values of flags, admission webhooks, --runtime-config, the API versions in files that flags name (--encryption-provider-config, --admission-control-config-file, --audit-policy-file, --config), and whether etcd is as new as upstream tests %s with", v, v),
-		fmt.Sprintf("rollback: goes back to %s from any step. One minor version back is what upstream's tests try; what only %s can store cannot be kept", currentVersion(d), v),
+		fmt.Sprintf(
+			"versions: %s go from %s to %s, API servers first, by the tag of their images; registries and repositories stay",
+			strings.Join(component.Versioned, ", "),
+			currentVersion(d),
+			v,
+		),
+		fmt.Sprintf(
+			"to do before: pull the images of %s on each control-plane host, so that no component waits for a download while it is stopped: %s",
+			v,
+			strings.Join(pullCommands(d), "; "),
+		),
+		fmt.Sprintf(
+			"not upgraded: kubelets and kubeadm (packages of the hosts), kube-proxy, the cluster's DNS and etcd; kubelets of %s fit API servers of %s, and kubeadm upgrade node upgrades them later",
+			listKubeletVersions(d),
+			v,
+		),
+		fmt.Sprintf(
+			"not checked: defaults that are new in %s, its release notes, values of flags, admission webhooks, --runtime-config, the API versions in files that flags name (--encryption-provider-config, --admission-control-config-file, --audit-policy-file, --config), and whether etcd is as new as upstream tests %s with",
+			v,
+			v,
+		),
+		fmt.Sprintf(
+			"rollback: goes back to %s from any step. One minor version back is what upstream's tests try; what only %s can store cannot be kept",
+			currentVersion(d),
+			v,
+		),
 	}
 	if gone := catalogue.RemovedAPIs(d.Upgrade.Minor); len(gone) > 0 && d.Upgrade.Minor > d.APIMinor {
-		out = append(out, fmt.Sprintf("no longer served from 1.%d on: %s. Who still asks for them is not in a snapshot; each API server counts it: kubectl get --raw /metrics | grep '^apiserver_requested_deprecated_apis.*removed_release=\"1.%d\"'",
-			d.Upgrade.Minor, strings.Join(gone, "; "), d.Upgrade.Minor))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"no longer served from 1.%d on: %s. Who still asks for them is not in a snapshot; each API server counts it: kubectl get --raw /metrics | grep '^apiserver_requested_deprecated_apis.*removed_release=\"1.%d\"'",
+				d.Upgrade.Minor,
+				strings.Join(gone, "; "),
+				d.Upgrade.Minor,
+			),
+		)
 	}
 	return out
 }

@@ -39,7 +39,12 @@ func tagFor(u draft.Upgrade, image string) (string, error) {
 	case err != nil:
 		return "", err
 	case !options.VersionTag.MatchString(tag):
-		return "", fmt.Errorf("tag %s of image %s is one that its distribution has made, and what it calls %s is not known: upgrade with what made it, or give the manifest an image whose tag is a version", tag, image, u.Version)
+		return "", fmt.Errorf(
+			"tag %s of image %s is one that its distribution has made, and what it calls %s is not known: upgrade with what made it, or give the manifest an image whose tag is a version",
+			tag,
+			image,
+			u.Version,
+		)
 	case !strings.HasPrefix(tag, "v"):
 		return strings.TrimPrefix(u.Version, "v"), nil
 	}
@@ -55,9 +60,17 @@ func WhyUnreachable(u draft.Upgrade, tag string) string {
 	fromMinor, fromPatch := parseDigits(was[1]), parseDigits(was[2])
 	switch patch := parseDigits(want[2]); {
 	case fromMinor > u.Minor, fromMinor == u.Minor && fromPatch > patch:
-		return fmt.Sprintf("is %s, and a control plane is not taken back to %s: etcd may hold what an older version cannot read", tag, u.Version)
+		return fmt.Sprintf(
+			"is %s, and a control plane is not taken back to %s: etcd may hold what an older version cannot read",
+			tag,
+			u.Version,
+		)
 	case u.Minor-fromMinor > 1:
-		return fmt.Sprintf("is %s, and a control plane goes up one minor version at a time: upgrade it to v1.%d first", tag, fromMinor+1)
+		return fmt.Sprintf(
+			"is %s, and a control plane goes up one minor version at a time: upgrade it to v1.%d first",
+			tag,
+			fromMinor+1,
+		)
 	}
 	return ""
 }
@@ -75,7 +88,13 @@ func Check(d *draft.Draft) []error {
 		return nil
 	}
 	if u.Minor > component.Newest {
-		return []error{fmt.Errorf("--target-version %s: the flags and feature gates of versions after 1.%d are not known to this version of transplant", u.Version, component.Newest)}
+		return []error{
+			fmt.Errorf(
+				"--target-version %s: the flags and feature gates of versions after 1.%d are not known to this version of transplant",
+				u.Version,
+				component.Newest,
+			),
+		}
 	}
 	var errs []error
 	for _, h := range d.Hosts {
@@ -88,12 +107,30 @@ func Check(d *draft.Draft) []error {
 		}
 	}
 	if d.Volumes.KeepProvider() && !catalogue.InTree(d.Provider.Name, u.Minor) {
-		errs = append(errs, fmt.Errorf("volumes of %s are not left to CSI everywhere yet, and %s %s has no in-tree provider %s that could attach them while kubelets change: migrate within 1.%d first and upgrade after it, or leave the volumes to CSI first",
-			d.Volumes.Plugins[0].Name, component.KCM, u.Version, d.Provider.Name, d.APIMinor))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"volumes of %s are not left to CSI everywhere yet, and %s %s has no in-tree provider %s that could attach them while kubelets change: migrate within 1.%d first and upgrade after it, or leave the volumes to CSI first",
+				d.Volumes.Plugins[0].Name,
+				component.KCM,
+				u.Version,
+				d.Provider.Name,
+				d.APIMinor,
+			),
+		)
 	}
 	errs = append(errs, checkKubelets(d)...)
 	if p := d.Program; !p.Ours && p.Image != "" && !catalogue.WithinSkew(component.CCM, p.Minor, u.Minor) {
-		errs = append(errs, fmt.Errorf("the manager in image %s is of 1.%d, which does not fit API servers of %s: name one of 1.%d with --image", p.Image, p.Minor, u.Version, u.Minor))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"the manager in image %s is of 1.%d, which does not fit API servers of %s: name one of 1.%d with --image",
+				p.Image,
+				p.Minor,
+				u.Version,
+				u.Minor,
+			),
+		)
 	}
 	return errs
 }
@@ -119,14 +156,25 @@ func whyRefused(u draft.Upgrade, c *v1.Component) string {
 func checkKubelets(d *draft.Draft) []error {
 	var old []string
 	for _, n := range d.Snapshot.Nodes {
-		if k, err := clusterview.ParseMinor("", n.KubeletVersion); err == nil && k < d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor) {
+		if k, err := clusterview.ParseMinor(
+			"",
+			n.KubeletVersion,
+		); err == nil &&
+			k < d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor) {
 			old = append(old, n.Name+" ("+n.KubeletVersion+")")
 		}
 	}
 	if len(old) == 0 {
 		return nil
 	}
-	return []error{fmt.Errorf("kubelets of %s are older than API servers of %s allow (1.%d at least): upgrade them first", draft.ListFew(old), d.Upgrade.Version, d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor))}
+	return []error{
+		fmt.Errorf(
+			"kubelets of %s are older than API servers of %s allow (1.%d at least): upgrade them first",
+			draft.ListFew(old),
+			d.Upgrade.Version,
+			d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor),
+		),
+	}
 }
 
 // AddEdits adds to a component's edits what its new version asks for in the same restart: the image, and what becomes
@@ -170,7 +218,10 @@ type versionChange struct {
 }
 
 func (v *versionChange) set(flag, value string) {
-	v.edits = slices.DeleteFunc(v.edits, func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") })
+	v.edits = slices.DeleteFunc(
+		v.edits,
+		func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") },
+	)
 	v.flags[flag] = value
 	if was, had := v.c.Flags[flag]; !had || was != value {
 		v.edits = append(v.edits, v1.Edit{Op: "setFlag", Name: flag, Value: value})
@@ -178,7 +229,10 @@ func (v *versionChange) set(flag, value string) {
 }
 
 func (v *versionChange) unset(flag string) {
-	v.edits = slices.DeleteFunc(v.edits, func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") })
+	v.edits = slices.DeleteFunc(
+		v.edits,
+		func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") },
+	)
 	delete(v.flags, flag)
 	if _, had := v.c.Flags[flag]; had {
 		v.edits = append(v.edits, v1.Edit{Op: "unsetFlag", Name: flag})
@@ -209,9 +263,16 @@ func (v *versionChange) dropFlags() {
 		end, known := catalogue.FlagEnds(v.c.Name, flag, value)
 		switch {
 		case !held:
-			v.refuse("--%s is in no version of %s that is known here, and a component does not start with a flag that it does not know: take it out of the manifests, or upgrade with what put it there", flag, v.c.Name)
+			v.refuse(
+				"--%s is in no version of %s that is known here, and a component does not start with a flag that it does not know: take it out of the manifests, or upgrade with what put it there",
+				flag,
+				v.c.Name,
+			)
 		case !known:
-			v.refuse("it does not know --%s, and what takes its place is not known here: take it out of the manifests first", flag)
+			v.refuse(
+				"it does not know --%s, and what takes its place is not known here: take it out of the manifests first",
+				flag,
+			)
 		case end.Refused != "":
 			v.refuse("it does not know --%s: %s", flag, end.Refused)
 		default:
@@ -255,10 +316,21 @@ func (v *versionChange) keepsGate(name string, on bool) bool {
 	case is.Known:
 		v.changed("%s loses the gate %s=%v: it is %v for good", v.c.Name, name, on, is.Default)
 	case !was.Known:
-		v.refuse("the feature gate %s is not known here, neither in 1.%d nor in 1.%d: take it out of --feature-gates first", name, v.from, v.draft.Upgrade.Minor)
+		v.refuse(
+			"the feature gate %s is not known here, neither in 1.%d nor in 1.%d: take it out of --feature-gates first",
+			name,
+			v.from,
+			v.draft.Upgrade.Minor,
+		)
 		return true
 	case was.Default != on:
-		v.changed("%s loses the gate %s=%v, which is gone; what it decided is %v for good, or gone with it", v.c.Name, name, on, was.Default)
+		v.changed(
+			"%s loses the gate %s=%v, which is gone; what it decided is %v for good, or gone with it",
+			v.c.Name,
+			name,
+			on,
+			was.Default,
+		)
 	}
 	return false
 }
@@ -289,7 +361,11 @@ func (v *versionChange) dropPlugins() {
 func (v *versionChange) checkLock() {
 	const flag = "leader-elect-resource-lock"
 	if kind, ok := v.flags[flag]; ok && v.c.Name != component.KAS && !catalogue.LockKnown(kind, v.draft.Upgrade.Minor) {
-		v.refuse("it has no --%s=%s: move all managers to leases first, by way of endpointsleases or configmapsleases", flag, kind)
+		v.refuse(
+			"it has no --%s=%s: move all managers to leases first, by way of endpointsleases or configmapsleases",
+			flag,
+			kind,
+		)
 	}
 }
 
@@ -303,13 +379,21 @@ func UpgradeSchedulers(d *draft.Draft) {
 		if s == nil {
 			continue
 		}
-		edits := AddEdits(d, s, flagvalue.EditGates(s.Flags[flagvalue.FlagFeatureGates], component.Scheduler, d.Upgrade.Minor, volume.CSIGates(d)))
+		edits := AddEdits(
+			d,
+			s,
+			flagvalue.EditGates(s.Flags[flagvalue.FlagFeatureGates], component.Scheduler, d.Upgrade.Minor, volume.CSIGates(d)),
+		)
 		if len(edits) == 0 {
 			continue
 		}
 		d.Add(d.EditComponent(h, s, v1.Step{
-			ID: "upgrade/" + component.Scheduler + "@" + h.Name, Phase: planstep.PhaseUpgrade, Title: StepTitle(d.Upgrade, component.Scheduler, h.Name, edits),
-			Why: "every API server has this version; pods wait for a node while another scheduler takes the lease over", Group: planstep.PhaseUpgrade + "@" + h.Name, Edits: edits,
+			ID:    "upgrade/" + component.Scheduler + "@" + h.Name,
+			Phase: planstep.PhaseUpgrade,
+			Title: StepTitle(d.Upgrade, component.Scheduler, h.Name, edits),
+			Why:   "every API server has this version; pods wait for a node while another scheduler takes the lease over",
+			Group: planstep.PhaseUpgrade + "@" + h.Name,
+			Edits: edits,
 		}))
 	}
 }

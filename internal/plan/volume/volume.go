@@ -29,14 +29,33 @@ func Describe(d *draft.Draft) string {
 	left := unmigratedNodes(d)
 	switch {
 	case !d.Volumes.CSI && d.Volumes.Unknown:
-		return fmt.Sprintf("volumes: which there are of %s is not known, so %s keeps the plugin with --%s and its --cloud-config", strings.Join(names, ", "), component.KCM, flagvalue.FlagVolumePlugin)
+		return fmt.Sprintf(
+			"volumes: which there are of %s is not known, so %s keeps the plugin with --%s and its --cloud-config",
+			strings.Join(names, ", "),
+			component.KCM,
+			flagvalue.FlagVolumePlugin,
+		)
 	case !d.Volumes.CSI:
-		return fmt.Sprintf("volumes: those of %s stay in-tree; %s keeps the provider for them with --%s and its --cloud-config, which ends with Kubernetes 1.%d: install the CSI driver and plan with --volumes=%s before that",
-			strings.Join(names, ", "), component.KCM, flagvalue.FlagVolumePlugin, d.Provider.LastInTree+1, v1.VolumesCSI)
+		return fmt.Sprintf(
+			"volumes: those of %s stay in-tree; %s keeps the provider for them with --%s and its --cloud-config, which ends with Kubernetes 1.%d: install the CSI driver and plan with --volumes=%s before that",
+			strings.Join(names, ", "),
+			component.KCM,
+			flagvalue.FlagVolumePlugin,
+			d.Provider.LastInTree+1,
+			v1.VolumesCSI,
+		)
 	case len(left) > 0:
-		return fmt.Sprintf("volumes: those of %s go to CSI node by node; %s keeps the plugin, because the kubelets of %s are not changed by this plan", strings.Join(names, ", "), component.KCM, draft.ListFew(left))
+		return fmt.Sprintf(
+			"volumes: those of %s go to CSI node by node; %s keeps the plugin, because the kubelets of %s are not changed by this plan",
+			strings.Join(names, ", "),
+			component.KCM,
+			draft.ListFew(left),
+		)
 	}
-	return fmt.Sprintf("volumes: those of %s go to CSI node by node, none is copied or recreated; the in-tree plugin stays until the last kubelet is done", strings.Join(names, ", "))
+	return fmt.Sprintf(
+		"volumes: those of %s go to CSI node by node, none is copied or recreated; the in-tree plugin stays until the last kubelet is done",
+		strings.Join(names, ", "),
+	)
 }
 
 // Choose decides by what is in use and which drivers are installed on every node.
@@ -59,7 +78,13 @@ func Choose(d *draft.Draft) []error {
 	switch d.Options.Volumes {
 	case v1.VolumesCSI:
 		if len(missing) > 0 {
-			return []error{fmt.Errorf("volumes cannot be left to CSI: %s; install it first, or plan with --volumes=%s", strings.Join(missing, "; "), v1.VolumesInTree)}
+			return []error{
+				fmt.Errorf(
+					"volumes cannot be left to CSI: %s; install it first, or plan with --volumes=%s",
+					strings.Join(missing, "; "),
+					v1.VolumesInTree,
+				),
+			}
 		}
 		d.Volumes.CSI = true
 	case "":
@@ -71,8 +96,15 @@ func Choose(d *draft.Draft) []error {
 // checkVolumeFlag refuses what could not attach a volume in between.
 func checkVolumeFlag(d *draft.Draft) []error {
 	if f, held := catalogue.FlagAt(component.KCM, flagvalue.FlagVolumePlugin, d.KCMMinor); held && !f.Known {
-		return []error{fmt.Errorf("%s of 1.%d has no --%s, and nothing else would attach volumes of %s while kubelets change: leave them to CSI first",
-			component.KCM, d.KCMMinor, flagvalue.FlagVolumePlugin, d.Provider.Plugins[0].Name)}
+		return []error{
+			fmt.Errorf(
+				"%s of 1.%d has no --%s, and nothing else would attach volumes of %s while kubelets change: leave them to CSI first",
+				component.KCM,
+				d.KCMMinor,
+				flagvalue.FlagVolumePlugin,
+				d.Provider.Plugins[0].Name,
+			),
+		}
 	}
 	return nil
 }
@@ -85,7 +117,10 @@ func isMigrated(d *draft.Draft, p cloudprovider.VolumePlugin) bool {
 			if c == nil {
 				continue
 			}
-			if n, err := d.MinorOf(c); err == nil && !flagvalue.IsGateOn(d.FlagsAfter(h, name)[flagvalue.FlagFeatureGates], name, p.MigrationGate, n) {
+			if n, err := d.MinorOf(
+				c,
+			); err == nil &&
+				!flagvalue.IsGateOn(d.FlagsAfter(h, name)[flagvalue.FlagFeatureGates], name, p.MigrationGate, n) {
 				return false
 			}
 		}
@@ -206,9 +241,12 @@ func SwitchSchedulers(d *draft.Draft) {
 			continue
 		}
 		d.Add(d.EditComponent(h, s, v1.Step{
-			ID: "gates/" + component.Scheduler + "@" + h.Name, Phase: planstep.PhaseVolumes, Title: "let " + component.Scheduler + " on " + h.Name + " count volumes as CSI's",
+			ID:    "gates/" + component.Scheduler + "@" + h.Name,
+			Phase: planstep.PhaseVolumes,
+			Title: "let " + component.Scheduler + " on " + h.Name + " count volumes as CSI's",
 			Why:   "the limits of a node are those of the driver that will attach to it (KEP-625: the control plane comes before the kubelets)",
-			Group: planstep.PhaseVolumes + "@" + h.Name, Edits: edits,
+			Group: planstep.PhaseVolumes + "@" + h.Name,
+			Edits: edits,
 		}))
 	}
 }
@@ -232,12 +270,27 @@ func DropPlugins(d *draft.Draft) {
 		if _, set := m.Flags[flagvalue.FlagCloudConfig]; set {
 			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagCloudConfig})
 		}
-		edits = append(edits, flagvalue.EditGates(m.Flags[flagvalue.FlagFeatureGates], component.KCM, n, append(unregisterGates(d), flagvalue.DropInTreeGates(m.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...))...)
+		edits = append(
+			edits,
+			flagvalue.EditGates(
+				m.Flags[flagvalue.FlagFeatureGates],
+				component.KCM,
+				n,
+				append(
+					unregisterGates(d),
+					flagvalue.DropInTreeGates(m.Flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...),
+			)...)
 		leases, successors := d.OtherManagers(component.KCM)
 		d.Add(d.EditComponent(h, m, v1.Step{
-			ID: "volumes/" + component.KCM + "@" + h.Name, Phase: planstep.PhaseVolumesDone, Title: "take the in-tree volume plugins out of " + component.KCM + " on " + h.Name,
-			Why:    "the last kubelet has left its volumes to CSI; nothing needs the provider here any longer",
-			Leases: leases, Successors: successors, Group: planstep.PhaseVolumesDone + "@" + h.Name, Edits: edits, Expect: d.ExpectRunning(draft.OwnedBy(component.CCM)),
+			ID:         "volumes/" + component.KCM + "@" + h.Name,
+			Phase:      planstep.PhaseVolumesDone,
+			Title:      "take the in-tree volume plugins out of " + component.KCM + " on " + h.Name,
+			Why:        "the last kubelet has left its volumes to CSI; nothing needs the provider here any longer",
+			Leases:     leases,
+			Successors: successors,
+			Group:      planstep.PhaseVolumesDone + "@" + h.Name,
+			Edits:      edits,
+			Expect:     d.ExpectRunning(draft.OwnedBy(component.CCM)),
 		}))
 	}
 }

@@ -91,7 +91,12 @@ func lastEvent(ctx context.Context, kube kubernetes.Interface, kind, namespace, 
 		namespace = metav1.NamespaceDefault // where events about objects without a namespace are
 	}
 	list, err := kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}.AsSelector().String(), Limit: collect.PageSize,
+		FieldSelector: fields.Set{
+			"involvedObject.kind": kind,
+			"involvedObject.name": name,
+		}.AsSelector().
+			String(),
+		Limit: collect.PageSize,
 	})
 	if err != nil {
 		return ""
@@ -99,7 +104,8 @@ func lastEvent(ctx context.Context, kube kubernetes.Interface, kind, namespace, 
 	var newest *corev1.Event
 	for i := range list.Items {
 		e := &list.Items[i]
-		if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && (newest == nil || eventTime(e).After(eventTime(newest))) {
+		if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name &&
+			(newest == nil || eventTime(e).After(eventTime(newest))) {
 			newest = e
 		}
 	}
@@ -110,7 +116,13 @@ func lastEvent(ctx context.Context, kube kubernetes.Interface, kind, namespace, 
 	if source == "" {
 		source = newest.ReportingController
 	}
-	return fmt.Sprintf("event %s of %s at %s: %s", newest.Reason, source, eventTime(newest).UTC().Format(time.DateTime), mask.Text(newest.Message))
+	return fmt.Sprintf(
+		"event %s of %s at %s: %s",
+		newest.Reason,
+		source,
+		eventTime(newest).UTC().Format(time.DateTime),
+		mask.Text(newest.Message),
+	)
 }
 
 func eventTime(e *corev1.Event) time.Time {

@@ -158,7 +158,10 @@ const NoAPI = "no API server was given: name a kubeconfig with --kubeconfig"
 
 // ForgetErrors drops the errors of a fact and of all below it.
 func ForgetErrors(s *v1.Snapshot, fact string) {
-	s.Errors = slices.DeleteFunc(s.Errors, func(e v1.GatherError) bool { return e.Fact == fact || strings.HasPrefix(e.Fact, fact+"/") })
+	s.Errors = slices.DeleteFunc(
+		s.Errors,
+		func(e v1.GatherError) bool { return e.Fact == fact || strings.HasPrefix(e.Fact, fact+"/") },
+	)
 }
 
 // AddError records in a snapshot that a fact is unknown.

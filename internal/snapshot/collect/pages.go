@@ -47,7 +47,12 @@ func ListPages[L interface{ GetContinue() string }, T any](
 	}
 }
 
-func listPage[L any](ctx context.Context, g *Collector, list func(context.Context, metav1.ListOptions) (L, error), opts metav1.ListOptions) (L, error) {
+func listPage[L any](
+	ctx context.Context,
+	g *Collector,
+	list func(context.Context, metav1.ListOptions) (L, error),
+	opts metav1.ListOptions,
+) (L, error) {
 	ctx, cancel := g.Call(ctx)
 	defer cancel()
 	return list(ctx, opts)
@@ -55,7 +60,11 @@ func listPage[L any](ctx context.Context, g *Collector, list func(context.Contex
 
 // List lists everything of a kind. It returns false, with the fact recorded as unknown, when that was not possible.
 func List[L interface{ GetContinue() string }, T any](
-	ctx context.Context, g *Collector, fact, what string, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T,
+	ctx context.Context,
+	g *Collector,
+	fact, what string,
+	list func(context.Context, metav1.ListOptions) (L, error),
+	items func(L) []T,
 ) ([]T, bool) {
 	if g.Kube == nil {
 		g.Unknown(fact, NoAPI)

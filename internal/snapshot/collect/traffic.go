@@ -26,7 +26,11 @@ func (t *Traffic) Offset() time.Duration {
 	if c == nil {
 		return 0
 	}
-	offset, uncertain := time.Duration(c.OffsetMillis)*time.Millisecond, time.Duration(c.UncertaintyMillis)*time.Millisecond
+	offset, uncertain := time.Duration(
+		c.OffsetMillis,
+	)*time.Millisecond, time.Duration(
+		c.UncertaintyMillis,
+	)*time.Millisecond
 	if offset.Abs() <= uncertain {
 		return 0
 	}
@@ -167,5 +171,9 @@ func (t *Traffic) Since(m Mark) (map[string]int, *v1.Clock) {
 		both = any
 	}
 	half := (both.high - both.low) / 2
-	return calls, &v1.Clock{Who: "api", OffsetMillis: (both.low + half).Milliseconds(), UncertaintyMillis: half.Milliseconds() + 1}
+	return calls, &v1.Clock{
+		Who:               "api",
+		OffsetMillis:      (both.low + half).Milliseconds(),
+		UncertaintyMillis: half.Milliseconds() + 1,
+	}
 }

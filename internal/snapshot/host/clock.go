@@ -12,7 +12,10 @@ func (l *hostReader) clock(ctx context.Context) {
 	fact := "clocks/" + l.host.Name
 	c, ok := l.access.(hostaccess.Clock)
 	if !ok {
-		l.Unknown(fact, "this way to host "+l.host.Name+" does not tell its clock: compare \"date +%s.%N\" there with this machine's")
+		l.Unknown(
+			fact,
+			"this way to host "+l.host.Name+" does not tell its clock: compare \"date +%s.%N\" there with this machine's",
+		)
 		return
 	}
 	offset, uncertainty, err := c.Offset(ctx)

@@ -51,7 +51,10 @@ func (l *hostReader) credentialProviders(ctx context.Context, k *v1.Kubelet) {
 
 var errNoCredentialConfig = errors.New("it is no CredentialProviderConfig")
 
-func (l *hostReader) readCredentialConfig(ctx context.Context, out *v1.CredentialProviders) ([]collect.ProviderConfig, error) {
+func (l *hostReader) readCredentialConfig(
+	ctx context.Context,
+	out *v1.CredentialProviders,
+) ([]collect.ProviderConfig, error) {
 	file, err := l.access.ReadFile(ctx, out.ConfigPath)
 	if err != nil {
 		return nil, err
@@ -73,7 +76,11 @@ func (l *hostReader) readCredentialConfig(ctx context.Context, out *v1.Credentia
 	return config.Providers, nil
 }
 
-func (l *hostReader) credentialProvider(ctx context.Context, dir string, p collect.ProviderConfig) v1.CredentialProvider {
+func (l *hostReader) credentialProvider(
+	ctx context.Context,
+	dir string,
+	p collect.ProviderConfig,
+) v1.CredentialProvider {
 	out := v1.CredentialProvider{Name: p.Name, APIVersion: p.APIVersion, MatchImages: p.MatchImages}
 	if p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ ") {
 		out.Error = fmt.Sprintf("%q is no name of a program", p.Name)

@@ -35,7 +35,10 @@ func GatherHosts(ctx context.Context, g *collect.Collector) {
 		return // where a seed hosts the control plane, the only hosts are those of the nodes
 	}
 	if len(g.Hosts) == 0 {
-		g.Unknown("hosts", "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1")
+		g.Unknown(
+			"hosts",
+			"no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1",
+		)
 		return
 	}
 	out := make([]v1.Host, len(g.Hosts))
@@ -74,7 +77,10 @@ func (l *hostReader) read(ctx context.Context) {
 	}
 	l.services(ctx)
 	slices.SortStableFunc(l.host.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
-	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1.Component) bool { return c.Name == component.KCM || c.Name == component.KAS })
+	l.host.ControlPlane = slices.ContainsFunc(
+		l.host.Components,
+		func(c v1.Component) bool { return c.Name == component.KCM || c.Name == component.KAS },
+	)
 	l.processes(ctx)
 	l.clock(ctx)
 	l.authority(ctx)
@@ -147,7 +153,9 @@ func readComponent(at string, data []byte) (v1.Component, bool) {
 		return out, false
 	}
 	out.Image, out.Command, out.Flags = m.Image(), mask.Command(m.Command()), mask.Map(m.Flags())
-	out.EnvNames, out.HostPaths, out.Address, out.Remarks = m.EnvNames(), m.HostPaths(), m.Address(), mask.Texts(m.Remarks())
+	out.EnvNames, out.HostPaths, out.Address, out.Remarks = m.EnvNames(), m.HostPaths(), m.Address(), mask.Texts(
+		m.Remarks(),
+	)
 	return out, true
 }
 
@@ -199,13 +207,19 @@ func (l *hostReader) leaderMigration(ctx context.Context) {
 			l.Unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("leader migration config of %s: %v", c.Name, err))
 			continue
 		}
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: mask.Document(file.Data)})
+		l.host.LeaderMigration = append(
+			l.host.LeaderMigration,
+			v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: mask.Document(file.Data)},
+		)
 	}
 	if used[defaultLeaderMigration] {
 		return
 	}
 	if file, err := l.access.ReadFile(ctx, defaultLeaderMigration); err == nil {
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: mask.Document(file.Data)})
+		l.host.LeaderMigration = append(
+			l.host.LeaderMigration,
+			v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: mask.Document(file.Data)},
+		)
 	}
 }
 
@@ -294,5 +308,10 @@ func (l *hostReader) file(ctx context.Context, at string) (v1.File, error) {
 	if err != nil {
 		return v1.File{}, err
 	}
-	return v1.File{Path: at, Present: true, SHA256: hostaccess.SHA256(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())}, nil
+	return v1.File{
+		Path:    at,
+		Present: true,
+		SHA256:  hostaccess.SHA256(file.Data),
+		Mode:    fmt.Sprintf("%04o", file.Mode.Perm()),
+	}, nil
 }

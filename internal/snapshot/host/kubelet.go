@@ -100,7 +100,11 @@ func (l *hostReader) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 	}
 	k.Source = kubeletfile.KubeletFlagsFile
 	if len(present) == 0 {
-		k.Error = fmt.Sprintf("there is neither a unit %s nor any of %s, so that the kubelet's flags are not known", kubeletUnit, strings.Join(kubeletfile.KubeletFlagFiles, ", "))
+		k.Error = fmt.Sprintf(
+			"there is neither a unit %s nor any of %s, so that the kubelet's flags are not known",
+			kubeletUnit,
+			strings.Join(kubeletfile.KubeletFlagFiles, ", "),
+		)
 		return
 	}
 	if !slices.Contains(present, k.Source) {
@@ -134,7 +138,14 @@ func (l *hostReader) kubeletProcess(ctx context.Context, k *v1.Kubelet) {
 		for _, p := range found {
 			pids = append(pids, fmt.Sprint(p.PID))
 		}
-		l.Unknown(l.fact("kubelet-process"), fmt.Sprintf("several kubelets run on host %s (processes %s), so that it is not known which is its own", l.host.Name, strings.Join(pids, ", ")))
+		l.Unknown(
+			l.fact("kubelet-process"),
+			fmt.Sprintf(
+				"several kubelets run on host %s (processes %s), so that it is not known which is its own",
+				l.host.Name,
+				strings.Join(pids, ", "),
+			),
+		)
 	case len(found) == 1:
 		found[0].Args = mask.Command(found[0].Args)
 		k.Process = &found[0]
@@ -216,7 +227,12 @@ func (l *hostReader) readKubeletConfig(ctx context.Context, k *v1.Kubelet, data 
 
 // mergeKubeletConfigs puts the drop-ins of --config-dir on top, in the order of their names: a later value wins, and
 // maps are merged.
-func (l *hostReader) mergeKubeletConfigs(ctx context.Context, k *v1.Kubelet, dir string, c *kubeletConfiguration) error {
+func (l *hostReader) mergeKubeletConfigs(
+	ctx context.Context,
+	k *v1.Kubelet,
+	dir string,
+	c *kubeletConfiguration,
+) error {
 	names, err := l.access.List(ctx, dir)
 	if err != nil {
 		return err

@@ -26,7 +26,10 @@ func askProviders(ctx context.Context, g *collect.Collector, h *v1.Host, access 
 	fact := "hosts/" + h.Name + "/credential-providers"
 	runner, ok := access.(hostaccess.Executor)
 	if !ok {
-		g.Unknown(fact, "this way to host "+h.Name+" cannot run its programs, so that its image credential providers were not asked")
+		g.Unknown(
+			fact,
+			"this way to host "+h.Name+" cannot run its programs, so that its image credential providers were not asked",
+		)
 		return
 	}
 	c := h.Kubelet.Credentials
@@ -50,10 +53,19 @@ func askProviders(ctx context.Context, g *collect.Collector, h *v1.Host, access 
 // AskCredentialProviders asks the image credential providers of one host that a configuration names, whether a kubelet
 // is told of it yet or not. nodes are those of the cluster, whose images are asked about. It is an error when the
 // configuration cannot be read; where the host's programs cannot be run, nobody is asked, and the answers say so.
-func AskCredentialProviders(ctx context.Context, access hostaccess.Host, config, dir, node string, nodes []v1.Node) ([]v1.CredentialProvider, error) {
+func AskCredentialProviders(
+	ctx context.Context,
+	access hostaccess.Host,
+	config, dir, node string,
+	nodes []v1.Node,
+) ([]v1.CredentialProvider, error) {
 	g := &collect.Collector{Snap: &v1.Snapshot{Nodes: nodes}}
 	out := &v1.CredentialProviders{ConfigPath: config, BinDir: dir}
-	l := hostReader{Collector: g, access: access, host: v1.Host{Name: access.Name(), NodeName: node, Kubelet: &v1.Kubelet{Credentials: out}}}
+	l := hostReader{
+		Collector: g,
+		access:    access,
+		host:      v1.Host{Name: access.Name(), NodeName: node, Kubelet: &v1.Kubelet{Credentials: out}},
+	}
 	plugins, err := l.readCredentialConfig(ctx, out)
 	if err != nil {
 		return nil, err
@@ -68,12 +80,23 @@ func AskCredentialProviders(ctx context.Context, access hostaccess.Host, config,
 
 // askProvider returns nil when the program gave credentials of the API version that it is configured with. What it gave
 // ends here: an error says nothing of it, neither does one of the program's.
-func askProvider(ctx context.Context, runner hostaccess.Executor, program string, p collect.ProviderConfig, image string) error {
-	request, err := json.Marshal(map[string]string{"apiVersion": p.APIVersion, "kind": "CredentialProviderRequest", "image": image})
+func askProvider(
+	ctx context.Context,
+	runner hostaccess.Executor,
+	program string,
+	p collect.ProviderConfig,
+	image string,
+) error {
+	request, err := json.Marshal(
+		map[string]string{"apiVersion": p.APIVersion, "kind": "CredentialProviderRequest", "image": image},
+	)
 	if err != nil {
 		return fmt.Errorf("making the request: %w", err)
 	}
-	out, err := runner.Run(ctx, hostaccess.Command{Path: program, Args: p.Args, Env: p.Environment(), Stdin: request, Timeout: askTimeout})
+	out, err := runner.Run(
+		ctx,
+		hostaccess.Command{Path: program, Args: p.Args, Env: p.Environment(), Stdin: request, Timeout: askTimeout},
+	)
 	if err != nil {
 		return fmt.Errorf("%w: run it by hand there to see what it says", err)
 	}
@@ -88,7 +111,12 @@ func askProvider(ctx context.Context, runner hostaccess.Executor, program string
 	case answer.Kind != "CredentialProviderResponse" || !strings.HasPrefix(answer.APIVersion, credentialGroup):
 		return fmt.Errorf("%s answered something that is no CredentialProviderResponse", program)
 	case answer.APIVersion != p.APIVersion:
-		return fmt.Errorf("%s answered in %s, and its configuration names %s: the kubelet refuses that", program, answer.APIVersion, p.APIVersion)
+		return fmt.Errorf(
+			"%s answered in %s, and its configuration names %s: the kubelet refuses that",
+			program,
+			answer.APIVersion,
+			p.APIVersion,
+		)
 	case len(answer.Auth) == 0:
 		return fmt.Errorf("%s gave no credentials for %s: the kubelet would pull it without any", program, image)
 	}

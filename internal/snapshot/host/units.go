@@ -106,7 +106,14 @@ func (l *hostReader) programVersion(ctx context.Context, program string, command
 	case !ok:
 		return "", fmt.Errorf("this way to host %s cannot run its programs", l.host.Name)
 	}
-	out, err := runner.Run(ctx, hostaccess.Command{Path: command[0], Args: append(slices.Clone(command[1:i+1]), "--version"), Timeout: versionTimeout})
+	out, err := runner.Run(
+		ctx,
+		hostaccess.Command{
+			Path:    command[0],
+			Args:    append(slices.Clone(command[1:i+1]), "--version"),
+			Timeout: versionTimeout,
+		},
+	)
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +126,9 @@ func (l *hostReader) programVersion(ctx context.Context, program string, command
 
 // namedUnit is what a unit of a component is called whose command cannot be read; kube-scheduler-exporter.service is
 // none.
-var namedUnit = regexp.MustCompile(`^(?:kube|kubernetes)-?(apiserver|api-server|controller-manager|scheduler)\.service$|cloud-controller-manager\.service$`)
+var namedUnit = regexp.MustCompile(
+	`^(?:kube|kubernetes)-?(apiserver|api-server|controller-manager|scheduler)\.service$|cloud-controller-manager\.service$`,
+)
 
 // meantByUnit is the component that a unit which cannot be read is of, by its name; empty when it is of none.
 func meantByUnit(name string) string {
@@ -153,7 +162,10 @@ func programsElsewhere(sources map[string]string, home string) map[string]string
 // acceptsUnit decides whether a unit is a component of this control plane. Packages leave units that nobody starts: one
 // that is not known to run, beside a static pod of the same component, is a remark of that.
 func (l *hostReader) acceptsUnit(ctx context.Context, c *v1.Component) bool {
-	i := slices.IndexFunc(l.host.Components, func(o v1.Component) bool { return o.Name == c.Name && o.Runs != v1.RunsSystemd })
+	i := slices.IndexFunc(
+		l.host.Components,
+		func(o v1.Component) bool { return o.Name == c.Name && o.Runs != v1.RunsSystemd },
+	)
 	if i < 0 {
 		return true
 	}

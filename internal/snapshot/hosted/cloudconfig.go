@@ -24,14 +24,23 @@ const UsualCloudConfig = "/etc/kubernetes/cloud/config"
 // seedUnnamedConfig finds the cloud config of an external cluster, which no flag of its kube-controller-manager names:
 // in the Secret that a person made for the cloud-controller-manager, else where Kubermatic mounts it. It is nil when
 // there is neither.
-func seedUnnamedConfig(ctx context.Context, g *collect.Collector, spec *corev1.PodSpec, c *corev1.Container) *v1.CloudConfig {
+func seedUnnamedConfig(
+	ctx context.Context,
+	g *collect.Collector,
+	spec *corev1.PodSpec,
+	c *corev1.Container,
+) *v1.CloudConfig {
 	if g.Seed.ConfigSecret == "" {
 		return nil
 	}
 	secret, err := g.Seed.Kube.CoreV1().Secrets(g.Seed.Namespace).Get(ctx, g.Seed.ConfigSecret, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		out := &v1.CloudConfig{Path: "Secret/" + g.Seed.Namespace + "/" + g.Seed.ConfigSecret, Provider: host.External, UsedBy: []string{component.CCM}}
+		out := &v1.CloudConfig{
+			Path:     "Secret/" + g.Seed.Namespace + "/" + g.Seed.ConfigSecret,
+			Provider: host.External,
+			UsedBy:   []string{component.CCM},
+		}
 		data, ok := secret.Data[g.Seed.ConfigKey]
 		if !ok {
 			out.Error = fmt.Sprintf("%s has no key %s", out.Path, g.Seed.ConfigKey)
@@ -39,7 +48,10 @@ func seedUnnamedConfig(ctx context.Context, g *collect.Collector, spec *corev1.P
 		out.SHA256 = hostaccess.SHA256(data)
 		return out
 	case !apierrors.IsNotFound(err):
-		g.Unknown("seed/cloud-config", fmt.Sprintf("reading Secret %s/%s of the seed: %v", g.Seed.Namespace, g.Seed.ConfigSecret, err))
+		g.Unknown(
+			"seed/cloud-config",
+			fmt.Sprintf("reading Secret %s/%s of the seed: %v", g.Seed.Namespace, g.Seed.ConfigSecret, err),
+		)
 		return nil
 	}
 	if _, mounted := mountOf(c, UsualCloudConfig); !mounted {
@@ -50,7 +62,12 @@ func seedUnnamedConfig(ctx context.Context, g *collect.Collector, spec *corev1.P
 
 // PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the
 // ConfigMap or Secret that is mounted there; nil when it has none.
-func PodCloudConfig(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, component, provider string) (*v1.CloudConfig, error) {
+func PodCloudConfig(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	pod *corev1.Pod,
+	component, provider string,
+) (*v1.CloudConfig, error) {
 	for at := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[at]
 		if workloads.SeedComponent(c) != component {

@@ -22,7 +22,8 @@ import (
 func FindHosted(g *collect.Collector) {
 	for i := range g.Found {
 		w := &g.Found[i]
-		if w.Namespace != component.Namespace || !strings.HasPrefix(w.Ref, "Deployment/") || !slices.Contains(collect.ComponentNames, w.Role) {
+		if w.Namespace != component.Namespace || !strings.HasPrefix(w.Ref, "Deployment/") ||
+			!slices.Contains(collect.ComponentNames, w.Role) {
 			continue
 		}
 		if c, ok := hostedComponent(w); ok {
@@ -53,14 +54,25 @@ func templateSHA256(template *corev1.PodTemplateSpec) string {
 
 // hostedComponent is what the pod template of a Deployment says of the component that it runs.
 func hostedComponent(w *collect.Workload) (v1.Component, bool) {
-	at := slices.IndexFunc(w.Containers, func(c v1.Container) bool { return workloads.RoleOf("Deployment", []v1.Container{c}) == w.Role })
+	at := slices.IndexFunc(
+		w.Containers,
+		func(c v1.Container) bool { return workloads.RoleOf("Deployment", []v1.Container{c}) == w.Role },
+	)
 	if at < 0 {
 		return v1.Component{}, false
 	}
 	shown := w.Containers[at]
 	out := v1.Component{
-		Name: w.Role, Runs: v1.RunsDeployment, Manifest: w.Ref, SHA256: templateSHA256(&w.Template), Replicas: ptr.To(w.Replicas), Image: shown.Image, Command: shown.Command,
-		Flags: shown.Flags, EnvNames: shown.EnvNames, HostPaths: workloads.HostPaths(&w.Template.Spec, at),
+		Name:      w.Role,
+		Runs:      v1.RunsDeployment,
+		Manifest:  w.Ref,
+		SHA256:    templateSHA256(&w.Template),
+		Replicas:  ptr.To(w.Replicas),
+		Image:     shown.Image,
+		Command:   shown.Command,
+		Flags:     shown.Flags,
+		EnvNames:  shown.EnvNames,
+		HostPaths: workloads.HostPaths(&w.Template.Spec, at),
 	}
 	container := &w.Template.Spec.Containers[at]
 	if len(container.Command) > 0 && len(container.Args) > 0 {

@@ -24,7 +24,10 @@ func AskSeedManagers(ctx context.Context, g *collect.Collector) {
 				m = g.AskManager(ctx, v1.Component{Name: p.Component, Address: p.Address}, p.Name)
 			}
 			if m.Error != "" {
-				g.Unknown("managers/"+p.Name+"/"+p.Component, "asking "+p.Component+" in pod "+p.Name+" which loops it runs: "+m.Error)
+				g.Unknown(
+					"managers/"+p.Name+"/"+p.Component,
+					"asking "+p.Component+" in pod "+p.Name+" which loops it runs: "+m.Error,
+				)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -23,7 +23,14 @@ func CommandSHA256(command []string) string {
 
 // Mounted reads the file that a container of a pod finds at a path, from the ConfigMap or Secret that is mounted there.
 // The content goes to the caller and nowhere else.
-func Mounted(ctx context.Context, kube kubernetes.Interface, namespace string, spec *corev1.PodSpec, c *corev1.Container, at string) ([]byte, error) {
+func Mounted(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	namespace string,
+	spec *corev1.PodSpec,
+	c *corev1.Container,
+	at string,
+) ([]byte, error) {
 	mount, ok := mountOf(c, at)
 	if !ok {
 		return nil, fmt.Errorf("%s of container %s is on no volume: mount it from a ConfigMap or a Secret", at, c.Name)
@@ -68,7 +75,13 @@ func mountOf(c *corev1.Container, at string) (corev1.VolumeMount, bool) {
 	return best, found
 }
 
-func volumeFile(ctx context.Context, kube kubernetes.Interface, namespace string, v *corev1.VolumeSource, inside, at string) ([]byte, error) {
+func volumeFile(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	namespace string,
+	v *corev1.VolumeSource,
+	inside, at string,
+) ([]byte, error) {
 	switch {
 	case v.Secret != nil:
 		return fromSecret(ctx, kube, namespace, v.Secret.SecretName, keyOf(v.Secret.Items, inside))
@@ -82,7 +95,13 @@ func volumeFile(ctx context.Context, kube kubernetes.Interface, namespace string
 					return data, nil
 				}
 			case s.ConfigMap != nil && holds(s.ConfigMap.Items, inside):
-				if data, err := fromConfigMap(ctx, kube, namespace, s.ConfigMap.Name, keyOf(s.ConfigMap.Items, inside)); err == nil {
+				if data, err := fromConfigMap(
+					ctx,
+					kube,
+					namespace,
+					s.ConfigMap.Name,
+					keyOf(s.ConfigMap.Items, inside),
+				); err == nil {
 					return data, nil
 				}
 			}

@@ -38,12 +38,25 @@ func GatherSeed(ctx context.Context, g *collect.Collector) {
 	} else {
 		g.Snap.Cluster.SeedUID = string(ns.UID)
 	}
-	deployments, ok := collect.List(ctx, g, "seed/deployments", "deployments of "+in, g.Seed.Kube.AppsV1().Deployments(g.Seed.Namespace).List,
-		func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
+	deployments, ok := collect.List(
+		ctx,
+		g,
+		"seed/deployments",
+		"deployments of "+in,
+		g.Seed.Kube.AppsV1().Deployments(g.Seed.Namespace).List,
+		func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items },
+	)
 	if !ok {
 		return
 	}
-	pods, ok := collect.List(ctx, g, "seed/pods", "pods of "+in, g.Seed.Kube.CoreV1().Pods(g.Seed.Namespace).List, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	pods, ok := collect.List(
+		ctx,
+		g,
+		"seed/pods",
+		"pods of "+in,
+		g.Seed.Kube.CoreV1().Pods(g.Seed.Namespace).List,
+		func(l *corev1.PodList) []corev1.Pod { return l.Items },
+	)
 	if !ok {
 		return
 	}
@@ -71,8 +84,16 @@ func readDeployment(ctx context.Context, g *collect.Collector, d *appsv1.Deploym
 	w := workloads.NewWorkload("Deployment", &d.ObjectMeta, d.Spec.Template, d.Spec.Replicas, d.Status.ReadyReplicas)
 	shown := w.Containers[at]
 	c := v1.Component{
-		Name: name, Runs: v1.RunsDeployment, Manifest: w.Ref, SHA256: CommandSHA256(slices.Concat(container.Command, container.Args)), Replicas: ptr.To(w.Replicas), Image: shown.Image,
-		Command: shown.Command, Flags: shown.Flags, EnvNames: shown.EnvNames, Rollout: readRollout(g, d),
+		Name:     name,
+		Runs:     v1.RunsDeployment,
+		Manifest: w.Ref,
+		SHA256:   CommandSHA256(slices.Concat(container.Command, container.Args)),
+		Replicas: ptr.To(w.Replicas),
+		Image:    shown.Image,
+		Command:  shown.Command,
+		Flags:    shown.Flags,
+		EnvNames: shown.EnvNames,
+		Rollout:  readRollout(g, d),
 	}
 	if workloads.StartedByShell(container.Command) {
 		c.Error = "it is started by a shell: its flags cannot be changed safely"
@@ -126,7 +147,13 @@ func readRollout(g *collect.Collector, d *appsv1.Deployment) string {
 }
 
 // seedCloudConfig describes the cloud config that a container mounts.
-func seedCloudConfig(ctx context.Context, g *collect.Collector, spec *corev1.PodSpec, c *corev1.Container, at, provider string) *v1.CloudConfig {
+func seedCloudConfig(
+	ctx context.Context,
+	g *collect.Collector,
+	spec *corev1.PodSpec,
+	c *corev1.Container,
+	at, provider string,
+) *v1.CloudConfig {
 	out := &v1.CloudConfig{Path: at, Provider: provider, UsedBy: []string{component.KCM}}
 	data, err := Mounted(ctx, g.Seed.Kube, g.Seed.Namespace, spec, c, at)
 	if err != nil {
@@ -168,7 +195,12 @@ func ManagerToken(ctx context.Context, s *collect.Seed) (*v1.ManagerToken, error
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s of the seed, which has the manager's token: %w", s.Namespace, s.TokenSecret, err)
+		return nil, fmt.Errorf(
+			"reading Secret %s/%s of the seed, which has the manager's token: %w",
+			s.Namespace,
+			s.TokenSecret,
+			err,
+		)
 	}
 	data, found := secret.Data[s.TokenKey]
 	if !found {

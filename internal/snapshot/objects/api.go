@@ -88,8 +88,14 @@ func GatherLeases(ctx context.Context, g *collect.Collector) {
 		g.Unknown("leases", collect.NoAPI)
 		return
 	}
-	items, ok := collect.List(ctx, g, "leases", "leases in "+component.Namespace, g.Kube.CoordinationV1().Leases(component.Namespace).List,
-		func(l *coordinationv1.LeaseList) []coordinationv1.Lease { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"leases",
+		"leases in "+component.Namespace,
+		g.Kube.CoordinationV1().Leases(component.Namespace).List,
+		func(l *coordinationv1.LeaseList) []coordinationv1.Lease { return l.Items },
+	)
 	if !ok {
 		return
 	}

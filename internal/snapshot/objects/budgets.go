@@ -27,7 +27,14 @@ func GatherBudgets(ctx context.Context, g *collect.Collector) {
 		items, ok = collect.List(ctx, g, fact, what, g.Kube.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List,
 			func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items })
 	case Serves(g, "policy/v1beta1"):
-		items, ok = collect.List(ctx, g, fact, what, g.Kube.PolicyV1beta1().PodDisruptionBudgets(metav1.NamespaceAll).List, oldBudgets)
+		items, ok = collect.List(
+			ctx,
+			g,
+			fact,
+			what,
+			g.Kube.PolicyV1beta1().PodDisruptionBudgets(metav1.NamespaceAll).List,
+			oldBudgets,
+		)
 	default:
 		g.Unknown(fact, "listing "+what+": the API server has neither policy/v1 nor policy/v1beta1")
 		return

@@ -41,7 +41,12 @@ func IsControlPlaneHost(ctx context.Context, kube kubernetes.Interface, host str
 		return isProven(false, false, hostsAreNodes), nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("getting Node %s, to see whether host %s is of the control plane: %s", host, host, mask.Error(err))
+		return false, fmt.Errorf(
+			"getting Node %s, to see whether host %s is of the control plane: %s",
+			host,
+			host,
+			mask.Error(err),
+		)
 	}
 	return isProven(true, HasControlPlaneRole(node.Labels), hostsAreNodes), nil
 }
@@ -52,7 +57,8 @@ func CheckClaims(g *collect.Collector) {
 	for i := range g.Snap.Hosts {
 		h := &g.Snap.Hosts[i]
 		at := slices.IndexFunc(g.Snap.Nodes, func(n v1.Node) bool { return n.Name == h.Name })
-		if len(h.Components) == 0 || isProven(at >= 0, at >= 0 && HasControlPlaneRole(g.Snap.Nodes[at].Labels), g.HostsAreNodes) {
+		if len(h.Components) == 0 ||
+			isProven(at >= 0, at >= 0 && HasControlPlaneRole(g.Snap.Nodes[at].Labels), g.HostsAreNodes) {
 			continue
 		}
 		names := map[string]bool{}
@@ -61,7 +67,10 @@ func CheckClaims(g *collect.Collector) {
 		}
 		h.Claims = slices.Sorted(maps.Keys(names))
 		h.ControlPlane, h.Components, h.LeaderMigration, h.ManagerToken = false, nil, nil, nil
-		h.CloudConfig, h.CloudConfigs = nil, slices.DeleteFunc(h.CloudConfigs, func(c v1.CloudConfig) bool { return !slices.Contains(c.UsedBy, "kubelet") })
+		h.CloudConfig, h.CloudConfigs = nil, slices.DeleteFunc(
+			h.CloudConfigs,
+			func(c v1.CloudConfig) bool { return !slices.Contains(c.UsedBy, "kubelet") },
+		)
 		forgetClaims(g, h.Name)
 	}
 }

@@ -18,10 +18,16 @@ func GatherCertificateRequests(ctx context.Context, g *collect.Collector) {
 		g.Unknown("csrs", collect.NoAPI)
 		return
 	}
-	items, ok := collect.List(ctx, g, "csrs", "certificatesigningrequests", g.Kube.CertificatesV1().CertificateSigningRequests().List,
+	items, ok := collect.List(
+		ctx,
+		g,
+		"csrs",
+		"certificatesigningrequests",
+		g.Kube.CertificatesV1().CertificateSigningRequests().List,
 		func(l *certificatesv1.CertificateSigningRequestList) []certificatesv1.CertificateSigningRequest {
 			return l.Items
-		})
+		},
+	)
 	if !ok {
 		return
 	}
@@ -33,10 +39,17 @@ func GatherCertificateRequests(ctx context.Context, g *collect.Collector) {
 			continue
 		}
 		g.Snap.CertificateRequests = append(g.Snap.CertificateRequests, v1.CertificateRequest{
-			Name: r.Name, SignerName: r.Spec.SignerName, Username: r.Spec.Username, State: stateOf(r), Created: r.CreationTimestamp.UTC(),
+			Name:       r.Name,
+			SignerName: r.Spec.SignerName,
+			Username:   r.Spec.Username,
+			State:      stateOf(r),
+			Created:    r.CreationTimestamp.UTC(),
 		})
 	}
-	slices.SortFunc(g.Snap.CertificateRequests, func(a, b v1.CertificateRequest) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(
+		g.Snap.CertificateRequests,
+		func(a, b v1.CertificateRequest) int { return strings.Compare(a.Name, b.Name) },
+	)
 }
 
 // stateOf is the state of a request without a certificate. Denied and Failed are for good, so they win over Approved.

@@ -39,7 +39,10 @@ func GatherEndpoints(ctx context.Context, g *collect.Collector) {
 	}
 	readyOf := ready.Count()
 	for service, total := range all.Count() {
-		g.Snap.Endpoints = append(g.Snap.Endpoints, v1.ServiceEndpoints{Service: service, Ready: readyOf[service], Total: total})
+		g.Snap.Endpoints = append(
+			g.Snap.Endpoints,
+			v1.ServiceEndpoints{Service: service, Ready: readyOf[service], Total: total},
+		)
 	}
 }
 
@@ -65,28 +68,50 @@ func MarkServicesWithoutEndpoints(g *collect.Collector) {
 type addEndpoint func(service string, ready *bool, target *corev1.ObjectReference, addresses []string)
 
 func readEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoint) bool {
-	items, ok := collect.List(ctx, g, "endpoints", "endpointslices", g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List,
-		func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"endpoints",
+		"endpointslices",
+		g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List,
+		func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items },
+	)
 	if ok {
 		g.Count("endpointslices", len(items))
 	}
 	for i := range items {
 		for _, e := range items[i].Endpoints {
-			add(items[i].Namespace+"/"+items[i].Labels[discoveryv1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
+			add(
+				items[i].Namespace+"/"+items[i].Labels[discoveryv1.LabelServiceName],
+				e.Conditions.Ready,
+				e.TargetRef,
+				e.Addresses,
+			)
 		}
 	}
 	return ok
 }
 
 func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoint) bool {
-	items, ok := collect.List(ctx, g, "endpoints", "endpointslices", g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List,
-		func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"endpoints",
+		"endpointslices",
+		g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List,
+		func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items },
+	)
 	if ok {
 		g.Count("endpointslices", len(items))
 	}
 	for i := range items {
 		for _, e := range items[i].Endpoints {
-			add(items[i].Namespace+"/"+items[i].Labels[discoveryv1beta1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
+			add(
+				items[i].Namespace+"/"+items[i].Labels[discoveryv1beta1.LabelServiceName],
+				e.Conditions.Ready,
+				e.TargetRef,
+				e.Addresses,
+			)
 		}
 	}
 	return ok

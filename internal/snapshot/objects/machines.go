@@ -44,7 +44,12 @@ func GatherMachines(ctx context.Context, g *collect.Collector) {
 			continue
 		}
 		resource := g.Dynamic.Resource(schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.resource})
-		items, err := collect.ListPages(ctx, g, resource.List, func(l *unstructured.UnstructuredList) []unstructured.Unstructured { return l.Items })
+		items, err := collect.ListPages(
+			ctx,
+			g,
+			resource.List,
+			func(l *unstructured.UnstructuredList) []unstructured.Unstructured { return l.Items },
+		)
 		if apierrors.IsNotFound(err) {
 			continue // the group is there, this kind of it is not installed
 		}

@@ -19,7 +19,14 @@ func GatherNodes(ctx context.Context, g *collect.Collector) {
 		g.Unknown("nodes", collect.NoAPI)
 		return
 	}
-	items, ok := collect.List(ctx, g, "nodes", "nodes", g.Kube.CoreV1().Nodes().List, func(l *corev1.NodeList) []corev1.Node { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"nodes",
+		"nodes",
+		g.Kube.CoreV1().Nodes().List,
+		func(l *corev1.NodeList) []corev1.Node { return l.Items },
+	)
 	if !ok {
 		return
 	}
@@ -53,10 +60,19 @@ var steering = []string{
 // Node returns the facts of a Node object.
 func Node(n *corev1.Node) v1.Node {
 	out := v1.Node{
-		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, Labels: n.Labels, PodCIDRs: n.Spec.PodCIDRs,
-		KubeletVersion: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.UTC(), Unschedulable: n.Spec.Unschedulable,
-		SystemUUID: n.Status.NodeInfo.SystemUUID, OS: n.Status.NodeInfo.OperatingSystem, Annotations: steeringOf(n.Annotations),
-		Registries: registries(n.Status.Images), Attachable: attachable(n.Status.Allocatable),
+		Name:               n.Name,
+		UID:                string(n.UID),
+		ProviderID:         n.Spec.ProviderID,
+		Labels:             n.Labels,
+		PodCIDRs:           n.Spec.PodCIDRs,
+		KubeletVersion:     n.Status.NodeInfo.KubeletVersion,
+		Created:            n.CreationTimestamp.UTC(),
+		Unschedulable:      n.Spec.Unschedulable,
+		SystemUUID:         n.Status.NodeInfo.SystemUUID,
+		OS:                 n.Status.NodeInfo.OperatingSystem,
+		Annotations:        steeringOf(n.Annotations),
+		Registries:         registries(n.Status.Images),
+		Attachable:         attachable(n.Status.Allocatable),
 		ControlPlaneImages: controlPlaneImages(n.Status.Images),
 	}
 	for _, a := range n.Status.Addresses {
@@ -151,7 +167,8 @@ func registries(images []corev1.ContainerImage) []string {
 func credentialsFor(host string) []string {
 	var out []string
 	for _, p := range cloudprovider.Providers() {
-		if p.Credentials != nil && slices.ContainsFunc(p.Credentials.MatchImages, func(pattern string) bool { return MatchesHost(pattern, host) }) {
+		if p.Credentials != nil &&
+			slices.ContainsFunc(p.Credentials.MatchImages, func(pattern string) bool { return MatchesHost(pattern, host) }) {
 			out = append(out, p.Name)
 		}
 	}

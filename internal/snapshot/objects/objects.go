@@ -81,7 +81,11 @@ func getObject(ctx context.Context, g *collect.Collector, ref string) (metav1.Ob
 		return o, roleContent(o, err, func(o *corev1.ConfigMap) any { return []any{o.Data, o.BinaryData} }), err
 	case "Secret":
 		o, err := g.Kube.CoreV1().Secrets(ns).Get(ctx, name, metav1.GetOptions{})
-		return o, roleContent(o, err, func(o *corev1.Secret) any { return []any{o.Type, o.Annotations[corev1.ServiceAccountNameKey]} }), err
+		return o, roleContent(
+			o,
+			err,
+			func(o *corev1.Secret) any { return []any{o.Type, o.Annotations[corev1.ServiceAccountNameKey]} },
+		), err
 	case "Lease":
 		o, err := g.Kube.CoordinationV1().Leases(ns).Get(ctx, name, metav1.GetOptions{})
 		return o, kind, err

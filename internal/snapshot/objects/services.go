@@ -43,9 +43,17 @@ func GatherServices(ctx context.Context, g *collect.Collector) {
 // the whole object that kubectl keeps in one is left out.
 func Service(s *corev1.Service) v1.Service {
 	out := v1.Service{
-		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers, Annotations: mask.Annotations(s.Annotations),
-		Created: s.CreationTimestamp.UTC(), Deleting: s.DeletionTimestamp != nil, ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
-		HealthCheckNodePort: s.Spec.HealthCheckNodePort, LoadBalancerIP: s.Spec.LoadBalancerIP, Addresses: Addresses(s),
+		Namespace:             s.Namespace,
+		Name:                  s.Name,
+		UID:                   string(s.UID),
+		Finalizers:            s.Finalizers,
+		Annotations:           mask.Annotations(s.Annotations),
+		Created:               s.CreationTimestamp.UTC(),
+		Deleting:              s.DeletionTimestamp != nil,
+		ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
+		HealthCheckNodePort:   s.Spec.HealthCheckNodePort,
+		LoadBalancerIP:        s.Spec.LoadBalancerIP,
+		Addresses:             Addresses(s),
 	}
 	if s.Spec.LoadBalancerClass != nil {
 		out.Class = *s.Spec.LoadBalancerClass

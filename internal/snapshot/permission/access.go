@@ -92,10 +92,29 @@ func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 	out := Questions("self", needs)
 	for _, id := range identities {
 		// A right to create cannot be limited to a name: the object has none yet when it is judged.
-		out = append(out, v1.AccessAnswer{Who: id.user, Verb: "create", Group: groupCoordination, Resource: "leases", Namespace: component.Namespace})
+		out = append(
+			out,
+			v1.AccessAnswer{
+				Who:       id.user,
+				Verb:      "create",
+				Group:     groupCoordination,
+				Resource:  "leases",
+				Namespace: component.Namespace,
+			},
+		)
 		for _, lease := range []string{g.LeaseName, id.lease} {
 			for _, verb := range []string{"get", "update"} {
-				out = append(out, v1.AccessAnswer{Who: id.user, Verb: verb, Group: groupCoordination, Resource: "leases", Namespace: component.Namespace, Name: lease})
+				out = append(
+					out,
+					v1.AccessAnswer{
+						Who:       id.user,
+						Verb:      verb,
+						Group:     groupCoordination,
+						Resource:  "leases",
+						Namespace: component.Namespace,
+						Name:      lease,
+					},
+				)
 			}
 		}
 	}
@@ -113,7 +132,10 @@ func Questions(who string, needs []collect.Need) []v1.AccessAnswer {
 	var out []v1.AccessAnswer
 	for _, n := range needs {
 		for _, verb := range n.Verbs {
-			out = append(out, v1.AccessAnswer{Who: who, Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name})
+			out = append(
+				out,
+				v1.AccessAnswer{Who: who, Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name},
+			)
 		}
 	}
 	return out
@@ -128,9 +150,11 @@ func reviewAccess(ctx context.Context, g *collect.Collector, a *v1.AccessAnswer)
 	}
 	var status authorizationv1.SubjectAccessReviewStatus
 	if a.Who == "self" {
-		review, err := g.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
-		}, metav1.CreateOptions{})
+		review, err := g.Kube.AuthorizationV1().
+			SelfSubjectAccessReviews().
+			Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
+			}, metav1.CreateOptions{})
 		if err != nil {
 			a.Error = g.Describe("creating selfsubjectaccessreviews", err)
 			return

@@ -25,9 +25,19 @@ var alwaysNeeded = []collect.Need{
 	{Verbs: []string{"list"}, Resource: "services"},
 	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: component.Namespace},
 	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: component.Namespace},
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: "transplant-observer"},
+	{
+		Verbs:     []string{"create"},
+		Resource:  "serviceaccounts/token",
+		Namespace: component.Namespace,
+		Name:      "transplant-observer",
+	},
 	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: component.CCM},
-	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: component.Namespace},
+	{
+		Verbs:     []string{"create", "delete", "get", "list", "update"},
+		Group:     groupCoordination,
+		Resource:  "leases",
+		Namespace: component.Namespace,
+	},
 	// a kubelet is back
 	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},
 }
@@ -36,7 +46,12 @@ var alwaysNeeded = []collect.Need{
 var DefaultNeeds = merge(slices.Concat(alwaysNeeded, []collect.Need{
 	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: component.Namespace},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "rolebindings", Namespace: component.Namespace},
+	{
+		Verbs:     []string{"create", "delete", "get"},
+		Group:     groupRBAC,
+		Resource:  "rolebindings",
+		Namespace: component.Namespace,
+	},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterroles"},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterrolebindings"},
 	{Verbs: []string{"escalate"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
@@ -70,15 +85,37 @@ func needsOf(s v1.Step) []collect.Need {
 		out = append(rolledOut(s.Ref), about(s.Ref, "get", "update"))
 	case v1.StepInitializeNode:
 		out = []collect.Need{{Verbs: []string{"get", "update"}, Resource: "nodes"}}
-	case v1.StepWriteFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest, v1.StepKubelet,
-		v1.StepVerify, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepCopyFile, v1.StepAwait:
+	case v1.StepWriteFile,
+		v1.StepRemoveFile,
+		v1.StepEditManifest,
+		v1.StepAddManifest,
+		v1.StepRemoveManifest,
+		v1.StepRestoreManifest,
+		v1.StepKubelet,
+		v1.StepVerify,
+		v1.StepEditUnit,
+		v1.StepStopUnit,
+		v1.StepStartUnit,
+		v1.StepCopyFile,
+		v1.StepAwait:
 		if s.Derive == "ccm-kubeconfig" {
 			// of an earlier version's plan
-			out = []collect.Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: component.Namespace, Name: "cloud-controller-manager-token"}}
+			out = []collect.Need{
+				{
+					Verbs:     []string{"get"},
+					Resource:  "secrets",
+					Namespace: component.Namespace,
+					Name:      "cloud-controller-manager-token",
+				},
+			}
 		}
 	}
 	if s.Kind == v1.StepKubelet { // what its node was like before and is afterwards
-		out = append(out, collect.Need{Verbs: []string{"list"}, Resource: "pods"}, collect.Need{Verbs: []string{"get"}, Group: "storage.k8s.io", Resource: "csinodes"})
+		out = append(
+			out,
+			collect.Need{Verbs: []string{"list"}, Resource: "pods"},
+			collect.Need{Verbs: []string{"get"}, Group: "storage.k8s.io", Resource: "csinodes"},
+		)
 	}
 	if s.Drain {
 		out = append(out,
@@ -99,7 +136,16 @@ func created(s v1.Step) []collect.Need {
 	out := []collect.Need{n, about(s.Ref, "get", "delete")}
 	switch n.Resource {
 	case "roles", "clusterroles":
-		out = append(out, collect.Need{Verbs: []string{"escalate"}, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: about(s.Ref).Name})
+		out = append(
+			out,
+			collect.Need{
+				Verbs:     []string{"escalate"},
+				Group:     n.Group,
+				Resource:  n.Resource,
+				Namespace: n.Namespace,
+				Name:      about(s.Ref).Name,
+			},
+		)
 	case "rolebindings", "clusterrolebindings":
 		out = append(out, bindingOf(s, n.Namespace))
 	case "daemonsets", "deployments":
@@ -120,7 +166,13 @@ func bindingOf(s v1.Step, ns string) collect.Need {
 	if binding.RoleRef.Kind == "ClusterRole" {
 		return collect.Need{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "clusterroles", Name: binding.RoleRef.Name}
 	}
-	return collect.Need{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "roles", Namespace: ns, Name: binding.RoleRef.Name}
+	return collect.Need{
+		Verbs:     []string{"bind"},
+		Group:     groupRBAC,
+		Resource:  "roles",
+		Namespace: ns,
+		Name:      binding.RoleRef.Name,
+	}
 }
 
 // rolledOut is what waiting for a workload's pods takes; those of a DaemonSet with OnDelete are deleted one by one.
@@ -194,7 +246,11 @@ func merge(needs []collect.Need) []collect.Need {
 	for t, asked := range verbs {
 		n := collect.Need{Group: t.group, Resource: t.resource, Namespace: t.namespace, Name: t.name}
 		for _, verb := range slices.Sorted(maps.Keys(asked)) {
-			wider := []thing{{t.group, t.resource, t.namespace, ""}, {t.group, t.resource, "", t.name}, {t.group, t.resource, "", ""}}
+			wider := []thing{
+				{t.group, t.resource, t.namespace, ""},
+				{t.group, t.resource, "", t.name},
+				{t.group, t.resource, "", ""},
+			}
 			if !slices.ContainsFunc(wider, func(w thing) bool { return w != t && verbs[w][verb] }) {
 				n.Verbs = append(n.Verbs, verb)
 			}
@@ -204,7 +260,10 @@ func merge(needs []collect.Need) []collect.Need {
 		}
 	}
 	slices.SortFunc(out, func(a, b collect.Need) int {
-		return strings.Compare(strings.Join([]string{a.Group, a.Resource, a.Namespace, a.Name}, "\x00"), strings.Join([]string{b.Group, b.Resource, b.Namespace, b.Name}, "\x00"))
+		return strings.Compare(
+			strings.Join([]string{a.Group, a.Resource, a.Namespace, a.Name}, "\x00"),
+			strings.Join([]string{b.Group, b.Resource, b.Namespace, b.Name}, "\x00"),
+		)
 	})
 	return out
 }
@@ -216,7 +275,12 @@ var PodAccessNeeds = []collect.Need{
 	{Verbs: []string{"create", "delete", "get", "list"}, Resource: "pods", Namespace: component.Namespace},
 	{Verbs: []string{"create", "get"}, Resource: "pods/exec", Namespace: component.Namespace},
 	{Verbs: []string{"list"}, Resource: "events", Namespace: component.Namespace},
-	{Verbs: []string{"create", "delete", "get", "list", "patch"}, Group: "batch", Resource: "jobs", Namespace: component.Namespace},
+	{
+		Verbs:     []string{"create", "delete", "get", "list", "patch"},
+		Group:     "batch",
+		Resource:  "jobs",
+		Namespace: component.Namespace,
+	},
 }
 
 // WithPodAccess adds what reaching hosts through pods takes.

@@ -36,8 +36,14 @@ func GatherVolumes(ctx context.Context, g *collect.Collector) {
 }
 
 func listPersistentVolumes(ctx context.Context, g *collect.Collector) []v1.PersistentVolume {
-	items, ok := collect.List(ctx, g, "volumes/persistentvolumes", "persistentvolumes", g.Kube.CoreV1().PersistentVolumes().List,
-		func(l *corev1.PersistentVolumeList) []corev1.PersistentVolume { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"volumes/persistentvolumes",
+		"persistentvolumes",
+		g.Kube.CoreV1().PersistentVolumes().List,
+		func(l *corev1.PersistentVolumeList) []corev1.PersistentVolume { return l.Items },
+	)
 	if !ok {
 		return nil
 	}
@@ -55,9 +61,14 @@ func listPersistentVolumes(ctx context.Context, g *collect.Collector) []v1.Persi
 // PersistentVolume returns the facts of a PersistentVolume; false for one that is of no cloud: NFS, a host's disk, ...
 func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 	out := v1.PersistentVolume{
-		Name: pv.Name, StorageClass: pv.Spec.StorageClassName, ReclaimPolicy: string(pv.Spec.PersistentVolumeReclaimPolicy), Phase: string(pv.Status.Phase),
-		ProvisionedBy: pv.Annotations["pv.kubernetes.io/provisioned-by"], MigratedTo: pv.Annotations["pv.kubernetes.io/migrated-to"],
-		Deleting: pv.DeletionTimestamp != nil, Zones: zonesOf(pv),
+		Name:          pv.Name,
+		StorageClass:  pv.Spec.StorageClassName,
+		ReclaimPolicy: string(pv.Spec.PersistentVolumeReclaimPolicy),
+		Phase:         string(pv.Status.Phase),
+		ProvisionedBy: pv.Annotations["pv.kubernetes.io/provisioned-by"],
+		MigratedTo:    pv.Annotations["pv.kubernetes.io/migrated-to"],
+		Deleting:      pv.DeletionTimestamp != nil,
+		Zones:         zonesOf(pv),
 	}
 	if c := pv.Spec.ClaimRef; c != nil {
 		out.Claim = c.Namespace + "/" + c.Name
@@ -90,8 +101,14 @@ func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 // listClaims keeps the claims that have, or had, a volume: that of a volume which is gone says whether somebody gave it
 // up.
 func listClaims(ctx context.Context, g *collect.Collector) []v1.VolumeClaim {
-	items, ok := collect.List(ctx, g, "volumes/claims", "persistentvolumeclaims", g.Kube.CoreV1().PersistentVolumeClaims(corev1.NamespaceAll).List,
-		func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"volumes/claims",
+		"persistentvolumeclaims",
+		g.Kube.CoreV1().PersistentVolumeClaims(corev1.NamespaceAll).List,
+		func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items },
+	)
 	if !ok {
 		return nil
 	}
@@ -99,7 +116,10 @@ func listClaims(ctx context.Context, g *collect.Collector) []v1.VolumeClaim {
 	var out []v1.VolumeClaim
 	for i := range items {
 		if c := &items[i]; c.Spec.VolumeName != "" {
-			out = append(out, v1.VolumeClaim{Ref: c.Namespace + "/" + c.Name, Volume: c.Spec.VolumeName, Phase: string(c.Status.Phase)})
+			out = append(
+				out,
+				v1.VolumeClaim{Ref: c.Namespace + "/" + c.Name, Volume: c.Spec.VolumeName, Phase: string(c.Status.Phase)},
+			)
 		}
 	}
 	slices.SortFunc(out, func(a, b v1.VolumeClaim) int { return strings.Compare(a.Ref, b.Ref) })
@@ -133,7 +153,10 @@ func zonesOf(pv *corev1.PersistentVolume) []string {
 }
 
 // defaultClass are the annotations that make a class the default, the old one included.
-var defaultClass = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
+var defaultClass = []string{
+	"storageclass.kubernetes.io/is-default-class",
+	"storageclass.beta.kubernetes.io/is-default-class",
+}
 
 func listStorageClasses(ctx context.Context, g *collect.Collector) []v1.StorageClass {
 	items, _ := collect.List(ctx, g, "volumes/storageclasses", "storageclasses", g.Kube.StorageV1().StorageClasses().List,
@@ -148,7 +171,11 @@ func listStorageClasses(ctx context.Context, g *collect.Collector) []v1.StorageC
 
 // StorageClass returns the facts of a StorageClass, without parameters that hold a secret.
 func StorageClass(c *storagev1.StorageClass) v1.StorageClass {
-	out := v1.StorageClass{Name: c.Name, Provisioner: c.Provisioner, AllowExpansion: ptr.Deref(c.AllowVolumeExpansion, false)}
+	out := v1.StorageClass{
+		Name:           c.Name,
+		Provisioner:    c.Provisioner,
+		AllowExpansion: ptr.Deref(c.AllowVolumeExpansion, false),
+	}
 	if c.VolumeBindingMode != nil {
 		out.BindingMode = string(*c.VolumeBindingMode)
 	}
@@ -206,8 +233,14 @@ func listCSINodes(ctx context.Context, g *collect.Collector) []v1.CSINode {
 }
 
 func listAttachments(ctx context.Context, g *collect.Collector) []v1.VolumeAttachment {
-	items, ok := collect.List(ctx, g, "volumes/attachments", "volumeattachments", g.Kube.StorageV1().VolumeAttachments().List,
-		func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"volumes/attachments",
+		"volumeattachments",
+		g.Kube.StorageV1().VolumeAttachments().List,
+		func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items },
+	)
 	if !ok {
 		return nil
 	}
@@ -222,8 +255,12 @@ func listAttachments(ctx context.Context, g *collect.Collector) []v1.VolumeAttac
 
 func attachment(a *storagev1.VolumeAttachment) v1.VolumeAttachment {
 	out := v1.VolumeAttachment{
-		Name: a.Name, Attacher: a.Spec.Attacher, Node: a.Spec.NodeName, Attached: a.Status.Attached, Deleting: a.DeletionTimestamp != nil,
-		Created: a.CreationTimestamp.UTC(),
+		Name:     a.Name,
+		Attacher: a.Spec.Attacher,
+		Node:     a.Spec.NodeName,
+		Attached: a.Status.Attached,
+		Deleting: a.DeletionTimestamp != nil,
+		Created:  a.CreationTimestamp.UTC(),
 	}
 	switch {
 	case a.Spec.Source.PersistentVolumeName != nil:

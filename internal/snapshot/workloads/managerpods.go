@@ -38,7 +38,10 @@ func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b collect.SeedPod) int { return strings.Compare(a.Component+"@"+a.Name, b.Component+"@"+b.Name) })
+	slices.SortFunc(
+		out,
+		func(a, b collect.SeedPod) int { return strings.Compare(a.Component+"@"+a.Name, b.Component+"@"+b.Name) },
+	)
 	return out
 }
 
@@ -46,7 +49,11 @@ func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 // control plane that has lost a node calls the pods there failed while they may run.
 func HasEnded(p *corev1.Pod) bool {
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	return over && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+	return over &&
+		!slices.ContainsFunc(
+			p.Status.ContainerStatuses,
+			func(s corev1.ContainerStatus) bool { return s.State.Running != nil },
+		)
 }
 
 // SeedComponent is the component of the control plane that a container runs, whatever starts it; empty for another

@@ -22,7 +22,10 @@ func MatchPods(g *collect.Collector) {
 	objects.CheckClaims(g)
 	for i := range g.Mirrors {
 		p := &g.Mirrors[i]
-		if slices.ContainsFunc([]string{component.KAS, component.KCM, component.CCM}, func(c string) bool { return IsPodOf(p, c) }) {
+		if slices.ContainsFunc(
+			[]string{component.KAS, component.KCM, component.CCM},
+			func(c string) bool { return IsPodOf(p, c) },
+		) {
 			g.Snap.ControlPlaneNodes = append(g.Snap.ControlPlaneNodes, p.Spec.NodeName)
 		}
 	}
@@ -74,7 +77,10 @@ func addUnreached(g *collect.Collector) {
 			}
 		}
 		slices.SortFunc(h.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
-		h.ControlPlane = slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == component.KCM || c.Name == component.KAS })
+		h.ControlPlane = slices.ContainsFunc(
+			h.Components,
+			func(c v1.Component) bool { return c.Name == component.KCM || c.Name == component.KAS },
+		)
 		g.Snap.Hosts = append(g.Snap.Hosts, h)
 	}
 	slices.SortFunc(g.Snap.Hosts, func(a, b v1.Host) int { return strings.Compare(a.Name, b.Name) })
@@ -85,7 +91,10 @@ func describeMirrorPod(g *collect.Collector, name string, p *corev1.Pod) v1.Comp
 	out := v1.Component{Name: name, Manifest: "Pod/" + p.Namespace + "/" + p.Name}
 	if len(p.Spec.Containers) > 0 {
 		c := containerOf(&p.Spec.Containers[0])
-		out.Image, out.Command, out.Flags, out.EnvNames, out.HostPaths = c.Image, c.Command, c.Flags, c.EnvNames, HostPaths(&p.Spec, 0)
+		out.Image, out.Command, out.Flags, out.EnvNames, out.HostPaths = c.Image, c.Command, c.Flags, c.EnvNames, HostPaths(
+			&p.Spec,
+			0,
+		)
 	}
 	out.Pod = podOf(g, p.Spec.NodeName, out)
 	return out
@@ -174,7 +183,10 @@ func podOf(g *collect.Collector, node string, c v1.Component) *v1.MirrorPod {
 			continue
 		}
 		out := &v1.MirrorPod{
-			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: mask.Command(podCommand(p)),
+			Name:    p.Name,
+			UID:     string(p.UID),
+			Hash:    p.Annotations["kubernetes.io/config.hash"],
+			Command: mask.Command(podCommand(p)),
 		}
 		for _, condition := range p.Status.Conditions {
 			if condition.Type == corev1.PodReady {

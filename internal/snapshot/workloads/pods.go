@@ -19,7 +19,14 @@ func GatherPods(ctx context.Context, g *collect.Collector) {
 		g.Unknown("pods", collect.NoAPI)
 		return
 	}
-	items, ok := collect.List(ctx, g, "pods", "pods in "+component.Namespace, g.Kube.CoreV1().Pods(component.Namespace).List, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	items, ok := collect.List(
+		ctx,
+		g,
+		"pods",
+		"pods in "+component.Namespace,
+		g.Kube.CoreV1().Pods(component.Namespace).List,
+		func(l *corev1.PodList) []corev1.Pod { return l.Items },
+	)
 	if !ok {
 		return
 	}

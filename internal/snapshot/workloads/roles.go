@@ -24,22 +24,47 @@ type role struct {
 // roles in the order in which they are tried; the first that one of the containers has is the workload's. CSI comes
 // after the control plane and before the CNI: a CSI driver's pods hold sidecars of several kinds.
 var roles = []role{
-	{name: v1.RoleKAS, images: []string{"kube-apiserver", "kube-apiserver-*", "hardened-kube-apiserver"}, programs: []string{"kube-apiserver"}},
-	{name: v1.RoleKCM, images: []string{"kube-controller-manager", "kube-controller-manager-*"}, programs: []string{"kube-controller-manager"}},
+	{
+		name:     v1.RoleKAS,
+		images:   []string{"kube-apiserver", "kube-apiserver-*", "hardened-kube-apiserver"},
+		programs: []string{"kube-apiserver"},
+	},
+	{
+		name:     v1.RoleKCM,
+		images:   []string{"kube-controller-manager", "kube-controller-manager-*"},
+		programs: []string{"kube-controller-manager"},
+	},
 	{name: v1.RoleScheduler, images: []string{"kube-scheduler", "kube-scheduler-*"}, programs: []string{"kube-scheduler"}},
-	{name: v1.RoleNodeManager, images: []string{"azure-cloud-node-manager", "cloud-node-manager"}, programs: []string{"cloud-node-manager", "azure-cloud-node-manager"}},
+	{
+		name:     v1.RoleNodeManager,
+		images:   []string{"azure-cloud-node-manager", "cloud-node-manager"},
+		programs: []string{"cloud-node-manager", "azure-cloud-node-manager"},
+	},
 	{
 		name: v1.RoleCCM,
 		images: []string{
-			"cloud-controller-manager", "*-cloud-controller-manager", "cloud-controller-manager-*", "cpi/release/manager", "cloud-provider-vsphere",
-			"cloud-provider-vsphere-cpi-release-manager", "cloud-provider-equinix-metal", "cloud-provider-gcp", "k8s-cloud-provider-gcp",
+			"cloud-controller-manager",
+			"*-cloud-controller-manager",
+			"cloud-controller-manager-*",
+			"cpi/release/manager",
+			"cloud-provider-vsphere",
+			"cloud-provider-vsphere-cpi-release-manager",
+			"cloud-provider-equinix-metal",
+			"cloud-provider-gcp",
+			"k8s-cloud-provider-gcp",
 		},
 		programs: []string{"cloud-controller-manager", "*-cloud-controller-manager", "vsphere-cloud-controller-manager"},
 	},
 	{
 		name: v1.RoleCSIController,
 		images: []string{
-			"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "external-provisioner", "external-attacher", "external-resizer",
+			"csi-provisioner",
+			"csi-attacher",
+			"csi-resizer",
+			"csi-snapshotter",
+			"external-provisioner",
+			"external-attacher",
+			"external-resizer",
 			"external-snapshotter",
 		},
 		programs: []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter"},
@@ -47,51 +72,147 @@ var roles = []role{
 	{
 		name: v1.RoleCSINode,
 		images: []string{
-			"csi-node-driver-registrar", "node-driver-registrar", "aws-ebs-csi-driver", "azuredisk-csi", "azurefile-csi", "gcp-compute-persistent-disk-csi-driver",
-			"cinder-csi-plugin", "csi/driver", "csi/release/driver", "csi-vsphere", "vsphere-csi-driver",
+			"csi-node-driver-registrar",
+			"node-driver-registrar",
+			"aws-ebs-csi-driver",
+			"azuredisk-csi",
+			"azurefile-csi",
+			"gcp-compute-persistent-disk-csi-driver",
+			"cinder-csi-plugin",
+			"csi/driver",
+			"csi/release/driver",
+			"csi-vsphere",
+			"vsphere-csi-driver",
 		},
-		programs: []string{"csi-node-driver-registrar", "aws-ebs-csi-driver", "cinder-csi-plugin", "azurediskplugin", "azurefileplugin", "gce-pd-csi-driver", "vsphere-csi"},
+		programs: []string{
+			"csi-node-driver-registrar",
+			"aws-ebs-csi-driver",
+			"cinder-csi-plugin",
+			"azurediskplugin",
+			"azurefileplugin",
+			"gce-pd-csi-driver",
+			"vsphere-csi",
+		},
 	},
 	{
 		name: v1.RoleCNI,
 		images: []string{
-			"calico/node", "calico-node", "calico/typha", "calico-typha", "calico/kube-controllers", "calico-kube-controllers", "tigera/operator", "cilium",
-			"cilium/operator", "cilium/operator-*", "cilium-operator-*", "flannel", "flannel-flannel", "flannel/flannel", "weave-kube", "weave-npc", "canal",
-			"kube-router", "antrea-ubuntu", "antrea-agent-*", "antrea-controller-*", "amazon-k8s-cni", "aws-network-policy-agent", "azure-cns", "kube-ovn",
-			"ovn-kubernetes", "ovn-daemonset-*", "multus-cni", "multus", "kindnetd", "romana-agent", "contiv-*", "cni-plugins",
+			"calico/node",
+			"calico-node",
+			"calico/typha",
+			"calico-typha",
+			"calico/kube-controllers",
+			"calico-kube-controllers",
+			"tigera/operator",
+			"cilium",
+			"cilium/operator",
+			"cilium/operator-*",
+			"cilium-operator-*",
+			"flannel",
+			"flannel-flannel",
+			"flannel/flannel",
+			"weave-kube",
+			"weave-npc",
+			"canal",
+			"kube-router",
+			"antrea-ubuntu",
+			"antrea-agent-*",
+			"antrea-controller-*",
+			"amazon-k8s-cni",
+			"aws-network-policy-agent",
+			"azure-cns",
+			"kube-ovn",
+			"ovn-kubernetes",
+			"ovn-daemonset-*",
+			"multus-cni",
+			"multus",
+			"kindnetd",
+			"romana-agent",
+			"contiv-*",
+			"cni-plugins",
 		},
-		programs: []string{"calico-node", "calico-typha", "cilium-agent", "cilium-operator", "cilium-operator-*", "flanneld", "kube-router", "antrea-agent", "aws-k8s-agent", "kindnetd", "ovnkube"},
+		programs: []string{
+			"calico-node",
+			"calico-typha",
+			"cilium-agent",
+			"cilium-operator",
+			"cilium-operator-*",
+			"flanneld",
+			"kube-router",
+			"antrea-agent",
+			"aws-k8s-agent",
+			"kindnetd",
+			"ovnkube",
+		},
 	},
 	{
-		name:     v1.RoleDNS,
-		images:   []string{"coredns", "coredns-coredns", "k8s-dns-kube-dns", "k8s-dns-kube-dns-*", "k8s-dns-node-cache", "kubedns-*"},
+		name: v1.RoleDNS,
+		images: []string{
+			"coredns",
+			"coredns-coredns",
+			"k8s-dns-kube-dns",
+			"k8s-dns-kube-dns-*",
+			"k8s-dns-node-cache",
+			"kubedns-*",
+		},
 		programs: []string{"coredns", "kube-dns", "node-cache"},
 	},
 	{name: v1.RoleProxy, images: []string{"kube-proxy", "kube-proxy-*"}, programs: []string{"kube-proxy"}},
 	{
-		name:     v1.RoleAutoscaler,
-		images:   []string{"cluster-autoscaler", "cluster-autoscaler-*", "karpenter", "karpenter/controller", "karpenter/karpenter"},
+		name: v1.RoleAutoscaler,
+		images: []string{
+			"cluster-autoscaler",
+			"cluster-autoscaler-*",
+			"karpenter",
+			"karpenter/controller",
+			"karpenter/karpenter",
+		},
 		programs: []string{"cluster-autoscaler", "karpenter"},
 	},
 	{
 		name: v1.RoleMachineController,
 		images: []string{
-			"machine-controller", "machine-controller-manager", "operating-system-manager", "cluster-api-controller", "cluster-api-*-controller", "kubeadm-control-plane-controller",
-			"kubeadm-bootstrap-controller", "cluster-api/cluster-api-*",
+			"machine-controller",
+			"machine-controller-manager",
+			"operating-system-manager",
+			"cluster-api-controller",
+			"cluster-api-*-controller",
+			"kubeadm-control-plane-controller",
+			"kubeadm-bootstrap-controller",
+			"cluster-api/cluster-api-*",
 		},
 		programs: []string{"machine-controller", "machine-controller-manager", "operating-system-manager"},
 	},
 	{
-		name:     v1.RoleKonnectivity,
-		images:   []string{"kas-network-proxy/proxy-agent", "kas-network-proxy/proxy-server", "kas-network-proxy-agent", "kas-network-proxy-server", "proxy-agent-*", "konnectivity-agent"},
+		name: v1.RoleKonnectivity,
+		images: []string{
+			"kas-network-proxy/proxy-agent",
+			"kas-network-proxy/proxy-server",
+			"kas-network-proxy-agent",
+			"kas-network-proxy-server",
+			"proxy-agent-*",
+			"konnectivity-agent",
+		},
 		programs: []string{"konnectivity-agent"},
 	},
 	{
 		name: v1.RoleCSRApprover,
 		images: []string{
-			"kubelet-csr-approver", "kubelet-serving-cert-approver", "kubelet-rubber-stamp", "machine-approver", "csr-approver", "gcp-controller-manager", "node-csr-approver",
+			"kubelet-csr-approver",
+			"kubelet-serving-cert-approver",
+			"kubelet-rubber-stamp",
+			"machine-approver",
+			"csr-approver",
+			"gcp-controller-manager",
+			"node-csr-approver",
 		},
-		programs: []string{"kubelet-csr-approver", "kubelet-serving-cert-approver", "kubelet-rubber-stamp", "csr-approver", "machine-approver"},
+		programs: []string{
+			"kubelet-csr-approver",
+			"kubelet-serving-cert-approver",
+			"kubelet-rubber-stamp",
+			"csr-approver",
+			"machine-approver",
+		},
 	},
 }
 
@@ -117,7 +238,10 @@ func RoleOf(kind string, containers []v1.Container) string {
 }
 
 func (r role) has(c v1.Container) bool {
-	if program := programOf(c.Command); program != "" && slices.ContainsFunc(r.programs, func(p string) bool { return like(p, program) }) {
+	if program := programOf(
+		c.Command,
+	); program != "" &&
+		slices.ContainsFunc(r.programs, func(p string) bool { return like(p, program) }) {
 		return true
 	}
 	repository := repositoryOf(c.Image)
@@ -162,7 +286,22 @@ func repositoryOf(image string) string {
 }
 
 // wrappers are programs that start the one that is meant.
-var wrappers = []string{"sh", "bash", "ash", "dash", "busybox", "env", "tini", "dumb-init", "go-runner", "hyperkube", "http-prober", "exec", "nice", "timeout"}
+var wrappers = []string{
+	"sh",
+	"bash",
+	"ash",
+	"dash",
+	"busybox",
+	"env",
+	"tini",
+	"dumb-init",
+	"go-runner",
+	"hyperkube",
+	"http-prober",
+	"exec",
+	"nice",
+	"timeout",
+}
 
 // words are what a shell, or a prober's JSON, is made of.
 var words = regexp.MustCompile(`[\w./-]+`)
@@ -190,7 +329,12 @@ func programOf(command []string) string {
 }
 
 // hyperkube's short names of programs.
-var hyperkube = map[string]string{"apiserver": component.KAS, "controller-manager": component.KCM, "scheduler": component.Scheduler, "proxy": "kube-proxy"}
+var hyperkube = map[string]string{
+	"apiserver":          component.KAS,
+	"controller-manager": component.KCM,
+	"scheduler":          component.Scheduler,
+	"proxy":              "kube-proxy",
+}
 
 func isProgram(base string) bool {
 	return slices.ContainsFunc(roles, func(r role) bool {

@@ -26,25 +26,63 @@ func GatherWebhooks(ctx context.Context, g *collect.Collector) {
 		return
 	}
 	api := g.Kube.AdmissionregistrationV1()
-	validating, _ := collect.List(ctx, g, "webhooks/validating", "validatingwebhookconfigurations", api.ValidatingWebhookConfigurations().List,
+	validating, _ := collect.List(
+		ctx,
+		g,
+		"webhooks/validating",
+		"validatingwebhookconfigurations",
+		api.ValidatingWebhookConfigurations().List,
 		func(l *admissionv1.ValidatingWebhookConfigurationList) []admissionv1.ValidatingWebhookConfiguration {
 			return l.Items
-		})
+		},
+	)
 	var out []v1.Webhook
 	for _, c := range validating {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
-			out = append(out, webhook("Validating", c.Name, w.Name, w.FailurePolicy, w.TimeoutSeconds, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.ClientConfig))
+			out = append(
+				out,
+				webhook(
+					"Validating",
+					c.Name,
+					w.Name,
+					w.FailurePolicy,
+					w.TimeoutSeconds,
+					w.Rules,
+					w.NamespaceSelector,
+					w.ObjectSelector,
+					w.ClientConfig,
+				),
+			)
 		}
 	}
-	mutating, _ := collect.List(ctx, g, "webhooks/mutating", "mutatingwebhookconfigurations", api.MutatingWebhookConfigurations().List,
+	mutating, _ := collect.List(
+		ctx,
+		g,
+		"webhooks/mutating",
+		"mutatingwebhookconfigurations",
+		api.MutatingWebhookConfigurations().List,
 		func(l *admissionv1.MutatingWebhookConfigurationList) []admissionv1.MutatingWebhookConfiguration {
 			return l.Items
-		})
+		},
+	)
 	for _, c := range mutating {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
-			out = append(out, webhook("Mutating", c.Name, w.Name, w.FailurePolicy, w.TimeoutSeconds, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.ClientConfig))
+			out = append(
+				out,
+				webhook(
+					"Mutating",
+					c.Name,
+					w.Name,
+					w.FailurePolicy,
+					w.TimeoutSeconds,
+					w.Rules,
+					w.NamespaceSelector,
+					w.ObjectSelector,
+					w.ClientConfig,
+				),
+			)
 		}
 	}
 	slices.SortFunc(out, func(a, b v1.Webhook) int { return strings.Compare(a.Ref, b.Ref) })
@@ -52,8 +90,12 @@ func GatherWebhooks(ctx context.Context, g *collect.Collector) {
 }
 
 func webhook(
-	kind, configuration, name string, policy *admissionv1.FailurePolicyType, timeout *int32, rules []admissionv1.RuleWithOperations,
-	namespaces, objects *metav1.LabelSelector, client admissionv1.WebhookClientConfig,
+	kind, configuration, name string,
+	policy *admissionv1.FailurePolicyType,
+	timeout *int32,
+	rules []admissionv1.RuleWithOperations,
+	namespaces, objects *metav1.LabelSelector,
+	client admissionv1.WebhookClientConfig,
 ) v1.Webhook {
 	out := v1.Webhook{
 		Ref: kind + "WebhookConfiguration/" + configuration + "/" + name,
@@ -68,7 +110,11 @@ func webhook(
 		out.URL = mask.URL(*client.URL)
 	}
 	for _, r := range rules {
-		rule := v1.WebhookRule{Groups: r.APIGroups, Resources: r.Resources, Scope: string(ptr.Deref(r.Scope, admissionv1.AllScopes))}
+		rule := v1.WebhookRule{
+			Groups:    r.APIGroups,
+			Resources: r.Resources,
+			Scope:     string(ptr.Deref(r.Scope, admissionv1.AllScopes)),
+		}
 		for _, o := range r.Operations {
 			rule.Operations = append(rule.Operations, string(o))
 		}
@@ -142,7 +188,12 @@ func readyEndpoints(ctx context.Context, g *collect.Collector, services []string
 			o.LabelSelector = only
 			return g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, o)
 		}
-		slices, err := collect.ListPages(ctx, g, list, func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+		slices, err := collect.ListPages(
+			ctx,
+			g,
+			list,
+			func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items },
+		)
 		for _, s := range slices {
 			for _, e := range s.Endpoints {
 				found.Add(s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
@@ -154,7 +205,12 @@ func readyEndpoints(ctx context.Context, g *collect.Collector, services []string
 			o.LabelSelector = only
 			return g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List(ctx, o)
 		}
-		slices, err := collect.ListPages(ctx, g, list, func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items })
+		slices, err := collect.ListPages(
+			ctx,
+			g,
+			list,
+			func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items },
+		)
 		for _, s := range slices {
 			for _, e := range s.Endpoints {
 				found.Add(s.Namespace+"/"+s.Labels[discoveryv1beta1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)

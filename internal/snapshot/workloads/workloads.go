@@ -26,8 +26,14 @@ func GatherWorkloads(ctx context.Context, g *collect.Collector) {
 		return
 	}
 	apps := g.Kube.AppsV1()
-	deployments, _ := collect.List(ctx, g, "workloads/deployments", "deployments", apps.Deployments(metav1.NamespaceAll).List,
-		func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
+	deployments, _ := collect.List(
+		ctx,
+		g,
+		"workloads/deployments",
+		"deployments",
+		apps.Deployments(metav1.NamespaceAll).List,
+		func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items },
+	)
 	for i := range deployments {
 		d := &deployments[i]
 		w := NewWorkload("Deployment", &d.ObjectMeta, d.Spec.Template, d.Spec.Replicas, d.Status.ReadyReplicas)
@@ -48,8 +54,14 @@ func GatherWorkloads(ctx context.Context, g *collect.Collector) {
 		}
 		g.Found = append(g.Found, w)
 	}
-	statefulSets, _ := collect.List(ctx, g, "workloads/statefulsets", "statefulsets", apps.StatefulSets(metav1.NamespaceAll).List,
-		func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items })
+	statefulSets, _ := collect.List(
+		ctx,
+		g,
+		"workloads/statefulsets",
+		"statefulsets",
+		apps.StatefulSets(metav1.NamespaceAll).List,
+		func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items },
+	)
 	for i := range statefulSets {
 		s := &statefulSets[i]
 		w := NewWorkload("StatefulSet", &s.ObjectMeta, s.Spec.Template, s.Spec.Replicas, s.Status.ReadyReplicas)
@@ -70,13 +82,26 @@ func written(v *intstr.IntOrString) string {
 }
 
 // NewWorkload returns what a snapshot keeps of a workload.
-func NewWorkload(kind string, meta *metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas *int32, ready int32) collect.Workload {
+func NewWorkload(
+	kind string,
+	meta *metav1.ObjectMeta,
+	template corev1.PodTemplateSpec,
+	replicas *int32,
+	ready int32,
+) collect.Workload {
 	w := collect.Workload{Namespace: meta.Namespace, Template: template}
 	spec := &template.Spec
 	w.Workload = v1.Workload{
-		Ref: kind + "/" + meta.Namespace + "/" + meta.Name, UID: string(meta.UID), Labels: mask.Annotations(template.Labels), NodeSelector: spec.NodeSelector,
-		HostNetwork: spec.HostNetwork, DNSPolicy: string(spec.DNSPolicy), PriorityClass: spec.PriorityClassName, ServiceAccount: spec.ServiceAccountName,
-		Replicas: 1, Ready: ready,
+		Ref:            kind + "/" + meta.Namespace + "/" + meta.Name,
+		UID:            string(meta.UID),
+		Labels:         mask.Annotations(template.Labels),
+		NodeSelector:   spec.NodeSelector,
+		HostNetwork:    spec.HostNetwork,
+		DNSPolicy:      string(spec.DNSPolicy),
+		PriorityClass:  spec.PriorityClassName,
+		ServiceAccount: spec.ServiceAccountName,
+		Replicas:       1,
+		Ready:          ready,
 	}
 	if replicas != nil {
 		w.Replicas = *replicas
@@ -101,8 +126,18 @@ func tolerationOf(t corev1.Toleration) string {
 
 // shownEnv are the environment variables whose values decide how the API or the cloud is reached.
 var shownEnv = []string{
-	"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "AWS_REGION", "AWS_DEFAULT_REGION",
-	"OS_CCM_REGIONAL", "SKIP_NODE_DELETION",
+	"KUBERNETES_SERVICE_HOST",
+	"KUBERNETES_SERVICE_PORT",
+	"HTTPS_PROXY",
+	"HTTP_PROXY",
+	"NO_PROXY",
+	"https_proxy",
+	"http_proxy",
+	"no_proxy",
+	"AWS_REGION",
+	"AWS_DEFAULT_REGION",
+	"OS_CCM_REGIONAL",
+	"SKIP_NODE_DELETION",
 }
 
 func containerOf(c *corev1.Container) v1.Container {

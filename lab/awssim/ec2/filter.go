@@ -71,7 +71,12 @@ func glob(pattern, s string) bool {
 
 // ids are the objects a Describe call is about: the named ones without repetition, or all. An unknown name is an error,
 // never an empty list: an empty list reads as "gone", and a manager deletes Nodes for that.
-func ids[V any](c *wire.Call, param string, have map[string]V, unknown func(id string) error) (list []string, named bool, err error) {
+func ids[V any](
+	c *wire.Call,
+	param string,
+	have map[string]V,
+	unknown func(id string) error,
+) (list []string, named bool, err error) {
 	asked := map[string]bool{}
 	for _, id := range c.List(param) {
 		if _, ok := have[id]; !ok {

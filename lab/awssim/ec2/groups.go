@@ -15,38 +15,66 @@ var ruleParams = []string{"GroupId", "IpPermissions.N.IpProtocol", "IpPermission
 	"IpPermissions.N.Groups.N.GroupId", "IpPermissions.N.Groups.N.UserId", "IpPermissions.N.Groups.N.Description"}
 
 func (r *Region) groupActions() []wire.Action {
-	return []wire.Action{{
-		Name:    "DescribeSecurityGroups",
-		Params:  []string{"GroupId.N", "Filter.N.Name", "Filter.N.Value.N"},
-		Filters: []string{"vpc-id", "group-id", "group-name", "description", "ip-permission.group-id", "tag-key", "tag:<key>"},
-		Errors:  []string{"InvalidGroup.NotFound"},
-		Note:    "Egress is always the default rule.",
-		Do:      r.describeGroups,
-	}, {
-		Name: "CreateSecurityGroup", Mutating: true,
-		Params: []string{"GroupName", "GroupDescription", "VpcId", "TagSpecification.N.ResourceType", "TagSpecification.N.Tag.N.Key",
-			"TagSpecification.N.Tag.N.Value"},
-		Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidVpcID.NotFound", "InvalidGroup.Duplicate"},
-		Do:     r.createGroup,
-	}, {
-		Name: "DeleteSecurityGroup", Mutating: true,
-		Params: []string{"GroupId"},
-		Errors: []string{"MissingParameter", "InvalidGroup.NotFound", "DependencyViolation"},
-		Note:   "In use is: by an instance that is not terminated, by another group's rule, by a load balancer of either kind.",
-		Do:     r.deleteGroup,
-	}, {
-		Name: "AuthorizeSecurityGroupIngress", Mutating: true,
-		Params: ruleParams,
-		Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidGroup.NotFound", "InvalidPermission.Duplicate"},
-		Note:   "All rules of a call or none. A rule's description does not make it another rule.",
-		Do:     r.authorize,
-	}, {
-		Name: "RevokeSecurityGroupIngress", Mutating: true,
-		Params: ruleParams,
-		Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidGroup.NotFound", "InvalidPermission.NotFound"},
-		Note:   "All rules of a call or none, as outside a default VPC.",
-		Do:     r.revoke,
-	}}
+	return []wire.Action{
+		{
+			Name:   "DescribeSecurityGroups",
+			Params: []string{"GroupId.N", "Filter.N.Name", "Filter.N.Value.N"},
+			Filters: []string{
+				"vpc-id",
+				"group-id",
+				"group-name",
+				"description",
+				"ip-permission.group-id",
+				"tag-key",
+				"tag:<key>",
+			},
+			Errors: []string{"InvalidGroup.NotFound"},
+			Note:   "Egress is always the default rule.",
+			Do:     r.describeGroups,
+		},
+		{
+			Name:     "CreateSecurityGroup",
+			Mutating: true,
+			Params: []string{
+				"GroupName",
+				"GroupDescription",
+				"VpcId",
+				"TagSpecification.N.ResourceType",
+				"TagSpecification.N.Tag.N.Key",
+				"TagSpecification.N.Tag.N.Value",
+			},
+			Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidVpcID.NotFound", "InvalidGroup.Duplicate"},
+			Do:     r.createGroup,
+		},
+		{
+			Name:     "DeleteSecurityGroup",
+			Mutating: true,
+			Params:   []string{"GroupId"},
+			Errors:   []string{"MissingParameter", "InvalidGroup.NotFound", "DependencyViolation"},
+			Note:     "In use is: by an instance that is not terminated, by another group's rule, by a load balancer of either kind.",
+			Do:       r.deleteGroup,
+		},
+		{
+			Name:     "AuthorizeSecurityGroupIngress",
+			Mutating: true,
+			Params:   ruleParams,
+			Errors: []string{
+				"MissingParameter",
+				"InvalidParameterValue",
+				"InvalidGroup.NotFound",
+				"InvalidPermission.Duplicate",
+			},
+			Note: "All rules of a call or none. A rule's description does not make it another rule.",
+			Do:   r.authorize,
+		},
+		{
+			Name: "RevokeSecurityGroupIngress", Mutating: true,
+			Params: ruleParams,
+			Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidGroup.NotFound", "InvalidPermission.NotFound"},
+			Note:   "All rules of a call or none, as outside a default VPC.",
+			Do:     r.revoke,
+		},
+	}
 }
 
 func (r *Region) describeGroups(c *wire.Call) ([]wire.Node, error) {
@@ -64,15 +92,30 @@ func (r *Region) describeGroups(c *wire.Call) ([]wire.Node, error) {
 			}
 		}
 		if !selected(c, map[string][]string{
-			"vpc-id": {r.VPC.ID}, "group-id": {id}, "group-name": {g.Name}, "description": {g.Description}, "ip-permission.group-id": referred,
+			"vpc-id": {
+				r.VPC.ID,
+			},
+			"group-id":               {id},
+			"group-name":             {g.Name},
+			"description":            {g.Description},
+			"ip-permission.group-id": referred,
 		}, g.Tags) {
 			continue
 		}
-		set.Children = append(set.Children, wire.El("item",
-			wire.Text("ownerId", AccountID), wire.Text("groupId", id), wire.Text("groupName", g.Name), wire.Text("groupDescription", g.Description),
-			wire.Text("vpcId", r.VPC.ID), permissions("ipPermissions", g.Rules),
+		set.Children = append(set.Children, wire.El(
+			"item",
+			wire.Text(
+				"ownerId",
+				AccountID,
+			),
+			wire.Text("groupId", id),
+			wire.Text("groupName", g.Name),
+			wire.Text("groupDescription", g.Description),
+			wire.Text("vpcId", r.VPC.ID),
+			permissions("ipPermissions", g.Rules),
 			permissions("ipPermissionsEgress", []Rule{{Protocol: "-1", CIDR: "0.0.0.0/0"}}),
-			wire.TagNodes("tagSet", "item", "key", "value", g.Tags)))
+			wire.TagNodes("tagSet", "item", "key", "value", g.Tags),
+		))
 	}
 	return []wire.Node{set}, nil
 }
@@ -87,7 +130,11 @@ func (r *Region) createGroup(c *wire.Call) ([]wire.Node, error) {
 		return nil, err
 	}
 	if strings.HasPrefix(name, "sg-") {
-		return nil, wire.Fail("InvalidParameterValue", "Value (%s) for parameter GroupName is invalid. Cannot start with sg-.", name)
+		return nil, wire.Fail(
+			"InvalidParameterValue",
+			"Value (%s) for parameter GroupName is invalid. Cannot start with sg-.",
+			name,
+		)
 	}
 	description, err := required(c, "GroupDescription")
 	if err != nil {
@@ -103,7 +150,11 @@ func (r *Region) createGroup(c *wire.Call) ([]wire.Node, error) {
 	tags := map[string]string{}
 	for _, spec := range c.Structs("TagSpecification") {
 		if spec["ResourceType"] != "security-group" {
-			return nil, wire.Fail("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", spec["ResourceType"])
+			return nil, wire.Fail(
+				"InvalidParameterValue",
+				"'%s' is not a valid taggable resource type for this operation.",
+				spec["ResourceType"],
+			)
 		}
 		for _, t := range spec.Structs("Tag") {
 			tags[t["Key"]] = t["Value"]

@@ -11,39 +11,73 @@ import (
 )
 
 // stateCodes are the low bytes of instance-state-code.
-var stateCodes = map[string]int{"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
+var stateCodes = map[string]int{
+	"pending":       0,
+	"running":       16,
+	"shutting-down": 32,
+	"terminated":    48,
+	"stopping":      64,
+	"stopped":       80,
+}
 
 var instanceID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
 func (r *Region) instanceActions() []wire.Action {
-	return []wire.Action{{
-		Name:   "DescribeInstances",
-		Params: []string{"InstanceId.N", "Filter.N.Name", "Filter.N.Value.N", "MaxResults", "NextToken"},
-		Filters: []string{"instance-id", "instance-state-name", "private-dns-name", "private-ip-address", "vpc-id", "subnet-id", "availability-zone",
-			"instance-type", "tag-key", "tag:<key>"},
-		Errors: []string{"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidParameterCombination", "InvalidParameterValue", "InvalidNextToken",
-			"FilterLimitExceeded"},
-		Note: "One reservation per instance, sorted by id. Without MaxResults everything comes at once. At most 1,000 ids, and 200 values per filter. Unknown ids " +
-			"are all named in the refusal, malformed ones by the first. A terminated instance keeps its id, zone and tags and loses address, name, groups and interface.",
-		Do: r.describeInstances,
-	}, {
-		Name:   "DescribeInstanceTopology",
-		Params: []string{"InstanceId.N", "MaxResults", "NextToken"},
-		Errors: []string{"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidParameterValue"},
-		Note:   "Always an empty set, which is what AWS answers for types without topology. At most 100 ids.",
-		Do: func(c *wire.Call) ([]wire.Node, error) {
-			if err := r.askable(c, topologiesPerCall); err != nil {
-				return nil, err
-			}
-			return []wire.Node{wire.El("instanceSet")}, nil
+	return []wire.Action{
+		{
+			Name:   "DescribeInstances",
+			Params: []string{"InstanceId.N", "Filter.N.Name", "Filter.N.Value.N", "MaxResults", "NextToken"},
+			Filters: []string{
+				"instance-id",
+				"instance-state-name",
+				"private-dns-name",
+				"private-ip-address",
+				"vpc-id",
+				"subnet-id",
+				"availability-zone",
+				"instance-type",
+				"tag-key",
+				"tag:<key>",
+			},
+			Errors: []string{
+				"InvalidInstanceID.NotFound",
+				"InvalidInstanceID.Malformed",
+				"InvalidParameterCombination",
+				"InvalidParameterValue",
+				"InvalidNextToken",
+				"FilterLimitExceeded",
+			},
+			Note: "One reservation per instance, sorted by id. Without MaxResults everything comes at once. At most 1,000 ids, and 200 values per filter. Unknown ids " +
+				"are all named in the refusal, malformed ones by the first. A terminated instance keeps its id, zone and tags and loses address, name, groups and interface.",
+			Do: r.describeInstances,
 		},
-	}, {
-		Name: "ModifyInstanceAttribute", Mutating: true,
-		Params: []string{"InstanceId", "SourceDestCheck.Value"},
-		Errors: []string{"MissingParameter", "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "IncorrectInstanceState", "InvalidParameterValue"},
-		Note:   "Only the attribute sourceDestCheck.",
-		Do:     r.modifyInstanceAttribute,
-	}}
+		{
+			Name:   "DescribeInstanceTopology",
+			Params: []string{"InstanceId.N", "MaxResults", "NextToken"},
+			Errors: []string{"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidParameterValue"},
+			Note:   "Always an empty set, which is what AWS answers for types without topology. At most 100 ids.",
+			Do: func(c *wire.Call) ([]wire.Node, error) {
+				if err := r.askable(c, topologiesPerCall); err != nil {
+					return nil, err
+				}
+				return []wire.Node{wire.El("instanceSet")}, nil
+			},
+		},
+		{
+			Name:     "ModifyInstanceAttribute",
+			Mutating: true,
+			Params:   []string{"InstanceId", "SourceDestCheck.Value"},
+			Errors: []string{
+				"MissingParameter",
+				"InvalidInstanceID.NotFound",
+				"InvalidInstanceID.Malformed",
+				"IncorrectInstanceState",
+				"InvalidParameterValue",
+			},
+			Note: "Only the attribute sourceDestCheck.",
+			Do:   r.modifyInstanceAttribute,
+		},
+	}
 }
 
 // Limits of one call: "you should not specify more than 1,000 IDs", "up to 200 values per filter" (EC2 developer
@@ -63,7 +97,13 @@ func (r *Region) askable(c *wire.Call, limit int) error {
 	}
 	for _, f := range c.Filters() {
 		if n := len(f.Values); n > valuesPerFilter {
-			return wire.Fail("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d; the filter %s has %d.", valuesPerFilter, f.Name, n)
+			return wire.Fail(
+				"FilterLimitExceeded",
+				"The maximum number of filter values specified on a single call is %d; the filter %s has %d.",
+				valuesPerFilter,
+				f.Name,
+				n,
+			)
 		}
 	}
 	var unknown []string
@@ -97,8 +137,16 @@ func (r *Region) describeInstances(c *wire.Call) ([]wire.Node, error) {
 		i := r.Instances[id]
 		v := r.visible(i)
 		return i.Hidden || !selected(c, map[string][]string{
-			"instance-id": {id}, "instance-state-name": {i.State}, "private-dns-name": {v.PrivateDNS}, "private-ip-address": {v.PrivateIP},
-			"vpc-id": {r.vpcOf(v)}, "subnet-id": {v.Subnet}, "availability-zone": {i.Zone}, "instance-type": {i.Type},
+			"instance-id": {
+				id,
+			},
+			"instance-state-name": {i.State},
+			"private-dns-name":    {v.PrivateDNS},
+			"private-ip-address":  {v.PrivateIP},
+			"vpc-id":              {r.vpcOf(v)},
+			"subnet-id":           {v.Subnet},
+			"availability-zone":   {i.Zone},
+			"instance-type":       {i.Type},
 		}, i.Tags)
 	})
 	cut, next, err := page(c, list, named)
@@ -147,12 +195,21 @@ func (r *Region) instanceNode(i *Instance) wire.Node {
 		wire.Bool("sourceDestCheck", !v.SourceDestCheckOff), r.devicesNode(v.ID), r.groupSet(v.SecurityGroups), interfaces,
 		wire.TagNodes("tagSet", "item", "key", "value", v.Tags), wire.Text("architecture", "x86_64"))
 	if v.Profile != "" {
-		item.Children = append(item.Children, wire.El("iamInstanceProfile",
-			wire.Text("arn", "arn:aws:iam::"+AccountID+":instance-profile/"+v.Profile), wire.Text("id", "AIPA00000000000000001")))
+		item.Children = append(item.Children, wire.El(
+			"iamInstanceProfile",
+			wire.Text(
+				"arn",
+				"arn:aws:iam::"+AccountID+":instance-profile/"+v.Profile,
+			),
+			wire.Text("id", "AIPA00000000000000001"),
+		))
 	}
 	if v.MetadataHops > 0 {
-		item.Children = append(item.Children, wire.El("metadataOptions", wire.Text("state", "applied"), wire.Text("httpTokens", "required"),
-			wire.Int("httpPutResponseHopLimit", v.MetadataHops), wire.Text("httpEndpoint", "enabled")))
+		item.Children = append(
+			item.Children,
+			wire.El("metadataOptions", wire.Text("state", "applied"), wire.Text("httpTokens", "required"),
+				wire.Int("httpPutResponseHopLimit", v.MetadataHops), wire.Text("httpEndpoint", "enabled")),
+		)
 	}
 	if v.HostnameType != "" {
 		item.Children = append(item.Children, wire.El("privateDnsNameOptions", wire.Text("hostnameType", v.HostnameType)))
@@ -204,7 +261,11 @@ func (r *Region) modifyInstanceAttribute(c *wire.Call) ([]wire.Node, error) {
 		return nil, wire.Fail("InvalidParameterValue", "Value (%s) for parameter sourceDestCheck is invalid.", value)
 	}
 	if i.State == "terminated" || i.State == "shutting-down" {
-		return nil, wire.Fail("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be modified.", id)
+		return nil, wire.Fail(
+			"IncorrectInstanceState",
+			"The instance '%s' is not in a state from which it can be modified.",
+			id,
+		)
 	}
 	i.SourceDestCheckOff = value == "false"
 	return done(), nil

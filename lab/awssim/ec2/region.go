@@ -161,7 +161,10 @@ func page(c *wire.Call, ids []string, named bool) (cut []string, next string, er
 		return nil, "", err
 	}
 	if paged && named {
-		return nil, "", wire.Fail("InvalidParameterCombination", "The parameter MaxResults may not be used together with a list of ids.")
+		return nil, "", wire.Fail(
+			"InvalidParameterCombination",
+			"The parameter MaxResults may not be used together with a list of ids.",
+		)
 	}
 	start := 0
 	if token := c.Params["NextToken"]; token != "" {

@@ -9,26 +9,44 @@ import (
 )
 
 func (r *Region) routeActions() []wire.Action {
-	return []wire.Action{{
-		Name:    "DescribeRouteTables",
-		Params:  []string{"RouteTableId.N", "Filter.N.Name", "Filter.N.Value.N"},
-		Filters: []string{"route-table-id", "vpc-id", "association.subnet-id", "tag-key", "tag:<key>"},
-		Errors:  []string{"InvalidRouteTableID.NotFound"},
-		Do:      r.describeRouteTables,
-	}, {
-		Name: "CreateRoute", Mutating: true,
-		Params: []string{"RouteTableId", "DestinationCidrBlock", "InstanceId"},
-		Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidRouteTableID.NotFound", "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed",
-			"InvalidInstanceID", "RouteAlreadyExists"},
-		Note: "Targets are instances only. A terminated instance has no interface to route to: InvalidInstanceID. No limit on routes.",
-		Do:   r.createRoute,
-	}, {
-		Name: "DeleteRoute", Mutating: true,
-		Params: []string{"RouteTableId", "DestinationCidrBlock"},
-		Errors: []string{"MissingParameter", "InvalidRouteTableID.NotFound", "InvalidRoute.NotFound", "InvalidParameterValue"},
-		Note:   "The local route cannot be deleted.",
-		Do:     r.deleteRoute,
-	}}
+	return []wire.Action{
+		{
+			Name:    "DescribeRouteTables",
+			Params:  []string{"RouteTableId.N", "Filter.N.Name", "Filter.N.Value.N"},
+			Filters: []string{"route-table-id", "vpc-id", "association.subnet-id", "tag-key", "tag:<key>"},
+			Errors:  []string{"InvalidRouteTableID.NotFound"},
+			Do:      r.describeRouteTables,
+		},
+		{
+			Name:     "CreateRoute",
+			Mutating: true,
+			Params:   []string{"RouteTableId", "DestinationCidrBlock", "InstanceId"},
+			Errors: []string{
+				"MissingParameter",
+				"InvalidParameterValue",
+				"InvalidRouteTableID.NotFound",
+				"InvalidInstanceID.NotFound",
+				"InvalidInstanceID.Malformed",
+				"InvalidInstanceID",
+				"RouteAlreadyExists",
+			},
+			Note: "Targets are instances only. A terminated instance has no interface to route to: InvalidInstanceID. No limit on routes.",
+			Do:   r.createRoute,
+		},
+		{
+			Name:     "DeleteRoute",
+			Mutating: true,
+			Params:   []string{"RouteTableId", "DestinationCidrBlock"},
+			Errors: []string{
+				"MissingParameter",
+				"InvalidRouteTableID.NotFound",
+				"InvalidRoute.NotFound",
+				"InvalidParameterValue",
+			},
+			Note: "The local route cannot be deleted.",
+			Do:   r.deleteRoute,
+		},
+	}
 }
 
 func (r *Region) describeRouteTables(c *wire.Call) ([]wire.Node, error) {
@@ -39,7 +57,11 @@ func (r *Region) describeRouteTables(c *wire.Call) ([]wire.Node, error) {
 	set := wire.El("routeTableSet")
 	for _, id := range list {
 		t := r.RouteTables[id]
-		if !selected(c, map[string][]string{"route-table-id": {id}, "vpc-id": {r.VPC.ID}, "association.subnet-id": t.Subnets}, t.Tags) {
+		if !selected(
+			c,
+			map[string][]string{"route-table-id": {id}, "vpc-id": {r.VPC.ID}, "association.subnet-id": t.Subnets},
+			t.Tags,
+		) {
 			continue
 		}
 		routes, associations := wire.El("routeSet"), wire.El("associationSet")
@@ -53,9 +75,17 @@ func (r *Region) describeRouteTables(c *wire.Call) ([]wire.Node, error) {
 			routes.Children = append(routes.Children, n)
 		}
 		for _, s := range t.Subnets {
-			associations.Children = append(associations.Children, wire.El("item",
-				wire.Text("routeTableAssociationId", "rtbassoc-"+strings.TrimPrefix(s, "subnet-")), wire.Text("routeTableId", id),
-				wire.Text("subnetId", s), wire.Text("main", "false"), wire.El("associationState", wire.Text("state", "associated"))))
+			associations.Children = append(associations.Children, wire.El(
+				"item",
+				wire.Text("routeTableAssociationId", "rtbassoc-"+strings.TrimPrefix(s, "subnet-")),
+				wire.Text("routeTableId", id),
+				wire.Text(
+					"subnetId",
+					s,
+				),
+				wire.Text("main", "false"),
+				wire.El("associationState", wire.Text("state", "associated")),
+			))
 		}
 		set.Children = append(set.Children, wire.El("item",
 			wire.Text("routeTableId", id), wire.Text("vpcId", r.VPC.ID), wire.Text("ownerId", AccountID), routes, associations,
@@ -89,7 +119,11 @@ func (r *Region) createRoute(c *wire.Call) ([]wire.Node, error) {
 		return nil, err
 	}
 	if p, err := netip.ParsePrefix(cidr); err != nil || !p.Addr().Is4() {
-		return nil, wire.Fail("InvalidParameterValue", "Value (%s) for parameter destinationCidrBlock is invalid. This is not a valid CIDR block.", cidr)
+		return nil, wire.Fail(
+			"InvalidParameterValue",
+			"Value (%s) for parameter destinationCidrBlock is invalid. This is not a valid CIDR block.",
+			cidr,
+		)
 	}
 	id, err := required(c, "InstanceId")
 	if err != nil {
@@ -103,7 +137,11 @@ func (r *Region) createRoute(c *wire.Call) ([]wire.Node, error) {
 		// The reference has no sentence about this. The code is the one that EC2 gives when the interface behind an instance
 		// id is not clear (seen for CreateRoute with several interfaces, and for an address associated with a terminated
 		// instance).
-		return nil, wire.Fail("InvalidInstanceID", "There are no interfaces attached to instance '%s'. Please specify an interface ID for the operation instead.", id)
+		return nil, wire.Fail(
+			"InvalidInstanceID",
+			"There are no interfaces attached to instance '%s'. Please specify an interface ID for the operation instead.",
+			id,
+		)
 	}
 	for _, x := range t.Routes {
 		if x.CIDR == cidr {
@@ -121,7 +159,12 @@ func (r *Region) deleteRoute(c *wire.Call) ([]wire.Node, error) {
 	}
 	at := slices.IndexFunc(t.Routes, func(x Route) bool { return x.CIDR == cidr })
 	if at < 0 {
-		return nil, wire.Fail("InvalidRoute.NotFound", "no route with destination-cidr-block %s in route table %s", cidr, t.ID)
+		return nil, wire.Fail(
+			"InvalidRoute.NotFound",
+			"no route with destination-cidr-block %s in route table %s",
+			cidr,
+			t.ID,
+		)
 	}
 	if t.Routes[at].Gateway == "local" {
 		return nil, wire.Fail("InvalidParameterValue", "cannot remove local route %s in route table %s", cidr, t.ID)

@@ -84,7 +84,11 @@ func ruleProtocol(p wire.Params) (string, error) {
 		return protocol, nil
 	}
 	if !slices.Contains([]string{"tcp", "udp", "icmp", "icmpv6"}, protocol) {
-		return "", wire.Fail("InvalidParameterValue", "Invalid value '%s' for IP protocol. Unknown protocol.", p["IpProtocol"])
+		return "", wire.Fail(
+			"InvalidParameterValue",
+			"Invalid value '%s' for IP protocol. Unknown protocol.",
+			p["IpProtocol"],
+		)
 	}
 	from, err1 := strconv.Atoi(p["FromPort"])
 	to, err2 := strconv.Atoi(p["ToPort"])
@@ -126,7 +130,9 @@ func (x Rule) same(y Rule) bool {
 
 // String is the form in which EC2's messages name a rule.
 func (x Rule) String() string {
-	return "peer: " + x.CIDR + x.CIDRv6 + x.Group + ", " + strings.ToUpper(x.Protocol) + ", from port: " + x.From + ", to port: " + x.To + ", ALLOW"
+	return "peer: " + x.CIDR + x.CIDRv6 + x.Group + ", " + strings.ToUpper(
+		x.Protocol,
+	) + ", from port: " + x.From + ", to port: " + x.To + ", ALLOW"
 }
 
 func compareRules(x, y Rule) int {
@@ -157,13 +163,24 @@ func permission(rules []Rule) wire.Node {
 		note := wire.Opt("description", x.Description)
 		switch {
 		case x.Group != "":
-			groups.Children = append(groups.Children, wire.El("item", wire.Text("userId", AccountID), wire.Text("groupId", x.Group), note))
+			groups.Children = append(
+				groups.Children,
+				wire.El("item", wire.Text("userId", AccountID), wire.Text("groupId", x.Group), note),
+			)
 		case x.CIDRv6 != "":
 			v6.Children = append(v6.Children, wire.El("item", wire.Text("cidrIpv6", x.CIDRv6), note))
 		default:
 			v4.Children = append(v4.Children, wire.El("item", wire.Text("cidrIp", x.CIDR), note))
 		}
 	}
-	return wire.El("item", wire.Text("ipProtocol", rules[0].Protocol), wire.Opt("fromPort", rules[0].From), wire.Opt("toPort", rules[0].To),
-		groups, v4, v6, wire.El("prefixListIds"))
+	return wire.El(
+		"item",
+		wire.Text("ipProtocol", rules[0].Protocol),
+		wire.Opt("fromPort", rules[0].From),
+		wire.Opt("toPort", rules[0].To),
+		groups,
+		v4,
+		v6,
+		wire.El("prefixListIds"),
+	)
 }

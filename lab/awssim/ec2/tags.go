@@ -11,26 +11,50 @@ import (
 const maxTags = 50
 
 func (r *Region) tagActions() []wire.Action {
-	return []wire.Action{{
-		Name: "CreateTags", Mutating: true,
-		Params: []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
-		Errors: []string{"MissingParameter", "InvalidParameterValue", "TagLimitExceeded", "InvalidID", "InvalidInstanceID.NotFound", "InvalidGroup.NotFound",
-			"InvalidSubnetID.NotFound", "InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound", "InvalidVolume.NotFound"},
-		Note: "All resources of a call or none.",
-		Do:   r.createTags,
-	}, {
-		Name: "DeleteTags", Mutating: true,
-		Params: []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
-		Errors: []string{"MissingParameter", "InvalidID", "InvalidInstanceID.NotFound", "InvalidGroup.NotFound", "InvalidSubnetID.NotFound",
-			"InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound", "InvalidVolume.NotFound"},
-		Note: "A tag with a value is deleted only if it has that value; without tags, all are deleted.",
-		Do:   r.deleteTags,
-	}, {
-		Name:    "DescribeTags",
-		Params:  []string{"Filter.N.Name", "Filter.N.Value.N"},
-		Filters: []string{"key", "value", "resource-id", "resource-type", "tag:<key>"},
-		Do:      r.describeTags,
-	}}
+	return []wire.Action{
+		{
+			Name:     "CreateTags",
+			Mutating: true,
+			Params:   []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
+			Errors: []string{
+				"MissingParameter",
+				"InvalidParameterValue",
+				"TagLimitExceeded",
+				"InvalidID",
+				"InvalidInstanceID.NotFound",
+				"InvalidGroup.NotFound",
+				"InvalidSubnetID.NotFound",
+				"InvalidRouteTableID.NotFound",
+				"InvalidVpcID.NotFound",
+				"InvalidVolume.NotFound",
+			},
+			Note: "All resources of a call or none.",
+			Do:   r.createTags,
+		},
+		{
+			Name:     "DeleteTags",
+			Mutating: true,
+			Params:   []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
+			Errors: []string{
+				"MissingParameter",
+				"InvalidID",
+				"InvalidInstanceID.NotFound",
+				"InvalidGroup.NotFound",
+				"InvalidSubnetID.NotFound",
+				"InvalidRouteTableID.NotFound",
+				"InvalidVpcID.NotFound",
+				"InvalidVolume.NotFound",
+			},
+			Note: "A tag with a value is deleted only if it has that value; without tags, all are deleted.",
+			Do:   r.deleteTags,
+		},
+		{
+			Name:    "DescribeTags",
+			Params:  []string{"Filter.N.Name", "Filter.N.Value.N"},
+			Filters: []string{"key", "value", "resource-id", "resource-type", "tag:<key>"},
+			Do:      r.describeTags,
+		},
+	}
 }
 
 // tagged is a resource that can have tags.
@@ -113,7 +137,10 @@ func (r *Region) createTags(c *wire.Call) ([]wire.Node, error) {
 		}
 		for _, tag := range add {
 			if tag["Key"] == "" {
-				return nil, wire.Fail("InvalidParameterValue", "Value ( ) for parameter Tag key is invalid. Tag key cannot be null or empty.")
+				return nil, wire.Fail(
+					"InvalidParameterValue",
+					"Value ( ) for parameter Tag key is invalid. Tag key cannot be null or empty.",
+				)
 			}
 			updated[i][tag["Key"]] = tag["Value"]
 		}
@@ -153,7 +180,11 @@ func (r *Region) describeTags(c *wire.Call) ([]wire.Node, error) {
 		t := all[id]
 		for _, key := range wire.Keys(*t.tags) {
 			value := (*t.tags)[key]
-			if selected(c, map[string][]string{"key": {key}, "value": {value}, "resource-id": {id}, "resource-type": {t.kind}}, map[string]string{key: value}) {
+			if selected(
+				c,
+				map[string][]string{"key": {key}, "value": {value}, "resource-id": {id}, "resource-type": {t.kind}},
+				map[string]string{key: value},
+			) {
 				set.Children = append(set.Children, wire.El("item",
 					wire.Text("resourceId", id), wire.Text("resourceType", t.kind), wire.Text("key", key), wire.Text("value", value)))
 			}

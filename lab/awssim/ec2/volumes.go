@@ -53,55 +53,100 @@ const maxVolumeSize = 16384
 
 func (r *Region) volumeActions() []wire.Action {
 	tags := []string{"TagSpecification.N.ResourceType", "TagSpecification.N.Tag.N.Key", "TagSpecification.N.Tag.N.Value"}
-	return []wire.Action{{
-		Name: "CreateVolume", Mutating: true,
-		Params: append([]string{"ClientToken", "Size", "VolumeType", "Encrypted", "MultiAttachEnabled", "AvailabilityZone", "Iops", "Throughput"}, tags...),
-		Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidZone.NotFound", "IdempotentParameterMismatch"},
-		Note: "The answer's status is creating, and the next answer's available. The same token gives the same volume, or is refused with other parameters. " +
-			"Snapshots, keys and multi-attach are not there.",
-		Do: r.createVolume,
-	}, {
-		Name:    "DescribeVolumes",
-		Params:  []string{"VolumeId.N", "Filter.N.Name", "Filter.N.Value.N", "MaxResults", "NextToken"},
-		Filters: []string{"volume-id", "status", "availability-zone", "attachment.instance-id", "attachment.device", "tag-key", "tag:<key>"},
-		Errors:  []string{"InvalidVolume.NotFound", "InvalidParameterValue", "InvalidParameterCombination", "InvalidNextToken"},
-		Do:      r.describeVolumes,
-	}, {
-		Name: "DeleteVolume", Mutating: true,
-		Params: []string{"VolumeId"},
-		Errors: []string{"MissingParameter", "InvalidVolume.NotFound", "VolumeInUse"},
-		Do:     r.deleteVolume,
-	}, {
-		Name: "AttachVolume", Mutating: true,
-		Params: []string{"Device", "InstanceId", "VolumeId"},
-		Errors: []string{"MissingParameter", "InvalidVolume.NotFound", "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "VolumeInUse", "IncorrectState",
-			"InvalidVolume.ZoneMismatch", "InvalidParameterValue"},
-		Note: "The answer's status is attaching, and the next answer's attached.",
-		Do:   r.attachVolume,
-	}, {
-		Name: "DetachVolume", Mutating: true,
-		Params: []string{"InstanceId", "VolumeId"},
-		Errors: []string{"MissingParameter", "InvalidVolume.NotFound", "IncorrectState", "InvalidAttachment.NotFound"},
-		Note:   "The answer's status is detaching, and the next answer has no attachment. A terminated instance loses its volumes, too.",
-		Do:     r.detachVolume,
-	}, {
-		Name: "ModifyVolume", Mutating: true,
-		Params: []string{"VolumeId", "Size"},
-		Errors: []string{"MissingParameter", "InvalidVolume.NotFound", "InvalidParameterValue"},
-		Note:   "Only larger. The answer's state is modifying, and the next answer's completed; a volume may be modified again at once.",
-		Do:     r.modifyVolume,
-	}, {
-		Name:   "DescribeVolumesModifications",
-		Params: []string{"VolumeId.N"},
-		Errors: []string{"InvalidVolume.NotFound", "InvalidVolumeModification.NotFound"},
-		Do:     r.describeVolumesModifications,
-	}, {
-		Name:   "DescribeInstanceTypes",
-		Params: []string{"InstanceType.N"},
-		Errors: []string{"InvalidInstanceType"},
-		Note:   "Knows the types of the region's instances, and says of them only that they have NVMe.",
-		Do:     r.describeInstanceTypes,
-	}}
+	return []wire.Action{
+		{
+			Name:     "CreateVolume",
+			Mutating: true,
+			Params: append(
+				[]string{
+					"ClientToken",
+					"Size",
+					"VolumeType",
+					"Encrypted",
+					"MultiAttachEnabled",
+					"AvailabilityZone",
+					"Iops",
+					"Throughput",
+				},
+				tags...),
+			Errors: []string{"MissingParameter", "InvalidParameterValue", "InvalidZone.NotFound", "IdempotentParameterMismatch"},
+			Note: "The answer's status is creating, and the next answer's available. The same token gives the same volume, or is refused with other parameters. " +
+				"Snapshots, keys and multi-attach are not there.",
+			Do: r.createVolume,
+		},
+		{
+			Name:   "DescribeVolumes",
+			Params: []string{"VolumeId.N", "Filter.N.Name", "Filter.N.Value.N", "MaxResults", "NextToken"},
+			Filters: []string{
+				"volume-id",
+				"status",
+				"availability-zone",
+				"attachment.instance-id",
+				"attachment.device",
+				"tag-key",
+				"tag:<key>",
+			},
+			Errors: []string{
+				"InvalidVolume.NotFound",
+				"InvalidParameterValue",
+				"InvalidParameterCombination",
+				"InvalidNextToken",
+			},
+			Do: r.describeVolumes,
+		},
+		{
+			Name: "DeleteVolume", Mutating: true,
+			Params: []string{"VolumeId"},
+			Errors: []string{"MissingParameter", "InvalidVolume.NotFound", "VolumeInUse"},
+			Do:     r.deleteVolume,
+		},
+		{
+			Name:     "AttachVolume",
+			Mutating: true,
+			Params:   []string{"Device", "InstanceId", "VolumeId"},
+			Errors: []string{
+				"MissingParameter",
+				"InvalidVolume.NotFound",
+				"InvalidInstanceID.NotFound",
+				"InvalidInstanceID.Malformed",
+				"VolumeInUse",
+				"IncorrectState",
+				"InvalidVolume.ZoneMismatch",
+				"InvalidParameterValue",
+			},
+			Note: "The answer's status is attaching, and the next answer's attached.",
+			Do:   r.attachVolume,
+		},
+		{
+			Name:     "DetachVolume",
+			Mutating: true,
+			Params:   []string{"InstanceId", "VolumeId"},
+			Errors:   []string{"MissingParameter", "InvalidVolume.NotFound", "IncorrectState", "InvalidAttachment.NotFound"},
+			Note:     "The answer's status is detaching, and the next answer has no attachment. A terminated instance loses its volumes, too.",
+			Do:       r.detachVolume,
+		},
+		{
+			Name:     "ModifyVolume",
+			Mutating: true,
+			Params:   []string{"VolumeId", "Size"},
+			Errors:   []string{"MissingParameter", "InvalidVolume.NotFound", "InvalidParameterValue"},
+			Note:     "Only larger. The answer's state is modifying, and the next answer's completed; a volume may be modified again at once.",
+			Do:       r.modifyVolume,
+		},
+		{
+			Name:   "DescribeVolumesModifications",
+			Params: []string{"VolumeId.N"},
+			Errors: []string{"InvalidVolume.NotFound", "InvalidVolumeModification.NotFound"},
+			Do:     r.describeVolumesModifications,
+		},
+		{
+			Name:   "DescribeInstanceTypes",
+			Params: []string{"InstanceType.N"},
+			Errors: []string{"InvalidInstanceType"},
+			Note:   "Knows the types of the region's instances, and says of them only that they have NVMe.",
+			Do:     r.describeInstanceTypes,
+		},
+	}
 }
 
 func unknownVolume(id string) error {
@@ -141,7 +186,10 @@ func (r *Region) createVolume(c *wire.Call) ([]wire.Node, error) {
 			continue
 		}
 		if have.Asked != v.Asked {
-			return nil, wire.Fail("IdempotentParameterMismatch", "The client token you have provided is associated with a resource that was created with other parameters.")
+			return nil, wire.Fail(
+				"IdempotentParameterMismatch",
+				"The client token you have provided is associated with a resource that was created with other parameters.",
+			)
 		}
 		return r.volumeNode(have, have.state()).Children, nil
 	}
@@ -192,7 +240,11 @@ func specifiedTags(c *wire.Call, kind string) (map[string]string, error) {
 	tags := map[string]string{}
 	for _, specification := range c.Structs("TagSpecification") {
 		if specification["ResourceType"] != kind {
-			return nil, wire.Fail("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", specification["ResourceType"])
+			return nil, wire.Fail(
+				"InvalidParameterValue",
+				"'%s' is not a valid taggable resource type for this operation.",
+				specification["ResourceType"],
+			)
 		}
 		for _, tag := range specification.Structs("Tag") {
 			tags[tag["Key"]] = tag["Value"]
@@ -204,7 +256,11 @@ func specifiedTags(c *wire.Call, kind string) (map[string]string, error) {
 func (r *Region) describeVolumes(c *wire.Call) ([]wire.Node, error) {
 	for _, id := range c.List("VolumeId") {
 		if !volumeID.MatchString(id) {
-			return nil, wire.Fail("InvalidParameterValue", "Value (%s) for parameter volumes is invalid. Expected: 'vol-...'.", id)
+			return nil, wire.Fail(
+				"InvalidParameterValue",
+				"Value (%s) for parameter volumes is invalid. Expected: 'vol-...'.",
+				id,
+			)
 		}
 	}
 	list, named, err := ids(c, "VolumeId", r.Volumes, unknownVolume)
@@ -215,7 +271,11 @@ func (r *Region) describeVolumes(c *wire.Call) ([]wire.Node, error) {
 		v := r.Volumes[id]
 		attributes := map[string][]string{"volume-id": {id}, "status": {v.state()}, "availability-zone": {v.Zone}}
 		if v.Attachment != nil {
-			attributes["attachment.instance-id"], attributes["attachment.device"] = []string{v.Attachment.Instance}, []string{v.Attachment.Device}
+			attributes["attachment.instance-id"], attributes["attachment.device"] = []string{
+				v.Attachment.Instance,
+			}, []string{
+				v.Attachment.Device,
+			}
 		}
 		return !selected(c, attributes, v.Tags)
 	})
@@ -235,10 +295,28 @@ func (r *Region) volumeNode(v *Volume, state string) wire.Node {
 	if v.Attachment != nil {
 		attachments.Children = append(attachments.Children, wire.El("item", v.attachmentNodes("attached")...))
 	}
-	return wire.El("item",
-		wire.Text("volumeId", v.ID), wire.Int("size", v.Size), wire.Text("snapshotId", ""), wire.Text("availabilityZone", v.Zone), wire.Text("status", state),
-		created(), attachments, wire.Text("volumeType", v.Type), wire.Bool("encrypted", v.Encrypted), wire.Bool("multiAttachEnabled", false),
-		optNumber("iops", v.IOPS), optNumber("throughput", v.Throughput), wire.TagNodes("tagSet", "item", "key", "value", v.Tags))
+	return wire.El(
+		"item",
+		wire.Text(
+			"volumeId",
+			v.ID,
+		),
+		wire.Int("size", v.Size),
+		wire.Text("snapshotId", ""),
+		wire.Text("availabilityZone", v.Zone),
+		wire.Text("status", state),
+		created(),
+		attachments,
+		wire.Text("volumeType", v.Type),
+		wire.Bool("encrypted", v.Encrypted),
+		wire.Bool("multiAttachEnabled", false),
+		optNumber(
+			"iops",
+			v.IOPS,
+		),
+		optNumber("throughput", v.Throughput),
+		wire.TagNodes("tagSet", "item", "key", "value", v.Tags),
+	)
 }
 
 func optNumber(name string, n int) wire.Node {
@@ -254,7 +332,14 @@ func created() wire.Node { return wire.Time("createTime", time.Date(2026, 1, 1, 
 func (v *Volume) attachmentNodes(state string) []wire.Node {
 	attached := wire.Time("attachTime", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	return []wire.Node{
-		wire.Text("volumeId", v.ID), wire.Text("instanceId", v.Attachment.Instance), wire.Text("device", v.Attachment.Device), wire.Text("status", state), attached,
+		wire.Text(
+			"volumeId",
+			v.ID,
+		),
+		wire.Text("instanceId", v.Attachment.Instance),
+		wire.Text("device", v.Attachment.Device),
+		wire.Text("status", state),
+		attached,
 		wire.Bool("deleteOnTermination", false),
 	}
 }
@@ -293,11 +378,21 @@ func (r *Region) attachVolume(c *wire.Call) ([]wire.Node, error) {
 	case i.State != "running" && i.State != "stopped":
 		return nil, wire.Fail("IncorrectState", "Instance '%s' is not 'running'.", id)
 	case i.Zone != v.Zone:
-		return nil, wire.Fail("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.ID, id)
+		return nil, wire.Fail(
+			"InvalidVolume.ZoneMismatch",
+			"The volume '%s' is not in the same availability zone as instance '%s'",
+			v.ID,
+			id,
+		)
 	}
 	for _, other := range r.attachedTo(id) {
 		if other.Attachment.Device == device {
-			return nil, wire.Fail("InvalidParameterValue", "Invalid value '%s' for unixDevice. Attachment point %s is already in use", device, device)
+			return nil, wire.Fail(
+				"InvalidParameterValue",
+				"Invalid value '%s' for unixDevice. Attachment point %s is already in use",
+				device,
+				device,
+			)
 		}
 	}
 	v.Attachment = &VolumeAttachment{Instance: id, Device: device}
@@ -320,8 +415,16 @@ func (r *Region) attachedTo(instance string) []*Volume {
 func (r *Region) devicesNode(instance string) wire.Node {
 	set := wire.El("blockDeviceMapping")
 	for _, v := range r.attachedTo(instance) {
-		set.Children = append(set.Children, wire.El("item", wire.Text("deviceName", v.Attachment.Device),
-			wire.El("ebs", wire.Text("volumeId", v.ID), wire.Text("status", "attached"), wire.Bool("deleteOnTermination", false))))
+		set.Children = append(set.Children, wire.El(
+			"item",
+			wire.Text("deviceName", v.Attachment.Device),
+			wire.El(
+				"ebs",
+				wire.Text("volumeId", v.ID),
+				wire.Text("status", "attached"),
+				wire.Bool("deleteOnTermination", false),
+			),
+		))
 	}
 	return set
 }
@@ -374,8 +477,19 @@ func (r *Region) modifyVolume(c *wire.Call) ([]wire.Node, error) {
 
 func (v *Volume) modificationNodes(state string) []wire.Node {
 	return []wire.Node{
-		wire.Text("volumeId", v.ID), wire.Text("modificationState", state), wire.Int("targetSize", v.Size), wire.Int("originalSize", v.OriginalSize),
-		wire.Text("targetVolumeType", v.Type), wire.Text("originalVolumeType", v.Type), wire.Text("progress", strconv.Itoa(map[string]int{"completed": 100}[state])),
+		wire.Text(
+			"volumeId",
+			v.ID,
+		),
+		wire.Text("modificationState", state),
+		wire.Int("targetSize", v.Size),
+		wire.Int("originalSize", v.OriginalSize),
+		wire.Text(
+			"targetVolumeType",
+			v.Type,
+		),
+		wire.Text("originalVolumeType", v.Type),
+		wire.Text("progress", strconv.Itoa(map[string]int{"completed": 100}[state])),
 	}
 }
 
@@ -409,7 +523,10 @@ func (r *Region) describeInstanceTypes(c *wire.Call) ([]wire.Node, error) {
 	}
 	set := wire.El("instanceTypeSet")
 	for _, t := range list {
-		set.Children = append(set.Children, wire.El("item", wire.Text("instanceType", t), wire.El("ebsInfo", wire.Text("nvmeSupport", "required"))))
+		set.Children = append(
+			set.Children,
+			wire.El("item", wire.Text("instanceType", t), wire.El("ebsInfo", wire.Text("nvmeSupport", "required"))),
+		)
 	}
 	return []wire.Node{set}, nil
 }

@@ -6,23 +6,41 @@ import (
 
 func (b *Balancers) attributeActions() []wire.Action {
 	const p = "LoadBalancerAttributes."
-	return []wire.Action{{
-		Name:   "DescribeLoadBalancerAttributes",
-		Params: []string{"LoadBalancerName"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound"},
-		Do:     b.describeAttributes,
-	}, {
-		Name: "ModifyLoadBalancerAttributes", Mutating: true,
-		Params: []string{"LoadBalancerName", p + "AccessLog.Enabled", p + "AccessLog.EmitInterval", p + "AccessLog.S3BucketName", p + "AccessLog.S3BucketPrefix",
-			p + "ConnectionDraining.Enabled", p + "ConnectionDraining.Timeout", p + "ConnectionSettings.IdleTimeout", p + "CrossZoneLoadBalancing.Enabled"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidConfigurationRequest"},
-		Note:   "What is not sent stays as it is. No additional attributes. The bucket is not looked at.",
-		Do:     b.modifyAttributes,
-	}}
+	return []wire.Action{
+		{
+			Name:   "DescribeLoadBalancerAttributes",
+			Params: []string{"LoadBalancerName"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound"},
+			Do:     b.describeAttributes,
+		},
+		{
+			Name:     "ModifyLoadBalancerAttributes",
+			Mutating: true,
+			Params: []string{
+				"LoadBalancerName",
+				p + "AccessLog.Enabled",
+				p + "AccessLog.EmitInterval",
+				p + "AccessLog.S3BucketName",
+				p + "AccessLog.S3BucketPrefix",
+				p + "ConnectionDraining.Enabled",
+				p + "ConnectionDraining.Timeout",
+				p + "ConnectionSettings.IdleTimeout",
+				p + "CrossZoneLoadBalancing.Enabled",
+			},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidConfigurationRequest"},
+			Note:   "What is not sent stays as it is. No additional attributes. The bucket is not looked at.",
+			Do:     b.modifyAttributes,
+		},
+	}
 }
 
 func (a Attributes) node() wire.Node {
-	log := wire.El("AccessLog", wire.Bool("Enabled", a.AccessLog), wire.Opt("S3BucketName", a.AccessLogBucket), wire.Opt("S3BucketPrefix", a.AccessLogPrefix))
+	log := wire.El(
+		"AccessLog",
+		wire.Bool("Enabled", a.AccessLog),
+		wire.Opt("S3BucketName", a.AccessLogBucket),
+		wire.Opt("S3BucketPrefix", a.AccessLogPrefix),
+	)
 	if a.AccessLogEvery != 0 {
 		log.Children = append(log.Children, wire.Int("EmitInterval", a.AccessLogEvery))
 	}

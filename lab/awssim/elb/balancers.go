@@ -129,7 +129,11 @@ func required(c *wire.Call, name string) (string, error) {
 	if v := c.Params[name]; v != "" {
 		return v, nil
 	}
-	return "", wire.Fail("ValidationError", "Value null at '%s' failed to satisfy constraint: Member must not be null", name)
+	return "", wire.Fail(
+		"ValidationError",
+		"Value null at '%s' failed to satisfy constraint: Member must not be null",
+		name,
+	)
 }
 
 func (b *Balancers) dnsName(name, scheme string) string {

@@ -10,26 +10,51 @@ import (
 )
 
 func (b *Balancers) lifecycleActions() []wire.Action {
-	return []wire.Action{{
-		Name:   "DescribeLoadBalancers",
-		Params: []string{"LoadBalancerNames.member.N"},
-		Errors: []string{"LoadBalancerNotFound"},
-		Note:   "No paging.",
-		Do:     b.describe,
-	}, {
-		Name: "CreateLoadBalancer", Mutating: true,
-		Params: append([]string{"LoadBalancerName", "Subnets.member.N", "SecurityGroups.member.N", "Scheme", "Tags.member.N.Key", "Tags.member.N.Value"}, listenerParams...),
-		Errors: []string{"ValidationError", "DuplicateLoadBalancerName", "InvalidScheme", "SubnetNotFound", "InvalidConfigurationRequest", "InvalidSecurityGroup",
-			"DuplicateListener", "UnsupportedProtocol", "CertificateNotFound", "DuplicateTagKeys", "TooManyTags"},
-		Note: "Idempotent: the same name with the same listeners, subnets, groups, scheme and tags answers the existing load balancer. In a VPC only (no AvailabilityZones).",
-		Do:   b.create,
-	}, {
-		Name: "DeleteLoadBalancer", Mutating: true,
-		Params: []string{"LoadBalancerName"},
-		Errors: []string{"ValidationError"},
-		Note:   "Succeeds for one that does not exist.",
-		Do:     b.remove,
-	}}
+	return []wire.Action{
+		{
+			Name:   "DescribeLoadBalancers",
+			Params: []string{"LoadBalancerNames.member.N"},
+			Errors: []string{"LoadBalancerNotFound"},
+			Note:   "No paging.",
+			Do:     b.describe,
+		},
+		{
+			Name:     "CreateLoadBalancer",
+			Mutating: true,
+			Params: append(
+				[]string{
+					"LoadBalancerName",
+					"Subnets.member.N",
+					"SecurityGroups.member.N",
+					"Scheme",
+					"Tags.member.N.Key",
+					"Tags.member.N.Value",
+				},
+				listenerParams...),
+			Errors: []string{
+				"ValidationError",
+				"DuplicateLoadBalancerName",
+				"InvalidScheme",
+				"SubnetNotFound",
+				"InvalidConfigurationRequest",
+				"InvalidSecurityGroup",
+				"DuplicateListener",
+				"UnsupportedProtocol",
+				"CertificateNotFound",
+				"DuplicateTagKeys",
+				"TooManyTags",
+			},
+			Note: "Idempotent: the same name with the same listeners, subnets, groups, scheme and tags answers the existing load balancer. In a VPC only (no AvailabilityZones).",
+			Do:   b.create,
+		},
+		{
+			Name: "DeleteLoadBalancer", Mutating: true,
+			Params: []string{"LoadBalancerName"},
+			Errors: []string{"ValidationError"},
+			Note:   "Succeeds for one that does not exist.",
+			Do:     b.remove,
+		},
+	}
 }
 
 func (b *Balancers) describe(c *wire.Call) ([]wire.Node, error) {
@@ -49,9 +74,18 @@ func (b *Balancers) describe(c *wire.Call) ([]wire.Node, error) {
 }
 
 func (b *Balancers) node(l *LoadBalancer) wire.Node {
-	listeners, backends, policies := wire.El("ListenerDescriptions"), wire.El("BackendServerDescriptions"), wire.El("OtherPolicies")
+	listeners, backends, policies := wire.El(
+		"ListenerDescriptions",
+	), wire.El(
+		"BackendServerDescriptions",
+	), wire.El(
+		"OtherPolicies",
+	)
 	for _, x := range l.Listeners {
-		listeners.Children = append(listeners.Children, wire.El("member", x.node(), wire.Strings("PolicyNames", "member", x.Policies)))
+		listeners.Children = append(
+			listeners.Children,
+			wire.El("member", x.node(), wire.Strings("PolicyNames", "member", x.Policies)),
+		)
 	}
 	for _, port := range wire.Keys(l.Backends) {
 		backends.Children = append(backends.Children, wire.El("member",
@@ -66,15 +100,37 @@ func (b *Balancers) node(l *LoadBalancer) wire.Node {
 	}
 	source := wire.Node{}
 	if len(l.SecurityGroups) > 0 && b.region.SecurityGroups[l.SecurityGroups[0]] != nil {
-		source = wire.El("SourceSecurityGroup", wire.Text("OwnerAlias", ec2.AccountID), wire.Text("GroupName", b.region.SecurityGroups[l.SecurityGroups[0]].Name))
+		source = wire.El(
+			"SourceSecurityGroup",
+			wire.Text("OwnerAlias", ec2.AccountID),
+			wire.Text("GroupName", b.region.SecurityGroups[l.SecurityGroups[0]].Name),
+		)
 	}
-	return wire.El("member",
-		wire.Text("LoadBalancerName", l.Name), wire.Text("DNSName", l.DNSName), wire.Text("CanonicalHostedZoneNameID", "Z35SXDOTRQ7X7K"),
+	return wire.El(
+		"member",
+		wire.Text(
+			"LoadBalancerName",
+			l.Name,
+		),
+		wire.Text("DNSName", l.DNSName),
+		wire.Text("CanonicalHostedZoneNameID", "Z35SXDOTRQ7X7K"),
 		listeners,
 		wire.El("Policies", policies, wire.El("AppCookieStickinessPolicies"), wire.El("LBCookieStickinessPolicies")),
-		backends, wire.Strings("AvailabilityZones", "member", sorted(zones)), wire.Strings("Subnets", "member", l.Subnets),
-		wire.Text("VPCId", b.region.VPC.ID), instances(l.Instances), l.HealthCheck.node(), source,
-		wire.Strings("SecurityGroups", "member", l.SecurityGroups), wire.Time("CreatedTime", l.Created), wire.Text("Scheme", l.Scheme))
+		backends,
+		wire.Strings("AvailabilityZones", "member", sorted(zones)),
+		wire.Strings("Subnets", "member", l.Subnets),
+		wire.Text("VPCId", b.region.VPC.ID),
+		instances(l.Instances),
+		l.HealthCheck.node(),
+		source,
+		wire.Strings(
+			"SecurityGroups",
+			"member",
+			l.SecurityGroups,
+		),
+		wire.Time("CreatedTime", l.Created),
+		wire.Text("Scheme", l.Scheme),
+	)
 }
 
 func (b *Balancers) create(c *wire.Call) ([]wire.Node, error) {
@@ -108,12 +164,21 @@ func sameSettings(have, wanted *LoadBalancer) error {
 		return LoadBalancer{Scheme: l.Scheme, Listeners: plain, Subnets: l.Subnets, SecurityGroups: l.SecurityGroups}
 	}
 	x, y := settings(have), settings(wanted)
-	if x.Scheme != y.Scheme || !slices.EqualFunc(x.Listeners, y.Listeners, Listener.equal) || !slices.Equal(x.Subnets, y.Subnets) ||
+	if x.Scheme != y.Scheme || !slices.EqualFunc(x.Listeners, y.Listeners, Listener.equal) ||
+		!slices.Equal(x.Subnets, y.Subnets) ||
 		!slices.Equal(x.SecurityGroups, y.SecurityGroups) {
-		return wire.Fail("DuplicateLoadBalancerName", "Load Balancer named %s already exists and it is configured with different parameters.", have.Name)
+		return wire.Fail(
+			"DuplicateLoadBalancerName",
+			"Load Balancer named %s already exists and it is configured with different parameters.",
+			have.Name,
+		)
 	}
 	if !maps.Equal(have.Tags, wanted.Tags) {
-		return wire.Fail("DuplicateLoadBalancerName", "Load Balancer named %s already exists and it is configured with different tags.", have.Name)
+		return wire.Fail(
+			"DuplicateLoadBalancerName",
+			"Load Balancer named %s already exists and it is configured with different tags.",
+			have.Name,
+		)
 	}
 	return nil
 }
@@ -125,7 +190,11 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 		return nil, err
 	}
 	if !wire.ValidName(name) {
-		return nil, wire.Fail("ValidationError", "LoadBalancer name must only contain alphanumeric characters or hyphens, and have at most 32: %s", name)
+		return nil, wire.Fail(
+			"ValidationError",
+			"LoadBalancer name must only contain alphanumeric characters or hyphens, and have at most 32: %s",
+			name,
+		)
 	}
 	scheme, err := c.Scheme()
 	if err != nil {
@@ -154,11 +223,24 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 		return nil, err
 	}
 	return &LoadBalancer{
-		Name: name, Scheme: scheme, Listeners: listeners, Subnets: subnets, SecurityGroups: groups, Instances: []string{}, Tags: tags,
+		Name:           name,
+		Scheme:         scheme,
+		Listeners:      listeners,
+		Subnets:        subnets,
+		SecurityGroups: groups,
+		Instances:      []string{},
+		Tags:           tags,
 		// The defaults are those of "Configure health checks for your Classic Load Balancer", with the first listener's port.
-		HealthCheck: HealthCheck{Target: "TCP:" + strconv.Itoa(listeners[0].InstancePort), Interval: 30, Timeout: 5, UnhealthyThreshold: 2, HealthyThreshold: 10},
-		Attributes:  Attributes{DrainingSeconds: 300, IdleSeconds: 60},
-		Policies:    map[string]Policy{}, Backends: map[string][]string{},
+		HealthCheck: HealthCheck{
+			Target:             "TCP:" + strconv.Itoa(listeners[0].InstancePort),
+			Interval:           30,
+			Timeout:            5,
+			UnhealthyThreshold: 2,
+			HealthyThreshold:   10,
+		},
+		Attributes: Attributes{DrainingSeconds: 300, IdleSeconds: 60},
+		Policies:   map[string]Policy{},
+		Backends:   map[string][]string{},
 	}, nil
 }
 

@@ -9,33 +9,59 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-var listenerParams = []string{"Listeners.member.N.Protocol", "Listeners.member.N.LoadBalancerPort", "Listeners.member.N.InstanceProtocol",
-	"Listeners.member.N.InstancePort", "Listeners.member.N.SSLCertificateId"}
+var listenerParams = []string{
+	"Listeners.member.N.Protocol",
+	"Listeners.member.N.LoadBalancerPort",
+	"Listeners.member.N.InstanceProtocol",
+	"Listeners.member.N.InstancePort",
+	"Listeners.member.N.SSLCertificateId",
+}
 
 func (b *Balancers) listenerActions() []wire.Action {
-	return []wire.Action{{
-		Name: "CreateLoadBalancerListeners", Mutating: true,
-		Params: append([]string{"LoadBalancerName"}, listenerParams...),
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "DuplicateListener", "UnsupportedProtocol", "CertificateNotFound", "InvalidConfigurationRequest"},
-		Note:   "An existing port with the same properties is no error.",
-		Do:     b.createListeners,
-	}, {
-		Name: "DeleteLoadBalancerListeners", Mutating: true,
-		Params: []string{"LoadBalancerName", "LoadBalancerPorts.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound"},
-		Note:   "Ports without a listener are ignored.",
-		Do:     b.deleteListeners,
-	}}
+	return []wire.Action{
+		{
+			Name:     "CreateLoadBalancerListeners",
+			Mutating: true,
+			Params:   append([]string{"LoadBalancerName"}, listenerParams...),
+			Errors: []string{
+				"ValidationError",
+				"LoadBalancerNotFound",
+				"DuplicateListener",
+				"UnsupportedProtocol",
+				"CertificateNotFound",
+				"InvalidConfigurationRequest",
+			},
+			Note: "An existing port with the same properties is no error.",
+			Do:   b.createListeners,
+		},
+		{
+			Name: "DeleteLoadBalancerListeners", Mutating: true,
+			Params: []string{"LoadBalancerName", "LoadBalancerPorts.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound"},
+			Note:   "Ports without a listener are ignored.",
+			Do:     b.deleteListeners,
+		},
+	}
 }
 
 func (x Listener) equal(y Listener) bool {
 	return x.Protocol == y.Protocol && x.Port == y.Port && x.InstanceProtocol == y.InstanceProtocol && x.InstancePort == y.InstancePort &&
-		x.Certificate == y.Certificate && slices.Equal(x.Policies, y.Policies)
+		x.Certificate == y.Certificate &&
+		slices.Equal(x.Policies, y.Policies)
 }
 
 func (x Listener) node() wire.Node {
-	return wire.El("Listener", wire.Text("Protocol", x.Protocol), wire.Int("LoadBalancerPort", x.Port),
-		wire.Text("InstanceProtocol", x.InstanceProtocol), wire.Int("InstancePort", x.InstancePort), wire.Opt("SSLCertificateId", x.Certificate))
+	return wire.El(
+		"Listener",
+		wire.Text("Protocol", x.Protocol),
+		wire.Int("LoadBalancerPort", x.Port),
+		wire.Text(
+			"InstanceProtocol",
+			x.InstanceProtocol,
+		),
+		wire.Int("InstancePort", x.InstancePort),
+		wire.Opt("SSLCertificateId", x.Certificate),
+	)
 }
 
 func (b *Balancers) createListeners(c *wire.Call) ([]wire.Node, error) {
@@ -60,7 +86,10 @@ func (b *Balancers) deleteListeners(c *wire.Call) ([]wire.Node, error) {
 	if len(ports) == 0 {
 		return nil, wire.Fail("ValidationError", "LoadBalancerPorts must not be empty")
 	}
-	l.Listeners = slices.DeleteFunc(l.Listeners, func(x Listener) bool { return slices.Contains(ports, strconv.Itoa(x.Port)) })
+	l.Listeners = slices.DeleteFunc(
+		l.Listeners,
+		func(x Listener) bool { return slices.Contains(ports, strconv.Itoa(x.Port)) },
+	)
 	return nil, nil
 }
 
@@ -82,7 +111,11 @@ func (b *Balancers) listeners(c *wire.Call, have []Listener) ([]Listener, error)
 		existing := all[at]
 		existing.Policies = nil
 		if !existing.equal(x) {
-			return nil, wire.Fail("DuplicateListener", "A listener already exists for port %d, but with different settings", x.Port)
+			return nil, wire.Fail(
+				"DuplicateListener",
+				"A listener already exists for port %d, but with different settings",
+				x.Port,
+			)
 		}
 	}
 	slices.SortFunc(all, func(x, y Listener) int { return cmp.Compare(x.Port, y.Port) })
@@ -94,7 +127,11 @@ func (b *Balancers) listeners(c *wire.Call, have []Listener) ([]Listener, error)
 var layers = map[string]int{"TCP": 4, "SSL": 4, "HTTP": 7, "HTTPS": 7}
 
 func (b *Balancers) listener(p wire.Params) (Listener, error) {
-	x := Listener{Protocol: strings.ToUpper(p["Protocol"]), InstanceProtocol: strings.ToUpper(p["InstanceProtocol"]), Certificate: p["SSLCertificateId"]}
+	x := Listener{
+		Protocol:         strings.ToUpper(p["Protocol"]),
+		InstanceProtocol: strings.ToUpper(p["InstanceProtocol"]),
+		Certificate:      p["SSLCertificateId"],
+	}
 	if x.InstanceProtocol == "" {
 		x.InstanceProtocol = x.Protocol
 	}
@@ -109,10 +146,19 @@ func (b *Balancers) listener(p wire.Params) (Listener, error) {
 		return x, wire.Fail("ValidationError", "A listener needs LoadBalancerPort and InstancePort")
 	}
 	if layers[x.Protocol] == 0 || layers[x.InstanceProtocol] == 0 {
-		return x, wire.Fail("UnsupportedProtocol", "The protocol '%s' or '%s' is not supported", x.Protocol, x.InstanceProtocol)
+		return x, wire.Fail(
+			"UnsupportedProtocol",
+			"The protocol '%s' or '%s' is not supported",
+			x.Protocol,
+			x.InstanceProtocol,
+		)
 	}
 	if layers[x.Protocol] != layers[x.InstanceProtocol] {
-		return x, conflict("The front-end protocol %s and the back-end protocol %s do not go together", x.Protocol, x.InstanceProtocol)
+		return x, conflict(
+			"The front-end protocol %s and the back-end protocol %s do not go together",
+			x.Protocol,
+			x.InstanceProtocol,
+		)
 	}
 	if secure := x.Protocol == "SSL" || x.Protocol == "HTTPS"; secure && !slices.Contains(b.certificates, x.Certificate) {
 		return x, wire.Fail("CertificateNotFound", "Server Certificate not found for the key: %s", x.Certificate)

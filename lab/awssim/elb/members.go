@@ -11,31 +11,44 @@ var validTarget = regexp.MustCompile(`^((TCP|SSL):[0-9]{1,5}|(HTTP|HTTPS):[0-9]{
 
 func (b *Balancers) memberActions() []wire.Action {
 	members := []string{"LoadBalancerName", "Instances.member.N.InstanceId"}
-	return []wire.Action{{
-		Name: "RegisterInstancesWithLoadBalancer", Mutating: true,
-		Params: members,
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidInstance"},
-		Note:   "All instances of a call or none; each must be running.",
-		Do:     b.register,
-	}, {
-		Name: "DeregisterInstancesFromLoadBalancer", Mutating: true,
-		Params: members,
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidInstance"},
-		Note:   "Refuses an instance that is neither registered nor known to EC2. Members stay registered when their instance ends.",
-		Do:     b.deregister,
-	}, {
-		Name:   "DescribeInstanceHealth",
-		Params: members,
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidInstance"},
-		Note:   "InService for running members, OutOfService for the others; nothing is probed.",
-		Do:     b.describeHealth,
-	}, {
-		Name: "ConfigureHealthCheck", Mutating: true,
-		Params: []string{"LoadBalancerName", "HealthCheck.Target", "HealthCheck.Interval", "HealthCheck.Timeout", "HealthCheck.UnhealthyThreshold",
-			"HealthCheck.HealthyThreshold"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound"},
-		Do:     b.configureHealthCheck,
-	}}
+	return []wire.Action{
+		{
+			Name: "RegisterInstancesWithLoadBalancer", Mutating: true,
+			Params: members,
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidInstance"},
+			Note:   "All instances of a call or none; each must be running.",
+			Do:     b.register,
+		},
+		{
+			Name:     "DeregisterInstancesFromLoadBalancer",
+			Mutating: true,
+			Params:   members,
+			Errors:   []string{"ValidationError", "LoadBalancerNotFound", "InvalidInstance"},
+			Note:     "Refuses an instance that is neither registered nor known to EC2. Members stay registered when their instance ends.",
+			Do:       b.deregister,
+		},
+		{
+			Name:   "DescribeInstanceHealth",
+			Params: members,
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidInstance"},
+			Note:   "InService for running members, OutOfService for the others; nothing is probed.",
+			Do:     b.describeHealth,
+		},
+		{
+			Name:     "ConfigureHealthCheck",
+			Mutating: true,
+			Params: []string{
+				"LoadBalancerName",
+				"HealthCheck.Target",
+				"HealthCheck.Interval",
+				"HealthCheck.Timeout",
+				"HealthCheck.UnhealthyThreshold",
+				"HealthCheck.HealthyThreshold",
+			},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound"},
+			Do:     b.configureHealthCheck,
+		},
+	}
 }
 
 func instances(ids []string) wire.Node {
@@ -117,8 +130,14 @@ func (b *Balancers) describeHealth(c *wire.Call) ([]wire.Node, error) {
 }
 
 func (h HealthCheck) node() wire.Node {
-	return wire.El("HealthCheck", wire.Text("Target", h.Target), wire.Int("Interval", h.Interval), wire.Int("Timeout", h.Timeout),
-		wire.Int("UnhealthyThreshold", h.UnhealthyThreshold), wire.Int("HealthyThreshold", h.HealthyThreshold))
+	return wire.El(
+		"HealthCheck",
+		wire.Text("Target", h.Target),
+		wire.Int("Interval", h.Interval),
+		wire.Int("Timeout", h.Timeout),
+		wire.Int("UnhealthyThreshold", h.UnhealthyThreshold),
+		wire.Int("HealthyThreshold", h.HealthyThreshold),
+	)
 }
 
 func (b *Balancers) configureHealthCheck(c *wire.Call) ([]wire.Node, error) {
@@ -128,16 +147,26 @@ func (b *Balancers) configureHealthCheck(c *wire.Call) ([]wire.Node, error) {
 	}
 	h := HealthCheck{Target: c.Params["HealthCheck.Target"]}
 	if !validTarget.MatchString(h.Target) {
-		return nil, wire.Fail("ValidationError", "HealthCheck Target '%s' must be protocol:port, with a path for HTTP and HTTPS", h.Target)
+		return nil, wire.Fail(
+			"ValidationError",
+			"HealthCheck Target '%s' must be protocol:port, with a path for HTTP and HTTPS",
+			h.Target,
+		)
 	}
 	// The ranges are those of the data type HealthCheck in the reference.
-	if err := c.Numbers(wire.Field{Name: "HealthCheck.Interval", Low: 5, High: 300, Into: &h.Interval}, wire.Field{Name: "HealthCheck.Timeout", Low: 2, High: 60, Into: &h.Timeout},
+	if err := c.Numbers(
+		wire.Field{Name: "HealthCheck.Interval", Low: 5, High: 300, Into: &h.Interval},
+		wire.Field{Name: "HealthCheck.Timeout", Low: 2, High: 60, Into: &h.Timeout},
 		wire.Field{Name: "HealthCheck.UnhealthyThreshold", Low: 2, High: 10, Into: &h.UnhealthyThreshold},
-		wire.Field{Name: "HealthCheck.HealthyThreshold", Low: 2, High: 10, Into: &h.HealthyThreshold}); err != nil {
+		wire.Field{Name: "HealthCheck.HealthyThreshold", Low: 2, High: 10, Into: &h.HealthyThreshold},
+	); err != nil {
 		return nil, err
 	}
 	if h.Interval == 0 || h.Timeout == 0 || h.UnhealthyThreshold == 0 || h.HealthyThreshold == 0 {
-		return nil, wire.Fail("ValidationError", "HealthCheck needs Interval, Timeout, UnhealthyThreshold and HealthyThreshold")
+		return nil, wire.Fail(
+			"ValidationError",
+			"HealthCheck needs Interval, Timeout, UnhealthyThreshold and HealthyThreshold",
+		)
 	}
 	if h.Timeout >= h.Interval {
 		return nil, wire.Fail("ValidationError", "HealthCheck timeout must be less than interval")

@@ -9,34 +9,52 @@ import (
 )
 
 // policyTypes are those of DescribeLoadBalancerPolicyTypes.
-var policyTypes = []string{"SSLNegotiationPolicyType", "ProxyProtocolPolicyType", "BackendServerAuthenticationPolicyType", "PublicKeyPolicyType",
-	"LBCookieStickinessPolicyType", "AppCookieStickinessPolicyType"}
+var policyTypes = []string{
+	"SSLNegotiationPolicyType",
+	"ProxyProtocolPolicyType",
+	"BackendServerAuthenticationPolicyType",
+	"PublicKeyPolicyType",
+	"LBCookieStickinessPolicyType",
+	"AppCookieStickinessPolicyType",
+}
 
 func (b *Balancers) policyActions() []wire.Action {
-	return []wire.Action{{
-		Name: "CreateLoadBalancerPolicy", Mutating: true,
-		Params: []string{"LoadBalancerName", "PolicyName", "PolicyTypeName", "PolicyAttributes.member.N.AttributeName", "PolicyAttributes.member.N.AttributeValue"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "PolicyTypeNotFound", "DuplicatePolicyName"},
-		Note:   "The same policy again is no error: both providers send the proxy protocol policy at every sync.",
-		Do:     b.createPolicy,
-	}, {
-		Name:   "DescribeLoadBalancerPolicies",
-		Params: []string{"LoadBalancerName", "PolicyNames.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "PolicyNotFound"},
-		Note:   "No sample policies.",
-		Do:     b.describePolicies,
-	}, {
-		Name: "SetLoadBalancerPoliciesForBackendServer", Mutating: true,
-		Params: []string{"LoadBalancerName", "InstancePort", "PolicyNames.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "PolicyNotFound", "InvalidConfigurationRequest"},
-		Note:   "An empty list takes all policies off the port.",
-		Do:     b.setBackendPolicies,
-	}, {
-		Name: "SetLoadBalancerPoliciesOfListener", Mutating: true,
-		Params: []string{"LoadBalancerName", "LoadBalancerPort", "PolicyNames.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "ListenerNotFound", "PolicyNotFound"},
-		Do:     b.setListenerPolicies,
-	}}
+	return []wire.Action{
+		{
+			Name:     "CreateLoadBalancerPolicy",
+			Mutating: true,
+			Params: []string{
+				"LoadBalancerName",
+				"PolicyName",
+				"PolicyTypeName",
+				"PolicyAttributes.member.N.AttributeName",
+				"PolicyAttributes.member.N.AttributeValue",
+			},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "PolicyTypeNotFound", "DuplicatePolicyName"},
+			Note:   "The same policy again is no error: both providers send the proxy protocol policy at every sync.",
+			Do:     b.createPolicy,
+		},
+		{
+			Name:   "DescribeLoadBalancerPolicies",
+			Params: []string{"LoadBalancerName", "PolicyNames.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "PolicyNotFound"},
+			Note:   "No sample policies.",
+			Do:     b.describePolicies,
+		},
+		{
+			Name: "SetLoadBalancerPoliciesForBackendServer", Mutating: true,
+			Params: []string{"LoadBalancerName", "InstancePort", "PolicyNames.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "PolicyNotFound", "InvalidConfigurationRequest"},
+			Note:   "An empty list takes all policies off the port.",
+			Do:     b.setBackendPolicies,
+		},
+		{
+			Name: "SetLoadBalancerPoliciesOfListener", Mutating: true,
+			Params: []string{"LoadBalancerName", "LoadBalancerPort", "PolicyNames.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "ListenerNotFound", "PolicyNotFound"},
+			Do:     b.setListenerPolicies,
+		},
+	}
 }
 
 func (b *Balancers) createPolicy(c *wire.Call) ([]wire.Node, error) {
@@ -77,8 +95,11 @@ func (b *Balancers) describePolicies(c *wire.Call) ([]wire.Node, error) {
 	list := wire.El("PolicyDescriptions")
 	for _, name := range names {
 		p := l.Policies[name]
-		list.Children = append(list.Children, wire.El("member", wire.Text("PolicyName", name), wire.Text("PolicyTypeName", p.Type),
-			wire.TagNodes("PolicyAttributeDescriptions", "member", "AttributeName", "AttributeValue", p.Attributes)))
+		list.Children = append(
+			list.Children,
+			wire.El("member", wire.Text("PolicyName", name), wire.Text("PolicyTypeName", p.Type),
+				wire.TagNodes("PolicyAttributeDescriptions", "member", "AttributeName", "AttributeValue", p.Attributes)),
+		)
 	}
 	return []wire.Node{list}, nil
 }

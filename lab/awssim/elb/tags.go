@@ -58,7 +58,10 @@ func (b *Balancers) describeTags(c *wire.Call) ([]wire.Node, error) {
 	}
 	list := wire.El("TagDescriptions")
 	for _, l := range targets {
-		list.Children = append(list.Children, wire.El("member", wire.Text("LoadBalancerName", l.Name), wire.TagNodes("Tags", "member", "Key", "Value", l.Tags)))
+		list.Children = append(
+			list.Children,
+			wire.El("member", wire.Text("LoadBalancerName", l.Name), wire.TagNodes("Tags", "member", "Key", "Value", l.Tags)),
+		)
 	}
 	return []wire.Node{list}, nil
 }

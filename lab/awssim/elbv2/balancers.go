@@ -95,8 +95,15 @@ type Balancers struct {
 // allocation ids of elastic IP addresses that load balancers may use.
 func New(region *ec2.Region, now func() time.Time, certificates, addresses []string) *Balancers {
 	b := &Balancers{
-		State:  State{LoadBalancers: map[string]*LoadBalancer{}, Listeners: map[string]*Listener{}, TargetGroups: map[string]*TargetGroup{}},
-		region: region, now: now, certificates: certificates, addresses: addresses,
+		State: State{
+			LoadBalancers: map[string]*LoadBalancer{},
+			Listeners:     map[string]*Listener{},
+			TargetGroups:  map[string]*TargetGroup{},
+		},
+		region:       region,
+		now:          now,
+		certificates: certificates,
+		addresses:    addresses,
 	}
 	region.UsesGroups(func(group string) bool {
 		for _, l := range b.LoadBalancers {
@@ -121,7 +128,13 @@ func (b *Balancers) Actions() []wire.Action {
 // nextARN names a new resource; the last part of a name is a number that never comes again.
 func (b *Balancers) nextARN(resource string) string {
 	b.made++
-	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:%s/%016x", b.region.Name, ec2.AccountID, resource, 0xabc0000+b.made)
+	return fmt.Sprintf(
+		"arn:aws:elasticloadbalancing:%s:%s:%s/%016x",
+		b.region.Name,
+		ec2.AccountID,
+		resource,
+		0xabc0000+b.made,
+	)
 }
 
 func (b *Balancers) balancer(c *wire.Call) (*LoadBalancer, error) {
@@ -184,7 +197,12 @@ func (b *Balancers) usersOf(group string) []string {
 }
 
 // picked are the keys of the wanted objects: those with the wanted ARNs or names, or all when none are asked for.
-func picked[V any](have map[string]V, arns, names []string, nameOf func(V) string, unknown func(string) error) ([]string, error) {
+func picked[V any](
+	have map[string]V,
+	arns, names []string,
+	nameOf func(V) string,
+	unknown func(string) error,
+) ([]string, error) {
 	if len(arns)+len(names) == 0 {
 		return wire.Keys(have), nil
 	}

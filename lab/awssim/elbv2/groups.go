@@ -7,49 +7,88 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-var healthParams = []string{"HealthCheckProtocol", "HealthCheckPort", "HealthCheckPath", "HealthCheckIntervalSeconds", "HealthCheckTimeoutSeconds",
-	"HealthyThresholdCount", "UnhealthyThresholdCount", "HealthCheckEnabled"}
+var healthParams = []string{
+	"HealthCheckProtocol",
+	"HealthCheckPort",
+	"HealthCheckPath",
+	"HealthCheckIntervalSeconds",
+	"HealthCheckTimeoutSeconds",
+	"HealthyThresholdCount",
+	"UnhealthyThresholdCount",
+	"HealthCheckEnabled",
+}
 
 func (b *Balancers) groupActions() []wire.Action {
-	return []wire.Action{{
-		Name:   "DescribeTargetGroups",
-		Params: []string{"LoadBalancerArn", "TargetGroupArns.member.N", "Names.member.N"},
-		Errors: []string{"LoadBalancerNotFound", "TargetGroupNotFound"},
-		Note:   "No paging.",
-		Do:     b.describeGroups,
-	}, {
-		Name: "CreateTargetGroup", Mutating: true,
-		Params: append([]string{"Name", "Protocol", "Port", "VpcId", "TargetType", "IpAddressType", "Tags.member.N.Key", "Tags.member.N.Value"}, healthParams...),
-		Errors: []string{"ValidationError", "DuplicateTargetGroupName", "InvalidConfigurationRequest", "DuplicateTagKeys", "TooManyTags"},
-		Note:   "Target type instance only. Idempotent for the same settings; tags are not compared.",
-		Do:     b.createGroup,
-	}, {
-		Name: "ModifyTargetGroup", Mutating: true,
-		Params: append([]string{"TargetGroupArn"}, healthParams...),
-		Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidConfigurationRequest"},
-		Do:     b.modifyGroup,
-	}, {
-		Name: "DeleteTargetGroup", Mutating: true,
-		Params: []string{"TargetGroupArn"},
-		Errors: []string{"ValidationError", "ResourceInUse"},
-		Note:   "Succeeds for one that does not exist.",
-		Do:     b.deleteGroup,
-	}, {
-		Name:   "DescribeTargetGroupAttributes",
-		Params: []string{"TargetGroupArn"},
-		Errors: []string{"ValidationError", "TargetGroupNotFound"},
-		Do:     b.describeGroupAttributes,
-	}, {
-		Name: "ModifyTargetGroupAttributes", Mutating: true,
-		Params: []string{"TargetGroupArn", "Attributes.member.N.Key", "Attributes.member.N.Value"},
-		Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidConfigurationRequest"},
-		Note:   "Only the attributes that a network load balancer's target group is born with.",
-		Do:     b.modifyGroupAttributes,
-	}}
+	return []wire.Action{
+		{
+			Name:   "DescribeTargetGroups",
+			Params: []string{"LoadBalancerArn", "TargetGroupArns.member.N", "Names.member.N"},
+			Errors: []string{"LoadBalancerNotFound", "TargetGroupNotFound"},
+			Note:   "No paging.",
+			Do:     b.describeGroups,
+		},
+		{
+			Name:     "CreateTargetGroup",
+			Mutating: true,
+			Params: append(
+				[]string{
+					"Name",
+					"Protocol",
+					"Port",
+					"VpcId",
+					"TargetType",
+					"IpAddressType",
+					"Tags.member.N.Key",
+					"Tags.member.N.Value",
+				},
+				healthParams...),
+			Errors: []string{
+				"ValidationError",
+				"DuplicateTargetGroupName",
+				"InvalidConfigurationRequest",
+				"DuplicateTagKeys",
+				"TooManyTags",
+			},
+			Note: "Target type instance only. Idempotent for the same settings; tags are not compared.",
+			Do:   b.createGroup,
+		},
+		{
+			Name: "ModifyTargetGroup", Mutating: true,
+			Params: append([]string{"TargetGroupArn"}, healthParams...),
+			Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidConfigurationRequest"},
+			Do:     b.modifyGroup,
+		},
+		{
+			Name: "DeleteTargetGroup", Mutating: true,
+			Params: []string{"TargetGroupArn"},
+			Errors: []string{"ValidationError", "ResourceInUse"},
+			Note:   "Succeeds for one that does not exist.",
+			Do:     b.deleteGroup,
+		},
+		{
+			Name:   "DescribeTargetGroupAttributes",
+			Params: []string{"TargetGroupArn"},
+			Errors: []string{"ValidationError", "TargetGroupNotFound"},
+			Do:     b.describeGroupAttributes,
+		},
+		{
+			Name: "ModifyTargetGroupAttributes", Mutating: true,
+			Params: []string{"TargetGroupArn", "Attributes.member.N.Key", "Attributes.member.N.Value"},
+			Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidConfigurationRequest"},
+			Note:   "Only the attributes that a network load balancer's target group is born with.",
+			Do:     b.modifyGroupAttributes,
+		},
+	}
 }
 
 func (b *Balancers) describeGroups(c *wire.Call) ([]wire.Node, error) {
-	arns, err := picked(b.TargetGroups, c.List("TargetGroupArns.member"), c.List("Names.member"), func(t *TargetGroup) string { return t.Name }, noTargetGroup)
+	arns, err := picked(
+		b.TargetGroups,
+		c.List("TargetGroupArns.member"),
+		c.List("Names.member"),
+		func(t *TargetGroup) string { return t.Name },
+		noTargetGroup,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -71,12 +110,38 @@ func (b *Balancers) groupNode(t *TargetGroup) wire.Node {
 	if h.Protocol != "TCP" {
 		matcher = wire.El("Matcher", wire.Text("HttpCode", "200-399"))
 	}
-	return wire.El("member", wire.Text("TargetGroupArn", t.ARN), wire.Text("TargetGroupName", t.Name), wire.Text("Protocol", t.Protocol),
-		wire.Int("Port", t.Port), wire.Text("VpcId", b.region.VPC.ID), wire.Text("TargetType", "instance"), wire.Text("IpAddressType", "ipv4"),
-		wire.Text("HealthCheckEnabled", "true"), wire.Text("HealthCheckProtocol", h.Protocol), wire.Text("HealthCheckPort", h.Port),
-		wire.Opt("HealthCheckPath", h.Path), wire.Int("HealthCheckIntervalSeconds", h.Interval), wire.Int("HealthCheckTimeoutSeconds", h.Timeout),
-		wire.Int("HealthyThresholdCount", h.HealthyThreshold), wire.Int("UnhealthyThresholdCount", h.UnhealthyThreshold), matcher,
-		wire.Strings("LoadBalancerArns", "member", b.usersOf(t.ARN)))
+	return wire.El(
+		"member",
+		wire.Text("TargetGroupArn", t.ARN),
+		wire.Text("TargetGroupName", t.Name),
+		wire.Text("Protocol", t.Protocol),
+		wire.Int(
+			"Port",
+			t.Port,
+		),
+		wire.Text("VpcId", b.region.VPC.ID),
+		wire.Text("TargetType", "instance"),
+		wire.Text("IpAddressType", "ipv4"),
+		wire.Text(
+			"HealthCheckEnabled",
+			"true",
+		),
+		wire.Text("HealthCheckProtocol", h.Protocol),
+		wire.Text("HealthCheckPort", h.Port),
+		wire.Opt(
+			"HealthCheckPath",
+			h.Path,
+		),
+		wire.Int("HealthCheckIntervalSeconds", h.Interval),
+		wire.Int("HealthCheckTimeoutSeconds", h.Timeout),
+		wire.Int(
+			"HealthyThresholdCount",
+			h.HealthyThreshold,
+		),
+		wire.Int("UnhealthyThresholdCount", h.UnhealthyThreshold),
+		matcher,
+		wire.Strings("LoadBalancerArns", "member", b.usersOf(t.ARN)),
+	)
 }
 
 func (b *Balancers) createGroup(c *wire.Call) ([]wire.Node, error) {
@@ -90,7 +155,11 @@ func (b *Balancers) createGroup(c *wire.Call) ([]wire.Node, error) {
 		}
 		// "If you attempt to create multiple target groups with the same settings, each call succeeds."
 		if have.Protocol != t.Protocol || have.Port != t.Port || have.HealthCheck != t.HealthCheck {
-			return nil, wire.Fail("DuplicateTargetGroupName", "A target group with the same name '%s' exists, but with different settings", t.Name)
+			return nil, wire.Fail(
+				"DuplicateTargetGroupName",
+				"A target group with the same name '%s' exists, but with different settings",
+				t.Name,
+			)
 		}
 		return []wire.Node{wire.El("TargetGroups", b.groupNode(have))}, nil
 	}
@@ -114,7 +183,11 @@ func (b *Balancers) wantedGroup(c *wire.Call) (*TargetGroup, error) {
 	}
 	protocol := c.Params["Protocol"]
 	if !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol) {
-		return nil, wire.Fail("ValidationError", "The protocol '%s' is not valid for a network load balancer's target group", protocol)
+		return nil, wire.Fail(
+			"ValidationError",
+			"The protocol '%s' is not valid for a network load balancer's target group",
+			protocol,
+		)
 	}
 	port, _, err := c.Number("Port", 1, 65535, "ValidationError")
 	if err != nil {
@@ -136,16 +209,31 @@ func (b *Balancers) wantedGroup(c *wire.Call) (*TargetGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TargetGroup{Name: name, Protocol: protocol, Port: port, HealthCheck: h, Targets: []Target{}, Tags: tags, Attributes: map[string]string{
-		"deregistration_delay.timeout_seconds": "300", "deregistration_delay.connection_termination.enabled": "false",
-		"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false", "stickiness.enabled": "false", "stickiness.type": "source_ip",
-	}}, nil
+	return &TargetGroup{
+		Name:        name,
+		Protocol:    protocol,
+		Port:        port,
+		HealthCheck: h,
+		Targets:     []Target{},
+		Tags:        tags,
+		Attributes: map[string]string{
+			"deregistration_delay.timeout_seconds":                "300",
+			"deregistration_delay.connection_termination.enabled": "false",
+			"preserve_client_ip.enabled":                          "true",
+			"proxy_protocol_v2.enabled":                           "false",
+			"stickiness.enabled":                                  "false",
+			"stickiness.type":                                     "source_ip",
+		},
+	}, nil
 }
 
 // settleHealth lays a call's parameters over a health check and checks the result.
 func settleHealth(c *wire.Call, h *HealthCheck) error {
 	if c.Has("HealthCheckEnabled") && c.Params["HealthCheckEnabled"] != "true" {
-		return wire.Fail("InvalidConfigurationRequest", "Health checks cannot be disabled for target groups with target type 'instance'")
+		return wire.Fail(
+			"InvalidConfigurationRequest",
+			"Health checks cannot be disabled for target groups with target type 'instance'",
+		)
 	}
 	if err := settleProbe(c, h); err != nil {
 		return err
@@ -181,7 +269,10 @@ func settleProbe(c *wire.Call, h *HealthCheck) error {
 		h.Path = p
 	}
 	if h.Protocol == "TCP" && h.Path != "" {
-		return wire.Fail("InvalidConfigurationRequest", "You cannot specify a health check path for health checks with protocol TCP")
+		return wire.Fail(
+			"InvalidConfigurationRequest",
+			"You cannot specify a health check path for health checks with protocol TCP",
+		)
 	}
 	if h.Protocol != "TCP" && h.Path == "" {
 		h.Path = "/"
@@ -233,7 +324,11 @@ func (b *Balancers) modifyGroupAttributes(c *wire.Call) ([]wire.Node, error) {
 	}
 	// "Client IP preservation cannot be disabled for UDP and TCP_UDP target groups."
 	if attributes["preserve_client_ip.enabled"] == "false" && strings.HasSuffix(t.Protocol, "UDP") {
-		return nil, wire.Fail("InvalidConfigurationRequest", "Client IP preservation cannot be disabled for the protocol %s", t.Protocol)
+		return nil, wire.Fail(
+			"InvalidConfigurationRequest",
+			"Client IP preservation cannot be disabled for the protocol %s",
+			t.Protocol,
+		)
 	}
 	t.Attributes = attributes
 	return []wire.Node{attributeNodes(attributes)}, nil

@@ -9,27 +9,52 @@ import (
 )
 
 func (b *Balancers) lifecycleActions() []wire.Action {
-	return []wire.Action{{
-		Name:   "DescribeLoadBalancers",
-		Params: []string{"LoadBalancerArns.member.N", "Names.member.N"},
-		Errors: []string{"LoadBalancerNotFound"},
-		Note:   "No paging. The state is active at once.",
-		Do:     b.describe,
-	}, {
-		Name: "CreateLoadBalancer", Mutating: true,
-		Params: []string{"Name", "Type", "Scheme", "IpAddressType", "Subnets.member.N", "SubnetMappings.member.N.SubnetId", "SubnetMappings.member.N.AllocationId",
-			"SubnetMappings.member.N.PrivateIPv4Address", "SecurityGroups.member.N", "Tags.member.N.Key", "Tags.member.N.Value"},
-		Errors: []string{"ValidationError", "DuplicateLoadBalancerName", "InvalidScheme", "SubnetNotFound", "InvalidConfigurationRequest",
-			"InvalidSecurityGroup", "AllocationIdNotFound", "DuplicateTagKeys", "TooManyTags"},
-		Note: "Type network only. Idempotent: the same name with the same scheme, subnets and groups answers the existing load balancer; tags are not compared.",
-		Do:   b.create,
-	}, {
-		Name: "DeleteLoadBalancer", Mutating: true,
-		Params: []string{"LoadBalancerArn"},
-		Errors: []string{"ValidationError", "OperationNotPermitted"},
-		Note:   "Succeeds for one that does not exist; takes the listeners along; refused under deletion protection.",
-		Do:     b.remove,
-	}}
+	return []wire.Action{
+		{
+			Name:   "DescribeLoadBalancers",
+			Params: []string{"LoadBalancerArns.member.N", "Names.member.N"},
+			Errors: []string{"LoadBalancerNotFound"},
+			Note:   "No paging. The state is active at once.",
+			Do:     b.describe,
+		},
+		{
+			Name:     "CreateLoadBalancer",
+			Mutating: true,
+			Params: []string{
+				"Name",
+				"Type",
+				"Scheme",
+				"IpAddressType",
+				"Subnets.member.N",
+				"SubnetMappings.member.N.SubnetId",
+				"SubnetMappings.member.N.AllocationId",
+				"SubnetMappings.member.N.PrivateIPv4Address",
+				"SecurityGroups.member.N",
+				"Tags.member.N.Key",
+				"Tags.member.N.Value",
+			},
+			Errors: []string{
+				"ValidationError",
+				"DuplicateLoadBalancerName",
+				"InvalidScheme",
+				"SubnetNotFound",
+				"InvalidConfigurationRequest",
+				"InvalidSecurityGroup",
+				"AllocationIdNotFound",
+				"DuplicateTagKeys",
+				"TooManyTags",
+			},
+			Note: "Type network only. Idempotent: the same name with the same scheme, subnets and groups answers the existing load balancer; tags are not compared.",
+			Do:   b.create,
+		},
+		{
+			Name: "DeleteLoadBalancer", Mutating: true,
+			Params: []string{"LoadBalancerArn"},
+			Errors: []string{"ValidationError", "OperationNotPermitted"},
+			Note:   "Succeeds for one that does not exist; takes the listeners along; refused under deletion protection.",
+			Do:     b.remove,
+		},
+	}
 }
 
 func (b *Balancers) describe(c *wire.Call) ([]wire.Node, error) {
@@ -52,14 +77,33 @@ func (b *Balancers) node(l *LoadBalancer) wire.Node {
 		if m.Allocation != "" || m.PrivateIP != "" {
 			address = wire.El("member", wire.Opt("AllocationId", m.Allocation), wire.Opt("PrivateIPv4Address", m.PrivateIP))
 		}
-		zones.Children = append(zones.Children, wire.El("member", wire.Text("SubnetId", m.Subnet), wire.Text("ZoneName", b.region.Subnets[m.Subnet].Zone),
-			wire.El("LoadBalancerAddresses", address)))
+		zones.Children = append(
+			zones.Children,
+			wire.El("member", wire.Text("SubnetId", m.Subnet), wire.Text("ZoneName", b.region.Subnets[m.Subnet].Zone),
+				wire.El("LoadBalancerAddresses", address)),
+		)
 	}
-	return wire.El("member",
-		wire.Text("LoadBalancerArn", l.ARN), wire.Text("DNSName", l.DNSName), wire.Text("CanonicalHostedZoneId", "Z26RNL4JYFTOTI"),
-		wire.Time("CreatedTime", l.Created), wire.Text("LoadBalancerName", l.Name), wire.Text("Scheme", l.Scheme), wire.Text("VpcId", b.region.VPC.ID),
-		wire.El("State", wire.Text("Code", "active")), wire.Text("Type", "network"), zones,
-		wire.Strings("SecurityGroups", "member", l.SecurityGroups), wire.Text("IpAddressType", "ipv4"))
+	return wire.El(
+		"member",
+		wire.Text(
+			"LoadBalancerArn",
+			l.ARN,
+		),
+		wire.Text("DNSName", l.DNSName),
+		wire.Text("CanonicalHostedZoneId", "Z26RNL4JYFTOTI"),
+		wire.Time(
+			"CreatedTime",
+			l.Created,
+		),
+		wire.Text("LoadBalancerName", l.Name),
+		wire.Text("Scheme", l.Scheme),
+		wire.Text("VpcId", b.region.VPC.ID),
+		wire.El("State", wire.Text("Code", "active")),
+		wire.Text("Type", "network"),
+		zones,
+		wire.Strings("SecurityGroups", "member", l.SecurityGroups),
+		wire.Text("IpAddressType", "ipv4"),
+	)
 }
 
 func (b *Balancers) create(c *wire.Call) ([]wire.Node, error) {
@@ -73,8 +117,13 @@ func (b *Balancers) create(c *wire.Call) ([]wire.Node, error) {
 		}
 		// "If you attempt to create multiple load balancers with the same settings, each call succeeds." Otherwise AWS says
 		// "exists, but with different settings".
-		if have.Scheme != l.Scheme || !slices.Equal(have.Subnets, l.Subnets) || !slices.Equal(have.SecurityGroups, l.SecurityGroups) {
-			return nil, wire.Fail("DuplicateLoadBalancerName", "A load balancer with the same name '%s' exists, but with different settings", l.Name)
+		if have.Scheme != l.Scheme || !slices.Equal(have.Subnets, l.Subnets) ||
+			!slices.Equal(have.SecurityGroups, l.SecurityGroups) {
+			return nil, wire.Fail(
+				"DuplicateLoadBalancerName",
+				"A load balancer with the same name '%s' exists, but with different settings",
+				l.Name,
+			)
 		}
 		return []wire.Node{wire.El("LoadBalancers", b.node(have))}, nil
 	}
@@ -117,10 +166,20 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &LoadBalancer{Name: name, Scheme: scheme, Subnets: mappings, SecurityGroups: groups, Tags: tags, Attributes: map[string]string{
-		"access_logs.s3.enabled": "false", "access_logs.s3.bucket": "", "access_logs.s3.prefix": "", "deletion_protection.enabled": "false",
-		"load_balancing.cross_zone.enabled": "false",
-	}}, nil
+	return &LoadBalancer{
+		Name:           name,
+		Scheme:         scheme,
+		Subnets:        mappings,
+		SecurityGroups: groups,
+		Tags:           tags,
+		Attributes: map[string]string{
+			"access_logs.s3.enabled":            "false",
+			"access_logs.s3.bucket":             "",
+			"access_logs.s3.prefix":             "",
+			"deletion_protection.enabled":       "false",
+			"load_balancing.cross_zone.enabled": "false",
+		},
+	}, nil
 }
 
 // mappings: "You can specify only one subnet per Availability Zone. You must specify either subnets or subnet mappings,
@@ -132,7 +191,10 @@ func (b *Balancers) mappings(c *wire.Call) ([]SubnetMapping, error) {
 	}
 	plain := len(all)
 	for _, m := range c.Structs("SubnetMappings.member") {
-		all = append(all, SubnetMapping{Subnet: m["SubnetId"], Allocation: m["AllocationId"], PrivateIP: m["PrivateIPv4Address"]})
+		all = append(
+			all,
+			SubnetMapping{Subnet: m["SubnetId"], Allocation: m["AllocationId"], PrivateIP: m["PrivateIPv4Address"]},
+		)
 	}
 	if len(all) == 0 || (plain > 0 && plain < len(all)) {
 		return nil, wire.Fail("ValidationError", "You must specify either subnets or subnet mappings")
@@ -144,7 +206,10 @@ func (b *Balancers) mappings(c *wire.Call) ([]SubnetMapping, error) {
 			return nil, wire.Fail("SubnetNotFound", "The subnet ID '%s' does not exist", m.Subnet)
 		}
 		if zones[s.Zone] {
-			return nil, wire.Fail("InvalidConfigurationRequest", "A load balancer cannot be attached to multiple subnets in the same Availability Zone")
+			return nil, wire.Fail(
+				"InvalidConfigurationRequest",
+				"A load balancer cannot be attached to multiple subnets in the same Availability Zone",
+			)
 		}
 		zones[s.Zone] = true
 		if m.Allocation != "" && !slices.Contains(b.addresses, m.Allocation) {
@@ -176,7 +241,11 @@ func (b *Balancers) remove(c *wire.Call) ([]wire.Node, error) {
 		return nil, nil
 	}
 	if l.Attributes["deletion_protection.enabled"] == "true" {
-		return nil, wire.Fail("OperationNotPermitted", "Load balancer '%s' cannot be deleted because deletion protection is enabled", arn)
+		return nil, wire.Fail(
+			"OperationNotPermitted",
+			"Load balancer '%s' cannot be deleted because deletion protection is enabled",
+			arn,
+		)
 	}
 	for _, x := range b.listenersOf(arn) {
 		delete(b.Listeners, x.ARN)

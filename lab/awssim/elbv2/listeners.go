@@ -13,37 +13,57 @@ const defaultSSLPolicy = "ELBSecurityPolicy-2016-08"
 // forwards are the target group protocols that each listener protocol of a network load balancer can forward to.
 var forwards = map[string][]string{"TCP": {"TCP"}, "TLS": {"TCP", "TLS"}, "UDP": {"UDP"}, "TCP_UDP": {"TCP_UDP"}}
 
-var listenerParams = []string{"Protocol", "Port", "SslPolicy", "Certificates.member.N.CertificateArn", "DefaultActions.member.N.Type",
-	"DefaultActions.member.N.TargetGroupArn"}
+var listenerParams = []string{
+	"Protocol",
+	"Port",
+	"SslPolicy",
+	"Certificates.member.N.CertificateArn",
+	"DefaultActions.member.N.Type",
+	"DefaultActions.member.N.TargetGroupArn",
+}
 
 func (b *Balancers) listenerActions() []wire.Action {
-	guards := []string{"ValidationError", "TargetGroupNotFound", "IncompatibleProtocols", "UnsupportedProtocol", "CertificateNotFound", "SSLPolicyNotFound",
-		"TargetGroupAssociationLimit", "DuplicateListener"}
-	return []wire.Action{{
-		Name:   "DescribeListeners",
-		Params: []string{"LoadBalancerArn", "ListenerArns.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "ListenerNotFound"},
-		Note:   "No paging.",
-		Do:     b.describeListeners,
-	}, {
-		Name: "CreateListener", Mutating: true,
-		Params: append([]string{"LoadBalancerArn", "Tags.member.N.Key", "Tags.member.N.Value"}, listenerParams...),
-		Errors: append([]string{"LoadBalancerNotFound", "DuplicateTagKeys", "TooManyTags"}, guards...),
-		Note: "Idempotent for the same settings. One listener per port, whatever the protocol. One forward action to one target group, which belongs to at " +
-			"most one load balancer.",
-		Do: b.createListener,
-	}, {
-		Name: "ModifyListener", Mutating: true,
-		Params: append([]string{"ListenerArn"}, listenerParams...),
-		Errors: append([]string{"ListenerNotFound"}, guards...),
-		Note:   "What is not sent stays; going from TLS to TCP drops certificate and policy.",
-		Do:     b.modifyListener,
-	}, {
-		Name: "DeleteListener", Mutating: true,
-		Params: []string{"ListenerArn"},
-		Errors: []string{"ValidationError", "ListenerNotFound"},
-		Do:     b.deleteListener,
-	}}
+	guards := []string{
+		"ValidationError",
+		"TargetGroupNotFound",
+		"IncompatibleProtocols",
+		"UnsupportedProtocol",
+		"CertificateNotFound",
+		"SSLPolicyNotFound",
+		"TargetGroupAssociationLimit",
+		"DuplicateListener",
+	}
+	return []wire.Action{
+		{
+			Name:   "DescribeListeners",
+			Params: []string{"LoadBalancerArn", "ListenerArns.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "ListenerNotFound"},
+			Note:   "No paging.",
+			Do:     b.describeListeners,
+		},
+		{
+			Name:     "CreateListener",
+			Mutating: true,
+			Params:   append([]string{"LoadBalancerArn", "Tags.member.N.Key", "Tags.member.N.Value"}, listenerParams...),
+			Errors:   append([]string{"LoadBalancerNotFound", "DuplicateTagKeys", "TooManyTags"}, guards...),
+			Note: "Idempotent for the same settings. One listener per port, whatever the protocol. One forward action to one target group, which belongs to at " +
+				"most one load balancer.",
+			Do: b.createListener,
+		},
+		{
+			Name: "ModifyListener", Mutating: true,
+			Params: append([]string{"ListenerArn"}, listenerParams...),
+			Errors: append([]string{"ListenerNotFound"}, guards...),
+			Note:   "What is not sent stays; going from TLS to TCP drops certificate and policy.",
+			Do:     b.modifyListener,
+		},
+		{
+			Name: "DeleteListener", Mutating: true,
+			Params: []string{"ListenerArn"},
+			Errors: []string{"ValidationError", "ListenerNotFound"},
+			Do:     b.deleteListener,
+		},
+	}
 }
 
 func noListener(arn string) error {
@@ -77,9 +97,19 @@ func (x *Listener) node() wire.Node {
 	if x.Certificate != "" {
 		certificates = wire.El("Certificates", wire.El("member", wire.Text("CertificateArn", x.Certificate)))
 	}
-	return wire.El("member", wire.Text("ListenerArn", x.ARN), wire.Text("LoadBalancerArn", x.LoadBalancer), wire.Int("Port", x.Port),
-		wire.Text("Protocol", x.Protocol), certificates, wire.Opt("SslPolicy", x.SSLPolicy),
-		wire.El("DefaultActions", wire.El("member", wire.Text("Type", "forward"), wire.Text("TargetGroupArn", x.TargetGroup))))
+	return wire.El(
+		"member",
+		wire.Text("ListenerArn", x.ARN),
+		wire.Text("LoadBalancerArn", x.LoadBalancer),
+		wire.Int("Port", x.Port),
+		wire.Text("Protocol", x.Protocol),
+		certificates,
+		wire.Opt("SslPolicy", x.SSLPolicy),
+		wire.El(
+			"DefaultActions",
+			wire.El("member", wire.Text("Type", "forward"), wire.Text("TargetGroupArn", x.TargetGroup)),
+		),
+	)
 }
 
 func (b *Balancers) createListener(c *wire.Call) ([]wire.Node, error) {
@@ -100,7 +130,8 @@ func (b *Balancers) createListener(c *wire.Call) ([]wire.Node, error) {
 			continue
 		}
 		// "If you attempt to create multiple listeners with the same settings, each call succeeds."
-		if have.Protocol == x.Protocol && have.TargetGroup == x.TargetGroup && have.Certificate == x.Certificate && have.SSLPolicy == x.SSLPolicy {
+		if have.Protocol == x.Protocol && have.TargetGroup == x.TargetGroup && have.Certificate == x.Certificate &&
+			have.SSLPolicy == x.SSLPolicy {
 			return []wire.Node{wire.El("Listeners", have.node())}, nil
 		}
 		return nil, duplicateListener(x.Port)
@@ -180,8 +211,12 @@ func (b *Balancers) settle(c *wire.Call, x *Listener) error {
 // settleTarget takes over the one forward action.
 func (b *Balancers) settleTarget(c *wire.Call, x *Listener) error {
 	actions := c.Structs("DefaultActions.member")
-	if len(actions) > 1 || (len(actions) == 1 && actions[0]["Type"] != "forward") || (len(actions) == 0 && x.TargetGroup == "") {
-		return wire.Fail("ValidationError", "A listener of a network load balancer needs exactly one default action, of type forward")
+	if len(actions) > 1 || (len(actions) == 1 && actions[0]["Type"] != "forward") ||
+		(len(actions) == 0 && x.TargetGroup == "") {
+		return wire.Fail(
+			"ValidationError",
+			"A listener of a network load balancer needs exactly one default action, of type forward",
+		)
 	}
 	if len(actions) == 1 {
 		x.TargetGroup = actions[0]["TargetGroupArn"]
@@ -191,11 +226,20 @@ func (b *Balancers) settleTarget(c *wire.Call, x *Listener) error {
 		return noTargetGroup(x.TargetGroup)
 	}
 	if !slices.Contains(forwards[x.Protocol], t.Protocol) {
-		return wire.Fail("IncompatibleProtocols", "The protocol %s of the listener and %s of the target group do not go together", x.Protocol, t.Protocol)
+		return wire.Fail(
+			"IncompatibleProtocols",
+			"The protocol %s of the listener and %s of the target group do not go together",
+			x.Protocol,
+			t.Protocol,
+		)
 	}
 	for _, user := range b.usersOf(t.ARN) {
 		if user != x.LoadBalancer {
-			return wire.Fail("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", t.ARN)
+			return wire.Fail(
+				"TargetGroupAssociationLimit",
+				"The following target groups cannot be associated with more than one load balancer: %s",
+				t.ARN,
+			)
 		}
 	}
 	return nil

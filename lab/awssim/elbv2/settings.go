@@ -7,24 +7,29 @@ import (
 )
 
 func (b *Balancers) settingActions() []wire.Action {
-	return []wire.Action{{
-		Name:   "DescribeLoadBalancerAttributes",
-		Params: []string{"LoadBalancerArn"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound"},
-		Do:     b.describeAttributes,
-	}, {
-		Name: "ModifyLoadBalancerAttributes", Mutating: true,
-		Params: []string{"LoadBalancerArn", "Attributes.member.N.Key", "Attributes.member.N.Value"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidConfigurationRequest"},
-		Note:   "Only the attributes that a network load balancer is born with. Access logs need a bucket, which is not looked at.",
-		Do:     b.modifyAttributes,
-	}, {
-		Name: "SetSecurityGroups", Mutating: true,
-		Params: []string{"LoadBalancerArn", "SecurityGroups.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidSecurityGroup", "InvalidConfigurationRequest"},
-		Note:   "Refused for a load balancer that was created without groups.",
-		Do:     b.setGroups,
-	}}
+	return []wire.Action{
+		{
+			Name:   "DescribeLoadBalancerAttributes",
+			Params: []string{"LoadBalancerArn"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound"},
+			Do:     b.describeAttributes,
+		},
+		{
+			Name:     "ModifyLoadBalancerAttributes",
+			Mutating: true,
+			Params:   []string{"LoadBalancerArn", "Attributes.member.N.Key", "Attributes.member.N.Value"},
+			Errors:   []string{"ValidationError", "LoadBalancerNotFound", "InvalidConfigurationRequest"},
+			Note:     "Only the attributes that a network load balancer is born with. Access logs need a bucket, which is not looked at.",
+			Do:       b.modifyAttributes,
+		},
+		{
+			Name: "SetSecurityGroups", Mutating: true,
+			Params: []string{"LoadBalancerArn", "SecurityGroups.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "InvalidSecurityGroup", "InvalidConfigurationRequest"},
+			Note:   "Refused for a load balancer that was created without groups.",
+			Do:     b.setGroups,
+		},
+	}
 }
 
 func attributeNodes(attributes map[string]string) wire.Node {
@@ -82,7 +87,10 @@ func (b *Balancers) setGroups(c *wire.Call) ([]wire.Node, error) {
 		return nil, wire.Fail("ValidationError", "'SecurityGroups' must have a value")
 	}
 	if len(l.SecurityGroups) == 0 {
-		return nil, wire.Fail("InvalidConfigurationRequest", "You cannot set security groups on a network load balancer that was created without any")
+		return nil, wire.Fail(
+			"InvalidConfigurationRequest",
+			"You cannot set security groups on a network load balancer that was created without any",
+		)
 	}
 	l.SecurityGroups = groups
 	return []wire.Node{wire.Strings("SecurityGroupIds", "member", groups)}, nil

@@ -7,17 +7,28 @@ import (
 )
 
 func (b *Balancers) tagActions() []wire.Action {
-	return []wire.Action{{
-		Name: "AddTags", Mutating: true,
-		Params: []string{"ResourceArns.member.N", "Tags.member.N.Key", "Tags.member.N.Value"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound", "DuplicateTagKeys", "TooManyTags"},
-		Do:     b.addTags,
-	}, {
-		Name:   "DescribeTags",
-		Params: []string{"ResourceArns.member.N"},
-		Errors: []string{"ValidationError", "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound"},
-		Do:     b.describeTags,
-	}}
+	return []wire.Action{
+		{
+			Name:     "AddTags",
+			Mutating: true,
+			Params:   []string{"ResourceArns.member.N", "Tags.member.N.Key", "Tags.member.N.Value"},
+			Errors: []string{
+				"ValidationError",
+				"LoadBalancerNotFound",
+				"TargetGroupNotFound",
+				"ListenerNotFound",
+				"DuplicateTagKeys",
+				"TooManyTags",
+			},
+			Do: b.addTags,
+		},
+		{
+			Name:   "DescribeTags",
+			Params: []string{"ResourceArns.member.N"},
+			Errors: []string{"ValidationError", "LoadBalancerNotFound", "TargetGroupNotFound", "ListenerNotFound"},
+			Do:     b.describeTags,
+		},
+	}
 }
 
 // tagged finds the tags of the resources that a call names.
@@ -71,7 +82,10 @@ func (b *Balancers) describeTags(c *wire.Call) ([]wire.Node, error) {
 	}
 	list := wire.El("TagDescriptions")
 	for _, arn := range wire.Keys(targets) {
-		list.Children = append(list.Children, wire.El("member", wire.Text("ResourceArn", arn), wire.TagNodes("Tags", "member", "Key", "Value", *targets[arn])))
+		list.Children = append(
+			list.Children,
+			wire.El("member", wire.Text("ResourceArn", arn), wire.TagNodes("Tags", "member", "Key", "Value", *targets[arn])),
+		)
 	}
 	return []wire.Node{list}, nil
 }

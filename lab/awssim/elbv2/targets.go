@@ -10,25 +10,30 @@ import (
 
 func (b *Balancers) targetActions() []wire.Action {
 	params := []string{"TargetGroupArn", "Targets.member.N.Id", "Targets.member.N.Port"}
-	return []wire.Action{{
-		Name: "RegisterTargets", Mutating: true,
-		Params: params,
-		Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidTarget"},
-		Note:   "All targets of a call or none; each must be a running instance.",
-		Do:     b.register,
-	}, {
-		Name: "DeregisterTargets", Mutating: true,
-		Params: params,
-		Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidTarget"},
-		Note:   "Refuses an instance that is neither registered nor known to EC2. At once: no draining. Targets stay registered when their instance ends.",
-		Do:     b.deregister,
-	}, {
-		Name:   "DescribeTargetHealth",
-		Params: params,
-		Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidTarget"},
-		Note:   "healthy for running targets of a group in use, unused for the others; nothing is probed.",
-		Do:     b.describeHealth,
-	}}
+	return []wire.Action{
+		{
+			Name: "RegisterTargets", Mutating: true,
+			Params: params,
+			Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidTarget"},
+			Note:   "All targets of a call or none; each must be a running instance.",
+			Do:     b.register,
+		},
+		{
+			Name:     "DeregisterTargets",
+			Mutating: true,
+			Params:   params,
+			Errors:   []string{"ValidationError", "TargetGroupNotFound", "InvalidTarget"},
+			Note:     "Refuses an instance that is neither registered nor known to EC2. At once: no draining. Targets stay registered when their instance ends.",
+			Do:       b.deregister,
+		},
+		{
+			Name:   "DescribeTargetHealth",
+			Params: params,
+			Errors: []string{"ValidationError", "TargetGroupNotFound", "InvalidTarget"},
+			Note:   "healthy for running targets of a group in use, unused for the others; nothing is probed.",
+			Do:     b.describeHealth,
+		},
+	}
 }
 
 // targets reads the targets of a call; without a port they have the group's.

@@ -85,7 +85,14 @@ func (p Params) Number(name string, low, high int, code string) (int, bool, erro
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high {
-		return 0, true, Fail(code, "Value (%s) for parameter %s is invalid. It must be a number between %d and %d.", text, name, low, high)
+		return 0, true, Fail(
+			code,
+			"Value (%s) for parameter %s is invalid. It must be a number between %d and %d.",
+			text,
+			name,
+			low,
+			high,
+		)
 	}
 	return n, true, nil
 }
@@ -139,14 +146,32 @@ func (c *Call) Resources() []string {
 // resource names the object in one parameter, or is empty when the parameter names none.
 func resource(param, value string) string {
 	switch param {
-	case "InstanceId", "InstanceId.N", "GroupId", "GroupId.N", "RouteTableId", "RouteTableId.N", "SubnetId.N", "ResourceId.N",
-		"VolumeId", "VolumeId.N",
-		"Instances.member.N.InstanceId", "Subnets.member.N", "SecurityGroups.member.N", "SubnetMappings.member.N.SubnetId", "Targets.member.N.Id":
+	case "InstanceId",
+		"InstanceId.N",
+		"GroupId",
+		"GroupId.N",
+		"RouteTableId",
+		"RouteTableId.N",
+		"SubnetId.N",
+		"ResourceId.N",
+		"VolumeId",
+		"VolumeId.N",
+		"Instances.member.N.InstanceId",
+		"Subnets.member.N",
+		"SecurityGroups.member.N",
+		"SubnetMappings.member.N.SubnetId",
+		"Targets.member.N.Id":
 		return value
 	case "LoadBalancerName", "LoadBalancerNames.member.N":
 		return "loadbalancer/" + value
-	case "LoadBalancerArn", "TargetGroupArn", "ListenerArn", "LoadBalancerArns.member.N", "TargetGroupArns.member.N", "ListenerArns.member.N",
-		"ResourceArns.member.N", "DefaultActions.member.N.TargetGroupArn":
+	case "LoadBalancerArn",
+		"TargetGroupArn",
+		"ListenerArn",
+		"LoadBalancerArns.member.N",
+		"TargetGroupArns.member.N",
+		"ListenerArns.member.N",
+		"ResourceArns.member.N",
+		"DefaultActions.member.N.TargetGroupArn":
 		return ShortARN(value)
 	case "DestinationCidrBlock":
 		return "route/" + value

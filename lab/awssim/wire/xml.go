@@ -59,7 +59,11 @@ type Dialect struct {
 // Answer writes a success.
 func (d Dialect) Answer(action, requestID string, children []Node) []byte {
 	if d.Wrapped {
-		return d.document(action+"Response", El(action+"Result", children...), El("ResponseMetadata", Text("RequestId", requestID)))
+		return d.document(
+			action+"Response",
+			El(action+"Result", children...),
+			El("ResponseMetadata", Text("RequestId", requestID)),
+		)
 	}
 	return d.document(action+"Response", append([]Node{Text("requestId", requestID)}, children...)...)
 }
@@ -74,7 +78,11 @@ func (d Dialect) Refusal(e *Error, requestID string) []byte {
 		return d.document("ErrorResponse",
 			El("Error", Text("Type", fault), Text("Code", e.Code), Text("Message", e.Message)), Text("RequestId", requestID))
 	}
-	return Dialect{}.document("Response", El("Errors", El("Error", Text("Code", e.Code), Text("Message", e.Message))), Text("RequestID", requestID))
+	return Dialect{}.document(
+		"Response",
+		El("Errors", El("Error", Text("Code", e.Code), Text("Message", e.Message))),
+		Text("RequestID", requestID),
+	)
 }
 
 func (d Dialect) document(root string, children ...Node) []byte {

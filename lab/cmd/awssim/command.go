@@ -63,9 +63,12 @@ loopback addresses can be listened on. State lives in memory. Stop it with Ctrl-
 			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4566", "loopback address and port for the APIs, the metadata service (/latest) and the controls (/_sim); port 0 picks one")
-	cmd.Flags().StringVar(&f.config, "config", "", "YAML file that describes the account; without it: one VPC, two subnets, no instances")
-	cmd.Flags().StringVar(&f.audit, "audit", "", "file to append one JSON line per call to; overrides auditFile of --config")
+	cmd.Flags().
+		StringVar(&f.listen, "listen", "127.0.0.1:4566", "loopback address and port for the APIs, the metadata service (/latest) and the controls (/_sim); port 0 picks one")
+	cmd.Flags().
+		StringVar(&f.config, "config", "", "YAML file that describes the account; without it: one VPC, two subnets, no instances")
+	cmd.Flags().
+		StringVar(&f.audit, "audit", "", "file to append one JSON line per call to; overrides auditFile of --config")
 	return cmd
 }
 
@@ -89,7 +92,11 @@ func (f settings) run(ctx context.Context, out io.Writer) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	fmt.Fprintf(out, "Serving a simulated AWS account on http://%s (state: /_sim/state, calls: /_sim/audit).\n", listener.Addr())
+	fmt.Fprintf(
+		out,
+		"Serving a simulated AWS account on http://%s (state: /_sim/state, calls: /_sim/audit).\n",
+		listener.Addr(),
+	)
 
 	select {
 	case err = <-failed:
@@ -129,7 +136,10 @@ func (f settings) listener(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("reading --listen %q: %w", f.listen, err)
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("--listen %q is not a loopback address such as 127.0.0.1:4566; signatures are not verified here, so nobody else may reach it", f.listen)
+		return nil, fmt.Errorf(
+			"--listen %q is not a loopback address such as 127.0.0.1:4566; signatures are not verified here, so nobody else may reach it",
+			f.listen,
+		)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
 	if err != nil {

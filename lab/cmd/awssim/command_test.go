@@ -27,7 +27,11 @@ func (a announced) Write(text []byte) (int, error) {
 func TestTheProgramServesTheConfiguredAccountUntilItIsStopped(t *testing.T) {
 	dir := t.TempDir()
 	config, audit := filepath.Join(dir, "account.yaml"), filepath.Join(dir, "calls.jsonl")
-	if err := os.WriteFile(config, []byte("instances:\n- privateIP: 10.0.0.11\nkeys:\n  AKIALABCLI: read-only\nauditFile: overridden.jsonl\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		config,
+		[]byte("instances:\n- privateIP: 10.0.0.11\nkeys:\n  AKIALABCLI: read-only\nauditFile: overridden.jsonl\n"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

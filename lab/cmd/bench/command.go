@@ -47,8 +47,18 @@ func newCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&s.Scenarios, "scenario", nil, "scenarios to run (default: all): "+strings.Join(bench.ScenarioNames(), ", "))
-	f.StringSliceVar(&s.Implementations, "implementations", nil, "implementations to compare (default: all): "+strings.Join(bench.ImplementationNames(), ", "))
+	f.StringSliceVar(
+		&s.Scenarios,
+		"scenario",
+		nil,
+		"scenarios to run (default: all): "+strings.Join(bench.ScenarioNames(), ", "),
+	)
+	f.StringSliceVar(
+		&s.Implementations,
+		"implementations",
+		nil,
+		"implementations to compare (default: all): "+strings.Join(bench.ImplementationNames(), ", "),
+	)
 	f.IntVar(&s.Nodes, "nodes", 0, "number of nodes (default: each scenario's own)")
 	f.IntVar(&s.Services, "services", 0, "number of load balancers, where a scenario has some (default: its own)")
 	f.StringVar(&s.Throttle, "throttle", bench.ThrottleBoth, "clouds to measure with: on, off or both")
@@ -56,7 +66,12 @@ func newCommand() *cobra.Command {
 	f.DurationVar(&s.Window, "window", 0, "how long a steady state is watched (default 1m)")
 	f.IntVar(&s.Rounds, "rounds", 0, "how often a handover is measured (default 5)")
 	f.StringVar(&s.Version, "kube-apiserver", apiserver.DefaultVersion, "version of kube-apiserver")
-	f.StringVar(&s.Manager, "manager", "", "the program sim-cloud-controller-manager (default: the one beside this program)")
+	f.StringVar(
+		&s.Manager,
+		"manager",
+		"",
+		"the program sim-cloud-controller-manager (default: the one beside this program)",
+	)
 	f.StringVar(&s.out, "out", filepath.Join("out", "bench"), "directory of results.json and bench.svg")
 	f.BoolVar(&s.keep, "keep", false, "keep the results in results.json that this run does not repeat")
 	return cmd

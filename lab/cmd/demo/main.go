@@ -17,12 +17,17 @@ func main() {
 	defer stop()
 	var o options
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Migrate a lab cluster and write the report", Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		Example: "  demo --out ../out/demo\n  demo --out ../out/demo --profile kubelet --keep",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), o) },
+		Use:           "demo",
+		Short:         "Migrate a lab cluster and write the report",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Example:       "  demo --out ../out/demo\n  demo --out ../out/demo --profile kubelet --keep",
+		RunE:          func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.out, "out", "out/demo", "directory for the lab and the reports")
-	cmd.Flags().StringVar(&o.profile, "profile", "short", "delays of the kubelets: short, or kubelet for the measured ones")
+	cmd.Flags().
+		StringVar(&o.profile, "profile", "short", "delays of the kubelets: short, or kubelet for the measured ones")
 	cmd.Flags().IntVar(&o.workers, "workers", 5, "worker nodes")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the migrated cluster up until Ctrl-C, and print how to look at it")
 	if err := cmd.ExecuteContext(ctx); err != nil {

@@ -17,18 +17,44 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 		fmt.Fprintf(w, "                     %s\n", reason)
 	}
 	fmt.Fprintf(w, "migration            %d steps in %.0f s\n", len(r.Steps), r.DurationSeconds)
-	fmt.Fprintf(w, "overlapping writes   %s   (late effects: %s)\n", count(r.Handover.OverlappingWrites), count(r.Handover.LateEffects))
+	fmt.Fprintf(
+		w,
+		"overlapping writes   %s   (late effects: %s)\n",
+		count(r.Handover.OverlappingWrites),
+		count(r.Handover.LateEffects),
+	)
 	fmt.Fprintf(w, "largest gap          %.2f s\n", r.Handover.GapSeconds)
 	for _, g := range r.Gaps {
 		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
 	}
 	for _, g := range r.Pauses {
-		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s (stays; its manager's own start)\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
+		fmt.Fprintf(
+			w,
+			"  %-21s %5.2f s  %s -> %s   %s (stays; its manager's own start)\n",
+			g.Loop,
+			g.Seconds,
+			g.From,
+			g.To,
+			g.Cause,
+		)
 	}
 	i := r.Inventory
-	fmt.Fprintf(w, "load balancers       %d -> %d, %d recreated, %d addresses changed\n", i.LoadBalancers.Before, i.LoadBalancers.After, i.LoadBalancers.Recreated, i.LoadBalancers.AddressChanged)
+	fmt.Fprintf(
+		w,
+		"load balancers       %d -> %d, %d recreated, %d addresses changed\n",
+		i.LoadBalancers.Before,
+		i.LoadBalancers.After,
+		i.LoadBalancers.Recreated,
+		i.LoadBalancers.AddressChanged,
+	)
 	fmt.Fprintf(w, "routes               %d -> %d\n", i.Routes.Before, i.Routes.After)
-	fmt.Fprintf(w, "nodes                %d -> %d, %d provider ids changed\n", i.Nodes.Before, i.Nodes.After, i.Nodes.ChangedProviderID)
+	fmt.Fprintf(
+		w,
+		"nodes                %d -> %d, %d provider ids changed\n",
+		i.Nodes.Before,
+		i.Nodes.After,
+		i.Nodes.ChangedProviderID,
+	)
 	fmt.Fprintf(w, "report               %s\n", filepath.Join(out, "report.html"))
 }
 

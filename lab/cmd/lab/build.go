@@ -29,7 +29,8 @@ func buildCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&o.CacheDir, "cache-dir", "", "directory of the built programs (default: transplant-lab in the user's cache directory)")
+	cmd.Flags().
+		StringVar(&o.CacheDir, "cache-dir", "", "directory of the built programs (default: transplant-lab in the user's cache directory)")
 	cmd.Flags().StringSliceVar(&o.Sets, "set", nil, "set of programs to build (default: what the lab needs)")
 	return cmd
 }

@@ -18,8 +18,18 @@ func hostsCommand() *cobra.Command {
 		Short: "Run real kubeadm clusters on this machine: namespaces with real kubelets (needs root)",
 	}
 	cmd.PersistentFlags().StringVar(&o.Name, "name", "lab", "name of the cluster: at most 6 lower-case letters and digits")
-	cmd.PersistentFlags().StringVar(&o.Dir, "dir", "", "directory of the cluster (default: hosts/NAME below transplant-lab in the user's cache directory)")
-	cmd.AddCommand(hostsUp(&o), hostsDown(&o), hostsStatus(&o), hostsExec(&o), hostsLoad(&o), hostsPower(&o, "reboot"), hostsPower(&o, "poweroff"), hostsPower(&o, "poweron"))
+	cmd.PersistentFlags().
+		StringVar(&o.Dir, "dir", "", "directory of the cluster (default: hosts/NAME below transplant-lab in the user's cache directory)")
+	cmd.AddCommand(
+		hostsUp(&o),
+		hostsDown(&o),
+		hostsStatus(&o),
+		hostsExec(&o),
+		hostsLoad(&o),
+		hostsPower(&o, "reboot"),
+		hostsPower(&o, "poweroff"),
+		hostsPower(&o, "poweron"),
+	)
 	return cmd
 }
 
@@ -43,7 +53,13 @@ func hostsUp(o *hosts.Options) *cobra.Command {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "export KUBECONFIG=%s\n", c.Kubeconfig())
 			fmt.Fprintf(out, "%s get nodes -o wide\n", c.Kubectl())
-			fmt.Fprintf(out, "# simulated AWS: %s, controls %s/_sim/state, audit log %s\n", c.CloudEndpoint(), c.AdminEndpoint(), c.AuditFile())
+			fmt.Fprintf(
+				out,
+				"# simulated AWS: %s, controls %s/_sim/state, audit log %s\n",
+				c.CloudEndpoint(),
+				c.AdminEndpoint(),
+				c.AuditFile(),
+			)
 			fmt.Fprintf(out, "# the product as its image has it: %s\n", c.CLI())
 			return nil
 		},
@@ -52,11 +68,14 @@ func hostsUp(o *hosts.Options) *cobra.Command {
 	cmd.Flags().IntVar(&o.ControlPlanes, "control-planes", 3, "number of control-plane hosts: 1 to 3")
 	cmd.Flags().IntVar(&o.Workers, "workers", 0, "number of workers: at most 3")
 	cmd.Flags().StringVar(&o.CLITag, "cli-tag", hosts.DefaultTag, "tag of the image of the product's command")
-	cmd.Flags().StringSliceVar(&o.CCMTags, "ccm-tag", nil, "tags of the image of the product's manager (default: the one that plans name, and "+hosts.DefaultTag+")")
-	cmd.Flags().StringSliceVar(&o.Versions, "with-version", nil, "further versions of Kubernetes whose images the hosts get, for example v1.27.4")
+	cmd.Flags().
+		StringSliceVar(&o.CCMTags, "ccm-tag", nil, "tags of the image of the product's manager (default: the one that plans name, and "+hosts.DefaultTag+")")
+	cmd.Flags().
+		StringSliceVar(&o.Versions, "with-version", nil, "further versions of Kubernetes whose images the hosts get, for example v1.27.4")
 	cmd.Flags().StringSliceVar(&o.Tags, "build-tag", nil, "build tags of the product, for example faults")
 	cmd.Flags().BoolVar(&o.NoProduct, "no-product", false, "leave out the product's images")
-	cmd.Flags().BoolVar(&workload, "workload", false, "create Services with load balancers, and a Deployment where there are workers")
+	cmd.Flags().
+		BoolVar(&workload, "workload", false, "create Services with load balancers, and a Deployment where there are workers")
 	return cmd
 }
 
@@ -144,7 +163,9 @@ func hostsLoad(o *hosts.Options) *cobra.Command {
 // hostsPower is one of the commands that work on the power of a host.
 func hostsPower(o *hosts.Options, verb string) *cobra.Command {
 	short := map[string]string{
-		"reboot": "Cut a host's power and start it again with its disk", "poweroff": "Cut a host's power", "poweron": "Start a host with its disk",
+		"reboot":   "Cut a host's power and start it again with its disk",
+		"poweroff": "Cut a host's power",
+		"poweron":  "Start a host with its disk",
 	}
 	return &cobra.Command{
 		Use:   verb + " HOST",

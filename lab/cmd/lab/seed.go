@@ -32,8 +32,10 @@ func seedCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return seedUp(cmd, o) },
 	}
-	up.Flags().StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "transplant-seed"), "directory of the lab; what a seed has left there is removed")
-	up.Flags().StringSliceVar(&o.clusters, "cluster", []string{"plain", "wrapped"}, "names of user clusters; the second one is started by http-prober, with two replicas")
+	up.Flags().
+		StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "transplant-seed"), "directory of the lab; what a seed has left there is removed")
+	up.Flags().
+		StringSliceVar(&o.clusters, "cluster", []string{"plain", "wrapped"}, "names of user clusters; the second one is started by http-prober, with two replicas")
 	up.Flags().IntVar(&o.machines, "machines", 2, "machines of each user cluster")
 	up.Flags().BoolVar(&o.verbose, "verbose", false, "log what the lab does")
 	cmd := &cobra.Command{Use: "seed", Short: "Run a management cluster that hosts the control planes of user clusters"}
@@ -96,7 +98,10 @@ func seedUp(cmd *cobra.Command, o seedOptions) (err error) {
 	g, both := errgroup.WithContext(ctx)
 	for i, name := range o.clusters {
 		g.Go(func() error {
-			c, err := s.AddCluster(both, seed.ClusterOptions{Name: name, Wrapped: i == 1, Managers: int32(1 + i%2)}) //nolint:gosec // 1 or 2
+			c, err := s.AddCluster(
+				both,
+				seed.ClusterOptions{Name: name, Wrapped: i == 1, Managers: int32(1 + i%2)},
+			) //nolint:gosec // 1 or 2
 			if err != nil {
 				return err
 			}
@@ -121,7 +126,14 @@ func seedUp(cmd *cobra.Command, o seedOptions) (err error) {
 	}
 	fmt.Fprintf(out, "export KUBECONFIG=%s\n%s get deployments,pods -A -o wide\n", kubeconfig, kubectl)
 	for _, c := range clusters {
-		fmt.Fprintf(out, "%s -n %s get secret admin-kubeconfig -o jsonpath='{.data.kubeconfig}' | base64 -d > %s.conf  # %s\n", kubectl, c.Namespace, c.Name, c.Server())
+		fmt.Fprintf(
+			out,
+			"%s -n %s get secret admin-kubeconfig -o jsonpath='{.data.kubeconfig}' | base64 -d > %s.conf  # %s\n",
+			kubectl,
+			c.Namespace,
+			c.Name,
+			c.Server(),
+		)
 	}
 	fmt.Fprintln(out, "# Ctrl-C stops the seed")
 	<-ctx.Done()

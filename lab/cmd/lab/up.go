@@ -41,11 +41,14 @@ func upCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return up(cmd, o) },
 	}
-	cmd.Flags().StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "transplant-lab"), "directory of the lab; an earlier lab there is removed")
+	cmd.Flags().
+		StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "transplant-lab"), "directory of the lab; an earlier lab there is removed")
 	cmd.Flags().IntVar(&o.workers, "workers", 5, "number of worker nodes")
-	cmd.Flags().StringVar(&o.profile, "profile", "short", "delays of the kubelets: short, or kubelet (as measured on a real one)")
+	cmd.Flags().
+		StringVar(&o.profile, "profile", "short", "delays of the kubelets: short, or kubelet (as measured on a real one)")
 	cmd.Flags().BoolVar(&o.workload, "workload", true, "create four Services with load balancers")
-	cmd.Flags().BoolVar(&o.product, "product", true, "build the product of this checkout: the CLI to try, and the manager that it migrates to")
+	cmd.Flags().
+		BoolVar(&o.product, "product", true, "build the product of this checkout: the CLI to try, and the manager that it migrates to")
 	cmd.Flags().BoolVar(&o.verbose, "verbose", false, "log what the lab does")
 	return cmd
 }

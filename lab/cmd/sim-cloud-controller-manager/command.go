@@ -34,7 +34,12 @@ func newCommand(args []string) (*cobra.Command, error) {
 	name := implementation(args)
 	build, ok := implementations[name]
 	if !ok {
-		return nil, fmt.Errorf("--%s=%s is none of %s", implementationFlag, name, strings.Join(slices.Sorted(maps.Keys(implementations)), ", "))
+		return nil, fmt.Errorf(
+			"--%s=%s is none of %s",
+			implementationFlag,
+			name,
+			strings.Join(slices.Sorted(maps.Keys(implementations)), ", "),
+		)
 	}
 	opts, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
@@ -61,12 +66,24 @@ func implementation(args []string) string {
 
 func upstream(opts *options.CloudControllerManagerOptions) *cobra.Command {
 	return app.NewCloudControllerManagerCommand(
-		opts, newCloud, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+		opts,
+		newCloud,
+		app.DefaultInitFuncConstructors,
+		names.CCMControllerAliases(),
+		cliflag.NamedFlagSets{},
+		wait.NeverStop,
+	)
 }
 
 func ours(opts *options.CloudControllerManagerOptions) *cobra.Command {
 	return ccm.NewCloudControllerManagerCommand(
-		opts, newCloud, ccm.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+		opts,
+		newCloud,
+		ccm.DefaultInitFuncConstructors,
+		names.CCMControllerAliases(),
+		cliflag.NamedFlagSets{},
+		wait.NeverStop,
+	)
 }
 
 // newCloud makes the provider that --cloud-config describes, or ends the process: the library leaves no other way.

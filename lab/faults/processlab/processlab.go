@@ -177,11 +177,22 @@ func (l *Lab) Watch(ctx context.Context) (faults.Judge, error) {
 		}
 		var out []faults.Problem
 		for _, o := range j.Overlaps {
-			out = append(out, faults.Problem{From: o.Start, To: o.End, Text: fmt.Sprintf("two owners of %s by %s: %s and %s, %s to %s, %d calls",
-				o.Loop, o.Evidence, o.Old, o.New, o.Start.Format(time.TimeOnly), o.End.Format(time.TimeOnly), len(o.Calls))})
+			out = append(
+				out,
+				faults.Problem{From: o.Start, To: o.End, Text: fmt.Sprintf("two owners of %s by %s: %s and %s, %s to %s, %d calls",
+					o.Loop, o.Evidence, o.Old, o.New, o.Start.Format(time.TimeOnly), o.End.Format(time.TimeOnly), len(o.Calls))},
+			)
 		}
 		for _, call := range l.AWS().Unknown() {
-			out = append(out, faults.Problem{Text: "the cloud was asked for what it does not know: " + strings.Join([]string{call.Service, call.Action, call.Key}, " ")})
+			out = append(
+				out,
+				faults.Problem{
+					Text: "the cloud was asked for what it does not know: " + strings.Join(
+						[]string{call.Service, call.Action, call.Key},
+						" ",
+					),
+				},
+			)
 		}
 		return out, nil
 	}, nil

@@ -17,7 +17,18 @@ var links = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 // copied are the machine's files that a host starts with; everything else below /etc is its own.
 var copied = []string{
-	"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl", "passwd", "group", "nsswitch.conf", "protocols", "services", "ca-certificates", "debian_version",
+	"alternatives",
+	"ld.so.cache",
+	"ld.so.conf",
+	"ld.so.conf.d",
+	"ssl",
+	"passwd",
+	"group",
+	"nsswitch.conf",
+	"protocols",
+	"services",
+	"ca-certificates",
+	"debian_version",
 }
 
 // enterRoot makes the host's root and moves this process into it. It must run in a mount namespace of its own.

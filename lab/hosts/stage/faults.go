@@ -87,13 +87,20 @@ func (f Faulty) StopAPI(ctx context.Context) (faults.Heal, error) {
 // LoseAccess takes the command's pods on a host away; the command makes new ones.
 func (f Faulty) LoseAccess(ctx context.Context, host string) (faults.Heal, error) {
 	pods := f.stage.Client.CoreV1().Pods(metav1.NamespaceSystem)
-	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=transplant", FieldSelector: "spec.nodeName=" + host})
+	list, err := pods.List(
+		ctx,
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=transplant", FieldSelector: "spec.nodeName=" + host},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the pods on host %s: %w", host, err)
 	}
 	for _, p := range list.Items {
 		err := pods.EvictV1(ctx, &policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      p.Name,
+				Namespace: p.Namespace,
+			},
+			DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)},
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("evicting pod %s: %w", p.Name, err)
@@ -138,12 +145,18 @@ func (f Faulty) Watch(ctx context.Context) (faults.Judge, error) {
 		}
 		var out []faults.Problem
 		for _, o := range j.Overlaps {
-			out = append(out, faults.Problem{From: o.Start, To: o.End, Text: fmt.Sprintf("two owners of %s by %s: %s and %s, %s to %s, %d calls",
-				o.Loop, o.Evidence, o.Old, o.New, o.Start.Format(time.TimeOnly), o.End.Format(time.TimeOnly), len(o.Calls))})
+			out = append(
+				out,
+				faults.Problem{From: o.Start, To: o.End, Text: fmt.Sprintf("two owners of %s by %s: %s and %s, %s to %s, %d calls",
+					o.Loop, o.Evidence, o.Old, o.New, o.Start.Format(time.TimeOnly), o.End.Format(time.TimeOnly), len(o.Calls))},
+			)
 		}
 		unknown, err := f.stage.admin(ctx, "unknown")
 		if text := strings.TrimSpace(string(unknown)); err != nil || text != "null" && text != "[]" {
-			out = append(out, faults.Problem{Text: fmt.Sprintf("the cloud was asked for what it does not know: %s (%v)", text, err)})
+			out = append(
+				out,
+				faults.Problem{Text: fmt.Sprintf("the cloud was asked for what it does not know: %s (%v)", text, err)},
+			)
 		}
 		return out, nil
 	}, nil

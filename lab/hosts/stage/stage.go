@@ -94,7 +94,11 @@ func (s *Stage) observe(ctx context.Context) error {
 	}
 	meta := metav1.ObjectMeta{Name: observer}
 	err := errors.Join(
-		made(s.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})),
+		made(
+			s.Client.CoreV1().
+				ServiceAccounts(metav1.NamespaceSystem).
+				Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}),
+		),
 		made(s.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}},
 		}}, metav1.CreateOptions{})),
@@ -107,7 +111,9 @@ func (s *Stage) observe(ctx context.Context) error {
 		return fmt.Errorf("making the account that reads metrics: %w", err)
 	}
 	t, err := s.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, observer,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](6 * 3600)}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](6 * 3600)},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("asking for a token of the account that reads metrics: %w", err)
 	}
@@ -153,9 +159,16 @@ func (s *Stage) MigrationFlags() []string {
 // the product does by default.
 func (s *Stage) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.CLI(), append(args, "--kubeconfig", s.Kubeconfig(), "--state-dir", s.StateDir())...)
-	cmd.Env = append(os.Environ(),
-		"AWS_ACCESS_KEY_ID="+cluster.KeyCLI, "AWS_SECRET_ACCESS_KEY=lab-only", "AWS_REGION="+hosts.Region, "AWS_ENDPOINT_URL="+s.CloudEndpoint(),
-		"AWS_EC2_METADATA_DISABLED=true", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.0/8,10.0.0.0/8")
+	cmd.Env = append(
+		os.Environ(),
+		"AWS_ACCESS_KEY_ID="+cluster.KeyCLI,
+		"AWS_SECRET_ACCESS_KEY=lab-only",
+		"AWS_REGION="+hosts.Region,
+		"AWS_ENDPOINT_URL="+s.CloudEndpoint(),
+		"AWS_EC2_METADATA_DISABLED=true",
+		"HTTPS_PROXY=http://127.0.0.1:9",
+		"NO_PROXY=127.0.0.0/8,10.0.0.0/8",
+	)
 	return cmd
 }
 

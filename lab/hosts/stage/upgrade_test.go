@@ -69,7 +69,13 @@ func TestRealHostsLoseAControlPlaneForGood(t *testing.T) {
 	// It goes when the first host has been handed over.
 	cut := &once{mark: "✓ external/kube-controller-manager@", do: func() error { return owner.Down(context.WithoutCancel(t.Context())) }}
 	again := []string{"apply", "--yes", "--cloud", Cloud}
-	r := stopsTelling(t, s, io.MultiWriter(told(s.Cluster.Name), cut), 5, []string{"host " + owner.NodeName + " is out of reach", "--without-host=" + owner.NodeName}, again...)
+	r := stopsTelling(
+		t,
+		s,
+		io.MultiWriter(told(s.Cluster.Name), cut),
+		5,
+		[]string{"host " + owner.NodeName + " is out of reach", "--without-host=" + owner.NodeName},
+		again...)
 	if err := cut.wait(); err != nil {
 		t.Fatalf("cutting the power of host %s: %v\n%s", owner.Name, err, r.Stderr)
 	}
@@ -77,7 +83,12 @@ func TestRealHostsLoseAControlPlaneForGood(t *testing.T) {
 	living := s.another(t, owner)
 	stops(t, s, 1, []string{"host " + living.NodeName + " stays in the migration", "it can be reached"}, append(again, "--without-host="+living.NodeName)...)
 	// It may come back with its in-tree manager as long as its node is there: the migration is not called done before.
-	stops(t, s, 4, []string{"host " + owner.NodeName + " was taken out of the migration", "kubectl delete node " + owner.NodeName}, append(again, "--without-host="+owner.NodeName)...)
+	stops(
+		t,
+		s,
+		4,
+		[]string{"host " + owner.NodeName + " was taken out of the migration", "kubectl delete node " + owner.NodeName},
+		append(again, "--without-host="+owner.NodeName)...)
 	if err := s.Client.CoreV1().Nodes().Delete(t.Context(), owner.NodeName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

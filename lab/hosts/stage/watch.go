@@ -17,7 +17,10 @@ import (
 )
 
 // ports are where managers serve their metrics, on the host's loopback.
-var ports = map[string]string{cluster.ControllerManager: "127.0.0.1:10257", cluster.CloudControllerManager: "127.0.0.1:10258"}
+var ports = map[string]string{
+	cluster.ControllerManager:      "127.0.0.1:10257",
+	cluster.CloudControllerManager: "127.0.0.1:10258",
+}
 
 // Watch is a recorder that looks at the hosts from the machine that they are on.
 type Watch struct {
@@ -40,8 +43,10 @@ func (s *Stage) Watch(ctx context.Context) *Watch {
 		}}
 	}
 	r := recorder.NewRecorder(recorder.RecorderOptions{
-		Client: s.Client, Namespace: "kube-system", Leases: []string{cluster.ControllerManager, cluster.CloudControllerManager, trial.MigrationLease},
-		Targets: func() []recorder.Target { return s.targets(ctx) },
+		Client:    s.Client,
+		Namespace: "kube-system",
+		Leases:    []string{cluster.ControllerManager, cluster.CloudControllerManager, trial.MigrationLease},
+		Targets:   func() []recorder.Target { return s.targets(ctx) },
 		Scrape: func(ctx context.Context, t recorder.Target) (v1.Manager, error) {
 			return recorder.Scrape(ctx, clients[t.Host], t.Address, s.token)
 		},

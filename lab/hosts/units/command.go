@@ -188,20 +188,41 @@ func (c *call) show(m *Manager) int {
 func (m *Manager) properties(name string) [][2]string {
 	s, err := m.get(name)
 	if s == nil {
-		return [][2]string{{"Id", FullName(name)}, {"LoadState", "not-found"}, {"ActiveState", Inactive}, {"SubState", "dead"}, {"MainPID", "0"}}
+		return [][2]string{
+			{"Id", FullName(name)},
+			{"LoadState", "not-found"},
+			{"ActiveState", Inactive},
+			{"SubState", "dead"},
+			{"MainPID", "0"},
+		}
 	}
 	out := [][2]string{{"Id", FullName(name)}}
 	if s.unit == nil || err != nil {
-		return append(out, [2]string{"LoadState", "bad-setting"}, [2]string{"ActiveState", s.state}, [2]string{"SubState", s.sub}, [2]string{"MainPID", "0"})
+		return append(
+			out,
+			[2]string{"LoadState", "bad-setting"},
+			[2]string{"ActiveState", s.state},
+			[2]string{"SubState", s.sub},
+			[2]string{"MainPID", "0"},
+		)
 	}
 	pid := 0
 	if s.process != nil {
 		pid = s.process.PID
 	}
-	return append(out,
-		[2]string{"LoadState", "loaded"}, [2]string{"ActiveState", s.state}, [2]string{"SubState", s.sub}, [2]string{"UnitFileState", "enabled"},
-		[2]string{"MainPID", fmt.Sprint(pid)}, [2]string{"NRestarts", fmt.Sprint(max(0, s.starts-1))},
-		[2]string{"FragmentPath", s.unit.Path}, [2]string{"DropInPaths", strings.Join(s.unit.DropIns, " ")},
+	return append(
+		out,
+		[2]string{
+			"LoadState",
+			"loaded",
+		},
+		[2]string{"ActiveState", s.state},
+		[2]string{"SubState", s.sub},
+		[2]string{"UnitFileState", "enabled"},
+		[2]string{"MainPID", fmt.Sprint(pid)},
+		[2]string{"NRestarts", fmt.Sprint(max(0, s.starts-1))},
+		[2]string{"FragmentPath", s.unit.Path},
+		[2]string{"DropInPaths", strings.Join(s.unit.DropIns, " ")},
 		[2]string{"StateChangeTimestamp", s.since.UTC().Format(time.RFC3339Nano)},
 		[2]string{"Environment", strings.Join(names(s.unit.Environment), " ")},
 		[2]string{"EnvironmentFiles", strings.Join(s.unit.EnvironmentFiles, " ")},
@@ -226,12 +247,26 @@ func (c *call) status(m *Manager) int {
 	for _, name := range c.units {
 		s, err := m.get(name)
 		if s == nil || s.unit == nil {
-			fmt.Fprintf(c.out, "Unit %s could not be found.\n   Loaded: not-found (Reason: %v)\n   Active: inactive (dead)\n", FullName(name), err)
+			fmt.Fprintf(
+				c.out,
+				"Unit %s could not be found.\n   Loaded: not-found (Reason: %v)\n   Active: inactive (dead)\n",
+				FullName(name),
+				err,
+			)
 			code = exitNoUnit
 			continue
 		}
-		fmt.Fprintf(c.out, "* %s - %s\n   Loaded: loaded (%s; enabled)\n  Drop-In: %s\n   Active: %s (%s) since %s\n",
-			s.unit.Name, s.unit.Description, s.unit.Path, strings.Join(s.unit.DropIns, " "), s.state, s.sub, s.since.UTC().Format(time.RFC3339))
+		fmt.Fprintf(
+			c.out,
+			"* %s - %s\n   Loaded: loaded (%s; enabled)\n  Drop-In: %s\n   Active: %s (%s) since %s\n",
+			s.unit.Name,
+			s.unit.Description,
+			s.unit.Path,
+			strings.Join(s.unit.DropIns, " "),
+			s.state,
+			s.sub,
+			s.since.UTC().Format(time.RFC3339),
+		)
 		if s.process != nil {
 			fmt.Fprintf(c.out, " Main PID: %d\n", s.process.PID)
 		}

@@ -40,8 +40,21 @@ type Unit struct {
 
 // ignored are directives without a meaning where services have no cgroups, limits or order.
 var ignored = []string{
-	"After", "Before", "Wants", "Documentation", "WantedBy", "Delegate", "KillMode", "LimitNPROC", "LimitCORE", "LimitNOFILE", "TasksMax",
-	"OOMScoreAdjust", "StartLimitInterval", "StartLimitIntervalSec", "Type",
+	"After",
+	"Before",
+	"Wants",
+	"Documentation",
+	"WantedBy",
+	"Delegate",
+	"KillMode",
+	"LimitNPROC",
+	"LimitCORE",
+	"LimitNOFILE",
+	"TasksMax",
+	"OOMScoreAdjust",
+	"StartLimitInterval",
+	"StartLimitIntervalSec",
+	"Type",
 }
 
 // load reads a unit below root: its main file and every drop-in. The error is fs.ErrNotExist when there is no main

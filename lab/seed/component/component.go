@@ -46,7 +46,11 @@ func Run() {
 	if os.Getenv(EnvComponent) == "" {
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM) //nolint:forbidigo // it stands for main
+	ctx, stop := signal.NotifyContext(
+		context.Background(),
+		syscall.SIGINT,
+		syscall.SIGTERM,
+	) //nolint:forbidigo // it stands for main
 	defer stop()
 	name := filepath.Base(os.Args[0])
 	var err error
@@ -126,9 +130,13 @@ func serveHealth(address string) {
 	if address == "" {
 		return
 	}
-	server := &http.Server{Addr: address, ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok")) // the probe may be gone
-	})}
+	server := &http.Server{
+		Addr:              address,
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("ok")) // the probe may be gone
+		}),
+	}
 	go func() { _ = server.ListenAndServe() }() // the probe shows it
 }
 

@@ -136,7 +136,10 @@ func (w *controller) machine(ctx context.Context, m *Machine) error {
 			if err := w.call(ctx, http.MethodDelete, "/machines/"+string(m.UID), nil, nil); err != nil {
 				return err
 			}
-			if err := w.kube.CoreV1().Nodes().Delete(ctx, i.NodeName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			if err := w.kube.CoreV1().
+				Nodes().
+				Delete(ctx, i.NodeName, metav1.DeleteOptions{}); err != nil &&
+				!apierrors.IsNotFound(err) {
 				return fmt.Errorf("deleting node %q: %w", i.NodeName, err)
 			}
 		}
@@ -147,7 +150,13 @@ func (w *controller) machine(ctx context.Context, m *Machine) error {
 		return err
 	}
 	if !slices.Contains(m.Finalizers, finalizerMachine) {
-		if err := merge(ctx, w.dyn, Machines, m.Name, map[string]any{"metadata": map[string]any{"finalizers": []string{finalizerMachine}}}); err != nil {
+		if err := merge(
+			ctx,
+			w.dyn,
+			Machines,
+			m.Name,
+			map[string]any{"metadata": map[string]any{"finalizers": []string{finalizerMachine}}},
+		); err != nil {
 			return err
 		}
 	}
@@ -163,9 +172,12 @@ func (w *controller) machine(ctx context.Context, m *Machine) error {
 		return nil
 	}
 	return merge(ctx, w.dyn, Machines, m.Name, map[string]any{"status": map[string]any{
-		"nodeRef":   corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
-		"addresses": []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: i.PrivateIP}, {Type: corev1.NodeHostName, Address: i.NodeName}},
-		"phase":     "Running",
+		"nodeRef": corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		"addresses": []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: i.PrivateIP},
+			{Type: corev1.NodeHostName, Address: i.NodeName},
+		},
+		"phase": "Running",
 	}}, "status")
 }
 
@@ -186,7 +198,8 @@ func (w *controller) flags(ctx context.Context, m *Machine) ([]string, error) {
 	}
 	// settings of an older template are waited out; those of a newer one are what an old set gets, too
 	for _, d := range w.deployments {
-		if d.Name == owner && d.hash() == w.sets[at].Labels[labelTemplate] && secret.Annotations[annotationTemplate] != d.hash() {
+		if d.Name == owner && d.hash() == w.sets[at].Labels[labelTemplate] &&
+			secret.Annotations[annotationTemplate] != d.hash() {
 			return nil, nil
 		}
 	}
@@ -237,7 +250,10 @@ func (w *controller) set(ctx context.Context, set *Set) error {
 	})
 	for n := int(set.replicas()); n < len(live); n++ {
 		name := live[n-int(set.replicas())].Name
-		if err := w.dyn.Resource(Machines).Namespace(MachineNamespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := w.dyn.Resource(Machines).
+			Namespace(MachineNamespace).
+			Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting machine %q: %w", name, err)
 		}
 	}
@@ -281,8 +297,12 @@ func (w *controller) report(ctx context.Context, kind schema.GroupVersionResourc
 		return nil
 	}
 	return merge(ctx, w.dyn, kind, set.Name, map[string]any{"status": map[string]any{
-		"observedGeneration": status.ObservedGeneration, "replicas": status.Replicas, "updatedReplicas": status.UpdatedReplicas,
-		"readyReplicas": status.ReadyReplicas, "availableReplicas": status.AvailableReplicas, "unavailableReplicas": status.Unavailable,
+		"observedGeneration":  status.ObservedGeneration,
+		"replicas":            status.Replicas,
+		"updatedReplicas":     status.UpdatedReplicas,
+		"readyReplicas":       status.ReadyReplicas,
+		"availableReplicas":   status.AvailableReplicas,
+		"unavailableReplicas": status.Unavailable,
 	}}, "status")
 }
 
@@ -323,8 +343,12 @@ func (w *controller) deployment(ctx context.Context, d *Set) error {
 		}
 	}
 	status := SetStatus{
-		ObservedGeneration: d.Generation, Replicas: total, UpdatedReplicas: updated, ReadyReplicas: available, AvailableReplicas: available,
-		Unavailable: max(0, d.replicas()-available),
+		ObservedGeneration: d.Generation,
+		Replicas:           total,
+		UpdatedReplicas:    updated,
+		ReadyReplicas:      available,
+		AvailableReplicas:  available,
+		Unavailable:        max(0, d.replicas()-available),
 	}
 	err := w.report(ctx, MachineDeployments, d, status)
 	if !d.Spec.Paused {
@@ -382,15 +406,26 @@ func (w *controller) createSet(ctx context.Context, d *Set, first bool, revision
 		replicas = int64(d.replicas())
 	}
 	s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{labelTemplate: d.hash()}}, "template": d.Template,
+		"replicas": replicas,
+		"selector": map[string]any{"matchLabels": map[string]any{labelTemplate: d.hash()}},
+		"template": d.Template,
 	}}}
 	s.SetGroupVersionKind(Group.WithKind("MachineSet"))
 	s.SetName(d.Name + "-" + d.hash())
 	s.SetLabels(map[string]string{labelTemplate: d.hash()})
 	s.SetAnnotations(map[string]string{annotationRevision: fmt.Sprint(revision)})
 	s.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d, Group.WithKind("MachineDeployment"))})
-	if _, err := w.dyn.Resource(MachineSets).Namespace(MachineNamespace).Create(ctx, s, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := w.dyn.Resource(MachineSets).
+		Namespace(MachineNamespace).
+		Create(ctx, s, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating MachineSet of %q: %w", d.Name, err)
 	}
-	return merge(ctx, w.dyn, MachineDeployments, d.Name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationRevision: fmt.Sprint(revision)}}})
+	return merge(
+		ctx,
+		w.dyn,
+		MachineDeployments,
+		d.Name,
+		map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationRevision: fmt.Sprint(revision)}}},
+	)
 }

@@ -44,8 +44,11 @@ func osm(ctx context.Context, args []string) error {
 func render(ctx context.Context, c clients, d *Set, flags string) error {
 	secrets := c.kube.CoreV1().Secrets(SettingsNamespace)
 	want := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: SettingsSecret(d.Name), Annotations: map[string]string{annotationTemplate: d.hash()}},
-		Data:       map[string][]byte{"kubelet-flags": []byte(flags)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        SettingsSecret(d.Name),
+			Annotations: map[string]string{annotationTemplate: d.hash()},
+		},
+		Data: map[string][]byte{"kubelet-flags": []byte(flags)},
 	}
 	have, err := secrets.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {

@@ -157,12 +157,21 @@ func listMachines(ctx context.Context, dyn dynamic.Interface) ([]*Machine, error
 }
 
 // merge patches an object, or its status.
-func merge(ctx context.Context, dyn dynamic.Interface, kind schema.GroupVersionResource, name string, body map[string]any, sub ...string) error {
+func merge(
+	ctx context.Context,
+	dyn dynamic.Interface,
+	kind schema.GroupVersionResource,
+	name string,
+	body map[string]any,
+	sub ...string,
+) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encoding patch of %s %q: %w", kind.Resource, name, err)
 	}
-	if _, err := dyn.Resource(kind).Namespace(MachineNamespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{}, sub...); err != nil {
+	if _, err := dyn.Resource(kind).
+		Namespace(MachineNamespace).
+		Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{}, sub...); err != nil {
 		return fmt.Errorf("patching %s %q: %w", kind.Resource, name, err)
 	}
 	return nil

@@ -33,7 +33,14 @@ const (
 
 // Operations are all of them.
 var Operations = []Operation{
-	DescribeInstances, GetLoadBalancer, EnsureLoadBalancer, UpdateLoadBalancer, DeleteLoadBalancer, ListRoutes, CreateRoute, DeleteRoute,
+	DescribeInstances,
+	GetLoadBalancer,
+	EnsureLoadBalancer,
+	UpdateLoadBalancer,
+	DeleteLoadBalancer,
+	ListRoutes,
+	CreateRoute,
+	DeleteRoute,
 }
 
 // Mutating tells whether an operation is one that may change something.

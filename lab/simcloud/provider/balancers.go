@@ -32,7 +32,11 @@ func (balancers) GetLoadBalancerName(_ context.Context, _ string, service *corev
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
-func (b balancers) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+func (b balancers) GetLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+) (*corev1.LoadBalancerStatus, bool, error) {
 	answer, err := b.client.call(ctx, api.GetLoadBalancer, api.Request{Name: b.GetLoadBalancerName(ctx, cluster, service)})
 	if err != nil || answer.LoadBalancer == nil {
 		return nil, false, err
@@ -41,7 +45,12 @@ func (b balancers) GetLoadBalancer(ctx context.Context, cluster string, service 
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
-func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+func (b balancers) EnsureLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) (*corev1.LoadBalancerStatus, error) {
 	lb := wanted(b.GetLoadBalancerName(ctx, cluster, service), service)
 	for range b.client.ensureRequests - 1 {
 		if _, err := b.client.call(ctx, api.EnsureLoadBalancer, api.Request{LoadBalancer: &lb}); err != nil {
@@ -60,8 +69,17 @@ func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, servi
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
-func (b balancers) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
-	_, err := b.client.call(ctx, api.UpdateLoadBalancer, api.Request{Name: b.GetLoadBalancerName(ctx, cluster, service), Members: members(nodes)})
+func (b balancers) UpdateLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) error {
+	_, err := b.client.call(
+		ctx,
+		api.UpdateLoadBalancer,
+		api.Request{Name: b.GetLoadBalancerName(ctx, cluster, service), Members: members(nodes)},
+	)
 	return err
 }
 

@@ -42,7 +42,11 @@ func newClient(config Config) *client {
 		// Nothing here limits concurrency: that is what is measured. Connections are kept, so that a call costs no handshake.
 		MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: 5 * time.Minute,
 	}
-	return &client{endpoint: strings.TrimSuffix(config.Endpoint, "/"), caller: config.Caller, http: &http.Client{Transport: fenced{pool}}}
+	return &client{
+		endpoint: strings.TrimSuffix(config.Endpoint, "/"),
+		caller:   config.Caller,
+		http:     &http.Client{Transport: fenced{pool}},
+	}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -54,7 +58,12 @@ func (c *client) call(ctx context.Context, operation api.Operation, body api.Req
 	if err != nil {
 		return answer, fmt.Errorf("encoding request of %s: %w", operation, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint+api.PathPrefix+string(operation), bytes.NewReader(data))
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		c.endpoint+api.PathPrefix+string(operation),
+		bytes.NewReader(data),
+	)
 	if err != nil {
 		return answer, fmt.Errorf("building request of %s: %w", operation, err)
 	}

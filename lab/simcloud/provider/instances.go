@@ -75,10 +75,17 @@ func (p *Provider) one(ctx context.Context, node *corev1.Node) (*api.Instance, e
 
 func metadata(instance *api.Instance) *cloudprovider.InstanceMetadata {
 	out := &cloudprovider.InstanceMetadata{
-		ProviderID: instance.ProviderID, InstanceType: instance.Type, Zone: instance.Zone, Region: instance.Region, AdditionalLabels: instance.Labels,
+		ProviderID:       instance.ProviderID,
+		InstanceType:     instance.Type,
+		Zone:             instance.Zone,
+		Region:           instance.Region,
+		AdditionalLabels: instance.Labels,
 	}
 	for _, a := range instance.Addresses {
-		out.NodeAddresses = append(out.NodeAddresses, corev1.NodeAddress{Type: corev1.NodeAddressType(a.Type), Address: a.Address})
+		out.NodeAddresses = append(
+			out.NodeAddresses,
+			corev1.NodeAddress{Type: corev1.NodeAddressType(a.Type), Address: a.Address},
+		)
 	}
 	return out
 }

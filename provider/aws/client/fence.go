@@ -52,18 +52,21 @@ func (g *Gate) Check(ctx context.Context) error {
 const gateID = "transplant/fence"
 
 func (g *Gate) middleware() middleware.FinalizeMiddleware {
-	return middleware.FinalizeMiddlewareFunc(gateID, func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
-		out middleware.FinalizeOutput, metadata middleware.Metadata, err error,
-	) {
-		if operation := awsmiddleware.GetOperationName(ctx); Mutates(operation) {
-			if refusal := g.Check(ctx); refusal != nil {
-				err = fmt.Errorf("not sending %s %s: %w", awsmiddleware.GetServiceID(ctx), operation, refusal)
-				note(ctx, err)
-				return out, metadata, err
+	return middleware.FinalizeMiddlewareFunc(
+		gateID,
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+			out middleware.FinalizeOutput, metadata middleware.Metadata, err error,
+		) {
+			if operation := awsmiddleware.GetOperationName(ctx); Mutates(operation) {
+				if refusal := g.Check(ctx); refusal != nil {
+					err = fmt.Errorf("not sending %s %s: %w", awsmiddleware.GetServiceID(ctx), operation, refusal)
+					note(ctx, err)
+					return out, metadata, err
+				}
 			}
-		}
-		return next.HandleFinalize(ctx, in)
-	})
+			return next.HandleFinalize(ctx, in)
+		},
+	)
 }
 
 type refusalKey struct{}

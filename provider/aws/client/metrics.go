@@ -22,16 +22,21 @@ import (
 // must be the provider's, or the registry takes them for others.
 var (
 	providerDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Name: "cloudprovider_aws_api_request_duration_seconds", Help: "Latency of AWS API calls", StabilityLevel: metrics.ALPHA,
+		Name:           "cloudprovider_aws_api_request_duration_seconds",
+		Help:           "Latency of AWS API calls",
+		StabilityLevel: metrics.ALPHA,
 	}, []string{"request"})
 	providerErrors = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "cloudprovider_aws_api_request_errors", Help: "AWS API errors", StabilityLevel: metrics.ALPHA,
 	}, []string{"request"})
 	providerThrottles = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "cloudprovider_aws_api_throttled_requests_total", Help: "AWS API throttled requests", StabilityLevel: metrics.ALPHA,
+		Name:           "cloudprovider_aws_api_throttled_requests_total",
+		Help:           "AWS API throttled requests",
+		StabilityLevel: metrics.ALPHA,
 	}, []string{"operation_name"})
 	providerStatus = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "cloudprovider_aws_api_response_status_total", Help: "AWS API error response status code counts (terminal, after retries are exhausted)",
+		Name:           "cloudprovider_aws_api_response_status_total",
+		Help:           "AWS API error response status code counts (terminal, after retries are exhausted)",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"service", "operation", "status_code"})
 )
@@ -96,32 +101,52 @@ func countTerminal(stack *middleware.Stack) error {
 		out, metadata, err := next.HandleFinalize(ctx, in)
 		operation := awsmiddleware.GetOperationName(ctx)
 		if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) && answer.HTTPStatusCode() >= 400 {
-			providerStatus.WithLabelValues(awsmiddleware.GetServiceID(ctx), operation, strconv.Itoa(answer.HTTPStatusCode())).Inc()
+			providerStatus.WithLabelValues(awsmiddleware.GetServiceID(ctx), operation, strconv.Itoa(answer.HTTPStatusCode())).
+				Inc()
 		}
 		if refusal := smithy.APIError(nil); errors.As(err, &refusal) && refusal.ErrorCode() == "RequestLimitExceeded" {
 			providerThrottles.WithLabelValues(operation).Inc()
 		}
 		return out, metadata, err
 	}
-	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("transplant/terminal", count), "Retry", middleware.Before)
+	return stack.Finalize.Insert(
+		middleware.FinalizeMiddlewareFunc("transplant/terminal", count),
+		"Retry",
+		middleware.Before,
+	)
 }
 
 // countAttempt counts and measures every request that is sent. It logs no parameters and no headers: those of the first
 // may be somebody's business, and those of the second are secrets.
 func countAttempt() middleware.FinalizeMiddleware {
-	return middleware.FinalizeMiddlewareFunc("transplant/attempt", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
-		middleware.FinalizeOutput, middleware.Metadata, error,
-	) {
-		service, operation := awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)
-		start := time.Now()
-		out, metadata, err := next.HandleFinalize(ctx, in)
-		took, outcome := time.Since(start), string(cloud.Classify(err))
-		requests.WithLabelValues(service, operation, outcome).Inc()
-		duration.WithLabelValues(service, operation).Observe(took.Seconds())
-		if log := klog.V(4); log.Enabled() {
-			id, _ := awsmiddleware.GetRequestIDMetadata(metadata)
-			log.InfoS("Request to AWS", "service", service, "operation", operation, "outcome", outcome, "took", took.Round(time.Millisecond), "requestID", id)
-		}
-		return out, metadata, err
-	})
+	return middleware.FinalizeMiddlewareFunc(
+		"transplant/attempt",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+			middleware.FinalizeOutput, middleware.Metadata, error,
+		) {
+			service, operation := awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)
+			start := time.Now()
+			out, metadata, err := next.HandleFinalize(ctx, in)
+			took, outcome := time.Since(start), string(cloud.Classify(err))
+			requests.WithLabelValues(service, operation, outcome).Inc()
+			duration.WithLabelValues(service, operation).Observe(took.Seconds())
+			if log := klog.V(4); log.Enabled() {
+				id, _ := awsmiddleware.GetRequestIDMetadata(metadata)
+				log.InfoS(
+					"Request to AWS",
+					"service",
+					service,
+					"operation",
+					operation,
+					"outcome",
+					outcome,
+					"took",
+					took.Round(time.Millisecond),
+					"requestID",
+					id,
+				)
+			}
+			return out, metadata, err
+		},
+	)
 }

@@ -89,7 +89,11 @@ func (l *lane) wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting %s because AWS throttles this operation: %w", delay.Round(time.Millisecond), context.Cause(ctx))
+		return fmt.Errorf(
+			"waiting %s because AWS throttles this operation: %w",
+			delay.Round(time.Millisecond),
+			context.Cause(ctx),
+		)
 	}
 }
 

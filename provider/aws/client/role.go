@@ -41,17 +41,23 @@ func (s *Services) assumeRole(region string) (aws.CredentialsProvider, error) {
 
 func addHeaders(headers map[string]string) func(*middleware.Stack) error {
 	return func(stack *middleware.Stack) error {
-		return stack.Build.Add(middleware.BuildMiddlewareFunc("transplant/source", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (
-			middleware.BuildOutput, middleware.Metadata, error,
-		) {
-			request, ok := in.Request.(*smithyhttp.Request)
-			if !ok {
-				return middleware.BuildOutput{}, middleware.Metadata{}, fmt.Errorf("unknown transport %T", in.Request)
-			}
-			for name, value := range headers {
-				request.Header.Set(name, value)
-			}
-			return next.HandleBuild(ctx, in)
-		}), middleware.After)
+		return stack.Build.Add(
+			middleware.BuildMiddlewareFunc(
+				"transplant/source",
+				func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (
+					middleware.BuildOutput, middleware.Metadata, error,
+				) {
+					request, ok := in.Request.(*smithyhttp.Request)
+					if !ok {
+						return middleware.BuildOutput{}, middleware.Metadata{}, fmt.Errorf("unknown transport %T", in.Request)
+					}
+					for name, value := range headers {
+						request.Header.Set(name, value)
+					}
+					return next.HandleBuild(ctx, in)
+				},
+			),
+			middleware.After,
+		)
 	}
 }

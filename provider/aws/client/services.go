@@ -68,7 +68,12 @@ func New(ctx context.Context, o Options) (*Services, error) {
 	if o.HTTPClient == nil {
 		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout)
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithDefaultsMode(aws.DefaultsModeInRegion), config.WithHTTPClient(o.HTTPClient), config.WithLogger(logger()))
+	cfg, err := config.LoadDefaultConfig(
+		ctx,
+		config.WithDefaultsMode(aws.DefaultsModeInRegion),
+		config.WithHTTPClient(o.HTTPClient),
+		config.WithLogger(logger()),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("loading the AWS settings: %w", err)
 	}
@@ -100,7 +105,10 @@ func (s *Services) Compute(_ context.Context, region string, _ *stscreds.AssumeR
 	if err != nil {
 		return nil, err
 	}
-	options := append(s.options.Config.GetEC2EndpointOpts(region), func(o *ec2.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomEC2Resolver() })
+	options := append(
+		s.options.Config.GetEC2EndpointOpts(region),
+		func(o *ec2.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomEC2Resolver() },
+	)
 	api := &computing{Client: ec2.NewFromConfig(cfg, options...)}
 	s.mu.Lock()
 	s.ec2 = api
@@ -114,17 +122,27 @@ func (s *Services) LoadBalancing(_ context.Context, region string, _ *stscreds.A
 	if err != nil {
 		return nil, err
 	}
-	options := append(s.options.Config.GetELBEndpointOpts(region), func(o *elb.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomELBResolver() })
+	options := append(
+		s.options.Config.GetELBEndpointOpts(region),
+		func(o *elb.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomELBResolver() },
+	)
 	return elb.NewFromConfig(cfg, options...), nil
 }
 
 // LoadBalancingV2 makes the client of network load balancers.
-func (s *Services) LoadBalancingV2(_ context.Context, region string, _ *stscreds.AssumeRoleProvider) (awsv1.ELBV2, error) {
+func (s *Services) LoadBalancingV2(
+	_ context.Context,
+	region string,
+	_ *stscreds.AssumeRoleProvider,
+) (awsv1.ELBV2, error) {
 	cfg, err := s.in(region)
 	if err != nil {
 		return nil, err
 	}
-	options := append(s.options.Config.GetELBV2EndpointOpts(region), func(o *elbv2.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomELBV2Resolver() })
+	options := append(
+		s.options.Config.GetELBV2EndpointOpts(region),
+		func(o *elbv2.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomELBV2Resolver() },
+	)
 	return elbv2.NewFromConfig(cfg, options...), nil
 }
 
@@ -134,7 +152,10 @@ func (s *Services) KeyManagement(_ context.Context, region string, _ *stscreds.A
 	if err != nil {
 		return nil, err
 	}
-	options := append(s.options.Config.GetKMSEndpointOpts(region), func(o *kms.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomKMSResolver() })
+	options := append(
+		s.options.Config.GetKMSEndpointOpts(region),
+		func(o *kms.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomKMSResolver() },
+	)
 	return kms.NewFromConfig(cfg, options...), nil
 }
 
@@ -149,7 +170,12 @@ func (s *Services) in(region string) (aws.Config, error) {
 	cfg := s.cfg.Copy()
 	cfg.Region = region
 	cfg.Retryer = func() aws.Retryer { return newPace() }
-	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), awsmiddleware.AddUserAgentKeyValue("kubernetes", version.Get().String()), countTerminal, s.perAttempt)
+	cfg.APIOptions = append(
+		slices.Clone(cfg.APIOptions),
+		awsmiddleware.AddUserAgentKeyValue("kubernetes", version.Get().String()),
+		countTerminal,
+		s.perAttempt,
+	)
 	if s.options.Config.Global.RoleARN == "" {
 		return cfg, nil
 	}

@@ -50,10 +50,20 @@ func (x CopyFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	}
 	if sum := hostaccess.SHA256(data); sum != s.Content {
 		// Its own sum is not said: the name may be from a journal that somebody planted, and what is said is kept in it.
-		return &step.StaleError{Changed: []string{fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", s.Source, s.Content)}}
+		return &step.StaleError{
+			Changed: []string{
+				fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", s.Source, s.Content),
+			},
+		}
 	}
 	if !isProgram(data) && !x.Env.Unjudged {
-		return &trust.UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("%s is no program (it begins as neither a binary nor a script): only the image credential provider is copied to a host", s.Source)}
+		return &trust.UntrustedError{
+			What: "step " + s.ID,
+			Err: fmt.Errorf(
+				"%s is no program (it begins as neither a binary nor a script): only the image credential provider is copied to a host",
+				s.Source,
+			),
+		}
 	}
 	if err := x.Env.BackUp(ctx, s, rec); err != nil {
 		return err

@@ -56,7 +56,15 @@ func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 		return data != nil, err
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, layout.TokenSecret, component.KCM)}
+		return &step.VerifyError{
+			Waited: step.TimeoutOf(s),
+			Reason: fmt.Sprintf(
+				"Secret %s/%s has got no token: the token controller of %s fills it in",
+				component.Namespace,
+				layout.TokenSecret,
+				component.KCM,
+			),
+		}
 	} else if err != nil {
 		return err
 	}

@@ -25,7 +25,10 @@ func leftBefore(e *step.Env, s v1.Step) string {
 	}
 	doc := e.Journal.Doc()
 	for _, there := range doc.Plan.Steps {
-		if rec := e.Journal.Record(there.ID); there.Kind == v1.StepKubelet && there.Host == s.Host && rec.Result == "started" && rec.Before != "" {
+		if rec := e.Journal.Record(
+			there.ID,
+		); there.Kind == v1.StepKubelet && there.Host == s.Host && rec.Result == "started" &&
+			rec.Before != "" {
 			return rec.Before
 		}
 	}
@@ -82,11 +85,23 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 		if ctx.Err() != nil || step.IsInterrupted(err) {
 			return err
 		}
-		return fmt.Errorf("%w; node %s takes no new pods until this step has ended, or was taken back with transplant rollback", err, node)
+		return fmt.Errorf(
+			"%w; node %s takes no new pods until this step has ended, or was taken back with transplant rollback",
+			err,
+			node,
+		)
 	}
 	if back := drain.Cordon(ctx, e, node, false); back != nil {
 		rec.Result = "started" // the node's cordon is still owed
-		return errors.Join(err, fmt.Errorf("making node %s schedulable again: %w; the same command tries it again, or kubectl uncordon %s", node, back, node))
+		return errors.Join(
+			err,
+			fmt.Errorf(
+				"making node %s schedulable again: %w; the same command tries it again, or kubectl uncordon %s",
+				node,
+				back,
+				node,
+			),
+		)
 	}
 	if ended {
 		return err

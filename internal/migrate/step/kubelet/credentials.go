@@ -37,23 +37,55 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 	}
 	providers, err := host.AskCredentialProviders(ctx, h, config, dir, x.Env.NodeNames[s.Host], nodes)
 	if err != nil {
-		return fmt.Errorf("host %s: asking its image credential providers before its kubelet depends on them: %w; nothing was changed", s.Host, err)
+		return fmt.Errorf(
+			"host %s: asking its image credential providers before its kubelet depends on them: %w; nothing was changed",
+			s.Host,
+			err,
+		)
 	}
 	for _, p := range providers {
 		switch needed := named || p.Name == ownProvider(x); {
 		case p.Answered:
-			x.Env.Report(s, "progress", fmt.Sprintf("image credential provider %s on host %s answered for %s", p.Name, s.Host, p.Asked))
+			x.Env.Report(
+				s,
+				"progress",
+				fmt.Sprintf("image credential provider %s on host %s answered for %s", p.Name, s.Host, p.Asked),
+			)
 		case p.Present && p.Asked == "":
-			x.Env.Note(s, rec, fmt.Sprintf("not proven: whether image credential provider %s on host %s gives credentials (%s)", p.Name, s.Host, cmp.Or(p.Error, "it was not asked")))
+			x.Env.Note(
+				s,
+				rec,
+				fmt.Sprintf(
+					"not proven: whether image credential provider %s on host %s gives credentials (%s)",
+					p.Name,
+					s.Host,
+					cmp.Or(p.Error, "it was not asked"),
+				),
+			)
 		case needed:
-			return &step.VerifyError{Reason: fmt.Sprintf("image credential provider %s on host %s does not give credentials, and its kubelet is about to lose those of the in-tree provider: %s. Nothing was changed; "+
-				"put that right and run the same command again", p.Name, s.Host, p.Error)}
+			return &step.VerifyError{
+				Reason: fmt.Sprintf(
+					"image credential provider %s on host %s does not give credentials, and its kubelet is about to lose those of the in-tree provider: %s. Nothing was changed; "+
+						"put that right and run the same command again",
+					p.Name,
+					s.Host,
+					p.Error,
+				),
+			}
 		default:
-			x.Env.Note(s, rec, fmt.Sprintf("image credential provider %s on host %s does not give credentials: %s", p.Name, s.Host, p.Error))
+			x.Env.Note(
+				s,
+				rec,
+				fmt.Sprintf("image credential provider %s on host %s does not give credentials: %s", p.Name, s.Host, p.Error),
+			)
 		}
 	}
 	if _, ok := h.(hostaccess.Executor); !ok && len(providers) > 0 {
-		x.Env.Note(s, rec, "not proven: this way to host "+s.Host+" cannot run its programs, so that its image credential providers were not asked")
+		x.Env.Note(
+			s,
+			rec,
+			"not proven: this way to host "+s.Host+" cannot run its programs, so that its image credential providers were not asked",
+		)
 	}
 	return nil
 }

@@ -67,8 +67,11 @@ func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		return nil, fmt.Errorf("looking with what the kubelet on host %s would be started: %w", s.Host, err)
 	}
 	if keeps != "" {
-		return nil, fmt.Errorf("the kubelet on host %s would still be started %s: its unit takes that from a place that cannot be edited safely, as --flag=${NAME}; write the flag out in ExecStart= there, and plan again",
-			s.Host, keeps)
+		return nil, fmt.Errorf(
+			"the kubelet on host %s would still be started %s: its unit takes that from a place that cannot be edited safely, as --flag=${NAME}; write the flag out in ExecStart= there, and plan again",
+			s.Host,
+			keeps,
+		)
 	}
 	return out, nil
 }
@@ -126,7 +129,9 @@ func (o overlaid) Read(path string) ([]byte, error) {
 // kept are the files as a record says that they were before its step. One that the step did not come to is left as it
 // is.
 func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]fileChange, error) {
-	all := append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, BackupMode: rec.BackupMode}}, rec.Files...)
+	all := append(
+		[]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, BackupMode: rec.BackupMode}},
+		rec.Files...)
 	var out []fileChange
 	for _, r := range all {
 		f, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path)
@@ -136,7 +141,11 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 		c := fileChange{path: r.Path, now: f.Data, Want: f.Data, mode: f.Mode.Perm()}
 		if r.BackupSHA256 != "" && r.BackupSHA256 != sum {
 			id := cmp.Or(s.Restore, s.ID)
-			c.Want, c.mode, _, err = x.Env.ReadBackup(ctx, v1.Step{ID: id, Host: s.Host}, v1.StepRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode})
+			c.Want, c.mode, _, err = x.Env.ReadBackup(
+				ctx,
+				v1.Step{ID: id, Host: s.Host},
+				v1.StepRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode},
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -156,7 +165,8 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 func (x Kubelet) wrote(sum string) bool {
 	for _, there := range x.Env.Journal.Doc().Plan.Steps {
 		rec := x.Env.Journal.Record(there.ID)
-		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum || slices.ContainsFunc(rec.Files, func(f v1.FileRecord) bool { return f.AfterSHA256 == sum || f.BackupSHA256 == sum }) {
+		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum ||
+			slices.ContainsFunc(rec.Files, func(f v1.FileRecord) bool { return f.AfterSHA256 == sum || f.BackupSHA256 == sum }) {
 			return true
 		}
 	}
@@ -175,8 +185,18 @@ func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup str
 		c.Want = c.now
 		return c, nil
 	}
-	return c, &step.StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it, and nothing was overwritten: see what with diff %s %s there, put the flags of the step "+
-		"back in it by hand (or all of it, with cp), then run the same command again", c.path, s.Host, backup, c.path)}}
+	return c, &step.StaleError{
+		Changed: []string{
+			fmt.Sprintf(
+				"%s on host %s was changed by somebody else after this migration wrote it, and nothing was overwritten: see what with diff %s %s there, put the flags of the step "+
+					"back in it by hand (or all of it, with cp), then run the same command again",
+				c.path,
+				s.Host,
+				backup,
+				c.path,
+			),
+		},
+	}
 }
 
 // flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so
@@ -207,7 +227,12 @@ func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bo
 	}
 	used, err := kubeletfile.KubeletVariables(hostaccess.Reading(ctx, h), c.path)
 	if err != nil {
-		return false, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", c.path, s.Host, err)
+		return false, fmt.Errorf(
+			"looking which variables of %s become flags of the kubelet on host %s: %w",
+			c.path,
+			s.Host,
+			err,
+		)
 	}
 	out, err := kubeletfile.ApplyKubeletFile(c.now, back, used...)
 	return err == nil && string(out) == string(c.now), nil //nolint:nilerr // see above
@@ -233,7 +258,10 @@ func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 			return err
 		}
 		rec.Files = slices.DeleteFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at })
-		rec.Files = append(rec.Files, v1.FileRecord{Path: at, Backup: part.Backup, BackupSHA256: part.BackupSHA256, BackupMode: part.BackupMode})
+		rec.Files = append(
+			rec.Files,
+			v1.FileRecord{Path: at, Backup: part.Backup, BackupSHA256: part.BackupSHA256, BackupMode: part.BackupMode},
+		)
 	}
 	return nil
 }
@@ -248,7 +276,16 @@ func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) er
 		if _, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path); err != nil {
 			return err
 		} else if sum != r.BackupSHA256 && !x.wrote(sum) {
-			return &step.StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else since the first try of step %s: go back with transplant rollback, and plan again", r.Path, s.Host, s.ID)}}
+			return &step.StaleError{
+				Changed: []string{
+					fmt.Sprintf(
+						"%s on host %s was changed by somebody else since the first try of step %s: go back with transplant rollback, and plan again",
+						r.Path,
+						s.Host,
+						s.ID,
+					),
+				},
+			}
 		}
 	}
 	return nil

@@ -198,7 +198,11 @@ func (x Kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		now.PID, now.StartTicks = procs[0].PID, procs[0].StartTicks
 		rec.Flags = flagsNamed(s.Edits, procs[0].Args)
 	case s.Restore == "":
-		return fmt.Errorf("%d processes of the kubelet run on host %s, so that nobody could see what it runs with after a change: nothing was changed; look at systemctl status kubelet there", len(procs), s.Host)
+		return fmt.Errorf(
+			"%d processes of the kubelet run on host %s, so that nobody could see what it runs with after a change: nothing was changed; look at systemctl status kubelet there",
+			len(procs),
+			s.Host,
+		)
 	}
 	now.Names = certified(ctx, x, s.Host)
 	rec.Node = &now
@@ -223,7 +227,12 @@ func (x Kubelet) guarded(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]h
 // restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say.
 // Where the way to the host leads through the kubelet, the host itself puts the files back that are given when it does
 // not stay up.
-func (x Kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) string, before []hostaccess.GuardedFile) error {
+func (x Kubelet) restart(
+	ctx context.Context,
+	s v1.Step,
+	expect func([]string) string,
+	before []hostaccess.GuardedFile,
+) error {
 	h, err := x.Env.Host(s.Host)
 	if err != nil {
 		return err
@@ -243,7 +252,10 @@ func (x Kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 		if ctx.Err() != nil || hostaccess.IsUnreachable(err) {
 			return err // nothing could be put back either; the next run goes on
 		}
-		return &step.VerifyError{Reason: fmt.Sprintf("restarting the kubelet on host %s: %v", s.Host, err), PutBack: errors.Is(err, hostaccess.ErrPutBack)}
+		return &step.VerifyError{
+			Reason:  fmt.Sprintf("restarting the kubelet on host %s: %v", s.Host, err),
+			PutBack: errors.Is(err, hostaccess.ErrPutBack),
+		}
 	}
 	return x.awaitKubelet(ctx, s, was, expect)
 }
@@ -269,7 +281,9 @@ func (x Kubelet) reread(ctx context.Context, s v1.Step) error {
 func (x Kubelet) renewed(ctx context.Context, host string) (time.Time, error) {
 	var at time.Time
 	err := retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
-		l, err := x.Env.Kube.CoordinationV1().Leases(component.NodeLeaseNamespace).Get(ctx, x.Env.NodeNames[host], metav1.GetOptions{})
+		l, err := x.Env.Kube.CoordinationV1().
+			Leases(component.NodeLeaseNamespace).
+			Get(ctx, x.Env.NodeNames[host], metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -70,34 +70,44 @@ func (x Kubelet) lifeOf(ctx context.Context, s v1.Step) (life, error) {
 func (x Kubelet) awaitKubelet(ctx context.Context, s v1.Step, was life, expect func([]string) string) error {
 	var seen life
 	reason := ""
-	err := x.Env.WaitFor(ctx, s, step.TimeoutOf(s), step.SettleInterval, func() string { return reason }, func(ctx context.Context) (bool, error) {
-		p, why := x.process(ctx, s.Host)
-		if why == "" && was.is(p) {
-			why = fmt.Sprintf("its process %d is still the one from before the restart", p.PID)
-		}
-		if why == "" {
-			why = expect(p.Args)
-		}
-		if why != "" {
-			seen, reason = life{}, "the kubelet: "+why
-			return false, nil
-		}
-		at, err := x.renewed(ctx, s.Host)
-		if err != nil {
-			return false, err
-		}
-		if !seen.is(p) {
-			seen = life{pid: p.PID, ticks: p.StartTicks, renewed: at}
-		}
-		if !at.After(seen.renewed) || !at.After(was.renewed) {
-			reason = "the kubelet has not renewed its node's lease since it was restarted"
-			return false, nil
-		}
-		reason = unreadySince(ctx, x, s, was)
-		return reason == "", nil
-	})
+	err := x.Env.WaitFor(
+		ctx,
+		s,
+		step.TimeoutOf(s),
+		step.SettleInterval,
+		func() string { return reason },
+		func(ctx context.Context) (bool, error) {
+			p, why := x.process(ctx, s.Host)
+			if why == "" && was.is(p) {
+				why = fmt.Sprintf("its process %d is still the one from before the restart", p.PID)
+			}
+			if why == "" {
+				why = expect(p.Args)
+			}
+			if why != "" {
+				seen, reason = life{}, "the kubelet: "+why
+				return false, nil
+			}
+			at, err := x.renewed(ctx, s.Host)
+			if err != nil {
+				return false, err
+			}
+			if !seen.is(p) {
+				seen = life{pid: p.PID, ticks: p.StartTicks, renewed: at}
+			}
+			if !at.After(seen.renewed) || !at.After(was.renewed) {
+				reason = "the kubelet has not renewed its node's lease since it was restarted"
+				return false, nil
+			}
+			reason = unreadySince(ctx, x, s, was)
+			return reason == "", nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("node %s: %s", x.Env.NodeNames[s.Host], reason)}
+		return &step.VerifyError{
+			Waited: step.TimeoutOf(s),
+			Reason: fmt.Sprintf("node %s: %s", x.Env.NodeNames[s.Host], reason),
+		}
 	}
 	return err
 }

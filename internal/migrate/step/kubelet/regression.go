@@ -31,7 +31,14 @@ func look(ctx context.Context, e *step.Env, node string) (v1.NodeRecord, bool, e
 		return v1.NodeRecord{}, false, fmt.Errorf("reading node %s: %w", node, err)
 	}
 	facts := objects.Node(n)
-	out := v1.NodeRecord{UID: facts.UID, ProviderID: facts.ProviderID, Addresses: facts.Addresses, Labels: facts.Labels, Taints: facts.Taints, Attachable: facts.Attachable}
+	out := v1.NodeRecord{
+		UID:        facts.UID,
+		ProviderID: facts.ProviderID,
+		Addresses:  facts.Addresses,
+		Labels:     facts.Labels,
+		Taints:     facts.Taints,
+		Attachable: facts.Attachable,
+	}
 	csi, err := e.Kube.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
 	// without the right to look they are left out, before and after
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -77,7 +84,10 @@ func regressed(s v1.Step, was, is v1.NodeRecord) (worse, different []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(was.Attachable)) {
 		if is.Attachable[name] != was.Attachable[name] {
-			different = append(different, fmt.Sprintf("its allocatable %s is %q, it was %q", name, is.Attachable[name], was.Attachable[name]))
+			different = append(
+				different,
+				fmt.Sprintf("its allocatable %s is %q, it was %q", name, is.Attachable[name], was.Attachable[name]),
+			)
 		}
 	}
 	return worse, different
@@ -109,7 +119,10 @@ func comparedAddresses(was, is []string) (worse, different []string) {
 		}
 	}
 	if len(worse)+len(different) == 0 {
-		different = append(different, fmt.Sprintf("its addresses are in another order: %s, before %s", strings.Join(is, ", "), strings.Join(was, ", ")))
+		different = append(
+			different,
+			fmt.Sprintf("its addresses are in another order: %s, before %s", strings.Join(is, ", "), strings.Join(was, ", ")),
+		)
 	}
 	return worse, different
 }
@@ -167,7 +180,8 @@ func unready(was v1.NodeRecord, pods []corev1.Pod) []string {
 	for i := range pods {
 		p := &pods[i]
 		name := p.Namespace + "/" + p.Name
-		if slices.Contains(was.ReadyPods, name) && !object.IsReady(p) && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded {
+		if slices.Contains(was.ReadyPods, name) && !object.IsReady(p) && p.DeletionTimestamp == nil &&
+			p.Status.Phase != corev1.PodSucceeded {
 			out = append(out, name)
 		}
 	}
@@ -176,7 +190,11 @@ func unready(was v1.NodeRecord, pods []corev1.Pod) []string {
 }
 
 // worse says in one clause what of a node is not as it was before a step; empty when everything is.
-func (x Kubelet) worse(ctx context.Context, s v1.Step, was v1.NodeRecord) (reason string, different []string, err error) {
+func (x Kubelet) worse(
+	ctx context.Context,
+	s v1.Step,
+	was v1.NodeRecord,
+) (reason string, different []string, err error) {
 	node := x.Env.NodeNames[s.Host]
 	is, isReady, err := look(ctx, x.Env, node)
 	if err != nil {
@@ -191,7 +209,19 @@ func (x Kubelet) worse(ctx context.Context, s v1.Step, was v1.NodeRecord) (reaso
 		return "", nil, err
 	}
 	if down := unready(was, pods); len(down) > 0 {
-		worse = append(worse, step.CountOf(len(down), "pod")+" of it that ran "+step.ItOrThem(len(down), "is", "are")+" no longer Ready ("+step.FirstOf(down)+")")
+		worse = append(
+			worse,
+			step.CountOf(
+				len(down),
+				"pod",
+			)+" of it that ran "+step.ItOrThem(
+				len(down),
+				"is",
+				"are",
+			)+" no longer Ready ("+step.FirstOf(
+				down,
+			)+")",
+		)
 	}
 	return strings.Join(worse, "; "), different, nil
 }
@@ -201,17 +231,27 @@ func (x Kubelet) worse(ctx context.Context, s v1.Step, was v1.NodeRecord) (reaso
 func (x Kubelet) awaitAsBefore(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	reason := ""
 	var different []string
-	err := x.Env.WaitFor(ctx, s, step.TimeoutOf(s), step.SettleInterval, func() string { return reason }, func(ctx context.Context) (bool, error) {
-		why, other, err := x.worse(ctx, s, *rec.Node)
-		if err != nil {
-			reason = err.Error()
-			return false, nil
-		}
-		reason, different = why, other
-		return why == "", nil
-	})
+	err := x.Env.WaitFor(
+		ctx,
+		s,
+		step.TimeoutOf(s),
+		step.SettleInterval,
+		func() string { return reason },
+		func(ctx context.Context) (bool, error) {
+			why, other, err := x.worse(ctx, s, *rec.Node)
+			if err != nil {
+				reason = err.Error()
+				return false, nil
+			}
+			reason, different = why, other
+			return why == "", nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("node %s is not as it was before: %s", x.Env.NodeNames[s.Host], reason)}
+		return &step.VerifyError{
+			Waited: step.TimeoutOf(s),
+			Reason: fmt.Sprintf("node %s is not as it was before: %s", x.Env.NodeNames[s.Host], reason),
+		}
 	}
 	for _, d := range different {
 		x.Env.Note(s, rec, "node "+x.Env.NodeNames[s.Host]+": "+d)
@@ -221,7 +261,11 @@ func (x Kubelet) awaitAsBefore(ctx context.Context, s v1.Step, rec *v1.StepRecor
 
 // soak watches a canary, and then wants it as it was before.
 func (x Kubelet) soak(ctx context.Context, s v1.Step, rec *v1.StepRecord, period time.Duration) error {
-	x.Env.Report(s, "progress", fmt.Sprintf("watching node %s for %s before another one is changed", x.Env.NodeNames[s.Host], period))
+	x.Env.Report(
+		s,
+		"progress",
+		fmt.Sprintf("watching node %s for %s before another one is changed", x.Env.NodeNames[s.Host], period),
+	)
 	end, told := x.Env.Clock.Now().Add(period), ""
 	for x.Env.Clock.Now().Before(end) {
 		why, _, err := x.worse(ctx, s, *rec.Node)

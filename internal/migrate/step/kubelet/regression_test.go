@@ -9,8 +9,16 @@ import (
 
 func TestWhatIsWorseThanBeforeAndWhatIsMerelyDifferent(t *testing.T) {
 	before := v1.NodeRecord{
-		UID: "u", ProviderID: "aws:///a/i-1", Addresses: []string{"InternalIP=10.0.0.1", "InternalIP=10.0.0.2", "ExternalDNS=x.example"}, Labels: map[string]string{"zone": "a", "kubernetes.io/hostname": "ip-1"},
-		Taints: []string{"dedicated=db:NoSchedule", "node.kubernetes.io/unschedulable=:NoSchedule"}, Drivers: []string{"ebs.csi.aws.com"}, Attachable: map[string]string{"attachable-volumes-aws-ebs": "39"},
+		UID:        "u",
+		ProviderID: "aws:///a/i-1",
+		Addresses:  []string{"InternalIP=10.0.0.1", "InternalIP=10.0.0.2", "ExternalDNS=x.example"},
+		Labels:     map[string]string{"zone": "a", "kubernetes.io/hostname": "ip-1"},
+		Taints: []string{
+			"dedicated=db:NoSchedule",
+			"node.kubernetes.io/unschedulable=:NoSchedule",
+		},
+		Drivers:    []string{"ebs.csi.aws.com"},
+		Attachable: map[string]string{"attachable-volumes-aws-ebs": "39"},
 	}
 	for _, c := range []struct {
 		name             string

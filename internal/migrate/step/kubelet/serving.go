@@ -30,10 +30,18 @@ func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	node := x.Env.NodeNames[s.Host]
 	names, err := pendingServing(ctx, x, node)
 	if err != nil {
-		x.Env.Note(s, rec, fmt.Sprintf("whether the kubelet of node %s waits for a serving certificate is not known: %v", node, err))
+		x.Env.Note(
+			s,
+			rec,
+			fmt.Sprintf("whether the kubelet of node %s waits for a serving certificate is not known: %v", node, err),
+		)
 	}
 	for _, name := range names {
-		x.Env.Note(s, rec, fmt.Sprintf("the kubelet of node %s waits for its serving certificate: kubectl certificate approve %s", node, name))
+		x.Env.Note(
+			s,
+			rec,
+			fmt.Sprintf("the kubelet of node %s waits for its serving certificate: kubectl certificate approve %s", node, name),
+		)
 	}
 	if rec.Node == nil || len(rec.Node.Names) == 0 {
 		return
@@ -49,7 +57,11 @@ func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 		}
 	}
 	if len(lost) > 0 {
-		x.Env.Note(s, rec, fmt.Sprintf("the serving certificate of the kubelet of node %s is no longer for %s", node, strings.Join(lost, ", ")))
+		x.Env.Note(
+			s,
+			rec,
+			fmt.Sprintf("the serving certificate of the kubelet of node %s is no longer for %s", node, strings.Join(lost, ", ")),
+		)
 	}
 }
 
@@ -63,7 +75,8 @@ func pendingServing(ctx context.Context, x Kubelet, node string) ([]string, erro
 	}
 	var out []string
 	for _, r := range list.Items {
-		if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && r.Spec.Username == "system:node:"+node && len(r.Status.Conditions) == 0 {
+		if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && r.Spec.Username == "system:node:"+node &&
+			len(r.Status.Conditions) == 0 {
 			out = append(out, r.Name)
 		}
 	}
@@ -88,8 +101,11 @@ func certified(ctx context.Context, x Kubelet, host string) []string {
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = raw.Close() }()                             // nothing was written but a greeting
-	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate is looked at, and nothing is sent
+	defer func() { _ = raw.Close() }() // nothing was written but a greeting
+	conn := tls.Client(
+		raw,
+		&tls.Config{InsecureSkipVerify: true},
+	) //nolint:gosec // the certificate is looked at, and nothing is sent
 	if err := conn.HandshakeContext(limited); err != nil {
 		return nil
 	}

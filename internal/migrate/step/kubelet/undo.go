@@ -28,7 +28,16 @@ func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	} else if err != nil {
 		var bad *step.VerifyError
 		if !errors.As(err, &bad) { // a file, or the way to the host
-			return CutOffError(s, *rec, fmt.Errorf("%s. Taking host %s back did not succeed, and the next run goes on with that: %w", rec.Undo.Reason, s.Host, err))
+			return CutOffError(
+				s,
+				*rec,
+				fmt.Errorf(
+					"%s. Taking host %s back did not succeed, and the next run goes on with that: %w",
+					rec.Undo.Reason,
+					s.Host,
+					err,
+				),
+			)
 		}
 		back.Still = bad.Reason + lastWords(ctx, x, s.Host)
 		return back
@@ -71,7 +80,11 @@ func (x Kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) erro
 func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeRecord) error {
 	why, _, err := x.worse(ctx, s, was)
 	if err == nil && why != "" {
-		x.Env.Report(s, "progress", fmt.Sprintf("node %s runs with its old flags again; what is not yet as before: %s", x.Env.NodeNames[s.Host], why))
+		x.Env.Report(
+			s,
+			"progress",
+			fmt.Sprintf("node %s runs with its old flags again; what is not yet as before: %s", x.Env.NodeNames[s.Host], why),
+		)
 	}
 	return err
 }
@@ -80,11 +93,26 @@ func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeReco
 // migration, or that its host has put back to what it ran with, since it did not start as it was before the migration.
 func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) error {
 	if bad.PutBack {
-		return &step.VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s. So it runs with the flags of the migration, and does not start with those from before it: look on host %s why not (journalctl -u kubelet), "+
-			"and run the same command again when that is mended", bad.Reason, s.Host)}
+		return &step.VerifyError{
+			Waited: bad.Waited,
+			Reason: fmt.Sprintf(
+				"%s. So it runs with the flags of the migration, and does not start with those from before it: look on host %s why not (journalctl -u kubelet), "+
+					"and run the same command again when that is mended",
+				bad.Reason,
+				s.Host,
+			),
+		}
 	}
-	return &step.VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s%s. The files of the kubelet on host %s are as they were before the migration; look there at systemctl status kubelet and journalctl -u kubelet, "+
-		"and run the same command again when it runs", bad.Reason, lastWords(ctx, x, s.Host), s.Host)}
+	return &step.VerifyError{
+		Waited: bad.Waited,
+		Reason: fmt.Sprintf(
+			"%s%s. The files of the kubelet on host %s are as they were before the migration; look there at systemctl status kubelet and journalctl -u kubelet, "+
+				"and run the same command again when it runs",
+			bad.Reason,
+			lastWords(ctx, x, s.Host),
+			s.Host,
+		),
+	}
 }
 
 // CutOffError adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed:
@@ -116,8 +144,12 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 	if len(copies) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("if the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
-		"then run the same command again", s.Host, strings.Join(copies, "\n"))
+	return fmt.Sprintf(
+		"if the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
+			"then run the same command again",
+		s.Host,
+		strings.Join(copies, "\n"),
+	)
 }
 
 // silence is how long the restart of a kubelet may go unanswered before somebody who watches is told what will be done
@@ -140,7 +172,11 @@ func Hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
 	case !guarded:
 		return []hint{{silence, how}}
 	}
-	guard := fmt.Sprintf("host %s puts the files of its kubelet back by itself if that does not stay up within %s of its restart", s.Host, hostaccess.KubeletPatience)
+	guard := fmt.Sprintf(
+		"host %s puts the files of its kubelet back by itself if that does not stay up within %s of its restart",
+		s.Host,
+		hostaccess.KubeletPatience,
+	)
 	return []hint{{silence, guard}, {hostaccess.KubeletPatience + silence, how}}
 }
 

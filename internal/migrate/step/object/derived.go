@@ -38,7 +38,11 @@ import (
 // Derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials
 // of the cloud and of the cluster. It is derived when the object is made, from the Deployment that the step names as
 // its source; nil while it cannot be known yet.
-func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (x EnsureObject) Derived(
+	ctx context.Context,
+	s v1.Step,
+	want *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	if s.Derive == "" {
 		return want, nil
 	}
@@ -50,13 +54,21 @@ func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured
 	}
 	_, name, ok := strings.Cut(s.Source, "/"+x.Env.Seed.Namespace+"/")
 	if !ok {
-		return nil, fmt.Errorf("source %s of step %s is not in namespace %s of the seed", s.Source, s.ID, x.Env.Seed.Namespace)
+		return nil, fmt.Errorf(
+			"source %s of step %s is not in namespace %s of the seed",
+			s.Source,
+			s.ID,
+			x.Env.Seed.Namespace,
+		)
 	}
 	d, err := x.Env.Seed.Kube.AppsV1().Deployments(x.Env.Seed.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading %s in the seed: %w", s.Source, err)
 	}
-	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.KCM })
+	at := slices.IndexFunc(
+		d.Spec.Template.Spec.Containers,
+		func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.KCM },
+	)
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, component.KCM)
 	}
@@ -100,7 +112,11 @@ func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructure
 }
 
 // deployedConfig completes the Secret with the cloud config of a manager that runs as a Deployment of its own cluster.
-func (x EnsureObject) deployedConfig(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (x EnsureObject) deployedConfig(
+	ctx context.Context,
+	s v1.Step,
+	want *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	parts := strings.Split(s.Source, "/")
 	if len(parts) != 3 || parts[0] != "Deployment" {
 		return nil, fmt.Errorf("source %s of step %s is no Deployment", s.Source, s.ID)
@@ -109,7 +125,10 @@ func (x EnsureObject) deployedConfig(ctx context.Context, s v1.Step, want *unstr
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.Source, err)
 	}
-	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.KCM })
+	at := slices.IndexFunc(
+		d.Spec.Template.Spec.Containers,
+		func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.KCM },
+	)
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, component.KCM)
 	}
@@ -122,10 +141,18 @@ func (x EnsureObject) deployedConfig(ctx context.Context, s v1.Step, want *unstr
 
 // madeBefore is a derived Secret as it is, once its source is external and does not say any longer what it was derived
 // from.
-func (x EnsureObject) madeBefore(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (x EnsureObject) madeBefore(
+	ctx context.Context,
+	s v1.Step,
+	want *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	made, err := x.Env.Kube.CoreV1().Secrets(want.GetNamespace()).Get(ctx, want.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("%s runs without --cloud-config by now, and what was derived from its cloud config is not to be read: %w; take the migration back with transplant rollback and begin it again", s.Source, err)
+		return nil, fmt.Errorf(
+			"%s runs without --cloud-config by now, and what was derived from its cloud config is not to be read: %w; take the migration back with transplant rollback and begin it again",
+			s.Source,
+			err,
+		)
 	}
 	out := want.DeepCopy()
 	return out, set(out, layout.SeedCloudConfigKey, made.Data[layout.SeedCloudConfigKey])
@@ -164,19 +191,33 @@ func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) 
 			return nil, err
 		}
 		if on != "" && !bytes.Equal(found, f.Data) {
-			return nil, fmt.Errorf("%s on host %s is not that on host %s, and the pods of a Deployment are alike: make the files the same, or keep the cloud config in a Secret that %s mounts", at, name, on, s.deployment.Name)
+			return nil, fmt.Errorf(
+				"%s on host %s is not that on host %s, and the pods of a Deployment are alike: make the files the same, or keep the cloud config in a Secret that %s mounts",
+				at,
+				name,
+				on,
+				s.deployment.Name,
+			)
 		}
 		found, on = f.Data, name
 	}
 	if on == "" {
-		return nil, fmt.Errorf("%s mounts %s of its hosts, which none of those that are reached has: name the control plane's hosts with --host-access, or keep the cloud config in a Secret", s.deployment.Name, at)
+		return nil, fmt.Errorf(
+			"%s mounts %s of its hosts, which none of those that are reached has: name the control plane's hosts with --host-access, or keep the cloud config in a Secret",
+			s.deployment.Name,
+			at,
+		)
 	}
 	return found, nil
 }
 
 // kubeconfig takes server and CA from the kube-controller-manager's, and a token of the cloud-controller-manager's
 // account in the migrated cluster. The token has a key of its own: a manager reads it again when the Secret changes.
-func (s managerSource) kubeconfig(ctx context.Context, out *unstructured.Unstructured, older bool) (*unstructured.Unstructured, error) {
+func (s managerSource) kubeconfig(
+	ctx context.Context,
+	out *unstructured.Unstructured,
+	older bool,
+) (*unstructured.Unstructured, error) {
 	var token string
 	var err error
 	if older {
@@ -228,7 +269,10 @@ func noContent(error) error {
 	return errors.New("it cannot be read (the reason is not shown, since it may quote the file)")
 }
 
-func (s managerSource) cloudConfig(ctx context.Context, out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (s managerSource) cloudConfig(
+	ctx context.Context,
+	out *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	at := cmp.Or(s.flags()["cloud-config"], hosted.UsualCloudConfig)
 	data, err := s.file(ctx, at)
 	if err != nil {

@@ -41,7 +41,8 @@ func readTaintRecord(rec v1.StepRecord) (out taintRecord) {
 
 // isOn reports whether a taint of a node is the one that was recorded.
 func (r taintRecord) isOn(n *corev1.Node, t corev1.Taint) bool {
-	return IsUninitialized(t) && r.UID == n.UID && t.TimeAdded != nil && !r.TaintAdded.IsZero() && t.TimeAdded.Equal(&r.TaintAdded)
+	return IsUninitialized(t) && r.UID == n.UID && t.TimeAdded != nil && !r.TaintAdded.IsZero() &&
+		t.TimeAdded.Equal(&r.TaintAdded)
 }
 
 func (r taintRecord) isOnNode(n *corev1.Node) bool {
@@ -57,7 +58,13 @@ func (x initializeNode) Done(ctx context.Context, s v1.Step) (bool, error) {
 	case err != nil:
 		return false, err
 	case Uninitialized(n):
-		return false, step.PendingError(fmt.Sprintf("node %s still has the taint %s: the cloud-controller-manager has not initialised it", n.Name, api.TaintExternalCloudProvider))
+		return false, step.PendingError(
+			fmt.Sprintf(
+				"node %s still has the taint %s: the cloud-controller-manager has not initialised it",
+				n.Name,
+				api.TaintExternalCloudProvider,
+			),
+		)
 	case n.Spec.ProviderID == "":
 		return false, step.PendingError(fmt.Sprintf("node %s has no provider id", n.Name))
 	}
@@ -93,7 +100,9 @@ func (x initializeNode) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	}
 	ours := readTaintRecord(*rec)
 	if rec.Created && rec.Before != "" && ours.UID != n.UID && n.Spec.ProviderID == "" {
-		return &step.StaleError{Changed: []string{fmt.Sprintf("node %s was recreated while it was being initialised", n.Name)}}
+		return &step.StaleError{
+			Changed: []string{fmt.Sprintf("node %s was recreated while it was being initialised", n.Name)},
+		}
 	}
 	if !rec.Created || ours.TaintAdded.IsZero() {
 		ours = taintRecord{UID: n.UID, TaintAdded: metav1.NewTime(x.env.Clock.Now().UTC().Truncate(time.Second))}
@@ -111,7 +120,12 @@ func (x initializeNode) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 		if Uninitialized(n) || n.Spec.ProviderID != "" {
 			return false // it was initialised since we looked, or by an earlier try
 		}
-		taint := corev1.Taint{Key: api.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &ours.TaintAdded}
+		taint := corev1.Taint{
+			Key:       api.TaintExternalCloudProvider,
+			Value:     "true",
+			Effect:    corev1.TaintEffectNoSchedule,
+			TimeAdded: &ours.TaintAdded,
+		}
 		n.Spec.Taints = append(n.Spec.Taints, taint)
 		return true
 	})
@@ -122,9 +136,19 @@ func (x initializeNode) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 func (x initializeNode) takeBack(ctx context.Context, s v1.Step, rec *v1.StepRecord, n *corev1.Node) error {
 	ours := readTaintRecord(x.env.Journal.Record(s.Restore))
 	if !ours.isOnNode(n) && Uninitialized(n) {
-		x.env.Note(s, rec, fmt.Sprintf("node %s keeps the taint %s: the journal does not show that this migration gave it, and a new node has it from its kubelet; "+
-			"when the node is in use, take it with: kubectl taint node %s %s:%s-",
-			n.Name, api.TaintExternalCloudProvider, n.Name, api.TaintExternalCloudProvider, corev1.TaintEffectNoSchedule))
+		x.env.Note(
+			s,
+			rec,
+			fmt.Sprintf(
+				"node %s keeps the taint %s: the journal does not show that this migration gave it, and a new node has it from its kubelet; "+
+					"when the node is in use, take it with: kubectl taint node %s %s:%s-",
+				n.Name,
+				api.TaintExternalCloudProvider,
+				n.Name,
+				api.TaintExternalCloudProvider,
+				corev1.TaintEffectNoSchedule,
+			),
+		)
 	}
 	if err := x.env.Journal.Save(ctx, *rec); err != nil {
 		return err

@@ -63,7 +63,12 @@ func allowedOnKubeadm(e *step.Env, s v1.Step, text string) error {
 
 // KubeadmTakenBack are the edits of a record that take a step's own back. Of a list only the items that the step has
 // changed are put back.
-func KubeadmTakenBack(e *step.Env, original v1.Step, was v1.StepRecord, live *unstructured.Unstructured) (v1.Step, error) {
+func KubeadmTakenBack(
+	e *step.Env,
+	original v1.Step,
+	was v1.StepRecord,
+	live *unstructured.Unstructured,
+) (v1.Step, error) {
 	undo := original
 	undo.Edits = nil // or the edits of the journal's step would be written over
 	if err := json.Unmarshal([]byte(was.Before), &undo.Edits); err != nil {

@@ -104,9 +104,15 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(given(s, want), live) {
 		if rec.Created {
-			return fmt.Errorf("%s was changed by somebody else since this migration made it: put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it", s.Ref)
+			return fmt.Errorf(
+				"%s was changed by somebody else since this migration made it: put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it",
+				s.Ref,
+			)
 		}
-		return fmt.Errorf("%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it", s.Ref)
+		return fmt.Errorf(
+			"%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it",
+			s.Ref,
+		)
 	}
 	rec.Created = true
 	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
@@ -129,7 +135,11 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 }
 
 // Complete waits until what an object is derived from is there.
-func (x EnsureObject) Complete(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (x EnsureObject) Complete(
+	ctx context.Context,
+	s v1.Step,
+	want *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	var out *unstructured.Unstructured
 	err := x.Env.Poll(ctx, step.TimeoutOf(s), step.SettleInterval, func(ctx context.Context) (bool, error) {
 		var err error
@@ -137,7 +147,15 @@ func (x EnsureObject) Complete(ctx context.Context, s v1.Step, want *unstructure
 		return out != nil, err
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return nil, &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, layout.TokenSecret, component.KCM)}
+		return nil, &step.VerifyError{
+			Waited: step.TimeoutOf(s),
+			Reason: fmt.Sprintf(
+				"Secret %s/%s has got no token: the token controller of %s fills it in",
+				component.Namespace,
+				layout.TokenSecret,
+				component.KCM,
+			),
+		}
 	}
 	return out, err
 }
@@ -266,8 +284,17 @@ func (x DeleteObject) madeHere(s v1.Step, live *unstructured.Unstructured) error
 	have := live.GetLabels()
 	for key, value := range made.GetLabels() {
 		if have[key] != value {
-			return &step.StaleError{Changed: []string{fmt.Sprintf("%s has not the label %s=%s, with which this migration makes it: it was there before, or somebody took the label off, and it is not deleted; delete it by hand "+
-				"if it is of no use, or put the label on, and run the same command again", s.Ref, key, value)}}
+			return &step.StaleError{
+				Changed: []string{
+					fmt.Sprintf(
+						"%s has not the label %s=%s, with which this migration makes it: it was there before, or somebody took the label off, and it is not deleted; delete it by hand "+
+							"if it is of no use, or put the label on, and run the same command again",
+						s.Ref,
+						key,
+						value,
+					),
+				},
+			}
 		}
 	}
 	return nil
@@ -291,7 +318,12 @@ func (x DeleteObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	x.Env.Hook("during", s.ID)
 	return retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
-		if err := client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: propagation(s)}); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Delete(
+			ctx,
+			name,
+			metav1.DeleteOptions{PropagationPolicy: propagation(s)},
+		); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting %s: %w", s.Ref, err)
 		}
 		return nil

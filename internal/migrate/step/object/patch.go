@@ -56,7 +56,9 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if rec.Before == "" {
 		rec.Before = before
 	} else if !x.explained(s, before, rec.Before, patch) { // an earlier try found something else
-		return &step.StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else since step %s was begun", s.Ref, s.ID)}}
+		return &step.StaleError{
+			Changed: []string{fmt.Sprintf("%s was changed by somebody else since step %s was begun", s.Ref, s.ID)},
+		}
 	}
 	if err := x.env.Journal.Save(ctx, *rec); err != nil {
 		return err
@@ -71,7 +73,9 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 			return false, nil // our own write, whose answer got lost
 		}
 		if now, err := x.undoOf(s, o, patch); err != nil || !x.explained(s, now, rec.Before, patch) {
-			return false, &step.StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)}}
+			return false, &step.StaleError{
+				Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)},
+			}
 		}
 		o.Object = merge(o.Object, patch)
 		return true, nil
@@ -175,8 +179,17 @@ func (x unpatchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 			return false, err
 		}
 		if !fits(o.Object, written) {
-			return false, &step.StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
-				s.Ref, s.Restore, strings.Join(leaves(written, ""), ", "), was.Before)}}
+			return false, &step.StaleError{
+				Changed: []string{
+					fmt.Sprintf(
+						"%s was changed by somebody else after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
+						s.Ref,
+						s.Restore,
+						strings.Join(leaves(written, ""), ", "),
+						was.Before,
+					),
+				},
+			}
 		}
 		o.Object = merge(o.Object, back)
 		return true, nil
@@ -236,7 +249,12 @@ func ReadLive(ctx context.Context, e *step.Env, ref string) (*unstructured.Unstr
 
 // UpdateLive reads an object, changes it and writes it back under the version that was read; again when somebody else
 // was faster. Nothing is written when change says that nothing is to be.
-func UpdateLive(ctx context.Context, e *step.Env, ref string, change func(*unstructured.Unstructured) (bool, error)) error {
+func UpdateLive(
+	ctx context.Context,
+	e *step.Env,
+	ref string,
+	change func(*unstructured.Unstructured) (bool, error),
+) error {
 	client, _, err := Object(e, ref)
 	if err != nil {
 		return err

@@ -97,7 +97,10 @@ func PodsOf(ctx context.Context, e *step.Env, o *unstructured.Unstructured) ([]c
 	if err != nil || len(match) == 0 {
 		return nil, fmt.Errorf("%s %s/%s has no selector by labels", o.GetKind(), o.GetNamespace(), o.GetName())
 	}
-	pods, err := e.KubeOf(o.GetNamespace()).CoreV1().Pods(o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
+	pods, err := e.KubeOf(o.GetNamespace()).
+		CoreV1().
+		Pods(o.GetNamespace()).
+		List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
@@ -132,7 +135,13 @@ func LeaderProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructure
 			return "", nil
 		}
 	}
-	return fmt.Sprintf("lease %s is held by %q, which is none of the pods of %s/%s", lease, holder, o.GetNamespace(), o.GetName()), nil
+	return fmt.Sprintf(
+		"lease %s is held by %q, which is none of the pods of %s/%s",
+		lease,
+		holder,
+		o.GetNamespace(),
+		o.GetName(),
+	), nil
 }
 
 // hostNamesOf are the names that a manager in a pod may give itself by its host name: that is the pod's, or the

@@ -85,7 +85,13 @@ func (x addManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if err != nil {
 		return err
 	}
-	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), mode, nil })
+	return replaceManifest(
+		ctx,
+		x.env,
+		s,
+		rec,
+		func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), mode, nil },
+	)
 }
 
 // RestoreManifest puts back the bytes from before a step; with edits, these bytes as the edits change them: that is how
@@ -233,7 +239,13 @@ func unbound(rec v1.StepRecord, sum string) bool {
 // An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in
 // place, the new process could win them back, and the API server beside it would go on having an owner that depends on
 // it.
-func replaceManifest(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, next func(now []byte) ([]byte, fs.FileMode, error)) error {
+func replaceManifest(
+	ctx context.Context,
+	e *step.Env,
+	s v1.Step,
+	rec *v1.StepRecord,
+	next func(now []byte) ([]byte, fs.FileMode, error),
+) error {
 	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return err

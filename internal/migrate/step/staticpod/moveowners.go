@@ -41,7 +41,15 @@ func MoveOwners(ctx context.Context, e *step.Env, s v1.Step) error {
 				"%s on host %s is started from %s, and not from %s", program, s.Host, path, rec.Path)}
 		}
 		sub.Path = rec.Path
-		e.Report(s, "progress", fmt.Sprintf("%s on %s leads and depends on the API server that is about to be restarted: it hands over first", program, s.Host))
+		e.Report(
+			s,
+			"progress",
+			fmt.Sprintf(
+				"%s on %s leads and depends on the API server that is about to be restarted: it hands over first",
+				program,
+				s.Host,
+			),
+		)
 		if err := move(ctx, e, sub, rec); err != nil {
 			return err
 		}
@@ -70,7 +78,13 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 		return done, err
 	}
 	if asked.Kind != v1.StepStartUnit {
-		err = replaceManifest(ctx, e, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, isManifestOf(sub, now) })
+		err = replaceManifest(
+			ctx,
+			e,
+			sub,
+			&rec,
+			func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, isManifestOf(sub, now) },
+		)
 	} else { // a unit is stopped and started; its files stay
 		sub = asked
 		x, unknown := e.ExecutorOf(sub)
@@ -86,9 +100,19 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 	if err := e.CommitChanges(ctx, sub.Host); err != nil {
 		return err
 	}
-	err = e.WaitFor(ctx, sub, step.TimeoutOf(sub), step.SettleInterval, func() string { return fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host) }, back)
+	err = e.WaitFor(
+		ctx,
+		sub,
+		step.TimeoutOf(sub),
+		step.SettleInterval,
+		func() string { return fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host) },
+		back,
+	)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{Waited: step.TimeoutOf(sub), Reason: fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host)}
+		return &step.VerifyError{
+			Waited: step.TimeoutOf(sub),
+			Reason: fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host),
+		}
 	} else if err != nil {
 		return err
 	}
@@ -105,7 +129,10 @@ func isManifestOf(s v1.Step, data []byte) error {
 		return fmt.Errorf("%s on host %s, from which %s is started: %w", s.Path, s.Host, s.Component, err)
 	}
 	if m.Component() != s.Component {
-		return &trust.UntrustedError{What: "the record of step " + s.ID, Err: fmt.Errorf("%s on host %s starts %s, not %s", s.Path, s.Host, m.Component(), s.Component)}
+		return &trust.UntrustedError{
+			What: "the record of step " + s.ID,
+			Err:  fmt.Errorf("%s on host %s starts %s, not %s", s.Path, s.Host, m.Component(), s.Component),
+		}
 	}
 	return nil
 }
@@ -118,13 +145,20 @@ func depends(ctx context.Context, e *step.Env, s v1.Step, component string) (pat
 		return "", false, err
 	}
 	var last error
-	err = e.WaitFor(ctx, s, takeover.BindTimeout, step.SettleInterval, func() string { return last.Error() }, func(ctx context.Context) (bool, error) {
-		if path, owns, last = manager.LeadsOn(ctx, e, s.Host, component); last == nil {
-			return true, nil
-		}
-		procs, err := h.Processes(ctx, component)
-		return err == nil && len(procs) == 0, nil
-	})
+	err = e.WaitFor(
+		ctx,
+		s,
+		takeover.BindTimeout,
+		step.SettleInterval,
+		func() string { return last.Error() },
+		func(ctx context.Context) (bool, error) {
+			if path, owns, last = manager.LeadsOn(ctx, e, s.Host, component); last == nil {
+				return true, nil
+			}
+			procs, err := h.Processes(ctx, component)
+			return err == nil && len(procs) == 0, nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
 		return "", false, last
 	}

@@ -20,7 +20,8 @@ import (
 // the process of before from the one that is to come.
 func changesVersions(e *step.Env, program string) bool {
 	o := e.Plan.Options
-	return o.TargetVersion != "" && !o.ReplaceHosts && slices.Contains([]string{component.KAS, component.KCM, component.Scheduler}, program)
+	return o.TargetVersion != "" && !o.ReplaceHosts &&
+		slices.Contains([]string{component.KAS, component.KCM, component.Scheduler}, program)
 }
 
 // ofVersion proves that what runs is of the version in the manifest: by the mirror pod, and by what the process says of
@@ -34,7 +35,9 @@ func ofVersion(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Mani
 		return step.PendingError(err.Error())
 	}
 	if !hasImage(pod, want) {
-		return step.PendingError(fmt.Sprintf("the mirror pod of %s on host %s does not show %s yet", s.Component, s.Host, m.Image()))
+		return step.PendingError(
+			fmt.Sprintf("the mirror pod of %s on host %s does not show %s yet", s.Component, s.Host, m.Image()),
+		)
 	}
 	if e.Version == nil || !object.IsReady(pod) || m.Address() == "" {
 		return nil // readiness is looked at by who asks
@@ -71,7 +74,15 @@ func unproven(e *step.Env, s v1.Step) {
 	key := "version of " + s.ID
 	if !e.Said[key] {
 		e.Said[key] = true
-		e.Report(s, "progress", fmt.Sprintf("%s on %s does not say its version to this account; its mirror pod and its flags have to do", s.Component, s.Host))
+		e.Report(
+			s,
+			"progress",
+			fmt.Sprintf(
+				"%s on %s does not say its version to this account; its mirror pod and its flags have to do",
+				s.Component,
+				s.Host,
+			),
+		)
 	}
 }
 
@@ -79,12 +90,21 @@ func unproven(e *step.Env, s v1.Step) {
 func pulling(pod *corev1.Pod, image string) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		w := c.State.Waiting
-		if w == nil || !slices.ContainsFunc(pod.Spec.Containers, func(s corev1.Container) bool { return s.Name == c.Name && s.Image == image }) {
+		if w == nil ||
+			!slices.ContainsFunc(
+				pod.Spec.Containers,
+				func(s corev1.Container) bool { return s.Name == c.Name && s.Image == image },
+			) {
 			continue
 		}
 		switch w.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable":
-			return fmt.Sprintf("image %s cannot be had (%s): %s; pull it on the host, or go back with transplant rollback", image, w.Reason, strings.TrimSpace(w.Message))
+			return fmt.Sprintf(
+				"image %s cannot be had (%s): %s; pull it on the host, or go back with transplant rollback",
+				image,
+				w.Reason,
+				strings.TrimSpace(w.Message),
+			)
 		}
 	}
 	return ""
@@ -93,7 +113,10 @@ func pulling(pod *corev1.Pod, image string) string {
 // hasImage tells that a pod has a container whose image has the tag. Registries may be rewritten on the way into the
 // API, tags are not.
 func hasImage(pod *corev1.Pod, tag string) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return strings.HasSuffix(c.Image, ":"+tag) })
+	return slices.ContainsFunc(
+		pod.Spec.Containers,
+		func(c corev1.Container) bool { return strings.HasSuffix(c.Image, ":"+tag) },
+	)
 }
 
 // sameVersion compares what a program says of itself with a tag. A distribution's build has more behind the version.

@@ -153,7 +153,12 @@ func (x Await) stillLeads(ctx context.Context, s v1.Step, node string) (string, 
 			return "", err
 		}
 		if !expired {
-			return fmt.Sprintf("node %s is gone, and %q holds lease %s: shut its machine down, a manager on it may still run", node, holder, lease), nil
+			return fmt.Sprintf(
+				"node %s is gone, and %q holds lease %s: shut its machine down, a manager on it may still run",
+				node,
+				holder,
+				lease,
+			), nil
 		}
 	}
 	return "", nil

@@ -137,10 +137,22 @@ func notReplaced(ctx context.Context, e *step.Env, before []v1.Node, now []corev
 	}
 	stay := map[string]bool{}
 	for _, m := range list.Items {
-		if uid, _, err := unstructured.NestedString(m.Object, "status", "nodeRef", "uid"); err == nil && m.GetDeletionTimestamp() == nil {
+		if uid, _, err := unstructured.NestedString(
+			m.Object,
+			"status",
+			"nodeRef",
+			"uid",
+		); err == nil &&
+			m.GetDeletionTimestamp() == nil {
 			stay[uid] = true
 		}
-		if name, _, err := unstructured.NestedString(m.Object, "status", "nodeRef", "name"); err == nil && m.GetDeletionTimestamp() == nil {
+		if name, _, err := unstructured.NestedString(
+			m.Object,
+			"status",
+			"nodeRef",
+			"name",
+		); err == nil &&
+			m.GetDeletionTimestamp() == nil {
 			stay[name] = true
 		}
 	}

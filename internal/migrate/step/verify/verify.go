@@ -60,7 +60,12 @@ func (x verify) compared(ctx context.Context, s v1.Step) (bool, error) {
 		return false, context.Cause(ctx)
 	}
 	if len(problems) > 0 {
-		return false, step.PendingError("not as before the migration: " + strings.Join(problems, "; ") + ". To live with a difference, run the same command again with --accept 'OBJECT=REASON', e.g. 'Node/worker-3 taints=ours'")
+		return false, step.PendingError(
+			"not as before the migration: " + strings.Join(
+				problems,
+				"; ",
+			) + ". To live with a difference, run the same command again with --accept 'OBJECT=REASON', e.g. 'Node/worker-3 taints=ours'",
+		)
 	}
 	if len(unknown) > 0 {
 		x.env.Report(s, "progress", "not compared: "+strings.Join(unknown, "; "))
@@ -139,7 +144,10 @@ func lostServices(before []v1.Service, after []corev1.Service) []string {
 		}
 		have := objects.Addresses(&s)
 		if !slices.Equal(have, b.Addresses) {
-			out = append(out, fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses))
+			out = append(
+				out,
+				fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses),
+			)
 		}
 	}
 	return out

@@ -44,7 +44,10 @@ func applyMounts(o *unstructured.Unstructured, container map[string]any, edits [
 		}
 		volumes, _ := spec["volumes"].([]any)
 		mode := int64(0o644) // the API's default, written out so that what is read back is what was written
-		spec["volumes"] = append(volumes, map[string]any{"name": e.Name, "configMap": map[string]any{"name": e.Value, "defaultMode": mode}})
+		spec["volumes"] = append(
+			volumes,
+			map[string]any{"name": e.Name, "configMap": map[string]any{"name": e.Value, "defaultMode": mode}},
+		)
 	}
 	return nil
 }

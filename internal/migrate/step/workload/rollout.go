@@ -41,7 +41,8 @@ type rolloutEnds struct {
 // bindRollout binds the lease of the step's component before its pods are replaced; nil when their processes cannot be
 // seen.
 func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, error) {
-	if x.Env.Plan.Cluster.Seed != "" || s.Component != component.KCM || !slices.Contains(s.Leases, component.KCM) || !slices.Contains(manager.ManagerDeployments(x.Env.Plan), s.Ref) {
+	if x.Env.Plan.Cluster.Seed != "" || s.Component != component.KCM || !slices.Contains(s.Leases, component.KCM) ||
+		!slices.Contains(manager.ManagerDeployments(x.Env.Plan), s.Ref) {
 		return nil, nil
 	}
 	targets, err := manager.DeployedManagers(ctx, x.Env, []string{component.KCM})
@@ -51,7 +52,15 @@ func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, err
 	r := &rolloutEnds{env: x.Env, step: s, lease: s.Component, old: map[endedProcess]bool{}}
 	for _, t := range targets {
 		if strings.Contains(t.Host, "/") {
-			x.Env.Report(s, "progress", fmt.Sprintf("lease %s is left to run out when its holder ends: the processes of %s are on no host that is reached", r.lease, t.Host))
+			x.Env.Report(
+				s,
+				"progress",
+				fmt.Sprintf(
+					"lease %s is left to run out when its holder ends: the processes of %s are on no host that is reached",
+					r.lease,
+					t.Host,
+				),
+			)
 			return nil, nil
 		}
 		processes, err := processesOn(ctx, x.Env, t.Host)
@@ -64,10 +73,17 @@ func (x Workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, err
 		}
 	}
 	var last error
-	err = x.Env.WaitFor(ctx, s, takeover.BindTimeout, step.SettleInterval, func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", r.lease, last) }, func(ctx context.Context) (bool, error) {
-		last = r.bind(ctx)
-		return last == nil, nil
-	})
+	err = x.Env.WaitFor(
+		ctx,
+		s,
+		takeover.BindTimeout,
+		step.SettleInterval,
+		func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", r.lease, last) },
+		func(ctx context.Context) (bool, error) {
+			last = r.bind(ctx)
+			return last == nil, nil
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
 		x.Env.Report(s, "progress", fmt.Sprintf("lease %s is left to run out when its holder ends: %v", r.lease, last))
 		return nil, nil
@@ -107,18 +123,25 @@ func (r *rolloutEnds) release(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	err := r.env.WaitFor(ctx, r.step, step.RolloutTimeout, rolloutInterval, func() string { return "old pods of " + r.step.Ref + " have not ended" }, func(ctx context.Context) (bool, error) {
-		if r.bound != nil {
-			r.releaseBound(ctx)
+	err := r.env.WaitFor(
+		ctx,
+		r.step,
+		step.RolloutTimeout,
+		rolloutInterval,
+		func() string { return "old pods of " + r.step.Ref + " have not ended" },
+		func(ctx context.Context) (bool, error) {
+			if r.bound != nil {
+				r.releaseBound(ctx)
+				return false, nil
+			}
+			left, err := r.oldLeft(ctx)
+			if err == nil && !left {
+				return true, nil
+			}
+			_ = r.bind(ctx) //nolint:errcheck // asked again; what is never bound runs out
 			return false, nil
-		}
-		left, err := r.oldLeft(ctx)
-		if err == nil && !left {
-			return true, nil
-		}
-		_ = r.bind(ctx) //nolint:errcheck // asked again; what is never bound runs out
-		return false, nil
-	})
+		},
+	)
 	if errors.Is(err, step.ErrTimedOut) {
 		return nil // the wait for the rollout names what keeps it
 	}
@@ -143,7 +166,11 @@ func (r *rolloutEnds) releaseBound(ctx context.Context) {
 	case !out.Released:
 		r.env.Report(r.step, "progress", fmt.Sprintf("lease %s was left alone: %s", r.lease, out.Reason))
 	default:
-		r.env.Report(r.step, "progress", fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", b.Component, b.Host, b.PID, r.lease))
+		r.env.Report(
+			r.step,
+			"progress",
+			fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", b.Component, b.Host, b.PID, r.lease),
+		)
 	}
 }
 

@@ -173,8 +173,10 @@ func (x Workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) err
 }
 
 func changedCommand(s v1.Step) error {
-	return &step.StaleError{Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: "+
-		"put your change aside, then run transplant rollback again", s.Component, s.Ref)}}
+	return &step.StaleError{
+		Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: "+
+			"put your change aside, then run transplant rollback again", s.Component, s.Ref)},
+	}
 }
 
 // OnlyEditable holds a command line that a record puts back to the flags that a migration changes: the record is in the
@@ -197,7 +199,14 @@ func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error
 	if err != nil {
 		return err
 	}
-	if err := allowed.CheckOnlyEditable(s.Component, now.Command, now.Args, back.Command, back.Args, x.Env.Plan.Options); err != nil {
+	if err := allowed.CheckOnlyEditable(
+		s.Component,
+		now.Command,
+		now.Args,
+		back.Command,
+		back.Args,
+		x.Env.Plan.Options,
+	); err != nil {
 		return &trust.UntrustedError{What: "the record of step " + s.Restore, Err: err}
 	}
 	original, err := x.takesBack(s, now, back)
@@ -206,7 +215,10 @@ func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error
 	}
 	for _, name := range was.Mounted {
 		if !slices.Contains(mounted(original.Edits), name) {
-			return &trust.UntrustedError{What: "the record of step " + s.Restore, Err: fmt.Errorf("the step has mounted no volume %s that could be removed", name)}
+			return &trust.UntrustedError{
+				What: "the record of step " + s.Restore,
+				Err:  fmt.Errorf("the step has mounted no volume %s that could be removed", name),
+			}
 		}
 	}
 	return nil
@@ -217,7 +229,10 @@ func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error
 func (x Workload) takesBack(s v1.Step, now, back CommandLine) (v1.Step, error) {
 	original, known := x.Env.StepByID(s.Restore)
 	if !known || original.Ref != s.Ref || original.Component != s.Component {
-		return original, &trust.UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("step %s, which it takes back, has not changed %s of %s", s.Restore, s.Component, s.Ref)}
+		return original, &trust.UntrustedError{
+			What: "step " + s.ID,
+			Err:  fmt.Errorf("step %s, which it takes back, has not changed %s of %s", s.Restore, s.Component, s.Ref),
+		}
 	}
 	changed := original
 	for _, there := range x.Env.Journal.Doc().Plan.Steps { // the way back may lead through several steps of the workload
@@ -313,7 +328,12 @@ func (x Workload) Next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 
 // edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are
 // changed in place, command and arguments are returned.
-func (x Workload) edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was WorkloadBefore) (command, args []string, err error) {
+func (x Workload) edited(
+	o *unstructured.Unstructured,
+	c map[string]any,
+	s v1.Step,
+	was WorkloadBefore,
+) (command, args []string, err error) {
 	live := commandLineOf(c)
 	if !was.isEdited() {
 		if err := x.Env.CheckAllowedOn(s, commandline.Unwrapped(slices.Concat(live.Command, live.Args))); err != nil {
@@ -378,14 +398,20 @@ func containerOf(o *unstructured.Unstructured, s v1.Step) (map[string]any, error
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf("%s has %d containers that run %s, not one: it cannot be changed or scaled safely", s.Ref, len(found), s.Component)
+		return nil, fmt.Errorf(
+			"%s has %d containers that run %s, not one: it cannot be changed or scaled safely",
+			s.Ref,
+			len(found),
+			s.Component,
+		)
 	}
 	return found[0], nil
 }
 
 func runs(c map[string]any, program string) bool {
 	for _, word := range commandline.Unwrapped(append(object.Strings(c, "command"), object.Strings(c, "args")...)) {
-		if word == program || strings.HasSuffix(word, "/"+program) || program == component.CCM && strings.HasSuffix(word, "-"+component.CCM) && !strings.HasPrefix(word, "-") {
+		if word == program || strings.HasSuffix(word, "/"+program) ||
+			program == component.CCM && strings.HasSuffix(word, "-"+component.CCM) && !strings.HasPrefix(word, "-") {
 			return true
 		}
 	}

@@ -25,7 +25,9 @@ func run(ctx context.Context) (int, error) {
 		return machine.Systemctl(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	}
 	if len(os.Args) != 2 || os.Getpid() != 1 {
-		return 2, fmt.Errorf("lab-init is started by the lab with the configuration of a host, as the first process of its namespaces")
+		return 2, fmt.Errorf(
+			"lab-init is started by the lab with the configuration of a host, as the first process of its namespaces",
+		)
 	}
 	c, err := machine.Load(os.Args[1])
 	if err != nil {
