@@ -381,7 +381,7 @@ func isLibrarys(constructor InitFuncConstructor) bool {
 	return false
 }
 
-// same tells whether two constructors are one function. An author may have put another one under a name of ours.
+// same reports whether two constructors are one function. An author may have put another one under a name of ours.
 func same(a, b InitFuncConstructor) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
@@ -436,7 +436,7 @@ type group struct {
 	config *config.CompletedConfig
 	cloud  cloudprovider.Interface
 	inits  map[string]InitFunc
-	// of InitFuncs, as upstream has them beside SharedInformers; nil before the lease is won
+	// of InitFuncs, as upstream has them next to SharedInformers; nil before the lease is won
 	informers informers.SharedInformerFactory
 	// alone is that the lease is contended for though no controller runs under it, for the provider's own loops.
 	alone bool

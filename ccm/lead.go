@@ -129,7 +129,7 @@ func (p *process) checkHealth(health check) {
 	}
 }
 
-// controllerContext is what InitFuncs are given beside what their constructors got. It has caches of its own, as
+// controllerContext is what InitFuncs are given next to what their constructors got. It has caches of its own, as
 // upstream's.
 func (p *process) controllerContext(ctx context.Context, g *group) (genericcontrollermanager.ControllerContext, error) {
 	clients := builder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: p.config.Kubeconfig}, fencedBy(g.fence)}
@@ -258,7 +258,7 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error, answers
 	}
 }
 
-// pause waits, and tells whether ctx went on for as long.
+// pause waits, and reports whether ctx went on for as long.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

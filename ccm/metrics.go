@@ -137,7 +137,7 @@ func setVersion(cmd *cobra.Command) string {
 	return ""
 }
 
-// reportVersion prints the version if that is what the flags ask for, and tells whether they do.
+// reportVersion prints the version if that is what the flags ask for, and reports whether they do.
 func reportVersion(cmd *cobra.Command, out io.Writer) (bool, error) {
 	form := textOutput
 	output := cmd.Flags().Lookup(outputFlag)

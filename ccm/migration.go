@@ -173,7 +173,7 @@ func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
 	return notes, nil
 }
 
-// runs tells whether the manager would run an entry's controller.
+// runs reports whether the manager would run an entry's controller.
 func (r roster) runs(leader migrationconfig.Leader) bool {
 	_, registered := r.controllers[leader.Name]
 	return registered && leader.Runs(component)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// closed tells whether a channel is closed now.
+// closed reports whether a channel is closed now.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -11,7 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// BenchmarkCall compares a call of a provider that does nothing with the same call through a shell. What the shell adds is to be small beside a call to a
+// BenchmarkCall compares a call of a provider that does nothing with the same call through a shell. What the shell adds is to be small next to a call to a
 // cloud, which takes milliseconds.
 func BenchmarkCall(b *testing.B) {
 	p := &provider{balancer: balancers{

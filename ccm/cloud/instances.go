@@ -189,7 +189,7 @@ func (i instancesV1) InstanceShutdownByProviderID(ctx context.Context, id string
 	)
 }
 
-// InstancesLister is what a provider may implement beside cloudprovider.InstancesV2 (on its cloudprovider.Interface)
+// InstancesLister is what a provider may implement next to cloudprovider.InstancesV2 (on its cloudprovider.Interface)
 // when its API can describe many instances in one call. Node controllers then make one call per period instead of one
 // or two per node. Without it, the same questions are asked through InstancesV2, or Instances and Zones, node by node.
 type InstancesLister interface {

@@ -165,7 +165,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Prober is what a provider may implement beside cloudprovider.Interface to say whether its cloud answers, with a call
+// Prober is what a provider may implement next to cloudprovider.Interface to say whether its cloud answers, with a call
 // that is cheap and needs no object.
 type Prober interface {
 	// Probe returns nil if the cloud answers and takes the credentials.

@@ -279,7 +279,7 @@ func (l *limiter) wait() time.Duration {
 	return time.Duration(math.Ceil((1 - l.tokens) / l.rate * float64(time.Second)))
 }
 
-// refill counts the tokens anew, and forgets a limit that was not met for long.
+// refill counts the tokens again, and forgets a limit that was not met for long.
 func (l *limiter) refill(now time.Time) {
 	if l.rate < l.ceiling && now.Sub(l.last) > forgetAfter {
 		l.lift(now)

@@ -34,7 +34,7 @@ type managerScenario struct {
 	run   func(t *testing.T, m *authorsManager) []string
 }
 
-// authorsManager is a program with a controller of its author's beside the service controller.
+// authorsManager is a program with a controller of its author's next to the service controller.
 type authorsManager struct {
 	server      *apitest.Server
 	provider    *managedCloud

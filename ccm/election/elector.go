@@ -207,7 +207,7 @@ func (e *Elector) Fence(lease string) *Fence {
 	return nil
 }
 
-// Leading tells whether this process holds the lease. It is information, and no leave to write: that is the fence's.
+// Leading reports whether this process holds the lease. It is information, and no leave to write: that is the fence's.
 func (e *Elector) Leading(lease string) bool {
 	c := e.candidate(lease)
 	return c != nil && c.leading()

@@ -29,7 +29,8 @@ type Clock interface {
 	Now() time.Duration
 }
 
-// Fence tells whether the writes that depend on one lease may be sent. It starts closed. It is safe for concurrent use.
+// Fence reports whether the writes that depend on one lease may be sent. It starts closed. It is safe for concurrent
+// use.
 type Fence struct {
 	lease string
 	clock Clock
@@ -183,7 +184,7 @@ func (f *Fence) expire() ended {
 }
 
 // close ends the current opening, if there is one. The first reason stays. The caller cancels what has ended once it
-// has let go of the lock.
+// has release the lock.
 func (f *Fence) close(reason string) ended {
 	if !f.open {
 		return ended{}

@@ -148,7 +148,7 @@ func (c *candidate) later(d time.Duration) {
 	c.next = c.now() + d
 }
 
-// free tells whether the lease can be taken now.
+// free reports whether the lease can be taken now.
 func (c *candidate) free() bool {
 	if !c.Contend || c.after != nil && !c.after.leading() {
 		return false
@@ -167,7 +167,7 @@ func (c *candidate) expires() time.Duration {
 	return c.seenAt + time.Duration(ptr.Deref(c.seen.Spec.LeaseDurationSeconds, 0))*time.Second
 }
 
-// due tells whether the lease has to be read: always without a watch, and with one when it has been silent for longer
+// due reports whether the lease has to be read: always without a watch, and with one when it has been silent for longer
 // than any holder is. Watches break without a word.
 func (c *candidate) due() bool {
 	c.mu.Lock()

@@ -95,8 +95,8 @@ func (c *candidate) lostBy(lease *coordinationv1.Lease) string {
 	return ""
 }
 
-// isNews tells whether an observation is newer than what is known. Events of the watch and answers to requests overtake
-// each other, and an event from before the lease was won must not look like another holder.
+// isNews reports whether an observation is newer than what is known. Events of the watch and answers to requests
+// overtake each other, and an event from before the lease was won must not look like another holder.
 func (c *candidate) isNews(o observation) bool {
 	if !c.known || o.asked && o.before == c.seenCount {
 		return true
@@ -108,8 +108,8 @@ func (c *candidate) isNews(o observation) bool {
 	return comparable && newer
 }
 
-// compare tells whether a resource version is newer than another one. They are numbers in every API server; where they
-// are not, reads decide.
+// compare reports whether a resource version is newer than another one. They are numbers in every API server; where
+// they are not, reads decide.
 func compare(a, b string) (newer, comparable bool) {
 	x, err := strconv.ParseUint(a, 10, 64)
 	if err != nil {
@@ -119,8 +119,8 @@ func compare(a, b string) (newer, comparable bool) {
 	return err == nil && x > y, err == nil
 }
 
-// wroteIt tells whether a version is what this process wrote, or may have written where the answer was lost. The caller
-// has the lock.
+// wroteIt reports whether a version is what this process wrote, or may have written where the answer was lost. The
+// caller has the lock.
 func (c *candidate) wroteIt(lease *coordinationv1.Lease) bool {
 	if holder(lease) != c.e.config.Identity || lease.Spec.RenewTime == nil {
 		return false

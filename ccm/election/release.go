@@ -51,7 +51,7 @@ func (c *candidate) drained() <-chan struct{} {
 	return none
 }
 
-// hold goes on renewing until a channel is closed, and tells whether that was in time.
+// hold goes on renewing until a channel is closed, and reports whether that was in time.
 func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.Duration) bool {
 	for began := time.Now(); ; {
 		select {

@@ -87,7 +87,7 @@ func (c *candidate) try() attempt {
 	return a
 }
 
-// write sends an attempt. It tells whether the lease was written, and whether somebody else wrote it in between.
+// write sends an attempt. It reports whether the lease was written, and whether somebody else wrote it in between.
 func (c *candidate) write(own context.Context, a attempt) (written, overtaken bool) {
 	ctx, cancel := c.request(own)
 	defer cancel()

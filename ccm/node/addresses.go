@@ -37,8 +37,8 @@ func addressesOf(node *corev1.Node, ofInstance []corev1.NodeAddress) ([]corev1.N
 	return helpers.GetNodeAddressesFromNodeIP(provided, addresses)
 }
 
-// sameAddresses tells whether two lists mean the same: the order of types says nothing, that within a type does: of two
-// IPs, one per family, the first is the node's primary one.
+// sameAddresses reports whether two lists mean the same: the order of types says nothing, that within a type does: of
+// two IPs, one per family, the first is the node's primary one.
 func sameAddresses(a, b []corev1.NodeAddress) bool {
 	if len(a) != len(b) {
 		return false

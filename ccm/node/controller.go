@@ -201,8 +201,8 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// idsOptional tells whether a node may be initialised without a provider ID: providers of the first generation need not
-// have any.
+// idsOptional reports whether a node may be initialised without a provider ID: providers of the first generation need
+// not have any.
 func idsOptional(provider cloudprovider.Interface) bool {
 	if provider == nil {
 		return false
@@ -276,7 +276,7 @@ func (c *Controller) remember(node *corev1.Node) {
 	c.wrote[node.Name] = version{node.UID, node.ResourceVersion}
 }
 
-// outdated tells whether the cache shows a node as it was before this controller initialised it.
+// outdated reports whether the cache shows a node as it was before this controller initialised it.
 func (c *Controller) outdated(node *corev1.Node) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

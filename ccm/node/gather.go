@@ -201,7 +201,7 @@ func (c *Controller) fail(ctx context.Context, j *job, err error) {
 	}
 }
 
-// final tells whether an error says that this process may no longer act: the next leader will see to it.
+// final reports whether an error says that this process may no longer act: the next leader will see to it.
 func final(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

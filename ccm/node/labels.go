@@ -89,7 +89,7 @@ func labelsOf(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (set 
 	return set, invalid
 }
 
-// reserved tells whether a label's domain is one of Kubernetes' own.
+// reserved reports whether a label's domain is one of Kubernetes' own.
 func reserved(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {

@@ -118,5 +118,5 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 	}
 }
 
-// elsewhere tells whether a provider has said that a node is not its to look after.
+// elsewhere reports whether a provider has said that a node is not its to look after.
 func elsewhere(err error) bool { return errors.Is(err, cloudprovider.ImplementedElsewhere) }

@@ -227,7 +227,7 @@ func (c *Controller) next(ctx, calls context.Context) bool {
 	return true
 }
 
-// final tells whether an error says that this process may no longer act.
+// final reports whether an error says that this process may no longer act.
 func final(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

@@ -30,6 +30,6 @@
 // It is not guaranteed, but seen and told (an event at the node, and transplant_ccm_node_ipam_conflicts), when
 // something else writes podCIDRs: a kube-controller-manager that still runs node IPAM, or an operator. Its requests
 // name no resourceVersion. The event says which nodes share a block; the younger one has to be drained, deleted and
-// registered anew, which no controller should decide on. The same holds for two managers that run without leader
+// registered again, which no controller should decide on. The same holds for two managers that run without leader
 // election.
 package nodeipam

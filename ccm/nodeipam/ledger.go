@@ -117,7 +117,7 @@ func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, e
 	return h.cidrs, true, nil
 }
 
-// release forgets a node that is gone, and tells whether that has freed anything.
+// release forgets a node that is gone, and reports whether that has freed anything.
 func (l *ledger) release(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

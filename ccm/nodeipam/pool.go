@@ -122,7 +122,7 @@ func (p *pool) inWide(block uint64) bool {
 	return slices.ContainsFunc(p.wide, func(s span) bool { return s.contains(block) })
 }
 
-// taken tells whether anybody has a block of a span.
+// taken reports whether anybody has a block of a span.
 func (p *pool) taken(s span) bool {
 	if slices.ContainsFunc(p.wide, func(w span) bool { return s.first <= w.last && w.first <= s.last }) {
 		return true

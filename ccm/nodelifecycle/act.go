@@ -181,7 +181,7 @@ func (c *Controller) untaint(calls context.Context, node *corev1.Node) error {
 
 // setTaint adds the shutdown taint to a node or takes it away. Taints are written as a whole and have other owners:
 // only with the resource version they were read with. A node that was read again and whose readiness has changed by
-// then is judged anew at the next tick.
+// then is judged again at the next tick.
 func (c *Controller) setTaint(calls context.Context, node *corev1.Node, want bool) error {
 	var err error
 	for range conflicts {
@@ -235,7 +235,7 @@ func reference(node *corev1.Node) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 }
 
-// final tells whether an error says that this process may no longer act: the next leader will see to it.
+// final reports whether an error says that this process may no longer act: the next leader will see to it.
 func final(calls context.Context, err error) bool {
 	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
 }

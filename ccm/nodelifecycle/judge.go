@@ -34,7 +34,7 @@ func ready(node *corev1.Node) bool {
 	return status == corev1.ConditionTrue
 }
 
-// tainted tells whether a node has the taint, as the API server tells taints apart: by key and effect.
+// tainted reports whether a node has the taint, as the API server tells taints apart: by key and effect.
 func tainted(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, isShutdownTaint) }
 
 func isShutdownTaint(taint corev1.Taint) bool { return ShutdownTaint.MatchTaint(&taint) }
@@ -115,7 +115,7 @@ type watched struct {
 	heldTold   time.Time    // when an event has said so
 }
 
-// wanted tells whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers, and
+// wanted reports whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers, and
 // there is nothing left to judge.
 func (w *watched) wanted(node *corev1.Node, now time.Time) bool {
 	return !w.busy && !w.removed && node.DeletionTimestamp == nil && !now.Before(w.due)

@@ -23,13 +23,13 @@ func Minors() (first, last int) {
 	return minor(versions[0]), minor(versions[len(versions)-1])
 }
 
-// Covers tells whether a minor version of Kubernetes 1 is within the range.
+// Covers reports whether a minor version of Kubernetes 1 is within the range.
 func Covers(minor int) bool {
 	first, last := Minors()
 	return first <= minor && minor <= last
 }
 
-// Ours tells whether an image holds a cloud-controller-manager that is built on package ccm; the empty one stands for
+// Ours reports whether an image holds a cloud-controller-manager that is built on package ccm; the empty one stands for
 // the default, which does. Mirrors keep the repository's path and change the registry's name, so that only the path
 // counts.
 func Ours(image string) bool {

@@ -49,13 +49,13 @@ type attempt struct {
 // attempts remembers the calls that failed, and the creates that succeeded until a list shows the route.
 type attempts map[call]*attempt
 
-// due tells whether a call may be made now.
+// due reports whether a call may be made now.
 func (a attempts) due(c call, now time.Time) bool {
 	known := a[c]
 	return known == nil || !known.next.After(now)
 }
 
-// failed tells whether a call has failed and not succeeded since. A black hole is no failure to tell users about: the
+// failed reports whether a call has failed and not succeeded since. A black hole is no failure to tell users about: the
 // cloud took the route.
 func (a attempts) failed(c call) bool {
 	known := a[c]

@@ -163,7 +163,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// final tells whether an error, if it is one, says that this process may no longer act.
+// final reports whether an error, if it is one, says that this process may no longer act.
 func final(calls context.Context, err error) bool {
 	return err != nil && (errors.Is(err, election.ErrFenced) || calls.Err() != nil)
 }

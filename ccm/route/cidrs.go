@@ -30,7 +30,7 @@ func ClusterCIDRs(value string) ([]*net.IPNet, error) {
 	return cidrs, nil
 }
 
-// responsible tells whether a route is the cluster's to delete: whether it begins or ends in the cluster's range.
+// responsible reports whether a route is the cluster's to delete: whether it begins or ends in the cluster's range.
 // Others may be in the same table.
 func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 	_, cidr, err := netutils.ParseCIDRSloppy(route.DestinationCIDR)

@@ -124,7 +124,7 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 	}
 }
 
-// patch writes a node's condition. It is for the node that was judged: one that was created anew under the same name
+// patch writes a node's condition. It is for the node that was judged: one that was created again under the same name
 // has a UID of its own.
 func (c *Controller) patch(ctx, calls context.Context, node *corev1.Node, patch *patched, verdict verdict) {
 	err := c.writeCondition(ctx, calls, node, verdict)

@@ -227,7 +227,7 @@ type world struct {
 
 type settings func(*Config)
 
-// inWorld runs a test beside a running controller. The test's time is synctest's.
+// inWorld runs a test next to a running controller. The test's time is synctest's.
 func inWorld(t *testing.T, s *sky, nodes []*corev1.Node, test func(*world), change ...settings) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -130,8 +130,8 @@ func (j *judging) route(d destination, route seen) {
 	}
 }
 
-// leadsTo tells whether a route to a node's podCIDR serves the node. A black hole that is not ours to delete is left as
-// it is.
+// leadsTo reports whether a route to a node's podCIDR serves the node. A black hole that is not ours to delete is left
+// as it is.
 func leadsTo(route seen, node *corev1.Node, clusterCIDRs []*net.IPNet) bool {
 	if route.TargetNode != types.NodeName(node.Name) || route.Blackhole && responsible(clusterCIDRs, route.Route) {
 		return false

@@ -54,7 +54,8 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 	return err
 }
 
-// wantsList tells whether something is to be done that must not be done by what is known. It costs no call to find out.
+// wantsList reports whether something is to be done that must not be done by what is known. It costs no call to find
+// out.
 func (c *Controller) wantsList(nodes []*corev1.Node, trigger string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

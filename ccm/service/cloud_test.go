@@ -217,5 +217,5 @@ func trying(tries *[]time.Duration, err error) func(context.Context, string, str
 	}
 }
 
-// inAnyOrder compares calls of workers that run beside each other.
+// inAnyOrder compares calls of workers that run next to each other.
 var inAnyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })

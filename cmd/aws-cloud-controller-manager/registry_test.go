@@ -195,7 +195,7 @@ func linkUpstream(t *testing.T) {
 // bothSets is the environment variable that makes TestBothSetsOfControllersStart a process that has both sets, in the order that it names.
 const bothSets = "REGISTER_BOTH"
 
-// An author may run a controller of upstream's beside ours. The registry takes a name once, and upstream panics over one that is taken.
+// An author may run a controller of upstream's next to ours. The registry takes a name once, and upstream panics over one that is taken.
 func TestBothSetsOfControllersStart(t *testing.T) {
 	switch os.Getenv(bothSets) {
 	case "ours first":

@@ -120,7 +120,7 @@ func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
 	}
 }
 
-// health tells whether the process works (/healthz: restart it) and whether it can be asked (/readyz: send requests
+// health reports whether the process works (/healthz: restart it) and whether it can be asked (/readyz: send requests
 // elsewhere).
 func (p *process) health(manager *certs.Manager) http.Handler {
 	mux := http.NewServeMux()

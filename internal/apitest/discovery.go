@@ -26,7 +26,7 @@ var current = []string{
 	"storage.k8s.io/v1",
 }
 
-// Serve makes these groups and versions (group/version) the ones that the server has, beside v1; others are not found
+// Serve makes these groups and versions (group/version) the ones that the server has, next to v1; others are not found
 // from now on.
 func (s *Server) Serve(groupVersions ...string) {
 	s.mu.Lock()
@@ -34,7 +34,7 @@ func (s *Server) Serve(groupVersions ...string) {
 	s.groups = append([]string{}, groupVersions...)
 }
 
-// Groups are the groups and versions that the server has, beside v1.
+// Groups are the groups and versions that the server has, next to v1.
 func (s *Server) Groups() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ func (r Right) String() string {
 	return s
 }
 
-// Covers tells that who is granted r may do what.
+// Covers reports whether who is granted r may do what.
 func (r Right) Covers(what Right) bool {
 	return r.Verb == what.Verb && r.Group == what.Group && r.Resource == what.Resource &&
 		(r.Namespace == "" || r.Namespace == what.Namespace) &&

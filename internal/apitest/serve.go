@@ -50,7 +50,7 @@ func (r request) named(name string) request {
 	return r
 }
 
-// about tells whether an object is one that a request asks for.
+// about reports whether an object is one that a request asks for.
 func (r request) about(o request) bool {
 	return o.group == r.group && o.resource == r.resource && (r.namespace == "" || r.namespace == o.namespace) &&
 		(r.name == "" || r.name == o.name)

@@ -1,8 +1,8 @@
 package catalogue
 
-// ShowsLoops tells that a manager (kube-controller-manager; a cloud-controller-manager by its library's minor) of a
-// minor says on /metrics which loops it runs, as running_managed_controllers. Of an earlier one only its leases can be
-// seen, and what runs under them has to be taken from its flags.
+// ShowsLoops reports whether a manager (kube-controller-manager; a cloud-controller-manager by its library's minor) of
+// a minor says on /metrics which loops it runs, as running_managed_controllers. Of an earlier one only its leases can
+// be seen, and what runs under them has to be taken from its flags.
 //
 // Source: ControllerManagerMetrics in cmd/kube-controller-manager/app/controllermanager.go of k8s.io/kubernetes and
 // app/controllermanager.go of k8s.io/cloud-provider, both since 1.25; the series itself is in k8s.io/component-base
@@ -15,7 +15,7 @@ func ShowsLoops(component string, minor int) bool {
 	return false
 }
 
-// WaitsForAddresses tells whether a kubelet of a minor that has an external provider and no --node-ip leaves its new
+// WaitsForAddresses reports whether a kubelet of a minor that has an external provider and no --node-ip leaves its new
 // Node without any address until the cloud-controller-manager writes some; before, it wrote the address of its default
 // route (kubernetes/kubernetes #121028).
 func WaitsForAddresses(minor int) bool { return minor >= 29 }
@@ -24,7 +24,7 @@ func WaitsForAddresses(minor int) bool { return minor >= 29 }
 // (tools/leaderelection/resourcelock/interface.go).
 var lastLockMinor = map[string]int{"endpoints": 23, "configmaps": 23, "endpointsleases": 27, "configmapsleases": 27}
 
-// LockKnown tells whether managers of a minor start with this --leader-elect-resource-lock.
+// LockKnown reports whether managers of a minor start with this --leader-elect-resource-lock.
 func LockKnown(kind string, minor int) bool {
 	last, ok := lastLockMinor[kind]
 	return kind == "leases" || ok && minor <= last
@@ -37,11 +37,11 @@ const ProviderIDRequired = 30
 
 // ServiceLoop is how the service loop of a minor, in-tree or external, chooses the members of load balancers.
 type ServiceLoop struct {
-	// KeepsNotReady tells that a node that is not ready stays a member, and leaves it to the load balancer's health
+	// KeepsNotReady reports whether a node that is not ready stays a member, and leaves it to the load balancer's health
 	// checks. Before, such a node was taken out of those whose Service has externalTrafficPolicy Cluster.
 	KeepsNotReady bool
-	// ReadsExclusion tells that the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node by its
-	// value; before, by being there.
+	// ReadsExclusion reports whether the label node.kubernetes.io/exclude-from-external-load-balancers excludes a node by
+	// its value; before, by being there.
 	ReadsExclusion bool
 }
 
@@ -57,7 +57,7 @@ const (
 	firstExclusionValue = 34
 )
 
-// NamespacesAreLabelled tells whether the API server of a minor labels every namespace with
+// NamespacesAreLabelled reports whether the API server of a minor labels every namespace with
 // kubernetes.io/metadata.name: the gate NamespaceDefaultLabelName is on since 1.21. Before, a webhook that passes over
 // kube-system by this label passes over nothing.
 func NamespacesAreLabelled(minor int) bool { return minor >= firstNamespaceLabel }

@@ -7,8 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
-// OnlyVolumes tells that a key steers volumes alone: the external provider has none, and the CSI driver reads a config
-// of its own.
+// OnlyVolumes reports whether a key steers volumes alone: the external provider has none, and the CSI driver reads a
+// config of its own.
 func (k ConfigKey) OnlyVolumes() bool { return k.Why == onlyVolumes }
 
 // ChangedDefault is a key of a cloud config that means another thing to the external provider when it is not set.
@@ -62,9 +62,9 @@ type ConfigKey struct {
 	InTree, External bool
 	// Renamed is where the external provider reads it, Section.Key, when elsewhere.
 	Renamed string
-	// Secret tells that its value must be shown nowhere.
+	// Secret reports whether its value must be shown nowhere.
 	Secret bool
-	// Decides tells that its value decides what the provider does, and can hold no secret.
+	// Decides reports whether its value decides what the provider does, and can hold no secret.
 	Decides bool
 	// Why says what becomes of a key that the external provider does not read, a clause.
 	Why string

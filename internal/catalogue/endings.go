@@ -170,8 +170,8 @@ var pluginEnds = map[string]struct {
 	"PersistentVolumeLabel": {30, ""},
 }
 
-// AdmissionPluginEnds tells whether a kube-apiserver of a minor no longer has an admission plugin, and says in a clause
-// what has to be done before; empty when nothing has to.
+// AdmissionPluginEnds reports whether a kube-apiserver of a minor no longer has an admission plugin, and says in a
+// clause what has to be done before; empty when nothing has to.
 func AdmissionPluginEnds(plugin string, minor int) (refused string, ended bool) {
 	end, ok := pluginEnds[plugin]
 	return end.refused, ok && minor > end.last

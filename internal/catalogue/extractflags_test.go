@@ -129,14 +129,14 @@ func extractFlags(t *testing.T, component, version string) (map[string]bool, boo
 	return x.flags, true
 }
 
-// unloggedFlag tells that a flag of the logs is not one of cloud-controller-managers: the library binds those of the format since 0.27, and JSON's only
+// unloggedFlag reports whether a flag of the logs is not one of cloud-controller-managers: the library binds those of the format since 0.27, and JSON's only
 // where the binary links the format.
 func unloggedFlag(name string, minor int) bool {
 	return strings.HasPrefix(name, "log-json-") ||
 		minor < 27 && (name == "logging-format" || name == "experimental-logging-sanitization" || strings.HasPrefix(name, "log-text-"))
 }
 
-// otherComponents tells that a function of a shared file binds flags for other components than this.
+// otherComponents reports whether a function of a shared file binds flags for other components than this.
 func otherComponents(component string, minor int, f *ast.FuncDecl) bool {
 	receiver := ""
 	if f.Recv != nil && len(f.Recv.List) > 0 {

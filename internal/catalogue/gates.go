@@ -16,7 +16,8 @@ type Gate struct {
 	Known bool
 	// Default is its value when nothing is said.
 	Default bool
-	// Locked tells that it cannot be set to anything but its default: the component refuses to start with another value.
+	// Locked reports whether it cannot be set to anything but its default: the component refuses to start with another
+	// value.
 	Locked bool
 	// Stage is alpha, beta, GA or deprecated.
 	Stage string
@@ -40,8 +41,8 @@ func GateFor(component, gate string, minor int) Gate {
 	return g
 }
 
-// GateKnown tells whether some minor of the tables has a feature gate. One that none has may be newer than the tables,
-// or misspelt.
+// GateKnown reports whether some minor of the tables has a feature gate. One that none has may be newer than the
+// tables, or misspelt.
 func GateKnown(gate string) bool { return gates[gate] != nil || groups[gate] != "" }
 
 // Gates lists all feature gates of the tables, sorted.

@@ -30,7 +30,7 @@ type Acceptance struct {
 	Gates []GateValue
 }
 
-// Accepts tells whether a component (kube-apiserver, kube-controller-manager, kubelet) of a minor starts with a value
+// Accepts reports whether a component (kube-apiserver, kube-controller-manager, kubelet) of a minor starts with a value
 // of --cloud-provider: the name of a provider, "external", or nothing.
 //
 // Sources: pkg/kubeapiserver/options/cloudprovider.go (Validate, since 1.29),
@@ -77,7 +77,7 @@ func gatesThat(gate string, value bool, minor int) []GateValue {
 	return []GateValue{{gate, value}}
 }
 
-// InTree tells whether the components of a minor still have a provider.
+// InTree reports whether the components of a minor still have a provider.
 func InTree(provider string, minor int) bool {
 	p, ok := cloudprovider.Lookup(provider)
 	return ok && minor <= p.LastInTree

@@ -22,7 +22,7 @@ func SkewOf(component string, server int) (older int, ok bool) {
 	return 0, false
 }
 
-// WithinSkew tells whether a component of a minor may talk to an API server of a minor.
+// WithinSkew reports whether a component of a minor may talk to an API server of a minor.
 func WithinSkew(component string, minor, server int) bool {
 	older, ok := SkewOf(component, server)
 	return ok && minor <= server && minor >= server-older

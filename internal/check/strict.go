@@ -8,8 +8,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
-// BlocksStrictly tells that a finding is a warning which check --strict does not let pass. What is told for information
-// only, always and of every cluster, is none.
+// BlocksStrictly reports whether a finding is a warning which check --strict does not let pass. What is told for
+// information only, always and of every cluster, is none.
 func BlocksStrictly(f v1.Finding) bool { return f.Outcome == v1.Warn && f.Level != findings.LevelInfo }
 
 // Strict has warnings block a report, too. They can be accepted like other findings.

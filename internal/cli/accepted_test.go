@@ -92,7 +92,7 @@ func TestAnAcceptanceOfAPlanCountsForItsApply(t *testing.T) {
 	}
 }
 
-// TestAnAcceptanceThatIsNotNeededStaysInTheDigest: what blocked when the plan was approved may be mended before it is carried out.
+// TestAnAcceptanceThatIsNotNeededStaysInTheDigest: what blocked when the plan was approved may be repaired before it is carried out.
 func TestAnAcceptanceThatIsNotNeededStaysInTheDigest(t *testing.T) {
 	c := newLive(t)
 	path := c.edited(func(p *v1.Plan) {

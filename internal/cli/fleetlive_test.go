@@ -197,7 +197,7 @@ func TestARolloutStopsAtAFailureAndGoesOnWhenItIsMended(t *testing.T) {
 	if started := w.started(); !slices.Equal(started, []string{"c0", "bad1"}) {
 		t.Errorf("started %v", started)
 	}
-	fails(t, w.run("apply", "--waves", "1,2,100%", "--yes"), exitcode.Error, "failed: bad1") // as long as it is not mended
+	fails(t, w.run("apply", "--waves", "1,2,100%", "--yes"), exitcode.Error, "failed: bad1") // as long as it is not repaired
 	w.phase("bad1", kubermaticv1.PhaseCompleted, "")
 	o = w.operator()
 	o.phases = o.phases[:4]

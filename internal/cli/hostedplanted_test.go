@@ -105,7 +105,7 @@ func (s *seededJournal) approvedHere() string {
 }
 
 // TestAPlantedRollbackInASeedIsNotGoneOnWith: the plan was approved on this machine, and whoever may write the journal in the seed's namespace has put a
-// rollback of his own beside it.
+// rollback of his own next to it.
 func TestAPlantedRollbackInASeedIsNotGoneOnWith(t *testing.T) {
 	const binding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"x"},` +
 		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`

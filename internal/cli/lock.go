@@ -213,7 +213,7 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) error 
 	return nil
 }
 
-// isRenewed tells whether the holder of a lock is at work.
+// isRenewed reports whether the holder of a lock is at work.
 func isRenewed(ctx context.Context, c *console.Console, ownLock *lock.State) (bool, error) {
 	if ownLock.EndedHere() {
 		c.Narrate("its holder was a process of this machine, which is gone")

@@ -140,7 +140,7 @@ func cutAt(p *v1.Plan, until string) error {
 	return nil
 }
 
-// refreshed reads the plan that is made anew, whose options count again; it is saved where it was, unless another file
+// refreshed reads the plan that is made again, whose options count again; it is saved where it was, unless another file
 // is named.
 func refreshed(path string, f *client.PlanOptions, o *planOutput) (*v1.Plan, error) {
 	if path == "" {

@@ -96,7 +96,7 @@ func watchStatus(ctx context.Context, c *console.Console, board *status.Board, o
 
 // endDetector decides when a run that is watched has ended, and how.
 type endDetector struct {
-	// worked tells that somebody was seen at work.
+	// worked reports whether somebody was seen at work.
 	worked bool
 	// since is from when on the run has looked ended in a way that only its lock shows.
 	since time.Time

@@ -49,7 +49,7 @@ func (s *spool) shows(t *testing.T, what string) {
 	}
 }
 
-// watched is a command that goes on beside the test.
+// watched is a command that goes on next to the test.
 type watched struct {
 	out, errOut spool
 	code        chan int

@@ -55,7 +55,7 @@ func (c *Client) NoteApproval(p *v1.Plan, run string) error {
 	return nil
 }
 
-// IsApprovedHere tells that the plan of a run is the one that was approved on this machine.
+// IsApprovedHere reports whether the plan of a run is the one that was approved on this machine.
 func (c *Client) IsApprovedHere(p *v1.Plan, run string) bool {
 	path, err := c.approvalPath(p.Cluster.UID, run)
 	if err != nil {
@@ -77,8 +77,8 @@ func ApprovalOf(p *v1.Plan) string {
 // RollbackRun is the name under which the approval of a run's rollback is kept.
 func RollbackRun(run string) string { return run + ".rollback" }
 
-// IsBackApproved tells that a rollback was approved on this machine. One that is made now follows from its plan, whose
-// approval counts. One that stands in the journal need not follow from it: only its own approval counts.
+// IsBackApproved reports whether a rollback was approved on this machine. One that is made now follows from its plan,
+// whose approval counts. One that stands in the journal need not follow from it: only its own approval counts.
 func (c *Client) IsBackApproved(doc *v1.Journal, back *v1.Plan, run string) bool {
 	return c.IsApprovedHere(back, RollbackRun(run)) || !trust.IsRollingBack(doc) && c.IsApprovedHere(&doc.Plan, run)
 }

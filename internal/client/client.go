@@ -59,7 +59,7 @@ type Client struct {
 	Kube    kubernetes.Interface
 	Dynamic dynamic.Interface
 	Hosts   []hostaccess.Host
-	// Pods tells that hosts are reached through pods, which takes rights of its own, and that they are Nodes.
+	// Pods reports whether hosts are reached through pods, which takes rights of its own, and that they are Nodes.
 	Pods    bool
 	Session hostSession
 	inv     inventory.Source
@@ -190,7 +190,7 @@ func (c *Client) NewBoard(ctx context.Context, follow bool) (*status.Board, erro
 	}
 	doc, err := status.ReadJournal(ctx, c.Kube)
 	if err != nil {
-		doc = nil // the board says why, beside what can be read
+		doc = nil // the board says why, next to what can be read
 	}
 	return status.NewBoard(
 		status.Options{Kube: kube, Cluster: c.DescribeCluster(ctx, doc), Now: c.ServerTime},

@@ -166,7 +166,7 @@ func (s *hostSession) watch() {
 	})
 }
 
-// Steer tells that signals mean something else until the returned function is called.
+// Steer reports whether signals mean something else until the returned function is called.
 func (s *hostSession) Steer() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ type ProbeOptions struct {
 	On                        bool
 	Interval, Timeout, Budget time.Duration
 	Urls                      []string
-	// Given tells that a flag of that name was on the command line.
+	// Given reports whether a flag of that name was on the command line.
 	Given func(string) bool
 }
 
@@ -84,8 +84,8 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 	}), nil
 }
 
-// StartProbes begins to probe beside a run of apply or rollback, or goes on with it where the run was probed before; it
-// returns what ends it.
+// StartProbes begins to probe next to a run of apply or rollback, or goes on with it where the run was probed before;
+// it returns what ends it.
 func (c *Client) StartProbes(ctx context.Context, uid, run string) (func(), error) {
 	f := c.Probes
 	path, err := c.DisruptionPath(uid, run)
@@ -180,7 +180,7 @@ func (c *Client) readDisruption(path string, doc v1.Journal) ([]v1.ProbeEvent, e
 	return ReadProbes(path)
 }
 
-// DisruptionPath is where the disruption log of a run is kept on this machine: beside its ownership log.
+// DisruptionPath is where the disruption log of a run is kept on this machine: next to its ownership log.
 func (c *Client) DisruptionPath(uid, run string) (string, error) {
 	path, err := c.LogPath(uid, run)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/blame"
 )
 
-// Evidence name the evidence beside the journal.
+// Evidence name the evidence next to the journal.
 type Evidence struct {
 	Log, Audit, Keys, Probes string
 }

@@ -154,7 +154,7 @@ func (r *reader) variable() {
 	}
 }
 
-// endsLine tells that the line has nothing more to say.
+// endsLine reports whether the line has nothing more to say.
 func (r *reader) endsLine() bool {
 	if len(r.errs) == 0 && r.tok != token.EOL && r.tok != token.EOF && r.tok != token.COMMENT {
 		r.fail("something follows on the line")

@@ -73,7 +73,7 @@ func (d *edits) drop(provider string) {
 	}
 }
 
-// readOutside tells that the external provider reads a section.
+// readOutside reports whether the external provider reads a section.
 func readOutside(provider, section string) bool {
 	return slices.ContainsFunc(catalogue.ConfigKeys(provider), func(k catalogue.ConfigKey) bool {
 		return k.External && strings.EqualFold(k.Section, section)

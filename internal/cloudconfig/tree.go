@@ -103,7 +103,7 @@ func formatOf(in []byte) string {
 	return FormatYAML
 }
 
-// isINI tells that a file begins with a section, after blank lines and comments of either kind.
+// isINI reports whether a file begins with a section, after blank lines and comments of either kind.
 func isINI(in []byte) bool {
 	for line := range strings.Lines(string(in)) {
 		line = strings.TrimSpace(line)

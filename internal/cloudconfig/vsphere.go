@@ -45,8 +45,8 @@ func deriveVSphere(in []byte) (Derived, error) {
 	return out, nil
 }
 
-// inTreeVSphere tells that a file holds keys that only the in-tree provider reads; it does not start without some of
-// them ([Workspace], or working-dir in files of the older form).
+// inTreeVSphere reports whether a file holds keys that only the in-tree provider reads; it does not start without some
+// of them ([Workspace], or working-dir in files of the older form).
 func (f *file) inTreeVSphere() bool {
 	return slices.ContainsFunc(f.blocks, func(b *block) bool {
 		return slices.ContainsFunc(b.entries, func(e *entry) bool {

@@ -3,7 +3,7 @@
 //
 // Leader migration compares the names in its config with the names under which the manager registered its controllers,
 // letter by letter. A name of another version's dialect is not an error anywhere: it matches nothing, the loop counts
-// as not migrated, and the manager runs it under its own main lease, beside the other manager. That is why the names
+// as not migrated, and the manager runs it under its own main lease, next to the other manager. That is why the names
 // are a table and not a string constant.
 package controllernames
 

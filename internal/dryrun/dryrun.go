@@ -316,7 +316,7 @@ func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission
 var refusals = []struct {
 	is   func(error) bool
 	says string
-	// unanswered tells that nobody judged the object.
+	// unanswered reports whether nobody judged the object.
 	unanswered bool
 }{
 	{

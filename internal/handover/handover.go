@@ -64,7 +64,7 @@ type Binding struct {
 type UnboundError struct {
 	Lease  string
 	Reason string
-	// Unclaimed tells that every candidate has answered, and that none of them leads.
+	// Unclaimed reports whether every candidate has answered, and that none of them leads.
 	Unclaimed bool
 }
 
@@ -72,13 +72,13 @@ func (e *UnboundError) Error() string {
 	return fmt.Sprintf("lease %s is not bound to a process: %s", e.Lease, e.Reason)
 }
 
-// IsUnbound tells whether the error says that a lease could not be bound.
+// IsUnbound reports whether the error says that a lease could not be bound.
 func IsUnbound(err error) bool {
 	var u *UnboundError
 	return errors.As(err, &u)
 }
 
-// IsUnclaimed tells whether the error says that every manager was asked and none leads by the lease.
+// IsUnclaimed reports whether the error says that every manager was asked and none leads by the lease.
 func IsUnclaimed(err error) bool {
 	var u *UnboundError
 	return errors.As(err, &u) && u.Unclaimed
@@ -206,7 +206,7 @@ func leads(m v1.Manager, lease string) bool {
 	return false
 }
 
-// Gone tells whether the bound process has ended. An error means that it is unknown.
+// Gone reports whether the bound process has ended. An error means that it is unknown.
 func Gone(ctx context.Context, b Binding, processes func(context.Context) ([]v1.Process, error)) (bool, error) {
 	procs, err := processes(ctx)
 	if err != nil {

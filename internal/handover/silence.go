@@ -18,7 +18,7 @@ type Silence struct {
 	since time.Time
 }
 
-// Expired looks at the lease once more, and tells whether it has been held by the same holder, without a renewal, for
+// Expired looks at the lease once more, and reports whether it has been held by the same holder, without a renewal, for
 // longer than it lasts.
 func (l Leases) Expired(ctx context.Context, lease string, s *Silence) (bool, error) {
 	live, silent, err := l.observe(ctx, lease, s)

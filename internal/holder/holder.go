@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Process is named so that people read who it is, and another process on the same machine can tell whether it still
+// Process is named so that people read who it is, and another process on the same machine can report whether it still
 // lives.
 type Process struct {
 	User, Host string
@@ -81,8 +81,8 @@ func Words(s string) string {
 	return fmt.Sprintf("%s pid %d", who, p.PID)
 }
 
-// Dead tells that the process which somebody named has certainly ended: it was of this boot of this machine and of this
-// space of process IDs, and no process of its ID was started when it was. It is false when in doubt: machines, and
+// Dead reports whether the process which somebody named has certainly ended: it was of this boot of this machine and of
+// this space of process IDs, and no process of its ID was started when it was. It is false when in doubt: machines, and
 // containers of one machine, may well have one hostname.
 func (p Process) Dead(other string) bool {
 	o, ok := Parse(other)

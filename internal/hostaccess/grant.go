@@ -10,7 +10,7 @@ type Need struct {
 	// Write are the files that are written or removed, absolute on the host. Reading, and looking at processes, needs no
 	// grant.
 	Write []string
-	// Service tells that units are restarted, stopped or started.
+	// Service reports whether units are restarted, stopped or started.
 	Service bool
 	// Purpose is shown to who looks at the access while it is open, for example the ID of the step.
 	Purpose string

@@ -16,8 +16,8 @@ type Units interface {
 	Restart(ctx context.Context, unit string) error
 	Stop(ctx context.Context, unit string) error
 	Start(ctx context.Context, unit string) error
-	// Active tells whether a unit runs. One that is being stopped still does, one that is being started does not yet; one
-	// that the service manager does not know is an error.
+	// Active reports whether a unit runs. One that is being stopped still does, one that is being started does not yet;
+	// one that the service manager does not know is an error.
 	Active(ctx context.Context, unit string) (bool, error)
 }
 
@@ -33,7 +33,7 @@ type Command struct {
 	// Path is absolute on the host's machine.
 	Path string
 	Args []string
-	// Env are NAME=value beside PATH; nothing else of this process' environment is handed on.
+	// Env are NAME=value next to PATH; nothing else of this process' environment is handed on.
 	Env []string
 	// Stdin is what the program reads.
 	Stdin []byte

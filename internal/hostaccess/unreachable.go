@@ -18,7 +18,7 @@ type UnreachableError struct {
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("reaching host %s: %v", e.Host, e.Err) }
 
-// IsUnreachable tells whether an error says that a whole machine is out of reach.
+// IsUnreachable reports whether an error says that a whole machine is out of reach.
 func IsUnreachable(err error) bool {
 	_, ok := errors.AsType[*UnreachableError](err)
 	return ok

@@ -77,7 +77,7 @@ func TestAnotherPlanThanTheConfirmedOneIsNotBegun(t *testing.T) {
 	}
 	w.owns(component.KCM)
 
-	p.Confirmed = Confirmation(w.shown()) // confirmed anew
+	p.Confirmed = Confirmation(w.shown()) // confirmed again
 	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 		t.Fatal(describe(err))
 	}

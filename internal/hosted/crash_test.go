@@ -24,7 +24,7 @@ import (
 
 var whole = flag.Bool("hosted.all", false, "kill a handover before and after each of its steps, too, not only in its middle")
 
-// killed runs f and ends its context at a point of a step, as a kill of the process would. It tells whether the point was reached.
+// killed runs f and ends its context at a point of a step, as a kill of the process would. It reports whether the point was reached.
 func killed(w *world, point, step string, f func(context.Context, *Plane) error) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
@@ -104,7 +104,7 @@ func TestAHandoverGoesBackFromAnywhere(t *testing.T) {
 						t.Errorf("Secret %s is still there", name)
 					}
 				}
-				w.run(Handover) // and it can be begun anew
+				w.run(Handover) // and it can be begun again
 				w.owns(component.CCM)
 			})
 		}

@@ -28,7 +28,7 @@ type Ledger interface {
 type UnknownPlanError struct {
 	// Journal is the ConfigMap, as namespace/name. SHA256 is that of the steps of the plan in it.
 	Journal, SHA256 string
-	// Rollback tells that it is the rollback in the journal, whose plan was begun here.
+	// Rollback reports whether it is the rollback in the journal, whose plan was begun here.
 	Rollback bool
 	// Why is said when there is more to say than that.
 	Why string

@@ -119,7 +119,7 @@ func TestAnUnattendedRunDoesNotGoOnWithAPlanThatItHasNotBegun(t *testing.T) {
 	}
 }
 
-// TestTheSameStepsWithOtherOptionsAreAnotherPlan: what a run reads beside the steps is held as well.
+// TestTheSameStepsWithOtherOptionsAreAnotherPlan: what a run reads next to the steps is held as well.
 func TestTheSameStepsWithOtherOptionsAreAnotherPlan(t *testing.T) {
 	w := newWorld(t, 1, false)
 	p := w.plane()
@@ -283,7 +283,7 @@ func TestARollbackThatGoesOnIsHeldToItsPin(t *testing.T) {
 	}
 }
 
-// TestThePhaseOfAJournalAloneTakesNothingBack: whoever may write ConfigMaps beside a control plane writes that word, and the
+// TestThePhaseOfAJournalAloneTakesNothingBack: whoever may write ConfigMaps next to a control plane writes that word, and the
 // rollback that the plan and its records give. No rollback was begun here.
 func TestThePhaseOfAJournalAloneTakesNothingBack(t *testing.T) {
 	for _, name := range []string{"the phase", "the phase and the rollback"} {
@@ -368,7 +368,7 @@ func (k killing) NoteBack(ctx context.Context, p *v1.Plan) error {
 	return err
 }
 
-// cutRecord takes the record of a step out of the journal, as whoever may write ConfigMaps beside the control plane can.
+// cutRecord takes the record of a step out of the journal, as whoever may write ConfigMaps next to the control plane can.
 func (w *world) cutRecord(id string, change func(*v1.StepRecord) (keep bool)) {
 	w.t.Helper()
 	home := w.plane().home(Handover)

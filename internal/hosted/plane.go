@@ -71,7 +71,7 @@ type Plane struct {
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.
 	StealLock bool
-	// Ended tells that a holder of the lock can change nothing any longer, so that its lock is taken at once; nil for
+	// Ended reports whether a holder of the lock can change nothing any longer, so that its lock is taken at once; nil for
 	// nobody.
 	Ended func(holder string) bool
 	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
@@ -97,14 +97,14 @@ type UnplannedError struct {
 type LockedError = lock.HeldError
 
 // StaleError says that the control plane is no longer as it was when the plan was made. A plan of which no step was
-// begun is made anew by the next Run.
+// begun is made again by the next Run.
 type StaleError = step.StaleError
 
 // VerifyError says that a step was carried out and its effect did not show. The next Run looks again, and goes on when
 // it shows.
 type VerifyError = step.VerifyError
 
-// Errors that Run and Rollback return beside the types above.
+// Errors that Run and Rollback return next to the types above.
 var (
 	// ErrInterrupted: stop was closed, and the step under way was finished first.
 	ErrInterrupted = step.ErrInterrupted
@@ -122,9 +122,9 @@ type Owner struct {
 	Component string `json:"component,omitempty"`
 	// Pod is its name in the seed.
 	Pod string `json:"pod,omitempty"`
-	// ByLease tells that the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do not: it
-	// holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured by is
-	// wrong.
+	// ByLease reports whether the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do
+	// not: it holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured
+	// by is wrong.
 	ByLease bool `json:"byLease,omitempty"`
 	// Also are further pods (component/pod) that run the same loop now. That must never be.
 	Also []string `json:"also,omitempty"`

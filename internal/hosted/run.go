@@ -6,7 +6,7 @@
 //
 //	seed, namespace of the cluster          user cluster
 //	Deployments and their pods              Nodes, Services, volumes
-//	ConfigMaps and Secrets beside them      leases of the managers, their rights
+//	ConfigMaps and Secrets next to them      leases of the managers, their rights
 //	journal, lock, the snapshot before
 //
 // The journal and the lock are in the seed, since the user cluster may be down and its admins must not edit them.
@@ -75,7 +75,7 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 	})
 }
 
-// done tells that a part was carried out, and says why it cannot be for what is in the journals.
+// done reports whether a part was carried out, and says why it cannot be for what is in the journals.
 func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 	handover, err := p.phase(ctx, Handover)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 }
 
 // begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was
-// begun is made anew: what it was made from may be days old. What a person confirmed is compared with the plan that is
+// begun is made again: what it was made from may be days old. What a person confirmed is compared with the plan that is
 // made here, so that nothing else is begun.
 func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Snapshot, error) {
 	home := p.home(part)

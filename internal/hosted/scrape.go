@@ -59,7 +59,7 @@ func NewScraperThrough(user Clients, dial func(ctx context.Context, pod, address
 		}
 		m, err := recorder.Scrape(ctx, &http.Client{Transport: transport}, address, token)
 		if err != nil {
-			t.forget() // the account may have been made anew
+			t.forget() // the account may have been made again
 			return m, err
 		}
 		m.Component, m.Host = component, pod

@@ -102,7 +102,7 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 	return out, Part(doc.Plan.Options.Part), nil
 }
 
-// count fills in what the records say of the steps; it tells whether the last one that was begun went wrong.
+// count fills in what the records say of the steps; it reports whether the last one that was begun went wrong.
 func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
 	of := map[string]v1.StepRecord{}
 	for _, r := range records {

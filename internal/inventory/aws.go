@@ -254,7 +254,7 @@ func (a *AWS) cluster(got answered) (string, error) {
 	}
 }
 
-// belongs tells whether tags name the cluster.
+// belongs reports whether tags name the cluster.
 func belongs(cluster string, tags map[string]string) bool {
 	_, ok := tags[tagCluster+cluster]
 	return ok || tags[tagClusterLegacy] == cluster

@@ -87,7 +87,7 @@ func instances(items ...string) string {
 	return "<DescribeInstancesResponse><reservationSet>" + strings.Join(items, "") + "</reservationSet></DescribeInstancesResponse>"
 }
 
-// lab is a cluster of two nodes with a classic and a network load balancer, beside somebody else's.
+// lab is a cluster of two nodes with a classic and a network load balancer, next to somebody else's.
 func lab() *cloud {
 	return &cloud{answers: map[string]func(url.Values) (int, string){
 		ec2API + "/DescribeInstances": always(instances(

@@ -12,8 +12,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// describe fills in what EC2 says of a node's instance. All of it comes with the answer that tells whether the instance
-// exists; none costs a call.
+// describe fills in what EC2 says of a node's instance. All of it comes with the answer that reports whether the
+// instance exists; none costs a call.
 func describe(out *v1.CloudInstance, i ec2types.Instance) {
 	out.ID, out.PrivateDNSName = aws.ToString(i.InstanceId), aws.ToString(i.PrivateDnsName)
 	out.Type, out.Profile = string(i.InstanceType), i.IamInstanceProfile != nil

@@ -83,7 +83,7 @@ func apply(data []byte, component string, edits []v1.Edit) ([]byte, []v1.Edit, e
 type config struct {
 	root    *yaml.Node
 	section string
-	// list tells that extraArgs is a list of names and values, as from v1beta4 on.
+	// list reports whether extraArgs is a list of names and values, as from v1beta4 on.
 	list bool
 }
 

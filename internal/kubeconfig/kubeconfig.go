@@ -44,7 +44,7 @@ func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 }
 
 // Server returns the cluster of the current context in a kubeconfig of a host: server, authority and the name of its
-// certificate, and no proxy. A server that has not to prove itself is refused: a token is written beside it.
+// certificate, and no proxy. A server that has not to prove itself is refused: a token is written next to it.
 func Server(data []byte) (*clientcmdapi.Cluster, error) {
 	k, err := clientcmd.Load(data)
 	if err != nil {

@@ -227,7 +227,7 @@ func TestEveryFieldOfAKubeconfigIsDecidedOn(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenOfAHostsKubeconfig: a token is written beside it, so that the server has to prove itself.
+// TestWhatIsTakenOfAHostsKubeconfig: a token is written next to it, so that the server has to prove itself.
 func TestWhatIsTakenOfAHostsKubeconfig(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(c *clientcmdapi.Cluster)

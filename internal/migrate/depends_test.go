@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// A host that was booted anew: its managers run, and ask in vain at the API server beside them whether they know who asks.
+// A host that was booted again: its managers run, and ask without success at the API server next to them whether they know who asks.
 func TestAManagerThatDoesNotAnswerYetIsWaitedForBeforeItsAPIServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -42,7 +42,7 @@ func TestAManagerThatDoesNotAnswerYetIsWaitedForBeforeItsAPIServerIsRestarted(t 
 	w.migrated(p)
 }
 
-// A host that was booted anew, once more: what an earlier run has done is there, and does not run yet. Nothing is handed over or restarted for it.
+// A host that was booted again, once more: what an earlier run has done is there, and does not run yet. Nothing is handed over or restarted for it.
 func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)

@@ -96,8 +96,8 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	return nil
 }
 
-// runSequential carries steps out one after the other. until tells that the last one that was carried out is the plan's
-// Until.
+// runSequential carries steps out one after the other. until reports whether the last one that was carried out is the
+// plan's Until.
 func (e *Engine) runSequential(ctx context.Context, steps []v1.Step, stop <-chan struct{}) (until bool, err error) {
 	e.env.NodeBudget.Begin()
 	for _, s := range steps {
@@ -152,8 +152,8 @@ func (e *Engine) runStep(ctx context.Context, s v1.Step) error {
 	return e.execute(ctx, s, x, rec)
 }
 
-// isSatisfied tells that nothing is left to do of a step: the cluster shows what it is for, or what a later step made
-// of that.
+// isSatisfied reports whether nothing is left to do of a step: the cluster shows what it is for, or what a later step
+// made of that.
 func (e *Engine) isSatisfied(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) (bool, error) {
 	var done bool
 	if rec.Result != "" {
@@ -250,9 +250,9 @@ func (e *Engine) extendLock(ctx context.Context, s v1.Step) (restore func(), err
 }
 
 // beginRecord is the record of a step that is about to be done. One that was done before and does not show any longer,
-// as when the host of a stopped unit was started anew, is done once more: what was there before its first try is still
+// as when the host of a stopped unit was started again, is done once more: what was there before its first try is still
 // what a rollback has to put back, and not what that try wrote; and what it made is still this migration's: a rollback
-// that left a cloud-controller-manager for somebody else's would start the in-tree managers beside it.
+// that left a cloud-controller-manager for somebody else's would start the in-tree managers next to it.
 func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	rec := v1.StepRecord{
 		ID:           s.ID,
@@ -272,7 +272,8 @@ func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	return rec
 }
 
-// isUnbegun tells that a step was never started, or was finished: what the live cluster shows is all there is to it.
+// isUnbegun reports whether a step was never started, or was finished: what the live cluster shows is all there is to
+// it.
 func isUnbegun(rec v1.StepRecord) bool { return rec.Result != "started" }
 
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
@@ -330,7 +331,7 @@ func (e *Engine) verify(ctx context.Context, s v1.Step, x step.Executor) error {
 	return err
 }
 
-// isVerified tells whether a step shows; if not, why, where that is known.
+// isVerified reports whether a step shows; if not, why, where that is known.
 func (e *Engine) isVerified(ctx context.Context, s v1.Step, x step.Executor) (bool, string) {
 	done, err := x.Done(ctx, s)
 	if err != nil {

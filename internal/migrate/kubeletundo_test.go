@@ -57,7 +57,7 @@ func TestARestartOfAKubeletThatNobodyAnswersIsHintedAt(t *testing.T) {
 	}
 }
 
-// withAddress is a file of flags in which somebody gives the kubelet an address beside what stands there.
+// withAddress is a file of flags in which somebody gives the kubelet an address next to what stands there.
 func (w *world) withAddress(host, provider string) string {
 	flag := "--cloud-provider=" + provider
 	out := strings.Replace(w.read(host, flagsFile), flag, flag+" --node-ip=10.0.0.1", 1)
@@ -140,7 +140,7 @@ func TestAFileThatSomebodyChangedAfterATryThatWroteNothingIsStale(t *testing.T) 
 	}
 }
 
-// deletedWithItsNode is a fate: the node and its lease are deleted when an external kubelet has started, and made anew by one that is not.
+// deletedWithItsNode is a fate: the node and its lease are deleted when an external kubelet has started, and made again by one that is not.
 func (w *world) deletedWithItsNode(host string, flags map[string]string) *start {
 	if external(flags) {
 		return &start{then: func() {

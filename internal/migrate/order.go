@@ -54,7 +54,8 @@ func groupsOf(phase []v1.Step) [][]v1.Step {
 	return out
 }
 
-// deferrable tells that another group of this kind follows, which can go first; steps without a group keep their place.
+// deferrable reports whether another group of this kind follows, which can go first; steps without a group keep their
+// place.
 func deferrable(later [][]v1.Step) bool { return later[0][0].Group != "" }
 
 func without(groups [][]v1.Step, i int) []v1.Step {
@@ -67,7 +68,7 @@ func without(groups [][]v1.Step, i int) []v1.Step {
 	return out
 }
 
-// restartsOwner tells whether a step of the group that is still to be done restarts a process that leads one of the
+// restartsOwner reports whether a step of the group that is still to be done restarts a process that leads one of the
 // step's leases.
 func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, string, error) {
 	for _, s := range group {

@@ -14,7 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 )
 
-// superseded tells that a later step of the plan has begun to change the same file or object, and the live one has
+// superseded reports whether a later step of the plan has begun to change the same file or object, and the live one has
 // what that step makes of it: doing this one again would take it back. Leader migration would come on again in a
 // manager that is external by now, and nobody would run the loops. A record alone is no proof: it is in a
 // ConfigMap, and one that somebody planted for the later step would skip this one.

@@ -113,7 +113,7 @@ func (w *world) daemons() {
 	}
 }
 
-// A rollback that left the DaemonSet for somebody else's would start the in-tree managers beside it.
+// A rollback that left the DaemonSet for somebody else's would start the in-tree managers next to it.
 func TestADaemonSetThatSomebodyChangedIsStillThisMigrations(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{planstep.Downtime, planstep.LeaderMigration} {

@@ -13,13 +13,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 )
 
-// reachBudget is for how long a host that is out of reach is waited for before a step on it: one that is started anew
+// reachBudget is for how long a host that is out of reach is waited for before a step on it: one that is started again
 // is back by then.
 const reachBudget = 2 * time.Minute
 
 // waitForHost waits until a step's host can be looked at. Where an earlier run changed the host's kubelet and lost the
 // way to it, the kubelet may be what took the way with it: how it is put back by hand is said at once, and not only
-// when the wait has ended in vain.
+// when the wait has ended without success.
 func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 	if s.Host == "" {
 		return nil

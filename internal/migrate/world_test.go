@@ -90,7 +90,7 @@ type world struct {
 	// lives are the kubelets by host; nil for one that is down. fate decides what becomes of one that starts.
 	lives map[string]*kubeletLife
 	fate  fate
-	// unjudged tells that a test carries out steps that no migration has.
+	// unjudged reports whether a test carries out steps that no migration has.
 	unjudged bool
 	// told are the calls of service managers, "verb unit@host".
 	told []string
@@ -103,7 +103,7 @@ type process struct {
 	flags     map[string]string
 	component string
 	host      string
-	// unit tells that systemd started it, and no kubelet ends it.
+	// unit reports whether systemd started it, and no kubelet ends it.
 	unit bool
 	// called is its identity in leases, where it is not its host's.
 	called string

@@ -52,7 +52,7 @@ type Leader struct {
 	Component string
 }
 
-// Runs tells whether component runs the leader's controller under the migration lease.
+// Runs reports whether component runs the leader's controller under the migration lease.
 func (l Leader) Runs(component controllernames.Component) bool {
 	return l.Component == AnyComponent || l.Component == string(component)
 }

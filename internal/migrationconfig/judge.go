@@ -19,7 +19,7 @@ const (
 // firstMinorOf is the first minor that reads a version.
 var firstMinorOf = map[string]int{V1Alpha1: firstMinor, V1Beta1: firstV1Beta1Minor, V1: firstV1Minor}
 
-// HasDefault tells whether managers of 1.minor take a default when leader migration is on and they are given no file;
+// HasDefault reports whether managers of 1.minor take a default when leader migration is on and they are given no file;
 // before, they exit.
 func HasDefault(minor int) bool { return minor >= firstV1Beta1Minor }
 

@@ -21,7 +21,7 @@ var (
 
 // Parse reads a leader migration config of any version. It refuses with a *ParseError everything that a manager of any
 // version would refuse or silently leave out, with all problems at once, except two things that only Judge can weigh:
-// names, and resourceLock in a v1 file. Beside the error it returns what could be read.
+// names, and resourceLock in a v1 file. Next to the error it returns what could be read.
 func Parse(data []byte) (Config, error) {
 	r := reader{}
 	config := r.file(data)
@@ -95,8 +95,8 @@ func decodeYAML(data []byte) (any, error) {
 // indentingTab finds tabs among the white space at the beginning of a line, and a list item that is followed by one.
 var indentingTab = regexp.MustCompile(`(?m)^[ \t]*(?:- ?)?\t[ \t]*`)
 
-// mend returns the file without the faults that are common and leave no doubt about what was meant; found tells whether
-// there was one.
+// repair returns the file without the faults that are common and leave no doubt about what was meant; found reports
+// whether there was one.
 func (r *reader) mend(data []byte) (mended []byte, found bool) {
 	mended = data
 	if at := indentingTab.FindIndex(data); at != nil {
@@ -142,7 +142,7 @@ func (r *reader) wildcards(data []byte) []byte {
 	return append(quoted, data[done:]...)
 }
 
-// several tells whether more than one document of a file has content.
+// several reports whether more than one document of a file has content.
 func several(data []byte) bool {
 	full := 0
 	for _, document := range documentMarker.Split(string(data), -1) {

@@ -42,13 +42,13 @@ const (
 	NoLeaderMigration Code = "NoLeaderMigration"
 	// ResourceLockInV1 is a field that v1 does not have.
 	ResourceLockInV1 Code = "ResourceLockInV1"
-	// WrongName is a loop under a name that this version does not register: it runs under the main lease, beside the other
-	// manager's.
+	// WrongName is a loop under a name that this version does not register: it runs under the main lease, next to the
+	// other manager's.
 	WrongName Code = "WrongName"
 	// UnknownName is a name of no cloud loop. It may be another controller of the manager, which then runs under the
 	// migration lease.
 	UnknownName Code = "UnknownName"
-	// MissingLoop is a cloud loop that the file does not list: it runs under the main lease, beside the other manager's.
+	// MissingLoop is a cloud loop that the file does not list: it runs under the main lease, next to the other manager's.
 	MissingLoop Code = "MissingLoop"
 	// DuplicateName is a name listed twice; the last one counts.
 	DuplicateName Code = "DuplicateName"

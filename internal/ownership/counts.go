@@ -42,7 +42,7 @@ func named(c v1.CloudCall, attribute string) bool {
 	return false
 }
 
-// onSecurityGroups tells whether everything that the call tags is a security group.
+// onSecurityGroups reports whether everything that the call tags is a security group.
 func onSecurityGroups(c v1.CloudCall) bool {
 	var ids []string
 	for name, value := range c.Params {

@@ -58,8 +58,8 @@ func (j *judge) lastAnswer() time.Time {
 	return last
 }
 
-// atEndOfLog tells that the log stops before a successor could have been seen; the process that ended last is no gap
-// yet.
+// atEndOfLog reports whether the log stops before a successor could have been seen; the process that ended last is no
+// gap yet.
 func atEndOfLog(last *tenure, until time.Time) bool { return !last.end.hi.Before(until) }
 
 // gap records that nobody ran the loop of an old owner until next began, or until the end when there is none.

@@ -313,7 +313,7 @@ type term struct {
 	// own clock.
 	lost    *time.Time
 	renewed *time.Time
-	// earlier tells that the term had begun before the log.
+	// earlier reports whether the term had begun before the log.
 	earlier bool
 }
 
@@ -380,7 +380,7 @@ type windows []window
 
 type window struct {
 	lo, hi time.Time
-	// open tells that no look succeeded any more until the end.
+	// open reports whether no look succeeded any more until the end.
 	open bool
 	why  string
 }
@@ -403,7 +403,7 @@ func (w *windows) observe(last *v1.OwnershipEvent, e v1.OwnershipEvent) {
 	case failing:
 		(*w)[len(*w)-1].hi, (*w)[len(*w)-1].open = e.Time, false
 	case e.Looked == nil && last != nil && e.Began != nil:
-		// A recorder began anew: nobody looked since the line before.
+		// A recorder began again: nobody looked since the line before.
 		*w = append(*w, window{lo: last.Time, hi: e.Time, why: "nothing was recorded"})
 	}
 }
@@ -419,7 +419,7 @@ func (w *windows) close(last *v1.OwnershipEvent, until time.Time, maxSilence tim
 	}
 }
 
-// missing tells whether a look was missing between two moments that are further apart than looks are.
+// missing reports whether a look was missing between two moments that are further apart than looks are.
 func (w windows) missing(lo, hi time.Time) bool {
 	const twoLooks = 250 * time.Millisecond
 	if hi.Sub(lo) <= twoLooks {

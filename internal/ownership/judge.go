@@ -41,7 +41,7 @@ type Owner struct {
 // String is component@host.
 func (o Owner) String() string { return o.Component + "@" + o.Host }
 
-// mayOwn tells whether the component is a controller manager: a kubelet or a tool has an access key too, and runs no
+// mayOwn reports whether the component is a controller manager: a kubelet or a tool has an access key too, and runs no
 // loop.
 func (o Owner) mayOwn() bool { return isManager(o.Component) }
 

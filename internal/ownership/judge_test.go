@@ -179,7 +179,7 @@ func TestAFailedOrUnfinishedCallHasNoLateEffect(t *testing.T) {
 }
 
 func TestTwoGaugesAtOneAreAnOverlap(t *testing.T) {
-	// A paused owner is resumed: it answers again, with its gauges still at 1, ten seconds beside its successor.
+	// A paused owner is resumed: it answers again, with its gauges still at 1, ten seconds next to its successor.
 	s := running()
 	s.fails(5000, kcm1, v1.SourceScrape)
 	s.lease(20000, migration, "d", 6).scrape(20500, ccm2, append([]string{"cloud-node"}, cloudLoops...), ccmName, migration)

@@ -74,7 +74,7 @@ func (j *judge) overlappingCalls(old, next *tenure) {
 	j.overlapOf(old, next, calls)
 }
 
-// counted tells whether a call is in an overlap already.
+// counted reports whether a call is in an overlap already.
 func (j *judge) counted(seq int64) bool {
 	for _, o := range j.out.Overlaps {
 		for _, s := range o.Calls {

@@ -180,8 +180,8 @@ func (h *history) caller(loop string, arrived time.Time) *processInstance {
 	return nil
 }
 
-// notYet tells that the incarnation said after the given time that it did not run the loop: the gauge rises before the
-// loop's first call.
+// notYet reports whether the incarnation said after the given time that it did not run the loop: the gauge rises before
+// the loop's first call.
 func (i *processInstance) notYet(loop string, arrived time.Time) bool {
 	for _, l := range i.looks {
 		if contains(l.loops, loop) {

@@ -63,7 +63,7 @@ func (j *judge) unseenLoops(i *processInstance) {
 			continue
 		}
 		// A manager that leads begins its loops together: one that has begun some begins no others without winning another
-		// lease, and one that has let go of them is about to end.
+		// lease, and one that has release them is about to end.
 		settled := len(leads) == 0 || len(i.segments) > 0
 		if (said || len(j.leases) > 0) && settled && !j.wonByNobody(i.Component, lo, hi) {
 			continue
@@ -92,13 +92,13 @@ func (i *processInstance) openLoops() []string {
 	return out
 }
 
-// runsAll tells that the incarnation is in a tenure of every loop that it could take over.
+// runsAll reports whether the incarnation is in a tenure of every loop that it could take over.
 func (i *processInstance) runsAll() bool {
 	open := i.openLoops()
 	return !slices.ContainsFunc(CoreLoops(), func(l string) bool { return !slices.Contains(open, l) })
 }
 
-// wonByNobody tells whether a lease that the component contends for was won in the window, or may have been, by a
+// wonByNobody reports whether a lease that the component contends for was won in the window, or may have been, by a
 // holder that no manager's answer accounts for.
 func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
 	for _, l := range j.leases {
@@ -119,7 +119,7 @@ func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
 	return false
 }
 
-// claimed tells whether some manager said during the term that it leads.
+// claimed reports whether some manager said during the term that it leads.
 func (j *judge) claimed(lease string, won term) bool {
 	for _, h := range j.managers {
 		for _, i := range h.incarnations {

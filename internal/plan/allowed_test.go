@@ -20,7 +20,7 @@ import (
 type attack struct {
 	name, base, says string
 	change           func(t *testing.T, p *v1.Plan)
-	// onlySeen tells that it takes a look at the cluster to see it.
+	// onlySeen reports whether it takes a look at the cluster to see it.
 	onlySeen bool
 }
 

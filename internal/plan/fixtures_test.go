@@ -24,7 +24,7 @@ type kubeadmCluster struct {
 	hosts, workers    int
 	config            string   // path of the cloud config
 	ca                []string // directories with authorities that kubeadm mounts
-	// kas, kcm, scheduler and kubelet are flags beside kubeadm's own.
+	// kas, kcm, scheduler and kubelet are flags next to kubeadm's own.
 	kas, kcm, scheduler, kubelet map[string]string
 	providerID                   func(i int, name string) string
 }

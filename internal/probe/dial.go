@@ -85,7 +85,7 @@ func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn
 }
 
 // resolve returns the addresses of a host, and which of them is to be tried first: each look begins with another one.
-// Addresses that cannot be asked for anew are kept: a client that knows them goes on connecting.
+// Addresses that cannot be asked for again are kept: a client that knows them goes on connecting.
 func (d *Dialer) resolve(ctx context.Context, host string) ([]string, int, error) {
 	if net.ParseIP(host) != nil {
 		return []string{host}, 0, nil

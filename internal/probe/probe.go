@@ -185,7 +185,7 @@ func (p *Prober) newRun() *run {
 // now is the time of an event.
 func (r *run) now() time.Time { return r.wall.Add(time.Since(r.start)) }
 
-// do runs until ctx ends, or until the clocks part, and returns why it had to begin anew.
+// do runs until ctx ends, or until the clocks part, and returns why it had to begin again.
 func (r *run) do(ctx context.Context, why string) string {
 	begin := v1.ProbeEvent{Time: r.wall, Event: v1.ProbeBegin, IntervalSeconds: r.Interval.Seconds(), Error: why}
 	if r.Budget > 0 {
@@ -213,7 +213,7 @@ func (r *run) do(ctx context.Context, why string) string {
 	return why
 }
 
-// beat writes heartbeats until ctx ends, or says why the run has to begin anew.
+// beat writes heartbeats until ctx ends, or says why the run has to begin again.
 func (r *run) beat(ctx context.Context) string {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()

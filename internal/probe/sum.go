@@ -39,7 +39,7 @@ type summer struct {
 	paths     map[key]*summed
 	skipped   map[key]string
 	lostKinds map[string][]v1.Unobserved
-	// last is the time of the line before; ended tells that it ended a run in order.
+	// last is the time of the line before; ended reports whether it ended a run in order.
 	last  time.Time
 	begun bool
 	ended bool

@@ -42,6 +42,19 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/good/a.go": "package good\ntype T struct{}\n" + methods("T", 40), "lab/a.go": "package lab\n" + methods("T", 41),
 			"internal/bad/a.go": "package bad\ntype T[K any] struct{}\n" + methods("*T[K]", 40), "internal/bad/b.go": "package bad\nfunc (t T[K]) last() {}\n",
 		}, []string{"internal/bad.T has 41 methods, a type may have 40"}},
+		{"lines stay narrow", map[string]string{
+			"a.go": "package a\n" + wide("x", 120) + wide("é", 120) + "var s = \"" + wide("x", 200) + "\"\nvar r = `\n" + wide("y", 130) + "`\n// https://" + wide("x", 130) +
+				"//go:embed " + wide("x", 130),
+			"a_test.go": "package a\n" + wide("x", 160), "b_test.go": "package a\n" + wide("x", 161),
+			"b.go": "package b\n" + wide("x", 121) + "//" + wide(" x", 60) + "f(\"a string\", " + wide("x", 112),
+		}, []string{
+			"b.go:2 has 121 columns, a line may have 120", "b.go:3 has 122 columns, a line may have 120", "b.go:4 has 126 columns, a line may have 120",
+			"b_test.go:2 has 161 columns, a line may have 160",
+		}},
+		{"comments use plain words", map[string]string{
+			"a.go": "package a\n// ok reports whether it was amended next to it.\nvar s = \"anew\"\n",
+			"b.go": "package b\n// ok tells whether it was me" + "nded.\n", "b.md": "tells that\n",
+		}, []string{`b.go:2 says "me` + `nded", say "repair"`, `b.go:2 says "tells whether", say "reports whether"`}},
 		{"what a command does knows no cobra", map[string]string{
 			"internal/client/a.go":     "package client\nimport _ \"github.com/spf13/cobra\"\n",
 			"internal/client/run/a.go": "package run\nimport _ \"" + modulePath + "/internal/cli/printer\"\n",
@@ -63,7 +76,8 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 		{"files stay short", map[string]string{
 			"a.go": strings.Repeat("\n", 600), "b.go": strings.Repeat("\n", 601), "data.json": strings.Repeat("\n", 9000),
 			"cmd/a/main.go": strings.Repeat("\n", 60), "cmd/b/main.go": strings.Repeat("\n", 61),
-		}, []string{"b.go has 601 lines, a file may have 600", "cmd/b/main.go has 61 lines, a main.go may have 60"}},
+			"a_test.go": strings.Repeat("\n", 750), "b_test.go": strings.Repeat("\n", 751),
+		}, []string{"b.go has 601 lines, a file may have 600", "b_test.go has 751 lines, a test's file may have 750", "cmd/b/main.go has 61 lines, a main.go may have 60"}},
 		{"files name no machine's paths", map[string]string{
 			"a.go":       "package a\nconst dir = \"" + "/ho" + "me/somebody/src\"\n",
 			"b.sh":       "cd " + "/wo" + "rk/main\n",
@@ -167,3 +181,6 @@ func methods(of string, count int) string {
 func clientcmdFile(name, does string) string {
 	return "package p\nimport " + name + " \"" + clientcmdPath + "\"\nvar _ = " + does + "\n"
 }
+
+// wide is a line of n times the same.
+func wide(s string, n int) string { return strings.Repeat(s, n) + "\n" }

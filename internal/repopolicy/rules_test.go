@@ -16,6 +16,7 @@ import (
 const (
 	modulePath  = "github.com/transplant-dev/transplant"
 	maxLines    = 600 // of a Go file
+	maxTestFile = 750 // lines of a test's file, whose tables take a line a row
 	maxMainGo   = 60  // of a main.go
 	goExtension = ".go"
 )
@@ -37,6 +38,7 @@ var rules = map[string]rule{
 	"packages stay small":                     packageSizes,
 	"types stay small":                        methodCounts,
 	"what a command does knows no cobra":      clientImports,
+	"comments use plain words":                commentWords,
 }
 
 // files calls visit with every file of a tree that is or could be committed.
@@ -84,7 +86,9 @@ var fileSizes = each(func(name string, content []byte) []string {
 	switch {
 	case path.Base(name) == "main.go" && lines > maxMainGo:
 		return []string{fmt.Sprintf("%s has %d lines, a main.go may have %d", name, lines, maxMainGo)}
-	case path.Ext(name) == goExtension && lines > maxLines:
+	case isTest(name) && lines > maxTestFile:
+		return []string{fmt.Sprintf("%s has %d lines, a test's file may have %d", name, lines, maxTestFile)}
+	case path.Ext(name) == goExtension && !isTest(name) && lines > maxLines:
 		return []string{fmt.Sprintf("%s has %d lines, a file may have %d", name, lines, maxLines)}
 	}
 	return nil
@@ -241,7 +245,7 @@ func productImports(tree fs.FS) ([]string, error) {
 	return broken, nil
 }
 
-// within tells whether an import path is tree or below it.
+// within reports whether an import path is tree or below it.
 func within(importPath, tree string) bool {
 	return importPath == tree || strings.HasPrefix(importPath, tree+"/")
 }

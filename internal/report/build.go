@@ -168,7 +168,8 @@ func judge(in Input, ended time.Time) ownership.Judgement {
 	return ownership.Judge(events, in.Calls, in.Keys, o)
 }
 
-// stays tells that a loop runs in kube-controller-manager before, during and after: the plan expects it nowhere else.
+// stays reports whether a loop runs in kube-controller-manager before, during and after: the plan expects it nowhere
+// else.
 func stays(p v1.Plan, loop string) bool {
 	expected := false
 	for _, s := range p.Steps {

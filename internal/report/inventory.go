@@ -162,7 +162,7 @@ func going(j v1.Journal) map[string]string {
 	return out
 }
 
-// listed tells that none of these facts is unknown, on either side: what could not be listed is not gone.
+// listed reports whether none of these facts is unknown, on either side: what could not be listed is not gone.
 func (c *inventories) listed(facts ...string) bool {
 	return !slices.ContainsFunc(
 		slices.Concat(c.before.Errors, c.after.Errors),

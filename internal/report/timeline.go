@@ -59,7 +59,7 @@ type gapMark struct {
 // band is a phase, mark a step.
 type band struct {
 	X, W, Name, Title string
-	// Wide tells that the name fits into the band, Tight that it does not on a narrow screen.
+	// Wide reports whether the name fits into the band, Tight that it does not on a narrow screen.
 	Odd, Wide, Tight bool
 }
 

@@ -296,7 +296,7 @@ func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 	}
 }
 
-// unknownParts are those parts of the inventory that could not be compared, beside nodes, services and the cloud.
+// unknownParts are those parts of the inventory that could not be compared, next to nodes, services and the cloud.
 func (why reasons) unknownParts(in Input, inv v1.InventoryReport) {
 	if in.Before == nil || in.After == nil {
 		return // said already

@@ -312,7 +312,7 @@ func (v *verifier) facts() {
 	v.add(c)
 }
 
-// partOf tells that a fact about volumes is one of those that the inventory compares, which say so themselves.
+// partOf reports whether a fact about volumes is one of those that the inventory compares, which say so themselves.
 func partOf(fact string) bool {
 	return slices.Contains(
 		[]string{"volumes", "volumes/claims", "volumes/persistentvolumes", "volumes/attachments", "volumes/csinodes"},

@@ -13,8 +13,8 @@ import (
 // minute.
 const settling = 2 * time.Minute
 
-// partKnown tells that a part of the inventory can be compared: it was gathered on both sides. What could not be is
-// said.
+// partKnown reports whether a part of the inventory can be compared: it was gathered on both sides. What could not be
+// is said.
 func (c *inventories) partKnown(part, fact, count string) bool {
 	known := true
 	for _, side := range []struct {

@@ -132,8 +132,8 @@ func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
 // errCold stands for a refusal that passes by itself.
 var errCold = errors.New("the API server knows no roles yet")
 
-// cold tells that a refusal is that of an API server which was just started: what it refuses could be read a moment
-// ago. The board is locked.
+// cold reports whether a refusal is that of an API server which was just started: what it refuses could be read a
+// moment ago. The board is locked.
 func (b *Board) cold(s source, err error) bool {
 	if !apierrors.IsForbidden(err) {
 		if err == nil {
@@ -330,7 +330,7 @@ func (f *Facts) add(o metav1.Object) {
 	}
 }
 
-// Ready tells that every source was asked at least once.
+// Ready reports whether every source was asked at least once.
 func (b *Board) Ready() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

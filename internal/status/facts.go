@@ -23,7 +23,7 @@ type Facts struct {
 	Untrusted error
 	// Lock is nil when nobody holds it.
 	Lock *lock.State
-	// LockUnknown tells that the lock may not be read, so that a nil Lock says nothing.
+	// LockUnknown reports whether the lock may not be read, so that a nil Lock says nothing.
 	LockUnknown bool
 	Control     *corev1.ConfigMap
 	// Leases are the managers' and the migration's, by name; one that is not there is absent.
@@ -47,7 +47,7 @@ func (f Facts) steps() []v1.Step {
 	return f.Journal.Plan.Steps
 }
 
-// running tells that the run is begun and not ended.
+// running reports whether the run is begun and not ended.
 func (f Facts) running() bool {
 	return f.Journal != nil && (f.Journal.Phase == v1.RunApplying || f.Journal.Phase == v1.RunRollingBack)
 }

@@ -173,7 +173,7 @@ func nodeHealth(f Facts) []v1.Blocker {
 	}}
 }
 
-// several names a few, and says how many there are beside them.
+// several names a few, and says how many there are next to them.
 func several(names []string) string {
 	if len(names) <= namesAtMost {
 		return strings.Join(names, ", ")

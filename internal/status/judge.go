@@ -157,7 +157,7 @@ func results(doc *v1.Journal) map[string]v1.StepRecord {
 	return out
 }
 
-// isDone tells that nothing of a step is left to do: it was done, or left out with its host.
+// isDone reports whether nothing of a step is left to do: it was done, or left out with its host.
 func isDone(r v1.StepRecord) bool {
 	return r.Result == "skipped" || r.Result == "done" || r.Result == "already-done"
 }

@@ -17,7 +17,7 @@ const (
 	slowLeast  = 60 * time.Second
 )
 
-// slow tells that a step takes far longer than the plan thought.
+// slow reports whether a step takes far longer than the plan thought.
 func slow(step v1.Step, since float64) bool {
 	return since > slowLeast.Seconds() && since > slowFactor*step.EstimateSeconds
 }

@@ -133,7 +133,7 @@ type promise struct {
 	component string
 	// step promised it; empty for before the first.
 	step string
-	// moves tells that the loop changes its manager during the run.
+	// moves reports whether the loop changes its manager during the run.
 	moves bool
 }
 

@@ -134,7 +134,7 @@ func (s source) read(ctx context.Context) (map[string]metav1.Object, string, err
 	}
 }
 
-// has tells that an object is one of the source: an answer may hold more than was asked for.
+// has reports whether an object is one of the source: an answer may hold more than was asked for.
 func (s source) has(o metav1.Object) bool {
 	set := fields.Set{"metadata.name": o.GetName()}
 	if e, ok := o.(*corev1.Event); ok {

@@ -88,7 +88,7 @@ func (b *builder) events(f status.Facts) {
 	}
 }
 
-// matters tells whether an event says something about a migration.
+// matters reports whether an event says something about a migration.
 func matters(e *corev1.Event) bool {
 	switch e.InvolvedObject.Kind {
 	case "Node":

@@ -204,7 +204,7 @@ func (s *Server) config(user string, groups []string) (*rest.Config, error) {
 	return config, nil
 }
 
-// ended tells whether a program has ended, and with what it said last: it cannot become ready then.
+// ended reports whether a program has ended, and with what it said last: it cannot become ready then.
 func (s *Server) ended() error {
 	for _, p := range []*process.Process{s.etcd, s.api} {
 		select {

@@ -50,10 +50,10 @@ type Write struct {
 	Answered    time.Time // when the answer had been given
 }
 
-// Accepted tells whether the request did what it asked for.
+// Accepted reports whether the request did what it asked for.
 func (w Write) Accepted() bool { return w.Code >= 200 && w.Code < 300 }
 
-// Lease tells whether the request was about a lease, which leader election writes every few seconds whatever else
+// Lease reports whether the request was about a lease, which leader election writes every few seconds whatever else
 // happens.
 func (w Write) Lease() bool { return w.Resource == "leases" }
 

@@ -33,7 +33,7 @@ var born = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 type step struct {
 	// action and in are the operation and its input, as JSON with the SDKs' member names.
 	action, in string
-	// raw are parameters that go over the wire as they are: for a value that neither SDK can send, or beside in, for an operation that only the
+	// raw are parameters that go over the wire as they are: for a value that neither SDK can send, or next to in, for an operation that only the
 	// newer SDK has.
 	raw map[string]string
 	// want are values that the output must have, by path (Reservations.0.OwnerId; # is a list's length).

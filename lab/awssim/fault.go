@@ -81,7 +81,7 @@ func (f Fault) validNumbers() error {
 	return nil
 }
 
-// throttlesOnly tells whether the fault leaves alone the calls that it does not throttle.
+// throttlesOnly reports whether the fault leaves alone the calls that it does not throttle.
 func (f Fault) throttlesOnly() bool {
 	return f.Before == 0 && f.After == 0 && f.Code == "" && !f.Drop && !f.Hang
 }
@@ -151,7 +151,7 @@ func (s *Server) inject(f Fault) (id int, err error) {
 	return s.faults.next, nil
 }
 
-// removeFault ends a fault and lets go of what hangs on it; false if there is none.
+// removeFault ends a fault and releases what hangs on it; false if there is none.
 func (s *Server) removeFault(id int) bool {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()

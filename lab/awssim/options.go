@@ -38,7 +38,7 @@ type Options struct {
 	NodeSecurityGroup string `json:"nodeSecurityGroup,omitempty"`
 	// ClusterID goes into the tag kubernetes.io/cluster/<id>=owned of everything there is at the start; lab by default.
 	ClusterID string `json:"clusterID,omitempty"`
-	// ExtraSubnets are public subnets beside the zones' own.
+	// ExtraSubnets are public subnets next to the zones' own.
 	ExtraSubnets []ec2.Subnet `json:"extraSubnets,omitempty"`
 	// Instances exist at the start. Only PrivateIP must be given. Defaults: an id made from the address, m5.large,
 	// running, zones in turn, the zone's subnet, the region's private DNS name for the address, the node security group,

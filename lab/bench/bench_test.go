@@ -23,7 +23,7 @@ var (
 	whole  = flag.Bool("bench.all", false, "run every scenario, not one of each sort")
 )
 
-// some are the scenarios of make test: one of the work on nodes, beside upstream, and one of a change of leaders. make e2e runs the others as well.
+// some are the scenarios of make test: one of the work on nodes, next to upstream, and one of a change of leaders. make e2e runs the others as well.
 var some = []string{"join", "handover-planned"}
 
 func TestMain(m *testing.M) {

@@ -12,8 +12,8 @@ import (
 // spare is the place of the first node that scenarios use to see that a manager works; none of theirs comes that far.
 const spare = lastPlace - 256
 
-// poll looks again and again until look is satisfied, the limit is over, or the manager ends. It tells whether look was
-// satisfied.
+// poll looks again and again until look is satisfied, the limit is over, or the manager ends. It reports whether look
+// was satisfied.
 func poll(ctx context.Context, m *manager, every, limit time.Duration, look func() (bool, error)) (bool, error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -88,8 +88,8 @@ func (i *interval) activity() (span, error) {
 	return s, err
 }
 
-// quiet waits until the manager has neither called nor written anything for a while, and tells whether that came before
-// the limit.
+// quiet waits until the manager has neither called nor written anything for a while, and reports whether that came
+// before the limit.
 func (i *interval) quiet(ctx context.Context, while, limit time.Duration) (span, bool, error) {
 	var s span
 	begin := time.Now()
@@ -123,12 +123,12 @@ func (w *world) leases(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// leaderElection tells whether a lease is one of a manager; API servers have leases too.
+// leaderElection reports whether a lease is one of a manager; API servers have leases too.
 func leaderElection(name string) bool {
 	return name == "cloud-controller-manager" || name == "cloud-provider-extraction-migration"
 }
 
-// takenOver tells whether other processes hold all leases that were held before.
+// takenOver reports whether other processes hold all leases that were held before.
 func takenOver(before, now map[string]string) bool {
 	for name, holder := range before {
 		if now[name] == "" || now[name] == holder {

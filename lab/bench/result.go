@@ -130,13 +130,13 @@ func (r Result) scenario() int {
 	)
 }
 
-// watched tells whether its seconds are those of the window and say nothing about the implementation.
+// watched reports whether its seconds are those of the window and say nothing about the implementation.
 func (r Result) watched() bool {
 	i := r.scenario()
 	return i >= 0 && scenarios[i].watched
 }
 
-// sampled tells whether there are times of single objects.
+// sampled reports whether there are times of single objects.
 func (r Result) sampled() bool { return r.Of > 0 && !r.watched() }
 
 // place orders results as the scenarios are, then by size and cloud, and the implementations of a group side by side.

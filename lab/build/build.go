@@ -30,7 +30,7 @@ type Options struct {
 	Sets []string
 	// Heartbeat is the time between two progress lines of a running build. Default: 5 s.
 	Heartbeat time.Duration
-	// Background compiles at the lowest priority, beside something that must not become slow.
+	// Background compiles at the lowest priority, next to something that must not become slow.
 	Background bool
 	// Go is the go command. Default: "go" from the PATH.
 	Go string

@@ -124,7 +124,7 @@ func (c cache) final(s Set, key string) string {
 	return filepath.Join(c.dir, "sets", s.ID()+"-"+key)
 }
 
-// writeSizes records the sizes of the programs beside them; every program of the set must be there.
+// writeSizes records the sizes of the programs next to them; every program of the set must be there.
 func writeSizes(s Set, result string) error {
 	sizes := map[string]int64{}
 	for _, cmd := range s.Commands {

@@ -102,7 +102,7 @@ func (w *world) join(ctx context.Context, name string) error {
 	return err
 }
 
-// initialised tells whether a node has been given what a cloud gives.
+// initialised reports whether a node has been given what a cloud gives.
 func (w *world) initialised(ctx context.Context, name string) error {
 	n, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

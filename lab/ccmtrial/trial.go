@@ -49,8 +49,8 @@ func acts(calls []simcloud.Call, writes []apiserver.Write) []act {
 	return out
 }
 
-// ofALoop tells whether a write is a controller's. Leader election writes leases and events about them, and the checks
-// of whoever scrapes a manager are creations to the API.
+// ofALoop reports whether a write is a controller's. Leader election writes leases and events about them, and the
+// checks of whoever scrapes a manager are creations to the API.
 func ofALoop(w apiserver.Write) bool {
 	switch w.Resource {
 	case "leases", "tokenreviews", "subjectaccessreviews":

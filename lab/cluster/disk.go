@@ -56,7 +56,7 @@ func leaveDisks(dir string) {
 	}
 }
 
-// HasDisks tells that the hosts have file systems of their own, which FillDisk can fill.
+// HasDisks reports whether the hosts have file systems of their own, which FillDisk can fill.
 func (c *Cluster) HasDisks() bool { return c.opts.DiskSize > 0 }
 
 // FillDisk leaves no byte free on a host's file systems; the returned function frees them again. Whatever writes there

@@ -30,7 +30,7 @@ func startEtcd(b *block, p *pki.PKI, program, root string, addresses []string) (
 	return startChild("etcd", program, filepath.Join(dir, "etcd.log"), dir, []string{
 		"--name=lab",
 		"--data-dir=" + data,
-		"--unsafe-no-fsync", // a lab that loses its disk is started anew
+		"--unsafe-no-fsync", // a lab that loses its disk is started again
 		"--listen-client-urls=" + client,
 		"--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer,

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// StopAPI makes every API server unreachable, for managers beside it, kubelets and everybody else; the returned
+// StopAPI makes every API server unreachable, for managers next to it, kubelets and everybody else; the returned
 // function brings them back. The servers themselves go on to run: what is lost are all connections, old and new ones.
 func (c *Cluster) StopAPI() (heal func() error) {
 	var names []string

@@ -138,7 +138,7 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// busy tells whether somebody outside of the test uses a block.
+// busy reports whether somebody outside of the test uses a block.
 func busy(prefix string) bool { return (&block{prefix: prefix}).usable() != nil }
 
 func TestPollSaysWhatWasMissing(t *testing.T) {

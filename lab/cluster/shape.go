@@ -53,7 +53,7 @@ func (c *Cluster) run(h *Host, component component) error {
 // unitPrograms is where a unit's programs are installed on a host.
 const unitPrograms = "/usr/local/bin"
 
-// writeUnit puts the component's unit on the host, and the variables that it has in a file beside, as those do who
+// writeUnit puts the component's unit on the host, and the variables that it has in a file next to, as those do who
 // install a control plane by hand.
 func writeUnit(h *Host, c component) error {
 	var text, variables strings.Builder

@@ -1,4 +1,4 @@
-// Package csi decides what a lab has of CSI beside the drivers and sidecars themselves, which are real programs: the
+// Package csi decides what a lab has of CSI next to the drivers and sidecars themselves, which are real programs: the
 // kubelet's part of it, and stand-ins for two sidecars whose modules cannot be had.
 //
 //	node-driver-registrar, livenessprobe   stand-ins: they speak to the real driver, and to the kubelet as the originals do

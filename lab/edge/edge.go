@@ -208,7 +208,7 @@ func (e *Edge) serve(l net.Listener) {
 	})
 }
 
-// pause waits, and tells whether the edge still lives.
+// pause waits, and reports whether the edge still lives.
 func (e *Edge) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -48,7 +48,7 @@ type nextRun struct {
 // Outcome is what became of a fault.
 type Outcome struct {
 	Fault
-	// Missed tells that the command never came to the point: the step does not have it.
+	// Missed reports whether the command never came to the point: the step does not have it.
 	Missed bool
 	// Injected is when it went wrong, Converged when the step was done and written down.
 	Injected, Converged time.Time
@@ -190,8 +190,8 @@ func (c *Campaign) after(ctx context.Context, e ended) error {
 	return c.heal(ctx)
 }
 
-// keep appends what a run said to a file beside the ownership logs, for whoever has to find out why a fault was not got
-// over.
+// keep appends what a run said to a file next to the ownership logs, for whoever has to find out why a fault was not
+// got over.
 func (c *Campaign) keep(e ended) error {
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -311,7 +311,7 @@ func (c *Campaign) got(point, at string) {
 	case !here && !again && o.finishes():
 		o.Problem = "the command went on with the next step"
 	case !here && !again && o.Point != After:
-		return // a step that is done beside this one
+		return // a step that is done next to this one
 	}
 	if o.Converged.IsZero() {
 		o.Converged = time.Now()
@@ -348,7 +348,7 @@ func (o Outcome) stops() bool { return o.finishes() || o.Kind == InterruptedTwic
 // hears that it is to end is a matter of milliseconds.
 func (o Outcome) waits() bool { return o.Point == Before && strings.Contains(o.Step, "/kubelet@") }
 
-// leftAlone tells that a step which waits was left with nothing changed: the command says so then, unless nobody
+// leftAlone reports whether a step which waits was left with nothing changed: the command says so then, unless nobody
 // listens any longer.
 func (o Outcome) leftAlone(e ended) bool {
 	return o.waits() && (o.Kind == PipeBroken || strings.Contains(e.stderr, "interrupted between two steps"))

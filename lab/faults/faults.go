@@ -123,5 +123,5 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// belongs tells that a point is of a step, or of what it does in between, whose ID goes on behind the step's.
+// belongs reports whether a point is of a step, or of what it does in between, whose ID goes on behind the step's.
 func belongs(at, step string) bool { return at == step || strings.HasPrefix(at, step+"/") }

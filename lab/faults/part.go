@@ -24,14 +24,14 @@ type Part struct {
 	Campaign, Commit string
 	Began            time.Time
 	Took             time.Duration
-	// Ended tells that the command came to its end, Passed that nothing was wrong in all that was looked at.
+	// Ended reports whether the command came to its end, Passed that nothing was wrong in all that was looked at.
 	Ended, Passed bool
 	// Wrong is what must not have happened, of the whole command.
 	Wrong []string
 	Table
 }
 
-// Try runs a campaign with the cluster's watch beside it. An error says all that was wrong; the part has it, too.
+// Try runs a campaign with the cluster's watch next to it. An error says all that was wrong; the part has it, too.
 // Whoever keeps the part is told of every fault that is over.
 func (p *Part) Try(ctx context.Context, c *Campaign, keep func(*Part) error) error {
 	p.Began = time.Now()
@@ -182,7 +182,7 @@ func Commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Still tells that a part passed and that the same would be tried again.
+// Still reports whether a part passed and that the same would be tried again.
 func (p *Part) Still(commit string) bool {
 	return p != nil && p.Passed && commit != "" && p.Commit == commit && !strings.HasSuffix(commit, "+")
 }

@@ -30,7 +30,7 @@ type Options struct {
 	Version string
 	// Provider is the in-tree provider: aws or gce. Default: aws.
 	Provider string
-	// Workers are made beside the two that every field has, with a load balancer for every tenth.
+	// Workers are made next to the two that every field has, with a load balancer for every tenth.
 	Workers int
 	// Progress is told what has to be built first. Default: nobody.
 	Progress io.Writer

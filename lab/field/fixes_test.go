@@ -37,7 +37,7 @@ type repair struct {
 	broken func(*testing.T, *patient)
 	// after plays what the cluster would do by itself once the fix is carried out; nil for nothing.
 	after func(*testing.T, *patient)
-	// tidy takes away what broken made beside the fault; nil for nothing.
+	// tidy takes away what broken made next to the fault; nil for nothing.
 	tidy func(*testing.T, *patient)
 	// blind leaves --cloud out of the check that fails.
 	blind bool

@@ -81,7 +81,7 @@ func (f *Field) hosts(ctx context.Context) error {
 	return nil
 }
 
-// loopback is an address of its own for the managers of each host, beside the API server's.
+// loopback is an address of its own for the managers of each host, next to the API server's.
 func (f *Field) loopback(host int) string {
 	ip := net.ParseIP(strings.TrimSuffix(f.Server.Address(), ":6443")).To4()
 	return net.IPv4(ip[0], ip[1], ip[2]^0x80, byte(11+host)).String()

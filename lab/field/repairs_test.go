@@ -254,7 +254,7 @@ var webhookRepairs = []repair{
 	},
 }
 
-// replaceNode makes a node anew with a change that an update would refuse.
+// replaceNode makes a node again with a change that an update would refuse.
 func (p *patient) replaceNode(t *testing.T, n *corev1.Node, change func(*corev1.Node)) {
 	t.Helper()
 	if err := p.kube.CoreV1().Nodes().Delete(t.Context(), n.Name, metav1.DeleteOptions{}); err != nil {
@@ -378,7 +378,7 @@ func notMigrating(t *testing.T, p *patient) {
 	everywhere("kube-controller-manager", leaderMigration, "--leader-elect=true")(t, p)
 }
 
-// settle plays the kubelets: a component whose manifest was edited is started anew with its new arguments, and so is its mirror pod.
+// settle plays the kubelets: a component whose manifest was edited is started again with its new arguments, and so is its mirror pod.
 func (p *patient) settle(t *testing.T) {
 	t.Helper()
 	for i, h := range p.Hosts() {
@@ -408,7 +408,7 @@ func (p *patient) settle(t *testing.T) {
 	}
 }
 
-// kubelet edits the flags that kubeadm gave a kubelet, and starts it anew.
+// kubelet edits the flags that kubeadm gave a kubelet, and starts it again.
 func (p *patient) kubelet(t *testing.T, h Host, edit func(string) string) {
 	t.Helper()
 	path := p.path("hosts", h.Name, "/var/lib/kubelet/kubeadm-flags.env")
@@ -429,7 +429,7 @@ func (p *patient) kubelet(t *testing.T, h Host, edit func(string) string) {
 	p.restart(t, h, component{name: "kubelet"}, append(args, strings.Fields(strings.TrimSuffix(flags, `"`))...), "", false)
 }
 
-// restart starts the stand-in for a component anew, and waits until it answers.
+// restart starts the stand-in for a component again, and waits until it answers.
 func (p *patient) restart(t *testing.T, h Host, c component, args []string, address string, owner bool) {
 	t.Helper()
 	i := slices.IndexFunc(p.processes, func(running *process.Process) bool { return running.Name() == c.name+" on "+h.Name })

@@ -51,7 +51,7 @@ func handingOver(t *testing.T, w *World, name string) (*seed.Cluster, *Object) {
 	return c, o
 }
 
-// goesOn shows that a cluster comes as far as if nothing had happened, and that nobody acted beside anybody.
+// goesOn shows that a cluster comes as far as if nothing had happened, and that nobody acted next to anybody.
 func goesOn(ctx context.Context, t *testing.T, c *seed.Cluster, o *Object) {
 	t.Helper()
 	must(t, o.AwaitPhase(ctx, kv1.PhaseMachines))

@@ -320,7 +320,7 @@ func (b *bench) counters() row {
 	}
 }
 
-// measure says what a situation cost the process. CPU and memory are those of the test beside the operator, too.
+// measure says what a situation cost the process. CPU and memory are those of the test next to the operator, too.
 func (b *bench) measure(t *testing.T, what string, changes int, situation func()) row {
 	t.Helper()
 	before, begin := b.counters(), time.Now()

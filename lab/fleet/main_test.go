@@ -140,7 +140,7 @@ func (w *World) writers(t *testing.T, name, subresource string) map[string]int {
 	return by
 }
 
-// inLine tells whether every Service has its load balancer, and the account so many routes.
+// inLine reports whether every Service has its load balancer, and the account so many routes.
 func inLine(ctx context.Context, c *seed.Cluster, want int) error {
 	services, err := c.Client().CoreV1().Services("default").List(ctx, metav1.ListOptions{})
 	if err != nil {

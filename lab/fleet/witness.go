@@ -179,7 +179,7 @@ func value(line []string, flag string) string {
 	return ""
 }
 
-// RunsCloudLoops tells whether a kube-controller-manager with this command line runs one of the cloud's loops.
+// RunsCloudLoops reports whether a kube-controller-manager with this command line runs one of the cloud's loops.
 func RunsCloudLoops(line []string) bool {
 	if provider := value(line, "--cloud-provider"); provider == "" || provider == "external" {
 		return false

@@ -49,7 +49,7 @@ type World struct {
 }
 
 // Start starts a seed with the CRDs of deploy/crds, without user clusters and without the operator. The caller stops
-// it. Sets are programs that its user clusters need beside the usual ones.
+// it. Sets are programs that its user clusters need next to the usual ones.
 func Start(ctx context.Context, o seed.Options, sets ...string) (*World, error) {
 	root, err := build.FindRoot()
 	if err != nil {

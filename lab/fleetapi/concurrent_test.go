@@ -22,8 +22,8 @@ const (
 	writesOfWriter = 60
 )
 
-// The rules of the schema hold under many writes at once, by releases that have the mistake of kubernetes/kubernetes#114661 (v1.26.0, mended in v1.26.1) and by
-// those that do not: what is forbidden is never taken, and nobody but v1.26.0 refuses what is allowed. What v1.26.0 refuses so is taken a moment later.
+// The rules of the schema hold under many writes at once, by releases that have the mistake of kubernetes/kubernetes#114661 (v1.26.0, repaired in v1.26.1) and
+// by those that do not: what is forbidden is never taken, and nobody but v1.26.0 refuses what is allowed. What v1.26.0 refuses so is taken a moment later.
 func TestTheRulesHoldWhenManyWriteAtOnce(t *testing.T) {
 	if !*everything {
 		t.Skip("takes a minute: make fleet, or -fleet.all")
@@ -80,7 +80,7 @@ func (s *seed) writeALot(t *testing.T, writer int, tripped, forbidden *atomic.In
 	}
 }
 
-// internal tells whether the API server has failed over a rule, and not the object.
+// internal reports whether the API server has failed over a rule, and not the object.
 func internal(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "internal error: runtime error") && strings.Contains(err.Error(), "evaluating rule")
 }

@@ -289,7 +289,7 @@ func at(t *testing.T, o *unstructured.Unstructured, address string) {
 	}
 }
 
-// refused tells whether an error is a refusal with these words.
+// refused reports whether an error is a refusal with these words.
 func refused(err error, words string) bool {
 	return err != nil && strings.Contains(err.Error(), words) &&
 		(apierrors.IsInvalid(err) || apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || apierrors.IsForbidden(err))

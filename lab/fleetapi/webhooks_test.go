@@ -239,7 +239,7 @@ func TestADeadOperatorDoesNotKeepAnybodyFromWriting(t *testing.T) {
 	}
 }
 
-// bound is for how long a write may take with a dead operator: two webhooks, one after the other, of two and three seconds, and the strict one beside the
+// bound is for how long a write may take with a dead operator: two webhooks, one after the other, of two and three seconds, and the strict one next to the
 // second, on a busy machine.
 const bound = 30 * time.Second
 
@@ -380,7 +380,7 @@ func TestCertificatesAreReplacedWhileRequestsGoOn(t *testing.T) {
 			}
 			bundles[string(config.Webhooks[0].ClientConfig.CABundle)] = true
 		}
-		if sent%25 == 0 { // the API server dials anew, and the other replica
+		if sent%25 == 0 { // the API server dials again, and the other replica
 			other := replicas[(sent/25)%2].address
 			patch := `{"webhooks":[{"name":"judge.clusters.transplant.dev","clientConfig":{"url":"https://` + other + admission.ValidatePath + `"}}]}`
 			if _, err := hooks.Patch(t.Context(), "transplant-operator", strategicPatch, []byte(patch), metav1.PatchOptions{}); err != nil {

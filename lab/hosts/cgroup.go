@@ -16,7 +16,7 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// hierarchies lists the mounted control group hierarchies of version 1, and the one of version 2 beside them.
+// hierarchies lists the mounted control group hierarchies of version 1, and the one of version 2 next to them.
 func hierarchies() ([]string, error) {
 	entries, err := os.ReadDir(cgroupRoot)
 	if err != nil {
@@ -63,7 +63,7 @@ func makeCgroups(groups ...string) error {
 
 // hostShares is how much of a busy processor a host is given, against 1024 of a session of the machine. What runs in a
 // cluster's pods shares one group, whose weight would be that of a single session else, and managers would lose their
-// leases to any compiler beside them: a real host has processors of its own.
+// leases to any compiler next to them: a real host has processors of its own.
 const hostShares = 32768
 
 // weigh gives a cluster's group the weight of all of its hosts.

@@ -109,7 +109,7 @@ func (c *Cluster) binDir() string { return filepath.Join(c.Dir, "bin") }
 
 func (c *Cluster) imageDir() string { return filepath.Join(c.Dir, "images") }
 
-// usrDir is what every host has below /usr beside the machine's own files.
+// usrDir is what every host has below /usr next to the machine's own files.
 func (c *Cluster) usrDir() string { return filepath.Join(c.Dir, "usr") }
 
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Progress, format+"\n", args...) }

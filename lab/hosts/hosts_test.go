@@ -23,7 +23,7 @@ var realHosts = flag.Bool("hosts.must", false, "fail where no hosts can be made,
 
 const testTimeout = 15 * time.Minute
 
-// single is a cluster of one host without the product's images, beside others.
+// single is a cluster of one host without the product's images, next to others.
 func single(t *testing.T, name, subnet string) (context.Context, *Cluster) {
 	t.Helper()
 	if testing.Short() {

@@ -29,7 +29,7 @@ func (c *Cluster) makeBridge(ctx context.Context) error {
 	return nil
 }
 
-// subnetFree tells whether no interface of the machine has an address in the cluster's subnet.
+// subnetFree reports whether no interface of the machine has an address in the cluster's subnet.
 func (c *Cluster) subnetFree() error {
 	_, subnet, err := net.ParseCIDR(c.Subnet)
 	if err != nil {

@@ -101,7 +101,7 @@ func (h *Host) candidates(component string) ([]int, error) {
 // ticksPerSecond is USER_HZ, in which the kernel gives times to programs.
 const ticksPerSecond = 100
 
-// look tells whether a process is a component in a network. One that ends meanwhile is none.
+// look reports whether a process is a component in a network. One that ends meanwhile is none.
 func look(pid int, component, network string) (v1.Process, bool, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))

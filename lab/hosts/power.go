@@ -176,7 +176,7 @@ func (h *Host) Down(ctx context.Context) error {
 	return errors.Join(removeLink(ctx, h.veth()), removeCgroups(ctx, h.cgroup()))
 }
 
-// awaitDisk waits until the kernel has let go of the host's disk: a file system that is mounted twice is soon damaged.
+// awaitDisk waits until the kernel has release the host's disk: a file system that is mounted twice is soon damaged.
 func (h *Host) awaitDisk(ctx context.Context) error {
 	disk := filepath.Join(h.dir(), "disk.img")
 	return poll(ctx, 20*time.Millisecond, "the disk of host "+h.Name+" to be released", func(context.Context) error {

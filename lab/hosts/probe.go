@@ -37,7 +37,7 @@ const (
 	capSysAdmin = 21
 )
 
-// Probe tells whether a cluster can be made on this machine with its files in dir: nil, or an error that wraps
+// Probe reports whether a cluster can be made on this machine with its files in dir: nil, or an error that wraps
 // ErrUnsuitable and names everything that is missing.
 func Probe(dir string) error {
 	missing := append(missingRights(), missingKernel(dir)...)

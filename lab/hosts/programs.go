@@ -125,8 +125,8 @@ func (c *Cluster) Load(ctx context.Context) error {
 	return c.Import(ctx, c.productImages()...)
 }
 
-// makeUsr makes what every host has below /usr beside the machine's files. The cache's programs are linked, not copied:
-// hosts cannot write to them, since this is a lower directory of their overlay.
+// makeUsr makes what every host has below /usr next to the machine's files. The cache's programs are linked, not
+// copied: hosts cannot write to them, since this is a lower directory of their overlay.
 func (c *Cluster) makeUsr() error {
 	bin := filepath.Join(c.usrDir(), "bin")
 	system := filepath.Join(c.usrDir(), "lib", "systemd", "system")

@@ -104,7 +104,7 @@ func (h *Host) pid() (int, error) {
 	return pids[0], nil
 }
 
-// Running tells whether the host has power.
+// Running reports whether the host has power.
 func (h *Host) Running() bool {
 	_, err := h.pid()
 	return err == nil

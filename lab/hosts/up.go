@@ -55,7 +55,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	stage("programs built")
-	product := make(chan error, 1) // compiled beside the start of the hosts, which mostly wait
+	product := make(chan error, 1) // compiled next to the start of the hosts, which mostly wait
 	go func() { product <- c.productWanted(ctx) }()
 	err = c.assemble(ctx, stage)
 	if built := <-product; err != nil || built != nil {

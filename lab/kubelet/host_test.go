@@ -62,7 +62,7 @@ type host struct {
 	dir string
 }
 
-// newHost makes a host for a test, which runs beside the others from here.
+// newHost makes a host for a test, which runs next to the others from here.
 func newHost(t *testing.T, change func(*Options)) *host {
 	t.Helper()
 	t.Parallel()

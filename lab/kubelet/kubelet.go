@@ -18,7 +18,7 @@
 //	engine    the container runtime: processes go on while the kubelet is stopped
 //	kubelet   one run of the kubelet, from its start to its stop
 //
-// Beside its kubelet a host starts the systemd units of a control plane that nobody made with kubeadm (StartUnit,
+// Next to its kubelet a host starts the systemd units of a control plane that nobody made with kubeadm (StartUnit,
 // systemctl), from their files.
 //
 // With Options.Pods a kubelet also runs the pods that the API binds to its node, with what they mount and read from

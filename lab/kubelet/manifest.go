@@ -29,7 +29,7 @@ type staticPod struct {
 	path string // of the manifest, as seen on the host; empty for a pod of the API
 
 	// A pod of the API has these: an address of its own, what its containers are run by, and what their processes see
-	// beside what the API shows.
+	// next to what the API shows.
 	address  string
 	hostName string             // the processes' host name; empty: this machine's
 	programs map[string]Program // by container
@@ -49,7 +49,7 @@ func (s *staticPod) hash() string { return string(s.pod.UID) }
 
 // parseManifest reads one manifest. The hash is taken over the parsed pod, so that a comment or another order of keys
 // changes nothing, and over the path, so that a copy of a manifest under another file name is another pod, which is
-// what makes a backup file beside the original harmful.
+// what makes a backup file next to the original harmful.
 func parseManifest(data []byte, path, nodeName string) (*staticPod, error) {
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal(data, pod); err != nil {

@@ -26,7 +26,7 @@ const manifestDir = "/etc/kubernetes/manifests"
 // moment does no harm, and one left invalid costs the pod after about one period.
 //
 // All files without a leading dot count, whatever their suffix. If several name the same pod, the one whose name sorts
-// last wins: beside X.yaml, a backup X.yaml.bak is what runs. (A real kubelet keeps the last one it read, which is the
+// last wins: next to X.yaml, a backup X.yaml.bak is what runs. (A real kubelet keeps the last one it read, which is the
 // same after each rescan.)
 type source struct {
 	hostDir      string

@@ -26,7 +26,7 @@ const (
 	stopUnit = "stopped by systemctl"
 )
 
-// units are the host's services beside the kubelet: programs that it starts from unit files in etc/systemd/system, as
+// units are the host's services next to the kubelet: programs that it starts from unit files in etc/systemd/system, as
 // on a control plane that nobody made with kubeadm. As systemd does, it starts what it read when the host booted or at
 // the last daemon-reload, and what a start finds in environment files.
 type units struct {

@@ -42,7 +42,7 @@ type ClusterOptions struct {
 	External bool
 	// Version of Kubernetes. Default: the seed's. Its programs have to be among the seed's Binaries.
 	Version string
-	// Programs are what the pods of the user cluster are run by, by repository without tag, beside the seed's Binaries:
+	// Programs are what the pods of the user cluster are run by, by repository without tag, next to the seed's Binaries:
 	// its machines then run pods as processes, register the CSI drivers that run there, and mount volumes. Default: pods
 	// run without processes. Needs root.
 	Programs map[string]kubelet.Program

@@ -226,7 +226,7 @@ func join(client net.Conn, from io.Reader, target net.Conn) {
 	both.Wait()
 }
 
-// forwarder leads one address to a Service's pods, each connection anew.
+// forwarder leads one address to a Service's pods, each connection again.
 type forwarder struct {
 	listener net.Listener
 	conns    sync.WaitGroup

@@ -120,7 +120,7 @@ func (c *Cluster) schedule(ctx context.Context, p *corev1.Pod, nodes []corev1.No
 }
 
 // chooseNode says on a pod's claims which node the pod will be on, as a scheduler does for claims that are provisioned
-// only then, and tells whether all are bound.
+// only then, and reports whether all are bound.
 func (c *Cluster) chooseNode(ctx context.Context, p *corev1.Pod, node string) (bool, error) {
 	const selected = "volume.kubernetes.io/selected-node"
 	bound := true
@@ -228,7 +228,7 @@ func (c *Cluster) csiNode(
 	return err
 }
 
-// isNodePart tells whether a pod of a DaemonSet speaks of the driver anywhere in its command lines or volumes.
+// isNodePart reports whether a pod of a DaemonSet speaks of the driver anywhere in its command lines or volumes.
 func isNodePart(p *corev1.Pod, driver string) bool {
 	if !slices.ContainsFunc(p.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "DaemonSet" }) {
 		return false

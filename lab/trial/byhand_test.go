@@ -225,7 +225,7 @@ func (op *operator) awaitLeader(t *testing.T, component, lease string) string {
 	return host
 }
 
-// awaitRenewals waits until the lease has been renewed for longer than it holds: whoever waits for it to expire waits in vain.
+// awaitRenewals waits until the lease has been renewed for longer than it holds: whoever waits for it to expire waits without success.
 func (op *operator) awaitRenewals(t *testing.T, name string) {
 	t.Helper()
 	var first *coordinationv1.Lease
@@ -248,7 +248,7 @@ func (op *operator) leases() coordinationclient.LeaseInterface {
 	return op.lab.Client().CoordinationV1().Leases(metav1.NamespaceSystem)
 }
 
-// logged tells whether what runs from a component's manifest on a host now has logged the text.
+// logged reports whether what runs from a component's manifest on a host now has logged the text.
 func (op *operator) logged(host, component, text string) (bool, error) {
 	h, err := op.lab.Host(host)
 	if err != nil {

@@ -200,7 +200,7 @@ func (n *narration) says(t *testing.T, what string) {
 	}
 }
 
-// begun runs a command beside the test, and returns what it says and what waits for its end.
+// begun runs a command next to the test, and returns what it says and what waits for its end.
 func begun(t *testing.T, lab *Trial, args ...string) (*narration, func(code int) Result) {
 	t.Helper()
 	n := &narration{}

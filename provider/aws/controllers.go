@@ -18,7 +18,7 @@ import (
 type Controllers struct {
 	// Constructors make the controllers, by canonical name.
 	Constructors map[string]ccm.ControllerInitFuncConstructor
-	// Aliases are the names that --controllers takes beside the canonical ones.
+	// Aliases are the names that --controllers takes next to the canonical ones.
 	Aliases map[string]string
 	// Flags are the flags of controllers that the library does not know.
 	Flags cliflag.NamedFlagSets

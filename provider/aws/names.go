@@ -117,7 +117,7 @@ func named(name string) *corev1.Node {
 	return node
 }
 
-// ours tells whether tags are those of the cluster's objects. Without a cluster ID, everything is.
+// ours reports whether tags are those of the cluster's objects. Without a cluster ID, everything is.
 func (c *Cloud) ours(tags []ec2types.Tag) bool {
 	for _, tag := range tags {
 		key := sdk.ToString(tag.Key)

@@ -116,7 +116,7 @@ func (t *topology) needed(d description) bool {
 	return t.required.MatchString(string(d.instance.InstanceType))
 }
 
-// mightKnow tells whether EC2 may have an answer for an instance.
+// mightKnow reports whether EC2 may have an answer for an instance.
 func (t *topology) mightKnow(region string, d description) bool {
 	kind := string(d.instance.InstanceType)
 	return kind != "" && !t.none.has(region) && !t.none.has(kind) && !t.none.has(d.id())

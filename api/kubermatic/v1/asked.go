@@ -2,14 +2,14 @@ package v1
 
 // What a Cluster says, asked in the words of the migration. All of it is pure.
 
-// External tells whether the cluster is to be run by an external cloud provider: the feature is there and true. A
+// External reports whether the cluster is to be run by an external cloud provider: the feature is there and true. A
 // feature that is there and false is off.
 func (c *Cluster) External() bool { return c.Spec.Features[FeatureExternalCloudProvider] }
 
-// CSIDriverDisabled tells whether the CSI driver is to be left out, by either spelling.
+// CSIDriverDisabled reports whether the CSI driver is to be left out, by either spelling.
 func (s ClusterSpec) CSIDriverDisabled() bool { return s.DisableCSIDriver || s.DisableCSIDriverAlias }
 
-// MigrationCompleted tells whether the original's condition says that the migration is over, machines included.
+// MigrationCompleted reports whether the original's condition says that the migration is over, machines included.
 func (c *Cluster) MigrationCompleted() bool {
 	return c.Status.Conditions.IsTrue(ConditionCSIKubeletMigrationCompleted)
 }
@@ -26,5 +26,5 @@ func (c *Cluster) NeedsMigration() bool {
 // status has it as well and is not asked: whoever may write that could lead the operator to any other namespace.
 func (c *Cluster) ControlPlaneNamespace() string { return "cluster-" + c.Name }
 
-// RestartsMachines tells that the owner of the cluster wants the operator to restart its MachineDeployments.
+// RestartsMachines reports whether the owner of the cluster wants the operator to restart its MachineDeployments.
 func (c *Cluster) RestartsMachines() bool { return c.Annotations[AnnotationRestartMachines] == "true" }

@@ -228,7 +228,7 @@ const (
 	ConditionMachines ClusterConditionType = "TransplantMachinesMigrated"
 	// ConditionPlan says which plans the operator has begun, by part: the SHA-256 of the steps and of the whole plan. The
 	// operator goes on with no other plan, whatever a journal says. It is in the status because whoever may change
-	// Clusters, or ConfigMaps beside a control plane, may not write that.
+	// Clusters, or ConfigMaps next to a control plane, may not write that.
 	ConditionPlan ClusterConditionType = "TransplantPlanBegun"
 	// ConditionStuck is True when a phase takes longer than it may; its message says what is missing and what to do.
 	ConditionStuck ClusterConditionType = "TransplantStuck"
@@ -258,7 +258,7 @@ const (
 	PhaseMachines   = "Machines"   // machines are replaced, by their owner or by us
 	PhaseFinish     = "Finish"     // what was kept for old machines goes
 	PhaseCompleted  = "Completed"
-	PhaseFailed     = "Failed" // a step failed in a way that trying again does not mend; the message says what to do
+	PhaseFailed     = "Failed" // a step failed in a way that trying again does not repair; the message says what to do
 )
 
 // ClusterCondition is one condition. The original's schema demands kubermaticVersion and lastHeartbeatTime of each, so

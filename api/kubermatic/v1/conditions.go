@@ -41,7 +41,7 @@ func (c *ClusterConditions) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// IsTrue tells whether a condition is there and True.
+// IsTrue reports whether a condition is there and True.
 func (c ClusterConditions) IsTrue(t ClusterConditionType) bool {
 	return c[t].Status == corev1.ConditionTrue
 }

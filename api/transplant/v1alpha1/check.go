@@ -39,7 +39,7 @@ type CheckSummary struct {
 	Unknown int `json:"unknown"`
 	// Accepted counts the failed and unknown findings that --accept took.
 	Accepted int `json:"accepted,omitempty"`
-	// Blocked tells that a failed or unknown finding was not accepted.
+	// Blocked reports whether a failed or unknown finding was not accepted.
 	Blocked bool `json:"blocked"`
 }
 

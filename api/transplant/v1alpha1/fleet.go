@@ -51,7 +51,7 @@ type FleetCluster struct {
 	Namespace string `json:"namespace,omitempty"`
 	Provider  string `json:"provider,omitempty"`
 	Version   string `json:"version,omitempty"`
-	// External tells that the external cloud provider is asked for: spec.features.externalCloudProvider.
+	// External reports whether the external cloud provider is asked for: spec.features.externalCloudProvider.
 	External bool `json:"external"`
 	// Phase is the operator's; empty when no operator has said anything about this cluster.
 	Phase string `json:"phase,omitempty"`
@@ -72,13 +72,13 @@ type FleetCluster struct {
 	Hold string `json:"hold,omitempty"`
 	// Paused is why every controller stays away from the cluster; empty when it is not paused.
 	Paused string `json:"paused,omitempty"`
-	// RestartsMachines tells that the operator was asked to restart the MachineDeployments.
+	// RestartsMachines reports whether the operator was asked to restart the MachineDeployments.
 	RestartsMachines bool `json:"restartsMachines,omitempty"`
-	// Confirmed tells that a person confirmed a plan for it, and that the operator begins with no other.
+	// Confirmed reports whether a person confirmed a plan for it, and that the operator begins with no other.
 	Confirmed bool `json:"confirmed,omitempty"`
-	// Twice tells that there is a Cluster of this name under the other group, too: neither is migrated.
+	// Twice reports whether there is a Cluster of this name under the other group, too: neither is migrated.
 	Twice bool `json:"twice,omitempty"`
-	// Deleting tells that the object is being deleted.
+	// Deleting reports whether the object is being deleted.
 	Deleting bool `json:"deleting,omitempty"`
 	// Conditions sorted by type.
 	Conditions []FleetCondition `json:"conditions,omitempty"`
@@ -97,7 +97,7 @@ const (
 	StandingMigrating = "migrating"
 	// StandingBlocked: the checks refuse it.
 	StandingBlocked = "blocked"
-	// StandingFailed: a step failed in a way that trying again does not mend.
+	// StandingFailed: a step failed in a way that trying again does not repair.
 	StandingFailed = "failed"
 	// StandingCompleted: it was migrated.
 	StandingCompleted = "completed"

@@ -95,11 +95,11 @@ type StepRecord struct {
 	// Before is what an object had where the step changed it, as JSON with which it is put back: a merge patch, edits, or
 	// the state of a unit. It holds what the step changes and no more.
 	Before string `json:"before,omitempty"`
-	// Created tells that an object was absent before the step, so that a rollback may delete it.
+	// Created reports whether an object was absent before the step, so that a rollback may delete it.
 	Created bool `json:"created,omitempty"`
 	// Handovers that were assisted during the step.
 	Handovers []HandoverRecord `json:"handovers,omitempty"`
-	// Files are those that the step changes beside its own.
+	// Files are those that the step changes next to its own.
 	Files []FileRecord `json:"files,omitempty"`
 	// Flags are the values that the kubelet's process had of the flags that the step changes; one that it had not is not
 	// in it.
@@ -135,8 +135,8 @@ type HandoverRecord struct {
 	Note string `json:"note,omitempty"`
 }
 
-// FileRecord is a file that a step changes beside its own: its backup, and what the step wrote. The fields are those of
-// StepRecord.
+// FileRecord is a file that a step changes next to its own: its backup, and what the step wrote. The fields are those
+// of StepRecord.
 type FileRecord struct {
 	// Path of the file on the host.
 	Path         string `json:"path"`

@@ -13,7 +13,7 @@ type CloudCall struct {
 	Service string `json:"service"`
 	// Action is the operation, e.g. CreateRoute.
 	Action string `json:"action"`
-	// Mutating tells whether the operation changes the cloud when it succeeds.
+	// Mutating reports whether the operation changes the cloud when it succeeds.
 	Mutating bool `json:"mutating"`
 	// Params are the request's parameters, flattened as they were sent.
 	Params map[string]string `json:"params,omitempty"`
@@ -102,7 +102,7 @@ type Tenure struct {
 	End string `json:"end,omitempty"`
 	// LeaseHeld is when the lease that governs the loop was first seen held by this manager; nil when that was not seen.
 	LeaseHeld *time.Time `json:"leaseHeld,omitempty"`
-	// Earlier tells that it ran the loop already when the log began.
+	// Earlier reports whether it ran the loop already when the log began.
 	Earlier bool `json:"earlier,omitempty"`
 	// Certain is false where a look was missing at either end.
 	Certain bool `json:"certain"`

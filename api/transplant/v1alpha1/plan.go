@@ -111,7 +111,8 @@ type Fact struct {
 	ID string `json:"id"`
 	// Value is compared: a SHA-256, a uid, a version; "absent" for a file that is not there.
 	Value string `json:"value"`
-	// Detail is shown beside the live one when the fact no longer holds: for a manifest, its command, one argument a line.
+	// Detail is shown next to the live one when the fact no longer holds: for a manifest, its command, one argument a
+	// line.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -177,7 +178,7 @@ type Step struct {
 	Component string `json:"component,omitempty"`
 	// Path of the file or manifest on the host.
 	Path string `json:"path,omitempty"`
-	// Files are those that the step changes, or puts back, beside Path; only for a kubelet.
+	// Files are those that the step changes, or puts back, next to Path; only for a kubelet.
 	Files []string `json:"files,omitempty"`
 	// Object is the API object as JSON (EnsureObject), or its reference (DeleteObject) in Ref.
 	Object string `json:"object,omitempty"`
@@ -217,12 +218,13 @@ type Step struct {
 	Unit string `json:"unit,omitempty"`
 	// Await is what StepAwait waits for.
 	Await *Await `json:"await,omitempty"`
-	// Drain tells that the node is drained before the step and made schedulable after it.
+	// Drain reports whether the node is drained before the step and made schedulable after it.
 	Drain bool `json:"drain,omitempty"`
 	// Batch names neighbouring steps that are done side by side, each on a host of its own; empty for a step that is done
 	// alone.
 	Batch string `json:"batch,omitempty"`
-	// Canary tells that the step is the first of many like it: what it changed is watched for a while before the next one.
+	// Canary reports whether the step is the first of many like it: what it changed is watched for a while before the next
+	// one.
 	Canary bool `json:"canary,omitempty"`
 	// Manual are the commands with which an operator does the same by hand; the engine does not run them.
 	Manual []string `json:"manual,omitempty"`

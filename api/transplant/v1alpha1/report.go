@@ -83,7 +83,7 @@ const (
 	DisruptionUnknown = "unknown"
 )
 
-// Disruption is what a cluster's clients would have noticed of a migration, as probes saw it that ran beside it.
+// Disruption is what a cluster's clients would have noticed of a migration, as probes saw it that ran next to it.
 type Disruption struct {
 	TypeMeta `json:",inline"`
 	// Result is measured, within-budget, over-budget or unknown.
@@ -126,7 +126,7 @@ type PathDisruption struct {
 	Unobserved []Unobserved `json:"unobserved,omitempty"`
 	// Result is that of Disruption, for this path.
 	Result string `json:"result"`
-	// Gone tells that the path ended before the probes did: its Service was deleted.
+	// Gone reports whether the path ended before the probes did: its Service was deleted.
 	Gone bool `json:"gone,omitempty"`
 }
 
@@ -140,7 +140,7 @@ type Outage struct {
 	Seconds float64 `json:"seconds"`
 	// LeastSeconds from the end of the first failed look to the begin of the last: for so long it was out at least.
 	LeastSeconds float64 `json:"leastSeconds"`
-	// Open tells that the path was still out when the probes ended, or when the looks at it did.
+	// Open reports whether the path was still out when the probes ended, or when the looks at it did.
 	Open bool `json:"open,omitempty"`
 	// Error is that of the first failed look.
 	Error string `json:"error"`

@@ -37,9 +37,9 @@ type DryRun struct {
 	Ref string `json:"ref"`
 	// Verb is create, update or patch.
 	Verb string `json:"verb"`
-	// OK tells that the API server, its admission plugins and its webhooks would take it.
+	// OK reports whether the API server, its admission plugins and its webhooks would take it.
 	OK bool `json:"ok"`
-	// Error is the refusal; Unanswered tells that it was none, but no answer.
+	// Error is the refusal; Unanswered reports whether it was none, but no answer.
 	Error      string `json:"error,omitempty"`
 	Unanswered bool   `json:"unanswered,omitempty"`
 }
@@ -68,7 +68,7 @@ type Snapshot struct {
 	Leases []Lease `json:"leases,omitempty"`
 	// Access is what the API server's authorizer answered, for the caller and for the managers' identities.
 	Access []AccessAnswer `json:"access,omitempty"`
-	// Objects tells whether the API objects that a migration writes exist already; sorted.
+	// Objects reports whether the API objects that a migration writes exist already; sorted.
 	Objects  []ObjectState `json:"objects,omitempty"`
 	Nodes    []Node        `json:"nodes,omitempty"`
 	Services []Service     `json:"services,omitempty"`
@@ -128,7 +128,7 @@ type Host struct {
 	Name string `json:"name"`
 	// NodeName is the Node object of the host; empty when none matches.
 	NodeName string `json:"nodeName,omitempty"`
-	// ControlPlane tells that the host has a kube-controller-manager or kube-apiserver manifest.
+	// ControlPlane reports whether the host has a kube-controller-manager or kube-apiserver manifest.
 	ControlPlane bool `json:"controlPlane"`
 	// Claims are the components that the host itself says that it runs, while no Node of its name is labelled as control
 	// plane; sorted. Nothing else of them is kept, and ControlPlane is false.
@@ -144,7 +144,7 @@ type Host struct {
 	CloudConfig     *CloudConfig          `json:"cloudConfig,omitempty"`
 	// CloudConfigs are those that the host's kube-apiserver or kubelet names and that are not CloudConfig; sorted by path.
 	CloudConfigs []CloudConfig `json:"cloudConfigs,omitempty"`
-	// APIOnly tells that the host could not be reached: its components are what the mirror pods in the API say, and
+	// APIOnly reports whether the host could not be reached: its components are what the mirror pods in the API say, and
 	// nothing else is known of it.
 	APIOnly bool `json:"apiOnly,omitempty"`
 	// Authorities are the SHA-256 of the certificates that the host trusts to be its API server's; sorted.
@@ -295,10 +295,10 @@ type CredentialProvider struct {
 	Name        string   `json:"name"`
 	APIVersion  string   `json:"apiVersion,omitempty"`
 	MatchImages []string `json:"matchImages,omitempty"`
-	// Present tells that the binary is there and may be executed.
+	// Present reports whether the binary is there and may be executed.
 	Present bool   `json:"present"`
 	SHA256  string `json:"sha256,omitempty"`
-	// Asked is the image that it was asked about; Answered tells that it gave credentials of the API version that the
+	// Asked is the image that it was asked about; Answered reports whether it gave credentials of the API version that the
 	// config names. The credentials themselves are not kept.
 	Asked    string `json:"asked,omitempty"`
 	Answered bool   `json:"answered,omitempty"`
@@ -391,7 +391,7 @@ type AccessAnswer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ObjectState tells whether an API object exists.
+// ObjectState reports whether an API object exists.
 type ObjectState struct {
 	// Ref is Kind/namespace/name or Kind/name.
 	Ref     string `json:"ref"`
@@ -519,7 +519,7 @@ type CloudInstance struct {
 	ClusterGroups *int `json:"clusterGroups,omitempty"`
 	// MetadataHops is the hop limit of the instance metadata service (AWS): with 1 a pod behind the CNI cannot reach it.
 	MetadataHops *int `json:"metadataHops,omitempty"`
-	// Profile tells that the instance has an identity of its own that pods on it could use.
+	// Profile reports whether the instance has an identity of its own that pods on it could use.
 	Profile bool `json:"profile,omitempty"`
 }
 

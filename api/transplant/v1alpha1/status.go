@@ -103,7 +103,7 @@ type LockStatus struct {
 	// AgeSeconds is how long ago the lock was renewed; AgeFrom says by which clocks that is known.
 	AgeSeconds float64 `json:"ageSeconds"`
 	AgeFrom    string  `json:"ageFrom,omitempty"`
-	// Expired tells that it was not renewed for longer than it lasts.
+	// Expired reports whether it was not renewed for longer than it lasts.
 	Expired bool `json:"expired,omitempty"`
 }
 
@@ -113,7 +113,7 @@ type LeaseStatus struct {
 	Holder string `json:"holder,omitempty"`
 	// AgeSeconds is how long ago it was renewed.
 	AgeSeconds float64 `json:"ageSeconds"`
-	// Expired tells that it was not renewed for longer than it lasts: nobody acts under it.
+	// Expired reports whether it was not renewed for longer than it lasts: nobody acts under it.
 	Expired bool `json:"expired,omitempty"`
 }
 

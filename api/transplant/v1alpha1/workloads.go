@@ -209,7 +209,7 @@ type MachineObject struct {
 	Deleting bool   `json:"deleting,omitempty"`
 	// External is the annotation by which machine-controller makes kubelets external.
 	External bool `json:"external,omitempty"`
-	// Autoscaled tells that a cluster autoscaler may change Replicas.
+	// Autoscaled reports whether a cluster autoscaler may change Replicas.
 	Autoscaled bool `json:"autoscaled,omitempty"`
 }
 

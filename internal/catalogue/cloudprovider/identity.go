@@ -96,11 +96,11 @@ func NodeNameIn(provider, providerID string) string {
 	return ""
 }
 
-// NamesBalancersByCluster tells whether the cluster's name is a part of the names of load balancers, so that another
+// NamesBalancersByCluster reports whether the cluster's name is a part of the names of load balancers, so that another
 // name is another load balancer.
 func NamesBalancersByCluster(provider string) bool { return balancersByCluster[provider] }
 
-// TakesLoadBalancerIP tells whether the external provider obeys spec.loadBalancerIP of a Service. The in-tree ones of
+// TakesLoadBalancerIP reports whether the external provider obeys spec.loadBalancerIP of a Service. The in-tree ones of
 // the others ignored it, or, on AWS, refused the Service.
 func TakesLoadBalancerIP(provider string) bool { return loadBalancerIP[provider] }
 
@@ -111,7 +111,7 @@ func RouteLimit(provider string) (rows int, command string) {
 	return l.rows, l.command
 }
 
-// HasNodeIPAM tells whether the official external manager of a provider can allocate pod CIDRs.
+// HasNodeIPAM reports whether the official external manager of a provider can allocate pod CIDRs.
 func HasNodeIPAM(provider string) bool { return nodeIPAM[provider] }
 
 // RoutingCNI returns the name of the CNI plugin in an image that, with these flags, brings packets to pods on other

@@ -208,8 +208,8 @@ const (
 type Image struct {
 	// Ref with its tag.
 	Ref string
-	// Ours tells that it is this project's, which is proven over a range of API servers; an official one belongs to one
-	// minor.
+	// Ours reports whether it is this project's, which is proven over a range of API servers; an official one belongs to
+	// one minor.
 	Ours bool
 	// Minor of k8s.io/cloud-provider inside: the dialect of its controller names.
 	Minor int
@@ -220,9 +220,9 @@ type Image struct {
 	Controllers string
 	// ReadyPath answers on the secure port without credentials.
 	ReadyPath string
-	// NodeIPAM tells that it can allocate pod CIDRs.
+	// NodeIPAM reports whether it can allocate pod CIDRs.
 	NodeIPAM bool
-	// NodeManager is the image that has to run on every node beside it; empty when none has to.
+	// NodeManager is the image that has to run on every node next to it; empty when none has to.
 	NodeManager string
 }
 
@@ -303,7 +303,7 @@ type tag struct {
 	tag   string
 	// at is the repository where it is not the series'; node the tag of the node manager where it differs.
 	at, node string
-	// starts tells that the image starts its program by itself, from a path that the series' command does not name.
+	// starts reports whether the image starts its program by itself, from a path that the series' command does not name.
 	starts bool
 }
 
@@ -325,7 +325,7 @@ func (s imageSeries) nodeManagerAt(t tag) string {
 // that has leader migration.
 const FirstLeaderMigration = 21
 
-// HasLeaderMigration tells whether the official manager of a provider campaigns for a migration lease in the versions
+// HasLeaderMigration reports whether the official manager of a provider campaigns for a migration lease in the versions
 // whose library can. Azure's is an application of its own (cloud-provider-azure
 // cmd/cloud-controller-manager/app/controllermanager.go): it takes the flags and campaigns for its main lease only.
 func HasLeaderMigration(provider string) bool { return provider != "azure" }

@@ -201,7 +201,7 @@ type Provider struct {
 	LastInTree int
 	// Unsupported says why a cluster on it cannot be migrated with this tool; empty when it can.
 	Unsupported string
-	// Routes and LoadBalancers tell which loops beside the node lifecycle loop the in-tree provider has.
+	// Routes and LoadBalancers tell which loops next to the node lifecycle loop the in-tree provider has.
 	Routes, LoadBalancers bool
 	// Allocators are the values of --cidr-allocator-type whose node IPAM asks this cloud.
 	Allocators []string
@@ -213,15 +213,15 @@ type Provider struct {
 	NodeName string
 	// Metadata says what of the in-tree provider asks the machine's metadata service, a clause; empty when nothing does.
 	Metadata string
-	// NodeManager names the manager that has to run on every node beside the cloud-controller-manager, and what for; empty
-	// when none has to.
+	// NodeManager names the manager that has to run on every node next to the cloud-controller-manager, and what for;
+	// empty when none has to.
 	NodeManager string
 	// BalancerName says how load balancers get their names, a clause.
 	BalancerName string
 	// ClusterMark says by which tag, label or name objects of the cloud belong to a cluster, a clause.
 	ClusterMark string
-	// NeedsClusterID tells that the kube-controller-manager refuses to start when the provider finds no cluster, unless
-	// --allow-untagged-cloud is set.
+	// NeedsClusterID reports whether the kube-controller-manager refuses to start when the provider finds no cluster,
+	// unless --allow-untagged-cloud is set.
 	NeedsClusterID bool
 	// ConfigFormat of the cloud config, in tree and outside: ini, json or yaml.
 	ConfigFormat, ExternalFormat string

@@ -164,9 +164,9 @@ type Driver struct {
 	// ClusterFlag is the flag by which it marks disks as this cluster's; empty when it has none. ClusterSecret is where
 	// the mark is kept instead, namespace/name.
 	ClusterFlag, ClusterSecret string
-	// Zonal tells that a disk can be attached in one zone only.
+	// Zonal reports whether a disk can be attached in one zone only.
 	Zonal bool
-	// Sidecars are the ends of the repositories of the containers that its controller needs beside the driver.
+	// Sidecars are the ends of the repositories of the containers that its controller needs next to the driver.
 	Sidecars []string
 }
 
@@ -192,7 +192,7 @@ func DriverOf(name string) (Driver, bool) {
 	return drivers[i], true
 }
 
-// IsImage tells whether an image is the driver's.
+// IsImage reports whether an image is the driver's.
 func (d Driver) IsImage(image string) bool {
 	repository := repositoryOf(image)
 	return slices.ContainsFunc(
@@ -223,8 +223,8 @@ func (d Driver) Release(version string) (DriverRelease, bool) {
 	return d.Releases[i], true
 }
 
-// Migrates tells whether a version such as v2.0.1 takes over volumes of the in-tree plugin; the second result is false
-// when the version cannot be compared.
+// Migrates reports whether a version such as v2.0.1 takes over volumes of the in-tree plugin; the second result is
+// false when the version cannot be compared.
 func (d Driver) Migrates(version string) (migrates, known bool) {
 	major, minor, ok := series(version)
 	if !ok {

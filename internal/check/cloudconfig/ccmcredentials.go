@@ -105,7 +105,7 @@ func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
 	return running, bad
 }
 
-// startsNoNodeManager tells that a plan for this control plane installs nothing on the nodes.
+// startsNoNodeManager reports whether a plan for this control plane installs nothing on the nodes.
 func startsNoNodeManager(f facts.Facts) bool {
 	return f.Cluster.Seed != "" || f.Deployed(component.KCM) != nil || f.Opts.ReplaceHosts
 }
@@ -121,7 +121,7 @@ func shapeOfPlane(f facts.Facts) string {
 	return "the control plane runs as Deployments"
 }
 
-// leavesNodes tells whether --controllers takes the initialisation of nodes away, under any of the loop's names.
+// leavesNodes reports whether --controllers takes the initialisation of nodes away, under any of the loop's names.
 func leavesNodes(controllers string) bool {
 	entries := strings.Split(controllers, ",")
 	return slices.ContainsFunc(entries, func(e string) bool {

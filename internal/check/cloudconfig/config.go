@@ -236,7 +236,7 @@ func costly(f facts.Facts) v1.Outcome {
 	return v1.Warn
 }
 
-// bringsOurs tells that the manager which the plan brings in is this project's own.
+// bringsOurs reports whether the manager which the plan brings in is this project's own.
 func bringsOurs(f facts.Facts) bool {
 	version, _ := f.Target()
 	cluster, ok := facts.VersionMinor(version)

@@ -80,7 +80,7 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 	return v1.Finding{}, false
 }
 
-// fileOn tells whether a file is on a host, and whether that is known.
+// fileOn reports whether a file is on a host, and whether that is known.
 func fileOn(h v1.Host, path string) (there, known bool) {
 	for _, f := range h.Files {
 		if f.Path == path {

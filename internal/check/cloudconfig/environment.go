@@ -319,7 +319,7 @@ func onPodNetwork(f facts.Facts) []v1.Workload {
 	return out
 }
 
-// hasOwnCredentials tells that a container gets credentials without the metadata service.
+// hasOwnCredentials reports whether a container gets credentials without the metadata service.
 func hasOwnCredentials(c v1.Container) bool {
 	return slices.ContainsFunc(c.EnvNames, func(n string) bool {
 		return slices.Contains(credentialNames, n) || slices.Contains(credentialSources, n)

@@ -19,7 +19,7 @@ type configured struct {
 
 func (c configured) String() string { return c.host.Name + ":" + c.Path }
 
-// has tells whether a variable is set; section and name are compared without regard to case.
+// has reports whether a variable is set; section and name are compared without regard to case.
 func (c configured) has(key string) bool {
 	return slices.ContainsFunc(c.Keys, func(k string) bool { return strings.EqualFold(k, key) })
 }

@@ -263,7 +263,7 @@ func arguments(command []string) []string {
 	return nil
 }
 
-// argumentDiff says which arguments a process lacks and which it has beside those that it was given; empty when it has
+// argumentDiff says which arguments a process lacks and which it has next to those that it was given; empty when it has
 // the same.
 func argumentDiff(want, have []string) string {
 	var parts []string
@@ -301,5 +301,5 @@ func sameArgument(given, running string) bool {
 	})
 }
 
-// separates tells whether a character stands between the values of one flag.
+// separates reports whether a character stands between the values of one flag.
 func separates(r rune) bool { return strings.ContainsRune(",;:= ", r) }

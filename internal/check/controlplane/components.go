@@ -91,7 +91,7 @@ func judgeManifests(f facts.Facts) v1.Finding {
 	)
 }
 
-// placesOf are the Deployments that run a component, and the hosts that run it beside them.
+// placesOf are the Deployments that run a component, and the hosts that run it next to them.
 func placesOf(f facts.Facts, name string) []string {
 	var out []string
 	for _, c := range f.Hosted {
@@ -199,7 +199,7 @@ func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) 
 	return bad, providers
 }
 
-// hostedManagers tells whether kube-controller-manager runs as a Deployment.
+// hostedManagers reports whether kube-controller-manager runs as a Deployment.
 func hostedManagers(f facts.Facts) bool {
 	return slices.ContainsFunc(
 		f.InstancesOf(component.KCM),

@@ -186,7 +186,7 @@ func cloudConfigBefore(f facts.Facts, p facts.Instance) string {
 	return found
 }
 
-// mounted tells whether a pod sees a file of its host.
+// mounted reports whether a pod sees a file of its host.
 func mounted(p facts.Instance, file string) bool {
 	for at := range p.HostPaths {
 		if file == at || strings.HasPrefix(file, strings.TrimSuffix(at, "/")+"/") {

@@ -133,7 +133,7 @@ func surges(w v1.Workload) string {
 	)
 }
 
-// isComponent tells whether a workload is already known as a component of the control plane.
+// isComponent reports whether a workload is already known as a component of the control plane.
 func isComponent(f facts.Facts, ref string) bool {
 	return slices.ContainsFunc(f.Hosted, func(c v1.Component) bool { return c.Manifest == ref })
 }

@@ -45,7 +45,8 @@ type Facts struct {
 	// scraped are what the managers say of themselves, by component and host.
 	scraped map[managerKey]v1.Manager
 	leases  map[string]v1.Lease
-	// Foreign are cloud-controller-managers outside of the control plane's namespace, beside the managers of this cluster.
+	// Foreign are cloud-controller-managers outside of the control plane's namespace, next to the managers of this
+	// cluster.
 	Foreign []v1.Workload
 	// paths are the elements of Errors[i].Fact, and reported tells which of the errors some check has asked for.
 	paths    [][]string
@@ -158,12 +159,12 @@ func (f *Facts) workloadManagers() (own, foreign []v1.Workload) {
 	return own, foreign
 }
 
-// isOwn tells whether a workload is in the namespace of the control plane.
+// isOwn reports whether a workload is in the namespace of the control plane.
 func (f *Facts) isOwn(ref string) bool {
 	return inSystem(ref) || f.Cluster.Seed != "" && strings.Contains(ref, "/"+f.Cluster.Seed+"/")
 }
 
-// inSystem tells whether a workload is in the namespace of a cluster's own control plane.
+// inSystem reports whether a workload is in the namespace of a cluster's own control plane.
 func inSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }
 
 // Instance is a component on its host. The host of one that runs as a Deployment or DaemonSet is the workload's name
@@ -176,7 +177,7 @@ type Instance struct {
 // RunKind tells how the component is started.
 func (p Instance) RunKind() string { return findings.OrElse(p.Runs, v1.RunsStaticPod) }
 
-// OnHost tells that the component has files and processes on a host that can be reached.
+// OnHost reports whether the component has files and processes on a host that can be reached.
 func (p Instance) OnHost() bool { return p.RunKind() != v1.RunsDeployment && !p.Host.APIOnly }
 
 // String returns the component and its host, as kube-controller-manager@cp-1.
@@ -205,7 +206,7 @@ func (p Instance) Flag(name, otherwise string) string {
 	return otherwise
 }
 
-// On tells whether a boolean flag is on.
+// On reports whether a boolean flag is on.
 func (p Instance) On(name string, otherwise bool) bool {
 	v, ok := p.Flags[name]
 	if !ok {
@@ -215,13 +216,13 @@ func (p Instance) On(name string, otherwise bool) bool {
 	return err == nil && b
 }
 
-// External tells whether a component leaves the cloud loops to somebody else.
+// External reports whether a component leaves the cloud loops to somebody else.
 func (p Instance) External() bool {
 	v := p.Flag("cloud-provider", "")
 	return v == "external" || v == ""
 }
 
-// Migrates tells whether leader migration is in effect: without leader election the flag does nothing.
+// Migrates reports whether leader migration is in effect: without leader election the flag does nothing.
 func (p Instance) Migrates() bool {
 	return p.On("enable-leader-migration", false) && p.On("leader-elect", true)
 }
@@ -362,8 +363,8 @@ func (f Facts) ccmMinor(image string) (int, bool) {
 	return imageMinor(image)
 }
 
-// Own tells whether an image is this project's, which understands the names of both dialects and migrates all loops by
-// default.
+// Own reports whether an image is this project's, which understands the names of both dialects and migrates all loops
+// by default.
 func Own(image string) bool { return proven.Ours(image) }
 
 func imageMinor(image string) (int, bool) {
@@ -422,7 +423,7 @@ func (f Facts) Expected() []controllernames.Loop {
 	return out
 }
 
-// WouldRun tells whether a manager with these flags would run a loop if it led.
+// WouldRun reports whether a manager with these flags would run a loop if it led.
 func (f Facts) WouldRun(p Instance, loop controllernames.Loop) bool {
 	if SwitchedOff(p.Flag("controllers", "*"), loop) {
 		return false

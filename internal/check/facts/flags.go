@@ -77,5 +77,5 @@ func gatesIn(flag string) map[string]bool {
 	return out
 }
 
-// MasterGate is the gate of KEP-625 that the ones of the plugins need beside them.
+// MasterGate is the gate of KEP-625 that the ones of the plugins need next to them.
 const MasterGate = "CSIMigration"

@@ -43,8 +43,8 @@ func (p Instance) Values(flag string) []string {
 	return out
 }
 
-// Gate tells whether a feature gate is on in a component of a minor: as it is given, or else by the minor's default. It
-// is off where the minor does not know it.
+// Gate reports whether a feature gate is on in a component of a minor: as it is given, or else by the minor's default.
+// It is off where the minor does not know it.
 func (p Instance) Gate(name string, minor int) bool {
 	state := catalogue.GateFor(p.Name, name, minor)
 	if !state.Known || state.Locked {

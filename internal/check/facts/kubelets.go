@@ -88,7 +88,7 @@ func (k Kubelet) Provider() string {
 	return k.Flags["cloud-provider"]
 }
 
-// InTree tells that the kubelet uses an in-tree provider.
+// InTree reports whether the kubelet uses an in-tree provider.
 func (k Kubelet) InTree() bool { return k.Provider() != "" && k.Provider() != External }
 
 // Unseen are the nodes whose kubelet no host access reaches, sorted.

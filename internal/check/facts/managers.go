@@ -152,7 +152,7 @@ func DeleteCommand(ref string) string {
 	)
 }
 
-// EditManifest is the command that edits a static pod's manifest. sed makes its new file beside the old one, and the
+// EditManifest is the command that edits a static pod's manifest. sed makes its new file next to the old one, and the
 // kubelet starts a pod for every file of that directory: it works in the directory above. The file of before is kept.
 func EditManifest(manifest, script string) string {
 	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")

@@ -33,7 +33,7 @@ func (f Facts) CloudName() string {
 	return ""
 }
 
-// ConcernsProvider tells whether a check is about the cluster's provider; the finding says why not when it isn't.
+// ConcernsProvider reports whether a check is about the cluster's provider; the finding says why not when it isn't.
 func (f Facts) ConcernsProvider(providers ...string) (v1.Finding, bool) {
 	switch name := f.CloudName(); {
 	case name == "":
@@ -159,7 +159,7 @@ func (f Facts) providerIDOf(node string) string {
 	return ""
 }
 
-// Readmits tells whether the new service loop keeps nodes as members that the one of today takes out because they are
+// Readmits reports whether the new service loop keeps nodes as members that the one of today takes out because they are
 // not ready.
 func (f Facts) Readmits() bool {
 	return !catalogue.ServiceLoopAt(f.InTreeMinor()).KeepsNotReady && catalogue.ServiceLoopAt(f.NewMinor()).KeepsNotReady
@@ -199,7 +199,7 @@ func (f Facts) NodeIPFlags() map[string]string {
 	return out
 }
 
-// InstancesRead tells whether the cloud answered for the nodes' instances; the finding says why not.
+// InstancesRead reports whether the cloud answered for the nodes' instances; the finding says why not.
 func (f Facts) InstancesRead() (v1.Finding, bool) {
 	if finding, ok := f.Missing("nodes"); ok {
 		return finding, false

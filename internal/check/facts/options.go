@@ -2,14 +2,14 @@ package facts
 
 import "time"
 
-// Options are what a check needs to know beside the snapshot. The zero value judges a cluster before a leader migration
-// with this tool's own cloud-controller-manager.
+// Options are what a check needs to know next to the snapshot. The zero value judges a cluster before a leader
+// migration with this tool's own cloud-controller-manager.
 type Options struct {
 	// Strategy is leader-migration or downtime; empty means leader-migration.
 	Strategy string
 	// Shape, NodeIPAM and Volumes are the choices of the plan of the same names; empty means that the plan chooses.
 	Shape, NodeIPAM, Volumes string
-	// ReplaceHosts tells that new hosts take the place of the old ones instead of edits.
+	// ReplaceHosts reports whether new hosts take the place of the old ones instead of edits.
 	ReplaceHosts bool
 	// TargetVersion is the version that the plan takes the control plane to, e.g. v1.27.4; empty means that no version
 	// changes.
@@ -31,8 +31,8 @@ type Options struct {
 	// Part is that of the migration of a hosted control plane, handover, finish or install, and Provider what its owner
 	// says the cloud is; empty where nobody says.
 	Part, Provider string
-	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and
-	// do not block its continuation.
+	// InProgress reports whether a journal of an unfinished run exists: states between the two ends are what that run
+	// left, and do not block its continuation.
 	InProgress bool
 	// Accept maps codes to the reason for which a finding that would block is accepted. A mandatory check that fails
 	// ignores it.

@@ -48,7 +48,7 @@ func ImageVersion(image string) (string, bool) {
 	return tag, ok
 }
 
-// HasLeaderMigration tells whether the cluster's version has leader migration, as far as that is known.
+// HasLeaderMigration reports whether the cluster's version has leader migration, as far as that is known.
 func (f Facts) HasLeaderMigration() bool {
 	minor, ok := VersionMinor(f.Cluster.Version)
 	flag, held := catalogue.FlagAt(component.KCM, "enable-leader-migration", minor)

@@ -20,7 +20,7 @@ var Checks = []rule.Check{
 	seedConfig,    // HCP-004: a config that cannot be derived is found while the loops run
 	seedOwners,    // HCP-005: each loop has at most one owner, and everybody was asked
 	seedManager,   // HCP-006: a manager that somebody else has started
-	seedElection,  // HCP-007: nothing keeps old pods from acting beside new ones
+	seedElection,  // HCP-007: nothing keeps old pods from acting next to new ones
 }
 
 // Elsewhere are the checks that ask for what a hosted control plane has not, or has elsewhere, and where that is.

@@ -295,7 +295,8 @@ var seedOwners = rule.Check{
 	},
 }
 
-// seedShowsLoops tells that a kube-controller-manager of the cluster's version says on /metrics which loops it runs.
+// seedShowsLoops reports whether a kube-controller-manager of the cluster's version says on /metrics which loops it
+// runs.
 func seedShowsLoops(f facts.Facts) bool {
 	minor, ok := facts.VersionMinor(f.Cluster.Version)
 	return !ok || catalogue.ShowsLoops(component.KCM, minor)

@@ -281,7 +281,7 @@ func oddity(k facts.Kubelet, at facts.Stage) string {
 	return ""
 }
 
-// accepts tells whether a kubelet of a minor starts with the provider that it names.
+// accepts reports whether a kubelet of a minor starts with the provider that it names.
 func accepts(k facts.Kubelet, minor int) catalogue.Acceptance {
 	return catalogue.Accepts("kubelet", k.Provider(), minor)
 }

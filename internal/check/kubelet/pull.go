@@ -371,7 +371,8 @@ func matches(k facts.Kubelet, registry string) bool {
 	return false
 }
 
-// MatchImage tells whether the host of a pattern of matchImages matches a registry: part by part, as the kubelet does.
+// MatchImage reports whether the host of a pattern of matchImages matches a registry: part by part, as the kubelet
+// does.
 func MatchImage(pattern, registry string) bool {
 	pattern, _, _ = strings.Cut(strings.TrimPrefix(pattern, "https://"), "/")
 	want, have := strings.Split(pattern, "."), strings.Split(registry, ".")

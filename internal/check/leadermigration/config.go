@@ -129,7 +129,7 @@ func forOwn(problems []migrationconfig.Problem, config migrationconfig.Config) [
 	return out
 }
 
-// understood tells whether a problem is none for our own manager, which takes the names of both dialects, and no
+// understood reports whether a problem is none for our own manager, which takes the names of both dialects, and no
 // mistaken ones.
 func understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
 	if q.Code != migrationconfig.WrongName {

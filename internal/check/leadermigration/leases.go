@@ -85,7 +85,7 @@ func judgeHolders(f facts.Facts) v1.Finding {
 // hostOf is the host's name in "host_uuid holds the lease ...".
 func hostOf(line string) string { return strings.SplitN(line, "_", 2)[0] }
 
-// leader tells whether one of the known managers says that it leads by a lease, and otherwise whether one that might
+// leader reports whether one of the known managers says that it leads by a lease, and otherwise whether one that might
 // was silent.
 func leader(f facts.Facts, lease string) (led, silent bool) {
 	for _, p := range f.AllManagers() {
@@ -99,14 +99,14 @@ func leader(f facts.Facts, lease string) (led, silent bool) {
 	return led, silent && !led
 }
 
-// electsManagers tells whether a lease is an election of managers.
+// electsManagers reports whether a lease is an election of managers.
 func electsManagers(f facts.Facts, l v1.Lease) bool {
 	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") ||
 		strings.Contains(l.Name, "cloud-provider")
 }
 
-// knows tells whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that runs
-// managers.
+// knows reports whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that
+// runs managers.
 func knows(f facts.Facts, holder string) bool {
 	name, _, _ := strings.Cut(holder, "_")
 	short, _, _ := strings.Cut(name, ".")

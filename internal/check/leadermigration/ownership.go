@@ -226,7 +226,7 @@ func loopsOf(f facts.Facts, p facts.Instance, m v1.Manager) []controllernames.Lo
 	return out
 }
 
-// showsLoops tells whether a manager says on its /metrics which loops it runs. The official manager for Azure never
+// showsLoops reports whether a manager says on its /metrics which loops it runs. The official manager for Azure never
 // does, whatever its version.
 func showsLoops(f facts.Facts, p facts.Instance) bool {
 	minor, ok := f.MinorOf(p)

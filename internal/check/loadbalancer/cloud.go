@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 )
 
-// inventoried tells whether the cloud's load balancers were read; the finding says why not.
+// inventoried reports whether the cloud's load balancers were read; the finding says why not.
 func inventoried(f facts.Facts) (v1.Finding, bool) {
 	if f.Cloud == nil || len(f.CloudErrors("loadbalancers")) > 0 {
 		return findings.Dependent("CLOUD-001"), false
@@ -128,7 +128,7 @@ func newMembers(f facts.Facts, labels map[string]string) map[string]string {
 	return out
 }
 
-// included tells whether a service loop registers a node.
+// included reports whether a service loop registers a node.
 func included(n v1.Node, loop catalogue.ServiceLoop) bool {
 	if !loop.KeepsNotReady && n.Ready != "True" {
 		return false

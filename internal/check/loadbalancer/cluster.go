@@ -233,7 +233,7 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 	)
 }
 
-// everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not
+// everyConfigSays reports whether the cloud config of every host sets a key to true; the finding says why that is not
 // known.
 func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, ok bool) {
 	configs := 0
@@ -250,7 +250,7 @@ func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, 
 	return says, findings.Unknown("no host's cloud config was read"), configs > 0
 }
 
-// readable tells whether a cloud config was understood. One from which the external config cannot be derived has an
+// readable reports whether a cloud config was understood. One from which the external config cannot be derived has an
 // error, and its keys all the same.
 func readable(c *v1.CloudConfig) bool {
 	return c != nil && (c.Error == "" || len(c.Keys) > 0)

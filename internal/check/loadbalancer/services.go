@@ -40,7 +40,7 @@ func eachService(f facts.Facts, judge func(v1.Service) string) (findings.Problem
 	return bad, v1.Finding{}, true
 }
 
-// balanced tells whether the cluster's provider makes load balancers at all; the finding says why a check of them is
+// balanced reports whether the cluster's provider makes load balancers at all; the finding says why a check of them is
 // skipped where it does not.
 func balanced(f facts.Facts) (v1.Finding, bool) {
 	name := f.CloudName()
@@ -50,7 +50,7 @@ func balanced(f facts.Facts) (v1.Finding, bool) {
 	return v1.Finding{}, true
 }
 
-// elsewhere tells whether both service loops leave a Service to another controller.
+// elsewhere reports whether both service loops leave a Service to another controller.
 func elsewhere(f facts.Facts, s v1.Service) bool {
 	if s.Class != "" {
 		return true

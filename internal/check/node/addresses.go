@@ -192,7 +192,7 @@ var severalAddresses = rule.Check{
 	},
 }
 
-// twoOfAFamily tells whether two addresses are of the same family.
+// twoOfAFamily reports whether two addresses are of the same family.
 func twoOfAFamily(ips []string) bool {
 	v4, v6 := 0, 0
 	for _, ip := range ips {

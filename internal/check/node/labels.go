@@ -178,7 +178,7 @@ func byHand(n v1.Node) []string {
 	return out
 }
 
-// reservedDomain tells whether a key belongs to Kubernetes, a cloud or a driver, which set it again.
+// reservedDomain reports whether a key belongs to Kubernetes, a cloud or a driver, which set it again.
 func reservedDomain(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {

@@ -18,7 +18,7 @@ import (
 
 var onManifests = []string{"API-001", "HOST-001"}
 
-// routed tells whether some manager runs the route loop now.
+// routed reports whether some manager runs the route loop now.
 func routed(f facts.Facts) bool {
 	return slices.ContainsFunc(
 		f.AllManagers(),
@@ -203,7 +203,7 @@ func tables(routes []v1.Route) map[string]int {
 	return out
 }
 
-// routesRead tells whether a check of routes has its facts; the finding says why not.
+// routesRead reports whether a check of routes has its facts; the finding says why not.
 func routesRead(f facts.Facts) (v1.Finding, bool) {
 	if finding, ok := f.Missing("nodes"); ok {
 		return finding, false
@@ -423,7 +423,7 @@ func clusterCIDRs(f facts.Facts) []netip.Prefix {
 	return out
 }
 
-// insideOf tells whether a CIDR lies in one of several.
+// insideOf reports whether a CIDR lies in one of several.
 func insideOf(cidr string, in []netip.Prefix) bool {
 	p, err := netip.ParsePrefix(cidr)
 	return err == nil &&

@@ -32,8 +32,8 @@ type Check struct {
 	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
 	DependsOn []string
 
-	// Retryable tells that what the check waits for may come by itself, so that check --wait looks again; a wrong flag
-	// does not mend itself.
+	// Retryable reports whether what the check waits for may come by itself, so that check --wait looks again; a wrong
+	// flag does not repair itself.
 	Retryable bool
 
 	Judge func(facts.Facts) v1.Finding

@@ -14,7 +14,7 @@ import (
 
 const sourceWorkloads = "/apis/apps/v1"
 
-// tolerates tells whether tolerations, as a snapshot has them (key=value:effect, "*" for every key, empty for every
+// tolerates reports whether tolerations, as a snapshot has them (key=value:effect, "*" for every key, empty for every
 // value or effect), cover a taint whose value is true.
 func tolerates(tolerations []string, key, effect string) bool {
 	for _, t := range tolerations {

@@ -19,8 +19,8 @@ type vital struct {
 	// namespaced objects are asked about only where the webhook's selector selects kube-system, in which the managers and
 	// their leases are.
 	namespaced bool
-	// everywhere tells that such objects are written in every namespace, so that a webhook that passes over kube-system is
-	// asked all the same.
+	// everywhere reports whether such objects are written in every namespace, so that a webhook that passes over
+	// kube-system is asked all the same.
 	everywhere bool
 }
 
@@ -64,7 +64,7 @@ func asked(f facts.Facts, w v1.Webhook) []string {
 	return out
 }
 
-// concernsResource tells whether a rule covers writes of a kind.
+// concernsResource reports whether a rule covers writes of a kind.
 func concernsResource(r v1.WebhookRule, v vital) bool {
 	switch {
 	case !slices.Contains(r.Groups, v.group) && !slices.Contains(r.Groups, "*"):
@@ -80,14 +80,14 @@ func concernsResource(r v1.WebhookRule, v vital) bool {
 	})
 }
 
-// selects tells whether a selector selects an object with these labels. One that cannot be read selects it: better
-// asked about in vain.
+// selects reports whether a selector selects an object with these labels. One that cannot be read selects it: better
+// asked about without success.
 func selects(selector string, set labels.Set) bool {
 	parsed, err := labels.Parse(selector)
 	return err != nil || parsed.Matches(set)
 }
 
-// must tells whether a request fails when the webhook does not answer.
+// must reports whether a request fails when the webhook does not answer.
 func must(w v1.Webhook) bool { return w.FailurePolicy != "Ignore" }
 
 // webhookOf is the configuration's kind and name of a webhook's Ref, for kubectl.

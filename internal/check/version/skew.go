@@ -131,7 +131,7 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 }
 
 // disabledComplaints says what a component does because of the gates. kube-apiserver looks at them since they are beta
-// (1.29, pkg/kubeapiserver/options/cloudprovider.go); kube-controller-manager always did, at one of them and beside an
+// (1.29, pkg/kubeapiserver/options/cloudprovider.go); kube-controller-manager always did, at one of them and next to an
 // in-tree provider alone.
 func disabledComplaints(p facts.Instance, minor int) []string {
 	provider := p.Flag("cloud-provider", "")
@@ -160,7 +160,7 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 	return out
 }
 
-// minds tells whether a component looks at a gate.
+// minds reports whether a component looks at a gate.
 func minds(p facts.Instance, gate string, minor int) bool {
 	state := catalogue.GateFor(p.Name, gate, minor)
 	if p.Name == component.KCM {

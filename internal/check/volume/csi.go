@@ -60,7 +60,7 @@ var driverMissing = rule.Check{
 	},
 }
 
-// relies tells that some component leaves the volumes of a plugin to CSI already.
+// relies reports whether some component leaves the volumes of a plugin to CSI already.
 func relies(f facts.Facts, u facts.VolumeUse, vols *v1.Volumes) bool {
 	if on, _, _ := whoLeaves(f, u.VolumePlugin, component.KCM); len(on) > 0 {
 		return true
@@ -144,8 +144,8 @@ func nodesForPods(f facts.Facts) []v1.Node {
 	return out
 }
 
-// repels tells that somebody gave a node a taint that keeps pods away. The taints of Kubernetes' own, for conditions of
-// the node and for a cordon, come and go.
+// repels reports whether somebody gave a node a taint that keeps pods away. The taints of Kubernetes' own, for
+// conditions of the node and for a cordon, come and go.
 func repels(n v1.Node) bool {
 	return slices.ContainsFunc(n.Taints, func(t string) bool {
 		own := strings.HasPrefix(t, "node.kubernetes.io/") || strings.HasPrefix(t, "node.cloudprovider.kubernetes.io/")
@@ -336,8 +336,8 @@ func missingSidecars(d facts.Installed, failing *findings.Problems) {
 	}
 }
 
-// hasSidecar tells whether a workload has a sidecar such as csi-provisioner, by the container's name or its image: its
-// project is called external-provisioner, and so are some mirrors.
+// hasSidecar reports whether a workload has a sidecar such as csi-provisioner, by the container's name or its image:
+// its project is called external-provisioner, and so are some mirrors.
 func hasSidecar(w v1.Workload, sidecar string) bool {
 	project := "external-" + strings.TrimPrefix(sidecar, "csi-")
 	return slices.ContainsFunc(w.Containers, func(c v1.Container) bool {

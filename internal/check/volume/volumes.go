@@ -88,7 +88,7 @@ func setGates(p facts.Instance) map[string]bool {
 	return out
 }
 
-// leaves tells whether a component leaves a plugin's volumes to its CSI driver; the second result is false when its
+// leaves reports whether a component leaves a plugin's volumes to its CSI driver; the second result is false when its
 // version is not known.
 func leaves(f facts.Facts, p facts.Instance, plugin cloudprovider.VolumePlugin) (leaves, known bool) {
 	minor, ok := f.MinorOf(p)

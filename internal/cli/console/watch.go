@@ -22,7 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
-// View is where a text is drawn anew in place: the lines above are overwritten, and what scrolled by before stays.
+// View is where a text is drawn again in place: the lines above are overwritten, and what scrolled by before stays.
 type View struct {
 	W io.Writer
 	// Redraws is false for a pipe, a file and a terminal that cannot move its cursor.

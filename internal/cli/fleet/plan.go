@@ -15,7 +15,7 @@ import (
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
-// Further values of --details, beside none.
+// Further values of --details, next to none.
 const (
 	detailsShort = "short"
 	detailsWhole = "whole"

@@ -101,7 +101,7 @@ func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 	return err
 }
 
-// sameSkip tells that two checks were skipped for one reason, which is one line.
+// sameSkip reports whether two checks were skipped for one reason, which is one line.
 func sameSkip(a, b v1.Finding) bool {
 	return a.Outcome == v1.Skip && b.Outcome == v1.Skip && a.Category == b.Category && a.Summary == b.Summary
 }

@@ -154,7 +154,7 @@ var ours = regexp.MustCompile(`^\x1b\[(0|2|3[1235])m`)
 // red, faint, magenta.
 var colorNumbers = map[v1.Outcome]int{v1.Pass: 32, v1.Warn: 33, v1.Fail: 31, v1.Skip: 2, v1.Unknown: 35}
 
-// paint colours a mark. The words beside it say the same.
+// paint colours a mark. The words next to it say the same.
 func (l Layout) paint(o v1.Outcome, mark string) string {
 	if !l.Color || !slices.Contains([]v1.Outcome{v1.Pass, v1.Warn, v1.Fail, v1.Skip, v1.Unknown}, o) {
 		return mark

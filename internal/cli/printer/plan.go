@@ -303,7 +303,7 @@ func targets(s v1.Step, o v1.Options) []part {
 	return out
 }
 
-// isTold tells that what is printed of a step's changes has an edit as it is.
+// isTold reports whether what is printed of a step's changes has an edit as it is.
 func isTold(changes []v1.Change, e v1.Edit) bool {
 	for _, c := range changes {
 		if strings.Contains(c.Field, e.Name) && (c.After == e.Value || e.Op == "unsetFlag" && c.After == "") {

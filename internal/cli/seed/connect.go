@@ -200,7 +200,7 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 	}, accept
 }
 
-// hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how
+// hostedFlags are what each command understands of a control plane in a seed, next to the global flags that say how
 // answers look.
 var hostedFlags = map[string][]string{
 	"check":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},

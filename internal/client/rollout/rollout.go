@@ -87,7 +87,7 @@ func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, e
 	return false, nil
 }
 
-// start starts one cluster. Whether that is still right is judged anew from the objects where the write was refused
+// start starts one cluster. Whether that is still right is judged again from the objects where the write was refused
 // because they have changed.
 func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.FleetMember, now time.Time) {
 	key := fleet.Key{Group: m.Group, Name: m.Name}
@@ -211,7 +211,7 @@ func (r *rolloutWatch) stoppedCode(n fleet.Next) int {
 // then.
 const maxTries = 10
 
-// final tells that trying again is of no use: the API server has understood the write and refused it.
+// final reports whether trying again is of no use: the API server has understood the write and refused it.
 func final(err error) bool {
 	return !objects.IsStale(err) &&
 		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err))

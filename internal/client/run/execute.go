@@ -31,11 +31,11 @@ type Options struct {
 	Kubelets v1.Options
 	// Pinned is the plan that may be carried out.
 	Pinned client.Pin
-	// EnvGiven tells that --ccm-env was given to this command.
+	// EnvGiven reports whether --ccm-env was given to this command.
 	EnvGiven bool
 }
 
-// execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
+// execute runs the plan's first steps with a recorder next to them, and writes how the run ended when they are all.
 func execute(
 	ctx context.Context,
 	c *client.Client,

@@ -20,7 +20,7 @@ import (
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// record watches who owns the loops, beside a run, into the run's ownership log. It returns what stops it.
+// record watches who owns the loops, next to a run, into the run's ownership log. It returns what stops it.
 func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func(), error) {
 	path, err := c.LogPath(p.Cluster.UID, run)
 	if err != nil {

@@ -209,7 +209,7 @@ func (f *Options) checkFileEnv(args []string, p *v1.Plan) error {
 // JournalUnseen says why a journal's plan is asked about its variables.
 const JournalUnseen = "the plan in the journal was not approved on this machine"
 
-// samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal
+// samePlan reports whether a file holds the plan that a migration was begun with, wherever it says to stop: the journal
 // keeps the whole. What the two accept may differ: the apply that began it may have accepted more, and no check is run
 // when it is gone on with.
 func samePlan(path string, begun v1.Plan) bool {

@@ -19,7 +19,7 @@ var components = []string{
 // CloudControllerManager is the name of the component that each cloud provider builds under a name of its own.
 const CloudControllerManager = "cloud-controller-manager"
 
-// IsComponent tells whether a base name is that of a known program.
+// IsComponent reports whether a base name is that of a known program.
 func IsComponent(name string) bool {
 	return slices.Contains(components, name) || strings.HasSuffix(name, "-"+CloudControllerManager)
 }

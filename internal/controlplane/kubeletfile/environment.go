@@ -225,8 +225,8 @@ func readEnvironment(data []byte, used []string) (*environment, error) {
 	return e, nil
 }
 
-// holdsFlags tells that a variable's value becomes flags. Where the unit is known it decides: installers name their
-// variables as they like, and a flag in one that is overlooked would stay beside the new one.
+// holdsFlags reports whether a variable's value becomes flags. Where the unit is known it decides: installers name
+// their variables as they like, and a flag in one that is overlooked would stay next to the new one.
 func holdsFlags(name string, used []string) bool {
 	if len(used) > 0 {
 		return slices.Contains(used, name)

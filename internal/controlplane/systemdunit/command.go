@@ -127,7 +127,7 @@ func (u *Unit) readStart(s located) error {
 	return nil
 }
 
-// TrimPrefixes takes the characters before the program's path away; literal tells that variables are not replaced.
+// TrimPrefixes takes the characters before the program's path away; literal reports whether variables are not replaced.
 func TrimPrefixes(value []textedit.Letter) (rest []textedit.Letter, literal bool, err error) {
 	for len(value) > 0 {
 		switch value[0].Char {
@@ -332,7 +332,7 @@ func (u *Unit) Home() string {
 	return best
 }
 
-// reads tells that ExecStart= has a variable standing alone.
+// reads reports whether ExecStart= has a variable standing alone.
 func (u *Unit) reads(name string) bool {
 	for _, s := range u.Settings("ExecStart") {
 		if words, err := SplitValue(s.Value); err == nil &&

@@ -83,7 +83,7 @@ func lineEnd(data []byte, at int) (end, next int) {
 	return end, next
 }
 
-// goesOn tells that a line ends in a backslash that is not itself escaped.
+// goesOn reports whether a line ends in a backslash that is not itself escaped.
 func goesOn(line []byte) bool {
 	escaped := false
 	for _, c := range line {
@@ -119,7 +119,7 @@ func TextOf(in []textedit.Letter) string {
 // unitWord is a word of a unit's setting with its quotes and escapes taken away.
 type unitWord struct {
 	Letters []textedit.Letter
-	// start and end are its place with its quotes; plain tells that it has no quotes and no escapes.
+	// start and end are its place with its quotes; plain reports whether it has no quotes and no escapes.
 	start, end int
 	plain      bool
 }
@@ -209,7 +209,7 @@ type assignment struct {
 	value []textedit.Letter
 	// At is where the value begins, behind its quote.
 	At int
-	// open tells that a quote in it is not closed, so that the rest of the file is taken for the value.
+	// open reports whether a quote in it is not closed, so that the rest of the file is taken for the value.
 	open bool
 	// wrap is the whole assignment of an Environment= setting that has no quotes: with a space in it, it needs them.
 	wrap *unitWord
@@ -273,11 +273,11 @@ type valueReader struct {
 	// trim is where the value ends without the spaces that are outside of quotes.
 	trim  int
 	quote byte
-	// bare tells that the part is not in quotes and has begun: quotes mean themselves in it.
+	// bare reports whether the part is not in quotes and has begun: quotes mean themselves in it.
 	bare bool
 }
 
-// step reads one character, and tells whether the value has ended with it.
+// step reads one character, and reports whether the value has ended with it.
 func (r *valueReader) step() (ended bool) {
 	c := r.data[r.at]
 	r.at++

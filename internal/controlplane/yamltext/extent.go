@@ -141,7 +141,7 @@ func (d *Document) DashPrefix(item *yaml.Node) (prefix string, err error) {
 	return prefix, nil
 }
 
-// EndsLine tells that nothing but a comment follows on the line.
+// EndsLine reports whether nothing but a comment follows on the line.
 func (d *Document) EndsLine(offset int) bool {
 	rest := d.after(offset)
 	trimmed := strings.TrimLeft(rest, " \t")

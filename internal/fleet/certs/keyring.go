@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Keys of the Secret. The first certificate of the bundle is the authority that signs, its key beside it; the others
+// Keys of the Secret. The first certificate of the bundle is the authority that signs, its key next to it; the others
 // are those before it.
 const (
 	keyBundle    = "ca.crt"
@@ -45,8 +45,8 @@ type keyring struct {
 	leaf      tls.Certificate     // with Leaf set
 }
 
-// step is the next state of a keyring, and whether it differs. A keyring that is empty, broken or expired is made anew:
-// with nothing valid to go on from, nobody can be spared the moment until the new authority has been written
+// step is the next state of a keyring, and whether it differs. A keyring that is empty, broken or expired is made
+// again: with nothing valid to go on from, nobody can be spared the moment until the new authority has been written
 // everywhere.
 //
 // An authority that has used up two thirds of its life gets a successor, which is only added to what is trusted. When
@@ -106,7 +106,7 @@ func (k keyring) together(now time.Time, hosts []string) []string {
 	return out
 }
 
-// covers tells whether a certificate is for all of these names.
+// covers reports whether a certificate is for all of these names.
 func covers(c *x509.Certificate, hosts []string) bool {
 	has := hostsOf(c)
 	return !slices.ContainsFunc(hosts, func(host string) bool { return !slices.Contains(has, canonical(host)) })
@@ -120,12 +120,12 @@ func canonical(host string) string {
 	return host
 }
 
-// due tells whether two thirds of a certificate's life are over.
+// due reports whether two thirds of a certificate's life are over.
 func due(c *x509.Certificate, now time.Time) bool {
 	return now.After(c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3))
 }
 
-// leafIsFine tells whether what is served may go on being served.
+// leafIsFine reports whether what is served may go on being served.
 func (k keyring) leafIsFine(now time.Time, p policy) bool {
 	leaf := k.leaf.Leaf
 	if leaf == nil || !now.Before(leaf.NotAfter) || !covers(leaf, p.hosts) {

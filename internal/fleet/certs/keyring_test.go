@@ -22,7 +22,7 @@ func step(t *testing.T, k keyring, now time.Time, p policy) (keyring, bool) {
 	return next, changed
 }
 
-// trusts tells whether whoever trusts a bundle accepts what is served.
+// trusts reports whether whoever trusts a bundle accepts what is served.
 func trusts(bundle []*x509.Certificate, served keyring, host string, now time.Time) error {
 	pool := x509.NewCertPool()
 	for _, c := range bundle {

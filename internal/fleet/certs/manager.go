@@ -1,7 +1,7 @@
 // Package certs decides which certificate the operator's webhooks serve and which authority the API server is told to
 // trust.
 //
-// The authority is the operator's own; nothing else has to be installed. It lives in a Secret beside the operator, and
+// The authority is the operator's own; nothing else has to be installed. It lives in a Secret next to the operator, and
 // every replica looks there: who comes first writes it, who comes second reads it, and a write is bound to what was
 // read. A replica serves only what stands in the Secret, so all of them serve certificates of authorities that the API
 // server trusts, also while an authority is replaced; see keyring.step.
@@ -121,7 +121,7 @@ func (m *Manager) Ensure(ctx context.Context) error {
 // attempts at agreeing, each of which another replica has to have won.
 const attempts = 5
 
-// lost tells whether another replica, or somebody else, was faster.
+// lost reports whether another replica, or somebody else, was faster.
 func lost(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }

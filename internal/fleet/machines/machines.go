@@ -34,14 +34,14 @@ import (
 type Facts struct {
 	// Time at which they were gathered.
 	Time time.Time
-	// CCMReady tells that a cloud-controller-manager runs every loop of the cluster. The caller knows.
+	// CCMReady reports whether a cloud-controller-manager runs every loop of the cluster. The caller knows.
 	CCMReady bool
 	// Volumes are the CSI drivers that every node has to run; empty when the cluster has none (spec.disableCsiDriver).
 	Volumes []Volume
 	// Record is what earlier looks have seen.
 	Record Record
 
-	// NoMachineAPI tells that the user cluster does not serve cluster.k8s.io: its nodes are nobody's machines.
+	// NoMachineAPI reports whether the user cluster does not serve cluster.k8s.io: its nodes are nobody's machines.
 	NoMachineAPI bool
 	Machines     []Machine
 	Sets         []MachineSet
@@ -115,17 +115,17 @@ type Node struct {
 	Ready                 bool
 	// NotReadySince is when the condition Ready stopped being True; zero when it is.
 	NotReadySince time.Time
-	// Uninitialized tells that it carries the taint node.cloudprovider.kubernetes.io/uninitialized.
+	// Uninitialized reports whether it carries the taint node.cloudprovider.kubernetes.io/uninitialized.
 	Uninitialized bool
 	// ProviderIDBy is the field manager that set spec.providerID: kubelet, aws-cloud-controller-manager, ... Empty when
 	// the API server does not say.
 	ProviderIDBy string
-	// ProviderIDAt is when that manager last wrote to the node (beside its status): as long as it wrote nothing later,
+	// ProviderIDAt is when that manager last wrote to the node (next to its status): as long as it wrote nothing later,
 	// when it set the providerID. Zero when the API server does not say.
 	ProviderIDAt time.Time
 	// OwnedBy is the label by which machine-controller marks the node of a machine: the machine's uid.
 	OwnedBy string
-	// Virtual tells that no kubelet of a cloud's instance runs there (label type=virtual-kubelet).
+	// Virtual reports whether no kubelet of a cloud's instance runs there (label type=virtual-kubelet).
 	Virtual bool
 	// Drivers and Plugins are the CSI drivers that run on it and the in-tree plugins that its kubelet hands over. Both are
 	// empty when it has no CSINode.
@@ -156,7 +156,7 @@ type Looker struct {
 }
 
 // Look gathers, remembers what was seen, and judges. An error means that nothing was found out. Who looks does not
-// restart: a restart that has stopped may begin anew when it is wanted again (Policy.Wanted).
+// restart: a restart that has stopped may begin again when it is wanted again (Policy.Wanted).
 func (l Looker) Look(ctx context.Context) (Observation, error) {
 	f, o, version, err := l.look(ctx)
 	if err != nil {

@@ -196,8 +196,8 @@ func (n *next) progress() {
 	}
 }
 
-// over tells that everything was restarted and came up. What becomes of its machines later is no longer a restart's
-// affair.
+// over reports whether everything was restarted and came up. What becomes of its machines later is no longer a
+// restart's affair.
 func (n *next) over() bool {
 	for _, b := range n.record.Began {
 		if !b.Finished {
@@ -209,7 +209,7 @@ func (n *next) over() bool {
 
 func (n *next) now() time.Time { return n.Time.UTC().Truncate(time.Second) }
 
-// landed tells that a restart is in the template, or was overtaken by somebody's later change.
+// landed reports whether a restart is in the template, or was overtaken by somebody's later change.
 func (n *next) landed(d Deployment) bool {
 	b := n.record.Began[key(d)]
 	s := n.newestOf[d.UID]
@@ -220,9 +220,9 @@ func (n *next) finished(d Deployment) bool {
 	return n.state(d).Settled && !n.stale(d)
 }
 
-// stale tells that a MachineDeployment has machines that are not external, or will make some: its template is older
-// than the change, and its machines do not show otherwise. That the change was noticed late must not replace machines
-// that are external already.
+// stale reports whether a MachineDeployment has machines that are not external, or will make some: its template is
+// older than the change, and its machines do not show otherwise. That the change was noticed late must not replace
+// machines that are external already.
 func (n *next) stale(d Deployment) bool {
 	s := n.state(d)
 	return s.Done < s.Machines || s.Machines == 0 && n.oldTemplate(d)

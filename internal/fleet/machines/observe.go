@@ -65,7 +65,7 @@ type Observation struct {
 	Machines []MachineState
 	// Deployments by namespace and name.
 	Deployments []DeploymentState
-	// Complete tells that the migration of the machines is over: nothing waits, nothing is unknown, and what makes
+	// Complete reports whether the migration of the machines is over: nothing waits, nothing is unknown, and what makes
 	// machines makes external ones.
 	Complete bool
 	// Unknown are sentences about what could not be looked at.
@@ -82,7 +82,7 @@ type MachineState struct {
 	Node string
 	// Deployment is the name of its MachineDeployment; empty when it has none.
 	Deployment string
-	// Deleting tells that its deletion was asked for.
+	// Deleting reports whether its deletion was asked for.
 	Deleting bool
 	Migrated bool
 	// Reason why it is not migrated; empty when it is.
@@ -106,7 +106,7 @@ type DeploymentState struct {
 	Namespace, Name string
 	// Wanted machines, how many there are that are not being deleted, and how many of those are migrated.
 	Wanted, Machines, Done int
-	// Settled tells that its rollout is finished, whatever its machines run.
+	// Settled reports whether its rollout is finished, whatever its machines run.
 	Settled bool
 	// Reason why it is not settled, or OldTemplate; empty otherwise.
 	Reason  Reason
@@ -422,7 +422,7 @@ func (w *world) against(m Machine, n Node, e Evidence) (Reason, string) {
 	}
 }
 
-// circumstance tells whether everything around a node says that it is external. It is asked only when the node itself
+// circumstance reports whether everything around a node says that it is external. It is asked only when the node itself
 // says nothing.
 func (w *world) circumstance(m Machine, n Node) bool {
 	since := w.Record.ExternalSince
@@ -430,8 +430,8 @@ func (w *world) circumstance(m Machine, n Node) bool {
 		!w.oldUserdata(m)
 }
 
-// oldUserdata tells that a machine was made by a MachineSet of before the change: userdata is rendered for a revision
-// of the MachineDeployment once.
+// oldUserdata reports whether a machine was made by a MachineSet of before the change: userdata is rendered for a
+// revision of the MachineDeployment once.
 func (w *world) oldUserdata(m Machine) bool {
 	s := w.setByUID[m.Owner]
 	return s != nil && w.Record.ExternalSince != nil && s.Created.Before(*w.Record.ExternalSince)

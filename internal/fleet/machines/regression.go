@@ -52,7 +52,8 @@ func (n *next) goOn(d *Deployment) (Step, bool) {
 	return Step{}, false
 }
 
-// mended tells that what stopped the restart is over by itself: the machine came after all, or the rollout moved.
+// repaired reports whether what stopped the restart is over by itself: the machine came after all, or the rollout
+// moved.
 func (n *next) mended(s Stopped, d Deployment) bool {
 	if s.Machine == "" {
 		return n.record.Began[key(d)].Moved.After(s.At)

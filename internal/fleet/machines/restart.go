@@ -13,8 +13,9 @@ import (
 
 // Policy is how MachineDeployments are restarted.
 type Policy struct {
-	// Wanted tells that the cluster's owner asks for it (AnnotationRestartMachines). Nothing is restarted otherwise, and a
-	// restart that stopped is forgotten, so that taking the annotation off and putting it on again is how one tries again.
+	// Wanted reports whether the cluster's owner asks for it (AnnotationRestartMachines). Nothing is restarted otherwise,
+	// and a restart that stopped is forgotten, so that taking the annotation off and putting it on again is how one tries
+	// again.
 	Wanted bool
 	// Hold is why no further MachineDeployment may be begun now, a sentence; empty when one may. What was begun is seen to
 	// its end, or stopped.
@@ -40,9 +41,9 @@ type Step struct {
 	Waiting string
 	// Stopped is why nothing is restarted any longer.
 	Stopped *Stopped
-	// Rolling tells that machines are being replaced: a MachineDeployment was begun, and is neither over nor stopped.
+	// Rolling reports whether machines are being replaced: a MachineDeployment was begun, and is neither over nor stopped.
 	Rolling bool
-	// Done tells that no MachineDeployment has to be restarted.
+	// Done reports whether no MachineDeployment has to be restarted.
 	Done bool
 }
 
@@ -61,9 +62,9 @@ type Pass struct {
 	Waiting string
 	// Stopped is the regression that ended the restart; nil while there is none.
 	Stopped *Stopped
-	// Rolling tells that machines are being replaced.
+	// Rolling reports whether machines are being replaced.
 	Rolling bool
-	// Restarted tells that no MachineDeployment is left to restart.
+	// Restarted reports whether no MachineDeployment is left to restart.
 	Restarted bool
 }
 
@@ -173,13 +174,14 @@ func because(d Deployment, r Reason) Reason {
 	return r
 }
 
-// oldTemplate tells that the machines that a MachineDeployment makes next start from userdata of before the change.
+// oldTemplate reports whether the machines that a MachineDeployment makes next start from userdata of before the
+// change.
 func (w *world) oldTemplate(d Deployment) bool {
 	s, since := w.newestOf[d.UID], w.Record.ExternalSince
 	return s != nil && since != nil && s.Created.Before(*since)
 }
 
-// freeSets counts the MachineSets that no MachineDeployment owns, and tells whether each has its machines.
+// freeSets counts the MachineSets that no MachineDeployment owns, and reports whether each has its machines.
 func (w *world) freeSets(o *Observation) bool {
 	done := true
 	for _, s := range w.Sets {

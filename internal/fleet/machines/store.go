@@ -32,14 +32,14 @@ type Record struct {
 
 // Sighting is the first sight of a node.
 type Sighting struct {
-	// Tainted tells that it had the taint node.cloudprovider.kubernetes.io/uninitialized then. A taint that came later may
-	// be a human's.
+	// Tainted reports whether it had the taint node.cloudprovider.kubernetes.io/uninitialized then. A taint that came
+	// later may be a human's.
 	Tainted bool `json:"tainted,omitempty"`
 }
 
 func (r Record) registeredTainted(uid string) bool { return r.Nodes[uid].Tainted }
 
-// See notes the nodes that are there, forgets those that are not, and tells whether that changed anything. Nodes that
+// See notes the nodes that are there, forgets those that are not, and reports whether that changed anything. Nodes that
 // could not be listed must not be passed as none.
 func (r *Record) See(nodes []Node) bool {
 	seen := map[string]Sighting{}
@@ -57,7 +57,7 @@ func (r *Record) See(nodes []Node) bool {
 	return true
 }
 
-// External notes that machines are made external from now on; the first call counts. It tells whether that changed
+// External notes that machines are made external from now on; the first call counts. It reports whether that changed
 // anything.
 func (r *Record) External(now time.Time) bool {
 	if r.ExternalSince != nil {
@@ -84,7 +84,7 @@ type Begun struct {
 	// Progress is a figure that changes with every machine that comes or goes, and Moved when it last did.
 	Progress string    `json:"progress,omitempty"`
 	Moved    time.Time `json:"moved"`
-	// Finished tells that all of its machines were external once.
+	// Finished reports whether all of its machines were external once.
 	Finished bool `json:"finished,omitempty"`
 	// Again is when it went on after a stop.
 	Again time.Time `json:"again,omitzero"`
@@ -97,9 +97,9 @@ type Stopped struct {
 	Machine    string    `json:"machine,omitempty"`
 	Reason     string    `json:"reason"`
 	At         time.Time `json:"at"`
-	// Paused tells that the MachineDeployment was paused for it, by us.
+	// Paused reports whether the MachineDeployment was paused for it, by us.
 	Paused bool `json:"paused,omitempty"`
-	// Released tells that the cluster's owner has taken back the wish to restart since: the next wish begins anew.
+	// Released reports whether the cluster's owner has taken back the wish to restart since: the next wish begins again.
 	Released bool `json:"released,omitempty"`
 }
 

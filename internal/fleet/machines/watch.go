@@ -118,7 +118,7 @@ type nodes map[types.UID]Node
 
 func newNodes() nodes { return nodes{} }
 
-// differ tells whether a node differs in what Look looks at. One that is told of for the first time does.
+// differ reports whether a node differs in what Look looks at. One that is told of for the first time does.
 func (n nodes) differ(e watch.Event) bool {
 	node, ok := e.Object.(*corev1.Node)
 	if !ok {

@@ -73,7 +73,7 @@ func (c *Change) Spec(value any, path ...string) *Change {
 }
 
 // Condition writes a condition; see ClusterConditions.Next for its times. What it leaves empty is taken away, so that
-// no message of before stays beside a new status; fields that our types do not know stay.
+// no message of before stays next to a new status; fields that our types do not know stay.
 func (c *Change) Condition(t kubermatic.ClusterConditionType, condition kubermatic.ClusterCondition) *Change {
 	fields := map[string]any{"status": condition.Status}
 	for key, text := range map[string]string{"kubermaticVersion": condition.KubermaticVersion, "reason": condition.Reason, "message": condition.Message} {
@@ -114,7 +114,7 @@ func set(in *map[string]any, value any, path ...string) {
 	at[path[len(path)-1]] = value
 }
 
-// Empty tells whether there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (c *Change) Empty() bool { return c.annotations == nil && c.spec == nil && c.status == nil }
 
 // MainPatch is the merge patch of the object itself; nil when nothing of it changes.
@@ -209,8 +209,8 @@ func Decode(u *unstructured.Unstructured) (*kubermatic.Cluster, error) {
 	return &out, nil
 }
 
-// IsStale tells whether a write was refused because the object is not the one that was read any longer: it was changed,
-// or deleted and made again.
+// IsStale reports whether a write was refused because the object is not the one that was read any longer: it was
+// changed, or deleted and made again.
 func IsStale(err error) bool {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return true

@@ -30,7 +30,7 @@ func TestARunWhoseConnectionsWereClosedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Where no plan can be made, nothing has failed and nothing was changed: who mends what is said goes on from there.
+// Where no plan can be made, nothing has failed and nothing was changed: who repairs what is said goes on from there.
 func TestAClusterWithoutAPlanIsBlocked(t *testing.T) {
 	err := fmt.Errorf("running: %w", &hosted.UnplannedError{Part: hosted.Install, Err: errors.New("the catalogue has no image: name one with --ccm-image")})
 	if got, why := outcome(err); got != state.Blocked || !strings.Contains(why, "--ccm-image") {

@@ -105,7 +105,7 @@ func (c *clusters) discover(ctx context.Context) {
 	c.asked = c.asked || c.problem == nil
 }
 
-// definitions judges the CRDs anew. Where they cannot be read, the last judgement stands.
+// definitions judges the CRDs again. Where they cannot be read, the last judgement stands.
 func (c *clusters) definitions(ctx context.Context) error {
 	if c.judge == nil {
 		return nil

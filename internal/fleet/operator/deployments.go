@@ -353,7 +353,7 @@ func concerns(o any) bool {
 	return ok && (d.Name == apiserver || d.Name == controllerManager || isForeign(d))
 }
 
-// moved tells that something changed which decisions depend on.
+// moved reports whether something changed which decisions depend on.
 func moved(was, is *appsv1.Deployment) bool {
 	return ptr.Deref(was.Spec.Replicas, 1) != ptr.Deref(is.Spec.Replicas, 1) ||
 		was.Annotations[inTreeProvider] != is.Annotations[inTreeProvider] ||

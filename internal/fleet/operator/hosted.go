@@ -337,7 +337,7 @@ func carryOut(
 	return p.Run(ctx, hosted.Part(part), tell, stop)
 }
 
-// mayTake tells that the holder of a lock is an operator that lost its election to this one.
+// mayTake reports whether the holder of a lock is an operator that lost its election to this one.
 func (h *Hosted) mayTake(holder string) bool {
 	return h.HolderPrefix != "" && strings.HasPrefix(holder, h.HolderPrefix) && holder != h.Holder
 }

@@ -379,7 +379,7 @@ func note(s *state.Seen, now time.Time, err error) {
 // fieldManager names this program in what it writes.
 const fieldManager = "transplant-operator"
 
-// write writes the conditions that changed. It tells whether there were any. What is told of a transition is bound to
+// write writes the conditions that changed. It reports whether there were any. What is told of a transition is bound to
 // the version that the decision was made from: another operator may have written and told the same since, which the
 // cache of one that has just begun to lead does not show yet.
 func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) (bool, error) {

@@ -7,7 +7,7 @@
 //	                                                └── what they found, kept in memory ──────┘
 //
 // A reconcile asks caches and memory only, and at most writes conditions to the seed: no user cluster can hold it up.
-// Whatever takes long runs beside it, at most one look and one run for each cluster, and puts the cluster into the
+// Whatever takes long runs next to it, at most one look and one run for each cluster, and puts the cluster into the
 // queue again when it has ended. A cluster whose looks fail uses a lane of its own, so that clusters that hang do not
 // hold up those that answer; a run that has not moved for a while gives its place to another cluster and goes on.
 //
@@ -186,7 +186,8 @@ func (op *Operator) Ready() error {
 // stuckWorker is how long one reconcile may take. It asks memory, and writes to the seed with a time-out.
 const stuckWorker = 2 * time.Minute
 
-// Alive tells that a worker has been busy with one cluster for far too long, so that the process has to be restarted.
+// Alive reports whether a worker has been busy with one cluster for far too long, so that the process has to be
+// restarted.
 func (op *Operator) Alive() error {
 	if since, stuck := op.pulse.oldest(); stuck && time.Since(since) > stuckWorker {
 		return fmt.Errorf("a worker has been at one cluster since %s", since.UTC().Format(time.RFC3339))

@@ -476,7 +476,7 @@ func TestAClusterThatCannotGoOnKeepsNoOtherFromRestartingItsMachines(t *testing.
 	})
 }
 
-// A restart that was stopped begins anew when its owner does not want it any longer; that is not to be concluded from a leader that knows nothing yet.
+// A restart that was stopped begins again when its owner does not want it any longer; that is not to be concluded from a leader that knows nothing yet.
 func TestANewLeaderTakesNoRestartForUnwanted(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		w.change("a", func(c *userCluster) {

@@ -36,7 +36,7 @@ type Engine interface {
 	Journal(ctx context.Context, t Target) (state.Journal, error)
 	// Owners looks at who runs the cloud loops.
 	Owners(ctx context.Context, t Target) (state.Owners, error)
-	// Reach tells whether the user cluster's API server answers.
+	// Reach reports whether the user cluster's API server answers.
 	Reach(ctx context.Context, t Target) error
 	// Close lets the connections to the user cluster go.
 	Close(t Target)

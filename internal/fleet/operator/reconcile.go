@@ -64,7 +64,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	return nil
 }
 
-// isAnothers tells that another installation migrates the cluster, and ends whatever this one does about it.
+// isAnothers reports whether another installation migrates the cluster, and ends whatever this one does about it.
 func (op *Operator) isAnothers(found []view.Object) bool {
 	holder := ""
 	for _, o := range found {
@@ -93,7 +93,7 @@ func (op *Operator) isAnothers(found []view.Object) bool {
 	return true
 }
 
-// unclaimed tells that a cluster is to be migrated and nobody's yet.
+// unclaimed reports whether a cluster is to be migrated and nobody's yet.
 func (op *Operator) unclaimed(o view.Object, d state.Decision) bool {
 	return op.Installation != "" && o.Cluster.Annotations[kubermaticv1.AnnotationOperator] == "" &&
 		d.Phase != kubermaticv1.PhaseNotNeeded && d.Phase != kubermaticv1.PhaseCompleted
@@ -158,7 +158,7 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		return out
 	}
 	op.memory.of(c.Name, c.UID, func(r *dossier) {
-		// what blocked it may have been mended
+		// what blocked it may have been repaired
 		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) {
 			r.run.Ended = time.Time{}
 		}
@@ -199,7 +199,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 	}
 }
 
-// beside does what goes on beside runs and looks.
+// next to does what goes on next to runs and looks.
 func (op *Operator) beside(ctx context.Context, t Target, w state.Work) {
 	if w.Watch {
 		op.watch(ctx, t)

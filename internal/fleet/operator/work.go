@@ -338,7 +338,7 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 
 // seeMachines looks at the machines, and lets one more MachineDeployment be restarted where the owner wants that, the
 // cluster is ready for it and a place is free. That it is not now must not be taken for the owner's not wanting it,
-// which lets a restart that has stopped begin anew.
+// which lets a restart that has stopped begin again.
 func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 	asked := MachinesAsked{Wanted: t.Cluster.RestartsMachines()}
 	switch {

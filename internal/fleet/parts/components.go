@@ -64,7 +64,7 @@ func (p Parts) machineComponents(ctx context.Context, r *Result, gates []string)
 	return errors.Join(errs...)
 }
 
-// component tells whether a component runs with its flags, and changes it where it may.
+// component reports whether a component runs with its flags, and changes it where it may.
 func (p Parts) component(
 	ctx context.Context,
 	c component,
@@ -96,8 +96,8 @@ func (p Parts) component(
 	return true, nil
 }
 
-// edit changes the component's container and tells whether there was anything to change. Everything else of the object
-// stays, also what this program does not know.
+// edit changes the component's container and reports whether there was anything to change. Everything else of the
+// object stays, also what this program does not know.
 func (c component) edit(d *unstructured.Unstructured, gates []string) (bool, error) {
 	path := []string{"spec", "template", "spec", "containers"}
 	list, found, err := unstructured.NestedSlice(d.Object, path...)

@@ -11,7 +11,7 @@ type driver struct {
 	// name is the driver's, short the beginning of the names of its objects.
 	name, short string
 	spec        storagev1.CSIDriverSpec
-	// topology tells that its volumes belong to zones.
+	// topology reports whether its volumes belong to zones.
 	topology          bool
 	controller, node  program
 	controllerRights  []rbacv1.PolicyRule
@@ -37,7 +37,7 @@ type program struct {
 	directory string
 	files     []string
 	variables []string
-	// paths of the host that it needs, beside the kubelet's directory.
+	// paths of the host that it needs, next to the kubelet's directory.
 	paths []string
 	// hostNetwork of its pods, and the port of the health probe.
 	hostNetwork bool

@@ -28,7 +28,7 @@ type Clients struct {
 	Dynamic dynamic.Interface
 }
 
-// Parts are the parts of one cluster beside its control plane.
+// Parts are the parts of one cluster next to its control plane.
 type Parts struct {
 	// Name of the cluster, for sentences; Namespace of its control plane in the seed.
 	Name, Namespace string
@@ -41,7 +41,7 @@ type Parts struct {
 	// CCMReady: a cloud-controller-manager runs every loop. Without it nothing is changed, and what is there is only
 	// looked at.
 	CCMReady bool
-	// CSI tells that the CSI driver is wanted: not spec.disableCsiDriver.
+	// CSI reports whether the CSI driver is wanted: not spec.disableCsiDriver.
 	CSI bool
 	// ClusterName by which the driver marks disks as this cluster's: on AWS the id in the tag kubernetes.io/cluster/<id>.
 	// Empty leaves disks unmarked, and on vSphere, which needs a mark, means Name.
@@ -93,7 +93,7 @@ func (r *Result) wait(format string, args ...any) {
 func (r *Result) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
 
 // migration finds which in-tree plugins kubelets hand over to their drivers: which the new machines show, and the
-// feature gates that they need for it beside their defaults. A kubelet must not hand over what kube-controller-manager
+// feature gates that they need for it next to their defaults. A kubelet must not hand over what kube-controller-manager
 // does not (KEP-625), so its gates decide.
 func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []string, error) {
 	if !p.CSI {

@@ -23,7 +23,7 @@ type commandLine struct {
 	fields map[string]json.RawMessage
 	// inner are the arguments that the component reads.
 	inner []string
-	// inCommand tells that inner is command without its first word.
+	// inCommand reports whether inner is command without its first word.
 	inCommand bool
 }
 
@@ -117,7 +117,7 @@ func (c *commandLine) find(name string, boolean bool) (index int, value string, 
 	return index, value, next
 }
 
-// setSwitch sets a switch and tells whether that changed anything.
+// setSwitch sets a switch and reports whether that changed anything.
 func (c *commandLine) setSwitch(name string) bool {
 	i, value, _ := c.find(name, true)
 	switch {
@@ -135,7 +135,7 @@ func isTrue(v string) bool {
 	return slices.Contains([]string{"1", "t", "T", "TRUE", "true", "True"}, v) // strconv.ParseBool, which flag uses
 }
 
-// setGates adds feature gates to a flag that holds a list of them, and tells whether that changed anything. usual is
+// setGates adds feature gates to a flag that holds a list of them, and reports whether that changed anything. usual is
 // the flag's default, which a value would replace.
 func (c *commandLine) setGates(name, usual string, gates []string) bool {
 	if len(gates) == 0 {

@@ -568,8 +568,8 @@ var imagesOf = map[string][]images{
 	},
 }
 
-// Known tells that a release of every CSI driver of a provider, as --cloud-provider names it, is known for a minor of
-// Kubernetes.
+// Known reports whether a release of every CSI driver of a provider, as --cloud-provider names it, is known for a minor
+// of Kubernetes.
 func Known(provider string, minor int) bool {
 	drivers := driversOf[provider]
 	for _, d := range drivers {

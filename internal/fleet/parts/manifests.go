@@ -174,7 +174,7 @@ var (
 )
 
 // controllerRules are what the sidecars of the controller need (deploy/kubernetes/rbac.yaml of
-// kubernetes-csi/external-provisioner, external-attacher and external-resizer), and what the driver needs beside them.
+// kubernetes-csi/external-provisioner, external-attacher and external-resizer), and what the driver needs next to them.
 func (d driver) controllerRules() []rbacv1.PolicyRule {
 	out := []rbacv1.PolicyRule{
 		rule("", []string{"persistentvolumes"}, []string{"get", "list", "watch", "create", "update", "patch", "delete"}),

@@ -7,7 +7,7 @@ type Provider struct {
 	// InTree is the name of the in-tree provider, as internal/catalogue has it; empty when there never was one, so that
 	// there is nothing to migrate.
 	InTree string
-	// ClusterName tells that new clusters get the feature ccmClusterName.
+	// ClusterName reports whether new clusters get the feature ccmClusterName.
 	ClusterName bool
 	// Title is how people call it.
 	Title string

@@ -18,7 +18,7 @@ type Addition struct {
 	Warnings []string
 }
 
-// Empty tells whether nothing of the Cluster changes.
+// Empty reports whether nothing of the Cluster changes.
 func (a Addition) Empty() bool {
 	return len(a.Features) == 0 && len(a.Annotations) == 0 && !a.UseOctavia && !a.DisableCSIDriver
 }
@@ -61,7 +61,7 @@ func OnCreate(c *kubermatic.Cluster, facts Facts) Addition {
 // was in tree, and Octavia on OpenStack.
 //
 // It does not get ccmClusterName, which the original sets here: load balancers of a cluster that ran in tree carry the
-// name that kube-controller-manager gave them, and a cloud-controller-manager with another one makes new ones beside
+// name that kube-controller-manager gave them, and a cloud-controller-manager with another one makes new ones next to
 // them, with new addresses. Both annotations are set even where the CSI driver is left out, because both together are
 // what the original takes for a migration.
 func OnUpdate(before, after *kubermatic.Cluster, facts Facts) Addition {

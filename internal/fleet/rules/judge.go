@@ -183,7 +183,7 @@ func inTreeEnded(before, after *kubermatic.Cluster, _ Facts) field.ErrorList {
 	}
 }
 
-// migrates tells whether a migration runs, or begins with this write.
+// migrates reports whether a migration runs, or begins with this write.
 func migrates(before, after *kubermatic.Cluster) bool {
 	if after.MigrationCompleted() {
 		return false

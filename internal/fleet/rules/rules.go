@@ -20,7 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 )
 
-// Facts are what the rules look at beside the Cluster itself. The zero value means that nothing is known; no rule
+// Facts are what the rules look at next to the Cluster itself. The zero value means that nothing is known; no rule
 // refuses anything for what is not known.
 type Facts struct {
 	// Datacenter of the cluster; nil when it is not known.
@@ -30,10 +30,10 @@ type Facts struct {
 	// VSphereCSI is the version of vSphere's CSI driver that clusters get, v2.3.0 for example. Empty means any release
 	// that is known to support the minor.
 	VSphereCSI string
-	// Driver tells whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a minor;
-	// nil where nobody says.
+	// Driver reports whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a
+	// minor; nil where nobody says.
 	Driver func(provider string, minor int) bool
-	// RunsInTree tells that the control plane of the cluster was seen with an in-tree cloud provider.
+	// RunsInTree reports whether the control plane of the cluster was seen with an in-tree cloud provider.
 	RunsInTree bool
 }
 
@@ -50,7 +50,7 @@ type Datacenter struct {
 // Supported is an answer with its reason.
 type Supported struct {
 	Yes bool
-	// Unknown tells that the Cluster says too little to be judged, as one without any cloud does. Yes is false then.
+	// Unknown reports whether the Cluster says too little to be judged, as one without any cloud does. Yes is false then.
 	Unknown bool
 	// Why not, or why it is not known: a clause.
 	Why string
@@ -112,7 +112,7 @@ func Enabled(c *kubermatic.Cluster) *kubermatic.Cluster {
 	return c
 }
 
-// External tells whether a Cluster can be run by an external cloud provider.
+// External reports whether a Cluster can be run by an external cloud provider.
 func External(c *kubermatic.Cluster, facts Facts) Supported {
 	name := ProviderOf(c.Spec.Cloud)
 	if name == "" {
@@ -158,8 +158,8 @@ func hetznerNetwork(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	}
 }
 
-// DriverWanted tells that a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when that
-// is not known, says that it is not.
+// DriverWanted reports whether a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when
+// that is not known, says that it is not.
 func DriverWanted(c *kubermatic.Cluster, d *Datacenter) bool {
 	return !c.Spec.CSIDriverDisabled() && (d == nil || !d.DisableCSIDriver)
 }

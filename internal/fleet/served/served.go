@@ -37,13 +37,13 @@ const (
 // Verdict is what was found for a group.
 type Verdict struct {
 	Group string
-	// Present tells whether there is a definition, Ours whether it is this project's.
+	// Present reports whether there is a definition, Ours whether it is this project's.
 	Present, Ours bool
 	// Missing says what a definition lacks, sorted; none when the operator can work with it.
 	Missing []string
 }
 
-// Usable tells whether the operator can work with the group.
+// Usable reports whether the operator can work with the group.
 func (v Verdict) Usable() bool { return v.Present && len(v.Missing) == 0 }
 
 // String is a sentence for a log.
@@ -126,7 +126,7 @@ func servedVersion(crd *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// keeps tells whether a structural schema keeps a field: it is named, or everything is kept where it would be.
+// keeps reports whether a structural schema keeps a field: it is named, or everything is kept where it would be.
 func keeps(schema map[string]any, path []string) bool {
 	if len(path) == 0 {
 		return true

@@ -166,7 +166,7 @@ func (j *judge) owners(out conditionMap) {
 	}
 }
 
-// lookedAt tells that there is an answer, good or bad.
+// lookedAt reports whether there is an answer, good or bad.
 func lookedAt(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "") }
 
 func (j *judge) csi(out conditionMap) {

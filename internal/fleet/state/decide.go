@@ -125,10 +125,10 @@ func (j *judge) annotated() bool {
 	return ok
 }
 
-// halfway tells that a part was begun and is not done.
+// halfway reports whether a part was begun and is not done.
 func (j *judge) halfway() bool { return j.Journal.Handover == Begun || j.Journal.Finish == Begun }
 
-// started tells that something in the control plane was changed and is not back as it was.
+// started reports whether something in the control plane was changed and is not back as it was.
 func (j *judge) started() bool {
 	return j.Journal.Handover != NotBegun && j.Journal.Handover != RolledBack
 }
@@ -159,7 +159,7 @@ func (j *judge) wakeIn(d time.Duration) {
 	}
 }
 
-// due tells whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks
+// due reports whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks
 // that fail become rarer.
 func (j *judge) due(s Seen, every time.Duration) bool {
 	if s.At.IsZero() {

@@ -119,7 +119,7 @@ type Run struct {
 type Seen struct {
 	// At is the end of the last look, good or bad; zero before the first one.
 	At time.Time
-	// Error is why the last look failed; empty for a good one. What is beside it is then from an earlier look.
+	// Error is why the last look failed; empty for a good one. What is next to it is then from an earlier look.
 	Error string
 	// Failures counts the looks that failed, one after the other.
 	Failures int
@@ -141,7 +141,7 @@ type Owners struct {
 	Unsure []string
 }
 
-// AllExternal tells that each loop has a cloud-controller-manager and no other owner.
+// AllExternal reports whether each loop has a cloud-controller-manager and no other owner.
 func (o Owners) AllExternal() bool {
 	return o.Known && o.Error == "" && len(o.External) > 0 && len(o.InTree)+len(o.Twice)+len(o.Nobody) == 0
 }

@@ -44,7 +44,7 @@ func (j *judge) isAnothers() bool {
 	return j.Journal.Handover == Begun && j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0)
 }
 
-// notUp says why nothing can be installed beside a new control plane yet; empty when it can. By the time that its
+// notUp says why nothing can be installed next to a new control plane yet; empty when it can. By the time that its
 // managers are ready, the program that made it has made its own cloud-controller-manager as well, if it makes one.
 func (j *judge) notUp() string {
 	for _, w := range []struct {
@@ -139,7 +139,7 @@ const (
 	seldom = 6
 )
 
-// newsDue tells whether the machines have to be looked at.
+// newsDue reports whether the machines have to be looked at.
 func (j *judge) newsDue() bool {
 	m := j.Machines
 	if !m.Watched || m.Error != "" || !m.Known {

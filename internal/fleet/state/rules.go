@@ -20,7 +20,7 @@ func (j *judge) latched() (verdict, bool) {
 	if j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status != corev1.ConditionTrue {
 		return verdict{}, false
 	}
-	// the original's controllers run beside, and know nothing of it: nobody may own the loops now
+	// the original's controllers run next to, and know nothing of it: nobody may own the loops now
 	if j.Journal.Known && j.Journal.Handover == Begun {
 		return verdict{}, false
 	}
@@ -247,12 +247,12 @@ func (j *judge) failed() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseFailed, j.because(message) + "; " + tryAgain}, true
 }
 
-// overcome tells that what failed was done since, by hand.
+// overcome reports whether what failed was done since, by hand.
 func (j *judge) overcome() bool {
 	return j.Journal.Handover == Done && j.Journal.Finish != Begun
 }
 
-// mayGoBack tells that it was observed after the failure that no cloud-controller-manager runs a loop.
+// mayGoBack reports whether it was observed after the failure that no cloud-controller-manager runs a loop.
 func (j *judge) mayGoBack() bool {
 	o := j.Owners
 	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 &&
@@ -285,7 +285,7 @@ func (j *judge) warned(why string) string {
 	return why + ". The handover is not finished, so perhaps nobody runs the cloud loops: do not leave it like this"
 }
 
-// exhausted tells that a part was tried as often as it may be.
+// exhausted reports whether a part was tried as often as it may be.
 func (j *judge) exhausted() bool {
 	return j.limits.MaxFailures > 0 && j.Run.Failures >= j.limits.MaxFailures && !j.Run.Active &&
 		j.Run.Outcome != Succeeded

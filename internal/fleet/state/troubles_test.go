@@ -82,7 +82,7 @@ func TestAClusterThatWasTakenBackStaysFailedUntilItIsHeldAndReleased(t *testing.
 		l.ended(Broken, "no")
 	}
 	l.in(kubermaticv1.PhaseFailed)
-	l.Run = Run{} // the operator starts anew
+	l.Run = Run{} // the operator starts again
 	l.Journal = Journal{}
 	l.in(kubermaticv1.PhaseFailed)
 	l.Journal = Journal{Known: true, Handover: RollingBack}

@@ -22,7 +22,7 @@ type Decision struct {
 	Wake time.Duration
 }
 
-// Stuck tells whether the phase takes longer than it may; ok is false for a cluster that is not to be migrated.
+// Stuck reports whether the phase takes longer than it may; ok is false for a cluster that is not to be migrated.
 func (d Decision) Stuck() (stuck, ok bool) {
 	c, ok := d.Conditions[kubermaticv1.ConditionStuck]
 	return c.Status == corev1.ConditionTrue, ok
@@ -61,7 +61,7 @@ type Work struct {
 	Close bool
 }
 
-// Idle tells that nothing is to be done.
+// Idle reports whether nothing is to be done.
 func (w Work) Idle() bool {
 	return w == Work{} || w == Work{Close: true} || w == Work{Close: true, Forget: true}
 }
@@ -87,7 +87,7 @@ const (
 	ReasonRegression = "Regression"
 	// ReasonNotExternal: a completed cluster has a machine that is not external.
 	ReasonNotExternal = "MachineNotExternal"
-	// ReasonPartsChanged and ReasonMachinesRestarted: what the operator changed beside the control plane.
+	// ReasonPartsChanged and ReasonMachinesRestarted: what the operator changed next to the control plane.
 	ReasonPartsChanged      = "PartsChanged"
 	ReasonMachinesRestarted = "MachinesRestarted"
 	// ReasonPanicked: code of the operator that worked for the cluster has panicked.

@@ -307,7 +307,7 @@ func (e *entry) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// renewed reads the Secret once more and tells whether it differs from the version that was refused.
+// renewed reads the Secret once more and reports whether it differs from the version that was refused.
 func (e *entry) renewed(ctx context.Context, refused string) bool {
 	p := e.pool
 	p.mu.Lock()

@@ -17,8 +17,8 @@ import (
 type Rollout struct {
 	Waves   []v1.FleetWave
 	Options v1.FleetOptions
-	// Begun is when this process began. What an object says of a cluster that is stuck may be from before somebody mended
-	// it: the operator gets Options.PatienceSeconds from here on to find that out.
+	// Begun is when this process began. What an object says of a cluster that is stuck may be from before somebody
+	// repaired it: the operator gets Options.PatienceSeconds from here on to find that out.
 	Begun time.Time
 }
 
@@ -49,10 +49,10 @@ type Next struct {
 	Left []v1.FleetLeft
 	// SoakUntil is until when the wave before is watched; zero when nothing is.
 	SoakUntil time.Time
-	// Stopped tells that more clusters failed than may: nothing is started any more.
+	// Stopped reports whether more clusters failed than may: nothing is started any more.
 	Stopped bool
-	// Finished tells that every member is done, failed or passed over, or that the rollout stopped. What is running then
-	// is carried on by the operator.
+	// Finished reports whether every member is done, failed or passed over, or that the rollout stopped. What is running
+	// then is carried on by the operator.
 	Finished bool
 }
 
@@ -200,7 +200,7 @@ func (r Rollout) underway(row v1.FleetCluster, now time.Time) (fate, string, tim
 	return fateRunning, "", time.Time{}
 }
 
-// early tells that a cluster that is stuck may be one that somebody has mended just now.
+// early reports whether a cluster that is stuck may be one that somebody has repaired just now.
 func (r Rollout) early(now time.Time) bool {
 	return now.Before(r.Begun.Add(r.patience()))
 }
@@ -252,7 +252,7 @@ func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool, now time.Time)
 	return fateRunning, "", time.Time{}
 }
 
-// untaken tells that no operator has said anything since the cluster was enabled.
+// untaken reports whether no operator has said anything since the cluster was enabled.
 func untaken(row v1.FleetCluster) bool {
 	return row.Phase == "" || row.Phase == kubermaticv1.PhaseNotNeeded
 }

@@ -293,7 +293,7 @@ func TestWhatBecomesOfAMember(t *testing.T) {
 	}
 }
 
-// Whoever mends a cluster and runs the same command again does not wait for the operator to look at it first.
+// Whoever repairs a cluster and runs the same command again does not wait for the operator to look at it first.
 func TestAClusterThatIsStuckWhenTheCommandBeginsMayHaveBeenMended(t *testing.T) {
 	stuck := condition(kubermaticv1.ConditionStuck, true, "", "it takes longer", 0)
 	for _, phase := range []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover} {

@@ -54,7 +54,7 @@ func Rows(objects []Object) []v1.FleetCluster {
 	return out
 }
 
-// Row is one cluster. Twice tells that there is one of the same name under the other group.
+// Row is one cluster. Twice reports whether there is one of the same name under the other group.
 func Row(o Object, twice bool) v1.FleetCluster {
 	c := o.Cluster
 	migration := c.Status.Conditions[kubermaticv1.ConditionMigration]

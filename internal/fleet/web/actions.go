@@ -35,7 +35,8 @@ const (
 	Hold ActionName = "hold"
 	// Release takes a hold off.
 	Release ActionName = "release"
-	// Confirm confirms the plan of a cluster anew: it changed since it was confirmed, so that the operator does not begin.
+	// Confirm confirms the plan of a cluster again: it changed since it was confirmed, so that the operator does not
+	// begin.
 	Confirm ActionName = "confirm"
 	// RestartMachines lets the operator restart the MachineDeployments.
 	RestartMachines ActionName = "restart-machines"
@@ -77,7 +78,7 @@ func unheld(row v1.FleetCluster) []ActionName {
 	return []ActionName{Hold}
 }
 
-// waits tells that a cluster's migration was asked for and does not go on.
+// waits reports whether a cluster's migration was asked for and does not go on.
 func waits(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 }
@@ -90,7 +91,7 @@ type Preview struct {
 	Steps  []v1.Step  `json:"steps"`
 	// Effects are sentences: what comes of it, and what does not.
 	Effects []string `json:"effects,omitempty"`
-	// Findings of the checks that did not pass; Refusals are sentences of the rules. Blocked tells that the action is
+	// Findings of the checks that did not pass; Refusals are sentences of the rules. Blocked reports whether the action is
 	// refused because of them.
 	Findings []v1.Finding `json:"findings,omitempty"`
 	Refusals []string     `json:"refusals,omitempty"`
@@ -401,7 +402,7 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	return nil
 }
 
-// begunBefore tells that a part was begun and is not back as it was: its journal has the plan that counts.
+// begunBefore reports whether a part was begun and is not back as it was: its journal has the plan that counts.
 func begunBefore(s v1.Status) bool {
 	switch s.Phase {
 	case v1.StateApplied, v1.StateRollingBack:

@@ -84,7 +84,7 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 	s.write(w, http.StatusOK, d)
 }
 
-// begun tells that a control plane is worth asking: something is or was under way in it.
+// begun reports whether a control plane is worth asking: something is or was under way in it.
 func begun(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingMigrating || row.Standing == v1.StandingFailed ||
 		row.Standing == v1.StandingBlocked ||

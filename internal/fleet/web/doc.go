@@ -9,5 +9,5 @@
 // answer contains it.
 //
 // An action shows what it is going to do, step by step, before it can be done; what is sent back is the SHA-256 of
-// those steps, and they are made anew and compared before anything is written.
+// those steps, and they are made again and compared before anything is written.
 package web

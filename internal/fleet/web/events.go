@@ -15,7 +15,7 @@ import (
 
 const (
 	// together is for how long changes are collected before they are sent; beating how often something is sent though
-	// nothing changed, and who listens is asked for anew.
+	// nothing changed, and who listens is asked for again.
 	together = 250 * time.Millisecond
 	beating  = 15 * time.Second
 	// maxStreams is how many pages may be live at a time.
@@ -156,5 +156,5 @@ func (s stream) send(event string, doc any) error {
 	return s.control.Flush()
 }
 
-// isUnsupported tells that the connection knows no deadline, as that of a recorder in a test.
+// isUnsupported reports whether the connection knows no deadline, as that of a recorder in a test.
 func isUnsupported(err error) bool { return errors.Is(err, http.ErrNotSupported) }

@@ -32,7 +32,7 @@ const (
 type Host struct {
 	name string
 	Dir  string // absolute, without symbolic links
-	// whole tells that the directory is a machine's own root, as the root of this process or a mount of another one.
+	// whole reports whether the directory is a machine's own root, as the root of this process or a mount of another one.
 	whole bool
 	parts []string
 	// refused is what to do where root is not allowed to do something.

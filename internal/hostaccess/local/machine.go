@@ -111,13 +111,13 @@ func split(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" || s == "." })
 }
 
-// mounted tells whether a path, relative to the root, is in what is mounted.
+// mounted reports whether a path, relative to the root, is in what is mounted.
 func (l *Host) mounted(inside string) bool {
 	return l.parts == nil ||
 		slices.ContainsFunc(l.parts, func(part string) bool { return Within(part, path.Join("/", inside)) })
 }
 
-// Within tells whether a clean absolute path is a directory or lies in it.
+// Within reports whether a clean absolute path is a directory or lies in it.
 func Within(dir, p string) bool {
 	return dir == "/" || p == dir || strings.HasPrefix(p, dir+"/")
 }
@@ -152,7 +152,7 @@ func (l *Host) Place(ctx context.Context, p string) (Place, error) {
 	return Place{Path: path.Join("/", inside), Dir: path.Join("/", dir)}, nil
 }
 
-// isOwnProcess tells whether a process is one of this machine's own. On a whole machine that is one in the network
+// isOwnProcess reports whether a process is one of this machine's own. On a whole machine that is one in the network
 // namespace of its PID 1: components that run in pods of the host's network are, workloads of the same name with a
 // network of their own are not. The kernel gives each namespace's directory of network files its own numbers, which may
 // be read without the rights of a debugger.

@@ -19,7 +19,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// runsOtherProgram tells that a process certainly runs another program now, at the cost of three system calls: an
+// runsOtherProgram reports whether a process certainly runs another program now, at the cost of three system calls: an
 // owner's end is looked for fifty times a second, and a machine has hundreds of processes. It is false when in doubt,
 // also about one that has no command line, unless it is a thread of the kernel.
 func (l *Host) runsOtherProgram(pid, component string) bool {
@@ -129,7 +129,7 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// look tells whether a process runs the component on this host. One that ends while it is looked at does not. The
+// look reports whether a process runs the component on this host. One that ends while it is looked at does not. The
 // directory is opened once: what is read through it is of this process or of none, also when its PID is given to
 // another one meanwhile.
 func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
@@ -172,14 +172,14 @@ func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 	return v1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
 }
 
-// runs tells whether a program is a component: cloud-controller-manager is also every cloud's own, such as
+// runs reports whether a program is a component: cloud-controller-manager is also every cloud's own, such as
 // aws-cloud-controller-manager.
 func runs(program, component string) bool {
 	return program == component || component == "cloud-controller-manager" && strings.HasSuffix(program, "-"+component)
 }
 
-// foreign tells that a process runs as a user who owns neither the host's directory nor what makes it a host. It is
-// false when in doubt.
+// foreign reports whether a process runs as a user who owns neither the host's directory nor what makes it a host. It
+// is false when in doubt.
 func (l *Host) foreign(root *os.Root) bool {
 	status, err := root.ReadFile("status")
 	if err != nil {
@@ -266,7 +266,7 @@ func life(root *os.Root, thread string) (state string, startTicks uint64, err er
 	return state, startTicks, err
 }
 
-// ended tells that a procfs entry vanished while it was read.
+// ended reports whether a procfs entry vanished while it was read.
 func ended(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Temporary files are named .transplant-<number>.tmp and locked by their writer for as long as it lives. One that
-// nobody locks was left by a process that was killed, and the next write beside it takes it away.
+// nobody locks was left by a process that was killed, and the next write next to it takes it away.
 const (
 	tempPrefix = ".transplant-"
 	tempSuffix = ".tmp"
@@ -124,7 +124,7 @@ func makeParents(root *os.Root, dir string, mode fs.FileMode) ([]string, error) 
 	return made, nil
 }
 
-// replace writes the bytes beside the file and renames them over it. A file in a manifests directory is a pod whatever
+// replace writes the bytes next to the file and renames them over it. A file in a manifests directory is a pod whatever
 // its name is (only dot-files are skipped), so the temporary one lies in the directory above; where that is another
 // file system, a dot-file must do.
 func (l *Host) replace(root *os.Root, target string, data []byte, perm fs.FileMode, old fs.FileInfo) error {

@@ -21,7 +21,7 @@ import (
 // Prefix is how a host access begins whose changes people make.
 const Prefix = "manual"
 
-// ParseSpec tells whether a host access is manual, and what it reads through: "manual:local:DIR" reads through
+// ParseSpec reports whether a host access is manual, and what it reads through: "manual:local:DIR" reads through
 // local:DIR, and "manual" alone through pods.
 func ParseSpec(spec string) (inner string, manual bool, err error) {
 	if spec == Prefix {
@@ -55,7 +55,7 @@ type Options struct {
 	// StateDir is a directory of this machine. Files on their way to a host are staged in a directory of it that nobody
 	// else may enter.
 	StateDir string
-	// Unattended tells that there is no terminal, and so perhaps nobody who reads; the first block says so.
+	// Unattended reports whether there is no terminal, and so perhaps nobody who reads; the first block says so.
 	Unattended bool
 	// Clock is the real one when nil.
 	Clock clock.Clock

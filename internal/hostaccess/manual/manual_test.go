@@ -37,9 +37,9 @@ type operator struct {
 	hosts  string
 	bin    string
 	blocks []string
-	// idle tells that nobody reads.
+	// idle reports whether nobody reads.
 	idle bool
-	// fails tells that the commands may fail.
+	// fails reports whether the commands may fail.
 	fails bool
 }
 

@@ -26,11 +26,12 @@ const (
 	impatience = 3 * time.Second
 	// reminder is how often a line says that a host still cannot be asked.
 	reminder = time.Minute
-	// maxLost bounds how many pods are made in vain before a host is given up.
+	// maxLost bounds how many pods are made without success before a host is given up.
 	maxLost = 4
 )
 
-// podSession is one pod with its agent, made anew when it is lost, and the session with it, opened anew when it breaks.
+// podSession is one pod with its agent, made again when it is lost, and the session with it, opened again when it
+// breaks.
 type podSession struct {
 	a    *access
 	node string
@@ -104,7 +105,7 @@ func (c *podSession) get(ctx context.Context) (*session, int, error) {
 	}
 }
 
-// answers tells that there is a session. The carrier is locked.
+// answers reports whether there is a session. The carrier is locked.
 func (c *podSession) answers() bool { return c.session != nil && !c.session.over() }
 
 // beginOpening has a session opened, unless that is under way. The carrier is locked.
@@ -180,7 +181,7 @@ func (c *podSession) adopt(ctx context.Context) error {
 	return c.a.ownAgain(ctx, job)
 }
 
-// away tells that a host cannot be asked, once for all who want to, and again as long as that lasts.
+// away reports whether a host cannot be asked, once for all who want to, and again as long as that lasts.
 func (a *access) away(node string, waited time.Duration, err error) {
 	if waited <= 2*impatience {
 		return
@@ -316,8 +317,8 @@ func (c *podSession) encode(ctx context.Context, s *session, method string, req 
 	return body, nil
 }
 
-// repeatable tells whether a call may be done twice: looking may, and so may writing the same bytes or removing a file
-// that is gone.
+// repeatable reports whether a call may be done twice: looking may, and so may writing the same bytes or removing a
+// file that is gone.
 func repeatable(method string) bool { return method != agent.MethodUnit && method != agent.MethodRun }
 
 // limit is how long a call may take with all its attempts.
@@ -383,7 +384,7 @@ func (c *podSession) drop(s *session) {
 	}
 }
 
-// ping tells the agent that somebody is still there. A session that broke is opened anew beside it, and one that is
+// ping tells the agent that somebody is still there. A session that broke is opened again next to it, and one that is
 // being opened is left to whoever waits for it: among hundreds of hosts those that do not answer would take the time of
 // those that do, whose agents would end.
 func (c *podSession) ping(ctx context.Context) {

@@ -5,7 +5,7 @@
 //	change pod   one for each grant: the directories of that grant are mounted and may be changed; privileged only where units are restarted
 //
 // A pod is reached through one exec session. A session that breaks, because an API server or a kubelet was restarted,
-// is opened anew, and what was under way goes on (see package agent); a pod that is lost is made anew. Neither needs
+// is opened again, and what was under way goes on (see package agent); a pod that is lost is made again. Neither needs
 // this process to clean up: the agents end when nobody asks, and the pods belong to a Job that is complete when it is
 // born and that Kubernetes takes away with them when it is no longer renewed.
 package pod

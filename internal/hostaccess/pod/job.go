@@ -70,7 +70,7 @@ func (a *access) owner() types.UID {
 	return a.job
 }
 
-// ownAgain makes the Job live for another TTL from now, and makes it anew when it is gone: somebody took it away, or
+// ownAgain makes the Job live for another TTL from now, and makes it again when it is gone: somebody took it away, or
 // its time has passed while nobody could renew it. The garbage collector takes every pod whose owner is gone, also
 // those that are made later. was is the Job that the caller's pods belong to; with another one by now there is nothing
 // to do.
@@ -121,7 +121,7 @@ func (a *access) sweep(ctx context.Context) error {
 	return nil
 }
 
-// expired tells that a Job's time had passed a minute before now.
+// expired reports whether a Job's time had passed a minute before now.
 func expired(j *batchv1.Job, now time.Time) bool {
 	if j.Spec.TTLSecondsAfterFinished == nil || now.IsZero() {
 		return false

@@ -69,7 +69,7 @@ type access struct {
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 
-	owning         sync.Mutex // held while the Job is renewed or made anew
+	owning         sync.Mutex // held while the Job is renewed or made again
 	mu             sync.Mutex
 	job            types.UID
 	born, bornHere time.Time // when the Job was made, by the API server's clock and by this one's
@@ -189,7 +189,7 @@ func (a *access) nodes(ctx context.Context) ([]string, error) {
 	return nil, errors.New("there is no Linux node to look at")
 }
 
-// hasHost tells whether there is a Linux machine behind a node on which pods of the host's can run.
+// hasHost reports whether there is a Linux machine behind a node on which pods of the host's can run.
 func hasHost(n *corev1.Node) bool {
 	os := n.Labels[corev1.LabelOSStable]
 	if os == "" {

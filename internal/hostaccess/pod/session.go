@@ -117,7 +117,7 @@ func (s *session) end(err error, said string) {
 	close(s.ended)
 }
 
-// over tells that nothing can be asked through it any longer.
+// over reports whether nothing can be asked through it any longer.
 func (s *session) over() bool {
 	select {
 	case <-s.ended:

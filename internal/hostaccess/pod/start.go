@@ -226,7 +226,7 @@ func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 	return &startError{c.node, fmt.Errorf("pod %s/%s ended at once: %s", p.Namespace, p.Name, why)}
 }
 
-// hopeless tells that a pod will not start, and why. same is for how long it has been waiting for this reason, all
+// hopeless reports whether a pod will not start, and why. same is for how long it has been waiting for this reason, all
 // since it was made.
 func (c *podSession) hopeless(
 	ctx context.Context,

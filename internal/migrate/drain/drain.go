@@ -232,7 +232,7 @@ func inTreeVolumes(ctx context.Context, e *step.Env, node string) (string, error
 // evictInterval is how often a pod that a budget keeps is asked again.
 const evictInterval = 5 * time.Second
 
-// mustLeave tells whether a pod has to leave a node that is drained.
+// mustLeave reports whether a pod has to leave a node that is drained.
 func mustLeave(p *corev1.Pod) bool {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || IsOurs(p) {
 		return false
@@ -248,7 +248,7 @@ func mustLeave(p *corev1.Pod) bool {
 	return true
 }
 
-// IsTerminal tells that a pod has ended for good: it uses nothing, and nothing has to be done about it.
+// IsTerminal reports whether a pod has ended for good: it uses nothing, and nothing has to be done about it.
 func IsTerminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

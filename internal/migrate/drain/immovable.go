@@ -14,8 +14,8 @@ import (
 )
 
 // CheckInTreeVolumes refuses a node on which a pod that a drain leaves alone, such as a DaemonSet's, has a volume of an
-// in-tree plugin mounted: the drain would wait for it in vain until its time is over, with every other pod of the node
-// gone.
+// in-tree plugin mounted: the drain would wait for it without success until its time is over, with every other pod of
+// the node gone.
 func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 	if used, err := inTreeVolumes(ctx, e, node); err != nil || used == "" {
 		return err

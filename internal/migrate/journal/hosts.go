@@ -28,7 +28,7 @@ func PlanHosts(doc v1.Journal) []string {
 	return slices.Compact(out)
 }
 
-// IsExcluded tells that a host was taken out of a migration.
+// IsExcluded reports whether a host was taken out of a migration.
 func IsExcluded(doc v1.Journal, host string) bool {
 	return slices.ContainsFunc(doc.Without, func(h v1.HostOut) bool { return h.Name == host })
 }
@@ -38,7 +38,7 @@ func Staying(doc v1.Journal, hosts []hostaccess.Host) []hostaccess.Host {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h hostaccess.Host) bool { return IsExcluded(doc, h.Name()) })
 }
 
-// HasChanged tells that a step of the way there has changed a component on a host, which no step of the way back
+// HasChanged reports whether a step of the way there has changed a component on a host, which no step of the way back
 // reaches once the host was taken out.
 func HasChanged(doc v1.Journal, host string) bool {
 	changed := map[string]bool{}

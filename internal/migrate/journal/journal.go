@@ -80,8 +80,8 @@ type Journal struct {
 	head *corev1.ConfigMap
 	// writer tells this process from others that write the same.
 	writer string
-	// claimed tells that this process has written the head, begins that the run has none yet, and incomplete that it was
-	// left while that was written.
+	// claimed reports whether this process has written the head, begins that the run has none yet, and incomplete that it
+	// was left while that was written.
 	claimed, begins, incomplete bool
 	// where the pieces are kept, and the places of the records that have changed since they were put into a part.
 	where  layout
@@ -188,7 +188,7 @@ func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.S
 	return j, j.write(ctx)
 }
 
-// begun tells that a run has begun to change something and is not finished.
+// begun reports whether a run has begun to change something and is not finished.
 func (j *Journal) begun() bool {
 	return !j.incomplete && j.doc.Phase == v1.RunRollingBack ||
 		j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)

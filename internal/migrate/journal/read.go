@@ -19,7 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
-// journalParts is how many ConfigMaps a journal may have beside its first one: transplant-journal-1 and so on. The
+// journalParts is how many ConfigMaps a journal may have next to its first one: transplant-journal-1 and so on. The
 // roles in deploy/rbac name them.
 const journalParts = 24
 
@@ -43,7 +43,7 @@ type head struct {
 
 // kept says where the rest of a journal is.
 type kept struct {
-	// Incomplete tells that the parts of a run are still being written, of which no step was begun.
+	// Incomplete reports whether the parts of a run are still being written, of which no step was begun.
 	Incomplete bool `json:"incomplete,omitempty"`
 	// Recent are the records that are newer than those in parts.
 	Recent []placed `json:"recent,omitempty"`

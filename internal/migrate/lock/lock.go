@@ -25,7 +25,7 @@ import (
 // HeldError says that somebody else is changing this cluster.
 type HeldError struct {
 	Holder string
-	// Hosted tells that the lock is in a seed, where transplant unlock does not look.
+	// Hosted reports whether the lock is in a seed, where transplant unlock does not look.
 	Hosted bool
 }
 
@@ -96,7 +96,7 @@ type Taking struct {
 	Holder string
 	// Steal takes the lock from whoever has it.
 	Steal bool
-	// From tells that a holder can change nothing any longer, so that its lock is taken at once; nil for nobody.
+	// From reports whether a holder can change nothing any longer, so that its lock is taken at once; nil for nobody.
 	From func(holder string) bool
 	// Boot is the clock by which the lock runs out; nil for package boottime's.
 	Boot func() time.Duration
@@ -239,7 +239,7 @@ func heldError(h journal.ObjectLocation, who string) error {
 	return &HeldError{Holder: who, Hosted: h.NamespaceOrDefault() != component.Namespace}
 }
 
-// endedHere tells that the holder was a process of this machine which has certainly ended.
+// endedHere reports whether the holder was a process of this machine which has certainly ended.
 func endedHere(who string) bool { return holder.This("").Dead(who) }
 
 // Publish shows a text (see Progress) on the lock, soon, and at most once in a publishInterval.
@@ -269,7 +269,7 @@ func (l *Lock) Extend(ctx context.Context, away time.Duration) (restore func(), 
 	err = retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
 		ok, err := l.renewOnce(ctx, l.published())
 		if apierrors.IsConflict(err) {
-			ok, err = l.renewOnce(ctx, l.published()) // with the renewal that goes on beside
+			ok, err = l.renewOnce(ctx, l.published()) // with the renewal that goes on next to
 		}
 		if err == nil && !ok {
 			return ErrLockLost

@@ -86,7 +86,7 @@ func Read(ctx context.Context, kube kubernetes.Interface) (*State, error) {
 // Who says in words who holds the lock.
 func (s *State) Who() string { return holder.Words(s.Holder) }
 
-// EndedHere tells that the holder was a process of this machine which has certainly ended.
+// EndedHere reports whether the holder was a process of this machine which has certainly ended.
 func (s *State) EndedHere() bool { return endedHere(s.Holder) }
 
 // Observe looks for two renewals' time whether the holder still renews its lock, which no comparison of clocks can tell

@@ -167,7 +167,7 @@ func (s nodeState) sentences(now time.Time) []string {
 }
 
 // quiet is for how long a kubelet has to have been silent: the time after which a node counts as not Ready, in which
-// every lease that a manager beside it held has run out, and with it the time in which that manager may go on writing
+// every lease that a manager next to it held has run out, and with it the time in which that manager may go on writing
 // to the cloud.
 const quiet = 40 * time.Second
 

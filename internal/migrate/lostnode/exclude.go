@@ -167,9 +167,9 @@ func majority(e *step.Env, doc v1.Journal, out []string) string {
 	)
 }
 
-// RejectReturnedHosts refuses to go on beside a host that was taken out and is back: its manager is the old one, and
-// may run the loops beside the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases are
-// asked.
+// RejectReturnedHosts refuses to go on next to a host that was taken out and is back: its manager is the old one, and
+// may run the loops next to the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases
+// are asked.
 func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	doc := e.Journal.Doc()
 	for _, h := range doc.Without {

@@ -150,7 +150,7 @@ func Candidates(ctx context.Context, e *step.Env) ([]handover.Candidate, error) 
 	return out, nil
 }
 
-// LeadsOn tells whether a component leads anything on a host, and where its manifest is.
+// LeadsOn reports whether a component leads anything on a host, and where its manifest is.
 func LeadsOn(ctx context.Context, e *step.Env, host, component string) (path string, owns bool, err error) {
 	h, err := e.Host(host)
 	if err != nil {

@@ -264,7 +264,7 @@ func nodeHolds(ctx context.Context, e *step.Env, node, want string) (string, err
 	return "", nil
 }
 
-// begun tells that a step of this run has begun to change an object.
+// begun reports whether a step of this run has begun to change an object.
 func begun(e *step.Env, ref string) bool {
 	for _, s := range e.Plan.Steps {
 		if s.Ref == ref && e.Journal.Record(s.ID).Result != "" {
@@ -320,7 +320,7 @@ func wanted(e *step.Env, id, host, path string) (value, detail string) {
 	return value, detail
 }
 
-// wroteBeside is what a file holds that a step wrote beside its own; what it held else.
+// wroteBeside is what a file holds that a step wrote next to its own; what it held else.
 func wroteBeside(doc v1.Journal, rec v1.StepRecord, host, path, value, detail string) (string, string) {
 	for _, f := range rec.Files {
 		if f.Path != path || f.AfterSHA256 == "" {

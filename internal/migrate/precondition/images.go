@@ -85,14 +85,15 @@ func (e *ImageError) Error() string {
 		"or go back with transplant rollback and make a new plan with --image"
 }
 
-// Is tells that the cluster was left as it is until something comes that is waited for.
+// Is reports whether the cluster was left as it is until something comes that is waited for.
 func (e *ImageError) Is(
 	target error,
 ) bool {
 	return target == context.DeadlineExceeded
 } //nolint:errorlint // this is what errors.Is asks
 
-// beginsDowntime tells that a step is the first that takes a manager of the loops down under the strategy downtime.
+// beginsDowntime reports whether a step is the first that takes a manager of the loops down under the strategy
+// downtime.
 func beginsDowntime(e *step.Env, s v1.Step) bool {
 	if e.Plan.Strategy != planstep.Downtime || e.Plan.Direction != planstep.Forward || s.ID == "" {
 		return false
@@ -161,8 +162,8 @@ func managerOf(object string) (image string, command []string) {
 	return c.Image, command
 }
 
-// listedImage tells whether a node says that it has an image. A kubelet names the 50 largest, so that one which is not
-// named may be there.
+// listedImage reports whether a node says that it has an image. A kubelet names the 50 largest, so that one which is
+// not named may be there.
 func listedImage(ctx context.Context, e *step.Env, s v1.Step, w wantedImage) {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -40,7 +40,8 @@ type Options struct {
 	Seed *Seed
 	// Hosts whose files and processes steps act on.
 	Hosts []hostaccess.Host
-	// HostsAreNodes tells that the hosts are those of the cluster's Nodes and have their names: nobody has named them.
+	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names: nobody has named
+	// them.
 	HostsAreNodes bool
 	// NodeNames maps a host's name to its Node's.
 	NodeNames map[string]string
@@ -109,7 +110,7 @@ type Env struct {
 	ExcludedHosts []hostaccess.Host
 	// Proofs are what this process has seen of holders itself.
 	Proofs *Proofs
-	// StaleLeases are the leases that steps have looked at in vain.
+	// StaleLeases are the leases that steps have looked at without success.
 	StaleLeases map[string]*handover.Silence
 }
 
@@ -178,8 +179,8 @@ func (e *Env) Location() journal.ObjectLocation {
 	return journal.InCluster(e.Kube)
 }
 
-// IsWorker tells that a host had no part of the control plane before the migration. One that is not known may have, and
-// one that has a part of it now is none: what it was before is in a ConfigMap.
+// IsWorker reports whether a host had no part of the control plane before the migration. One that is not known may
+// have, and one that has a part of it now is none: what it was before is in a ConfigMap.
 func (e *Env) IsWorker(name string) bool {
 	isControlPlane := func(h v1.Host) bool { return h.Name == name && h.ControlPlane }
 	if e.Before == nil || slices.ContainsFunc(trust.BeforeHosts(e.Live), isControlPlane) {

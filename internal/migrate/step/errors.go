@@ -55,7 +55,7 @@ type WaitError struct {
 
 func (e *WaitError) Error() string { return fmt.Sprintf("waited for %s: %s", e.Waited, e.Reason) }
 
-// Is tells that the time was up, without being an error of the network.
+// Is reports whether the time was up, without being an error of the network.
 func (e *WaitError) Is(
 	target error,
 ) bool {
@@ -91,7 +91,7 @@ func (e *RegressionError) Error() string {
 	)
 }
 
-// Unwrap tells that it is a verification that failed.
+// Unwrap reports whether it is a verification that failed.
 func (e *RegressionError) Unwrap() error { return &VerifyError{Reason: e.Reason} }
 
 // PendingError says why a step is not done. It is worth waiting for, where another error of a look is not.

@@ -63,7 +63,7 @@ func (e *Env) ReadFile(ctx context.Context, host, path string) (hostaccess.File,
 // Absent is the hash of a file that is not there.
 const Absent = "absent"
 
-// IsRestored tells whether a file is as it was before the step that is undone; one that was begun and changed nothing
+// IsRestored reports whether a file is as it was before the step that is undone; one that was begun and changed nothing
 // left it so.
 func (e *Env) IsRestored(ctx context.Context, s v1.Step) (hostaccess.File, bool, error) {
 	before := e.Journal.Record(s.Restore).BackupSHA256

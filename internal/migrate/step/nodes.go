@@ -39,7 +39,7 @@ func (b *NodeBudget) Holding() (map[string]bool, bool) {
 	return out, b.failed
 }
 
-// Busy tells that nodes are under change.
+// Busy reports whether nodes are under change.
 func (b *NodeBudget) Busy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

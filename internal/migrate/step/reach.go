@@ -24,7 +24,7 @@ type lastAttempt struct {
 }
 
 // awayFor is for how long a host that could not be reached is not tried again by those who look at all hosts: a look
-// may take a minute to end in vain.
+// may take a minute to end without success.
 const awayFor = 20 * time.Second
 
 // NoteUnreachable remembers a host that was out of reach.
@@ -70,7 +70,7 @@ func (e *Env) WhyUnreachable(ctx context.Context, name string) error {
 	return nil
 }
 
-// IsExcluded tells that a step has nothing to act on any longer: its host, or its node.
+// IsExcluded reports whether a step has nothing to act on any longer: its host, or its node.
 func (e *Env) IsExcluded(s v1.Step) (v1.HostOut, bool) {
 	for _, h := range e.Journal.Doc().Without {
 		if s.Host == h.Name || s.Kind == v1.StepInitializeNode && s.Ref == "Node/"+h.Node {
@@ -80,7 +80,7 @@ func (e *Env) IsExcluded(s v1.Step) (v1.HostOut, bool) {
 	return v1.HostOut{}, false
 }
 
-// IsNodeExcluded tells that a node's host was taken out of the migration.
+// IsNodeExcluded reports whether a node's host was taken out of the migration.
 func (e *Env) IsNodeExcluded(node string) bool {
 	return slices.ContainsFunc(e.Journal.Doc().Without, func(h v1.HostOut) bool { return h.Node == node })
 }

@@ -20,10 +20,10 @@ type Seed struct {
 // their image, wait for the API server and get ready before, and the old ones have their grace period.
 const RolloutTimeout = 6 * time.Minute
 
-// inSeed tells that an object is the seed's.
+// inSeed reports whether an object is the seed's.
 func (e *Env) inSeed(namespace string) bool { return e.Seed != nil && namespace == e.Seed.Namespace }
 
-// IsInSeed tells that a reference is to an object of the seed.
+// IsInSeed reports whether a reference is to an object of the seed.
 func (e *Env) IsInSeed(ref string) bool {
 	parts := strings.Split(ref, "/")
 	return len(parts) == 3 && e.inSeed(parts[1])

@@ -73,13 +73,13 @@ const opImage = "setImage"
 // 130 MB first.
 const pullBudget = 3 * time.Minute
 
-// newImage tells that a step gives its component another image.
+// newImage reports whether a step gives its component another image.
 func newImage(s v1.Step) bool {
 	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == opImage })
 }
 
-// WaitFor is poll for a wait that may take longer than somebody sits still: each look that is in vain tells what it
-// waits for.
+// WaitFor is poll for a wait that may take longer than somebody sits still: each look that is without success tells
+// what it waits for.
 func (e *Env) WaitFor(
 	ctx context.Context,
 	s v1.Step,

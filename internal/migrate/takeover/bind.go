@@ -79,11 +79,11 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 	return nil
 }
 
-// isAbandoned tells that nobody holds a lease although it names a holder: every manager has answered that it does not
-// lead by it, and it was not renewed for longer than it lasts. The migration lease is left so by a holder that died by
-// itself when nobody who took its other lease over wanted this one. A main lease always has somebody who takes it, and
-// is waited for, but where the last of its kind is to go: one that crashes whenever it has won would hold up the way
-// back for as long as it crashes, with nobody to run the loops.
+// isAbandoned reports whether nobody holds a lease although it names a holder: every manager has answered that it does
+// not lead by it, and it was not renewed for longer than it lasts. The migration lease is left so by a holder that died
+// by itself when nobody who took its other lease over wanted this one. A main lease always has somebody who takes it,
+// and is waited for, but where the last of its kind is to go: one that crashes whenever it has won would hold up the
+// way back for as long as it crashes, with nobody to run the loops.
 func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, silence *handover.Silence) bool {
 	if lease != e.Plan.Options.LeaseName && !removesComponent(s) {
 		return false
@@ -100,7 +100,8 @@ func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, sile
 	return true
 }
 
-// removesComponent tells that a step takes its component off a host, and does not end before no process of it is left.
+// removesComponent reports whether a step takes its component off a host, and does not end before no process of it is
+// left.
 func removesComponent(s v1.Step) bool {
 	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit
 }

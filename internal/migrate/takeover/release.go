@@ -153,7 +153,7 @@ func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecor
 // takeoverBudget is a lease's duration and the longest wait of a standby between two looks at it.
 const takeoverBudget = 20 * time.Second
 
-// IsReleased tells that nothing is owed for the handovers of a step.
+// IsReleased reports whether nothing is owed for the handovers of a step.
 func IsReleased(rec v1.StepRecord) bool {
 	for _, r := range rec.Handovers {
 		if r.Released == nil && r.Note == "" {

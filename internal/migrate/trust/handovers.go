@@ -22,7 +22,7 @@ const MovingInfix = planstep.MovingInfix
 type handoverScope struct {
 	component, host string
 	leases          []string
-	// seed tells that the holder is a pod of the seed, whose name no plan knows.
+	// seed reports whether the holder is a pod of the seed, whose name no plan knows.
 	seed bool
 }
 

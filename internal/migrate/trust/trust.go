@@ -99,7 +99,7 @@ func judgeOptions(doc *v1.Journal) error {
 	return nil
 }
 
-// IsRollingBack tells that a rollback stands in the journal that was begun, as it says.
+// IsRollingBack reports whether a rollback stands in the journal that was begun, as it says.
 func IsRollingBack(doc *v1.Journal) bool {
 	return doc.Phase == v1.RunRollingBack && doc.Rollback != nil
 }

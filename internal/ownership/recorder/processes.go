@@ -19,7 +19,7 @@ type process struct {
 // processLooker looks at the processes of one component on one host.
 type processLooker struct {
 	ownership.Owner
-	// linger tells that the component is no target any more: it is looked at until its process has ended.
+	// linger reports whether the component is no target any more: it is looked at until its process has ended.
 	linger atomic.Bool
 	done   atomic.Bool
 
@@ -46,7 +46,7 @@ func (r *Recorder) lookForProcesses(ctx context.Context, p *processLooker) {
 	}
 }
 
-// lookOnce looks, and tells whether the component certainly has no process.
+// lookOnce looks, and reports whether the component certainly has no process.
 func (r *Recorder) lookOnce(ctx context.Context, p *processLooker) (none bool) {
 	asking, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (r *Recorder) lookOnce(ctx context.Context, p *processLooker) (none bool) {
 	return len(procs) == 0
 }
 
-// compare writes the ends of processes that are gone, and tells whether anything changed.
+// compare writes the ends of processes that are gone, and reports whether anything changed.
 func (r *Recorder) compare(p *processLooker, procs []v1.Process, line v1.OwnershipEvent) (changed bool) {
 	now := map[process]v1.Process{}
 	for _, x := range procs {

@@ -33,7 +33,7 @@ type targetState struct {
 // boost is why a target is scraped fast.
 type boost struct {
 	until time.Time
-	// led tells that it led the lease before: that it still says so is no news.
+	// led reports whether it led the lease before: that it still says so is no news.
 	led bool
 }
 
@@ -139,7 +139,7 @@ func (h *scrapeScheduler) answered(t Target, m v1.Manager) {
 	}
 }
 
-// begun tells whether the loops that a lease governs run.
+// begun reports whether the loops that a lease governs run.
 func begun(lease, component string, loops []string) bool {
 	if lease == component {
 		return len(loops) > 0
@@ -170,7 +170,7 @@ func (h *scrapeScheduler) processes(o ownership.Owner, some bool) {
 	}
 }
 
-// isAbsent tells that the manager has no process: there is nobody to ask.
+// isAbsent reports whether the manager has no process: there is nobody to ask.
 func (h *scrapeScheduler) isAbsent(t Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +178,7 @@ func (h *scrapeScheduler) isAbsent(t Target) bool {
 	return w != nil && w.absent
 }
 
-// isHot tells whether the target is to be scraped fast.
+// isHot reports whether the target is to be scraped fast.
 func (h *scrapeScheduler) isHot(t Target, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *scrapeScheduler) isHot(t Target, now time.Time) bool {
 	return is
 }
 
-// mayEnd tells whether the end of the manager's process may be the end of an owner: it leads a lease, or does not
+// mayEnd reports whether the end of the manager's process may be the end of an owner: it leads a lease, or does not
 // answer.
 func (h *scrapeScheduler) mayEnd(o ownership.Owner) bool {
 	h.mu.Lock()

@@ -59,8 +59,8 @@ func (r *Recorder) followLease(ctx context.Context, name string) {
 	}
 }
 
-// watchLease lists and watches a lease until the watch ends; seen tells whether any look succeeded. No error means that
-// the watch ended as asked.
+// watchLease lists and watches a lease until the watch ends; seen reports whether any look succeeded. No error means
+// that the watch ended as asked.
 func (r *Recorder) watchLease(ctx context.Context, l *leaseFollower) (seen bool, err error) {
 	version, err := r.readLease(ctx, l)
 	if err != nil {
@@ -158,8 +158,8 @@ func (r *Recorder) watched(l *leaseFollower, e watch.Event) error {
 	return nil
 }
 
-// overtakes tells whether a resource version is not older than what was read before. One that is no number is taken as
-// new.
+// overtakes reports whether a resource version is not older than what was read before. One that is no number is taken
+// as new.
 func (l *leaseFollower) overtakes(version string) bool {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

@@ -226,13 +226,13 @@ func usualKubeletFile(at string) bool {
 	return slices.Contains(kubeletfile.KubeletFlagFiles, at) || at == kubeletConfigFile || ofUnit(at, "kubelet.service")
 }
 
-// ofUnit tells that a file is a unit's or one of its drop-ins.
+// ofUnit reports whether a file is a unit's or one of its drop-ins.
 func ofUnit(at, unit string) bool {
 	return clusterview.IsInUnitDir(at) &&
 		(path.Base(at) == unit || path.Base(path.Dir(at)) == unit+".d" && strings.HasSuffix(at, ".conf"))
 }
 
-// ofKubelet tells that a kubelet was seen to read a file.
+// ofKubelet reports whether a kubelet was seen to read a file.
 func ofKubelet(h *v1.Host, at string) bool {
 	if h == nil || h.Kubelet == nil {
 		return false
@@ -370,7 +370,8 @@ func (j Judge) fileContent(s v1.Step) error {
 	return nil
 }
 
-// migrationConfig tells that a text is a leader migration config as it is rendered for some version of a component.
+// migrationConfig reports whether a text is a leader migration config as it is rendered for some version of a
+// component.
 func (j Judge) migrationConfig(of controllernames.Component, text string) bool {
 	for minor := program.FirstLeaderMigration; minor <= max(component.Newest, program.OwnMinor)+1; minor++ {
 		for _, loops := range [][]controllernames.Loop{clusterview.CloudLoops, append(slices.Clone(clusterview.CloudLoops), controllernames.NodeIPAM)} {
@@ -382,8 +383,8 @@ func (j Judge) migrationConfig(of controllernames.Component, text string) bool {
 	return false
 }
 
-// credentialConfig tells that a text is the config of the image credential provider as it is rendered for some version
-// of a kubelet; Azure's names a file of the host.
+// credentialConfig reports whether a text is the config of the image credential provider as it is rendered for some
+// version of a kubelet; Azure's names a file of the host.
 func (j Judge) credentialConfig(text string) bool {
 	p, ok := cloudprovider.Lookup(j.provider())
 	if !ok || p.Credentials == nil {

@@ -54,7 +54,7 @@ const (
 	longestElection  = 10 * time.Minute
 )
 
-// editable are the flags that a migration sets or takes out, by component, beside those that the target version does
+// editable are the flags that a migration sets or takes out, by component, next to those that the target version does
 // not know. None of the flags by which a component knows who may do what is among them.
 var editable = map[string]map[string]flagRule{
 	component.KCM: {
@@ -344,7 +344,7 @@ func (j Judge) version(s v1.Step, e v1.Edit) error {
 	return nil
 }
 
-// CheckOnlyEditable says what a command line that a record holds has beside what runs that no step of a migration
+// CheckOnlyEditable says what a command line that a record holds has next to what runs that no step of a migration
 // changes of the component; nil for nothing. A rollback puts command lines back from records, and asks this of them
 // first.
 func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backArgs []string, o v1.Options) error {

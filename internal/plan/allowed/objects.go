@@ -186,7 +186,7 @@ func (j Judge) madeHere(s v1.Step) error {
 	return fmt.Errorf("%s is no object that a migration makes", s.Ref)
 }
 
-// nodeManagerImage is that of the cloud-node-manager beside the manager's image.
+// nodeManagerImage is that of the cloud-node-manager next to the manager's image.
 func (j Judge) nodeManagerImage() string {
 	p, err := clusterview.LookupSupported(j.provider())
 	if err != nil {
@@ -263,7 +263,7 @@ func (j Judge) defaults(ref string) *v1.KubeletDefaults {
 	return d
 }
 
-// CheckOnlyGates says what two kubelet configurations differ in beside feature gates that have to do with in-tree
+// CheckOnlyGates says what two kubelet configurations differ in next to feature gates that have to do with in-tree
 // providers; nil for nothing.
 func CheckOnlyGates(p *v1.Plan, before, after string) error {
 	return onlyGates(Judge{Options: p.Options, cluster: p.Cluster}, before, after)
@@ -337,8 +337,8 @@ type PodRules struct {
 	account, image string
 	// Host is the one of a static pod; empty for a workload.
 	Host string
-	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace,
-	// config that it may mount the Secret with its cloud config.
+	// files reports whether it may mount files of its host, seed that it runs in one and mounts the Secrets of its
+	// namespace, config that it may mount the Secret with its cloud config.
 	files, seed, config bool
 }
 
@@ -502,7 +502,7 @@ var managerFiles = map[string][]string{
 	"authorization-kubeconfig":  {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
 }
 
-// managerFlags are those that a manager gets beside the files and what it takes over from the kube-controller-manager.
+// managerFlags are those that a manager gets next to the files and what it takes over from the kube-controller-manager.
 var managerFlags = []string{
 	"cloud-provider",
 	"bind-address",
@@ -548,70 +548,4 @@ func listOf(v any) []string {
 		out = append(out, fmt.Sprint(w))
 	}
 	return out
-}
-
-// guarded are files of a host that no pod of a migration sees, whatever names them: keys of the control plane, and
-// credentials of others.
-func guarded(at string) bool { return isGuardedPlace(at) || isCredential(at) }
-
-// isGuardedPlace tells files by where they are, which no cloud config can name for a manager.
-func isGuardedPlace(at string) bool {
-	for _, dir := range []string{"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh", "/etc/kubernetes/manifests", layout.Dir + "/backup", "/var/run", "/run"} {
-		if at == dir || strings.HasPrefix(at, dir+"/") {
-			return true
-		}
-	}
-	base := path.Base(at)
-	switch path.Dir(at) {
-	case "/etc":
-		return slices.Contains([]string{"shadow", "gshadow", "sudoers", "passwd"}, base)
-	case "/etc/kubernetes":
-		return strings.HasSuffix(base, ".conf") &&
-			slices.Contains(
-				[]string{
-					"admin.conf",
-					"super-admin.conf",
-					"controller-manager.conf",
-					"scheduler.conf",
-					"kubelet.conf",
-					"bootstrap-kubelet.conf",
-				},
-				base,
-			)
-	}
-	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at ||
-		!path.IsAbs(at) ||
-		at == "/" ||
-		at == "/etc" ||
-		at == "/etc/kubernetes" ||
-		at == "/etc/kubernetes/pki"
-}
-
-// isCredential tells files by their names that hold keys, tokens or passwords of a control plane, wherever its
-// installer puts them.
-func isCredential(at string) bool {
-	base := strings.ToLower(path.Base(at))
-	for _, dir := range []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/kubernetes/ssl", "/etc/kubernetes/tokens", "/etc/kubernetes/users", "/etc/ssl/etcd"} {
-		if at == dir || strings.HasPrefix(at, dir+"/") && !isCertificate(base) {
-			return true
-		}
-	}
-	switch {
-	case strings.HasSuffix(base, ".key"), strings.HasSuffix(base, "-key.pem"), base == "key.pem":
-		return true
-	case !strings.HasPrefix(at, "/etc/kubernetes/"), isCertificate(base):
-		return false
-	case strings.HasSuffix(base, ".csv"): // of static tokens or passwords
-		return true
-	}
-	for _, word := range []string{"encryption", "token-auth", "token_auth", "basic-auth", "basic_auth"} {
-		if strings.Contains(base, word) {
-			return true
-		}
-	}
-	return false
-}
-
-func isCertificate(base string) bool {
-	return strings.HasSuffix(base, ".crt") || strings.HasSuffix(base, ".pem") && !strings.HasSuffix(base, "key.pem")
 }

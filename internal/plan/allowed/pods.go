@@ -232,7 +232,7 @@ func managerVolume(j Judge, v layout.Object, rules PodRules) error {
 	return nil
 }
 
-// holds tells whether a volume is one of the Secrets and ConfigMaps that a manager mounts.
+// holds reports whether a volume is one of the Secrets and ConfigMaps that a manager mounts.
 func (r PodRules) holds(v layout.Object) bool {
 	if config, _ := v["configMap"].(layout.Object); len(config) == 1 {
 		return r.seed && config["name"] == layout.SeedMigration

@@ -17,7 +17,7 @@ type InheritedFlag struct {
 	Name string
 	// Why says what would happen with another value.
 	Why string
-	// NodeIPAM tells that only a manager with node IPAM takes it.
+	// NodeIPAM reports whether only a manager with node IPAM takes it.
 	NodeIPAM bool
 }
 

@@ -47,8 +47,8 @@ func StartNodeManagers(d *draft.Draft) {
 	}
 }
 
-// NodeManagerImage is the image that is released together with the manager's: beside it where it was mirrored, else the
-// catalogue's.
+// NodeManagerImage is the image that is released together with the manager's: next to it where it was mirrored, else
+// the catalogue's.
 func NodeManagerImage(d *draft.Draft) string {
 	if known, ok := program.NearestImage(d.Provider.Name, d.Program.Minor); ok && known.Ref == d.Options.Image {
 		return known.NodeManager

@@ -163,7 +163,7 @@ func quoteProvider(provider string) string {
 	return strconv.Quote(provider)
 }
 
-// unknownHosts are control-plane nodes that no host was named for: a manager there would go on beside the new one.
+// unknownHosts are control-plane nodes that no host was named for: a manager there would go on next to the new one.
 func unknownHosts(snap *v1.Snapshot) []error {
 	known := map[string]bool{}
 	for _, h := range snap.Hosts {
@@ -247,7 +247,7 @@ func NodeName(h v1.Host) string {
 	return h.Name
 }
 
-// HasMountedVolumes tells that volumes of the in-tree plugin are in use on a node.
+// HasMountedVolumes reports whether volumes of the in-tree plugin are in use on a node.
 func HasMountedVolumes(n v1.Node, p cloudprovider.VolumePlugin) bool {
 	for _, name := range n.VolumesInUse {
 		if strings.HasPrefix(name, p.Name+"/") {

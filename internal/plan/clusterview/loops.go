@@ -17,7 +17,7 @@ const NodeIPAM = controllernames.NodeIPAM
 // process at every restart of an owner.
 var CloudLoops = []controllernames.Loop{controllernames.Service, controllernames.Route, controllernames.NodeLifecycle}
 
-// HasRouteLoop tells that a provider's route controller starts: OpenStack's does when the config names a router. A
+// HasRouteLoop reports whether a provider's route controller starts: OpenStack's does when the config names a router. A
 // config that was not read decides nothing.
 func HasRouteLoop(p cloudprovider.Provider, config *v1.CloudConfig) bool {
 	if p.Name != cloudprovider.OpenStack || config == nil || config.Format == "" {
@@ -51,7 +51,7 @@ func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudCon
 	return out
 }
 
-// DependsOnConfig tells that which loops ExpectedLoops names depends on the cloud config.
+// DependsOnConfig reports whether which loops ExpectedLoops names depends on the cloud config.
 func DependsOnConfig(provider string, flags map[string]string) bool {
 	return provider == cloudprovider.OpenStack &&
 		slices.Contains(ExpectedLoops(provider, flags, nil), string(controllernames.Route))
@@ -66,7 +66,8 @@ func MovedLoopNames() []string {
 	return out
 }
 
-// IsSwitchedOff tells that a --controllers list keeps a cloud loop from running, whatever dialect it is written in.
+// IsSwitchedOff reports whether a --controllers list keeps a cloud loop from running, whatever dialect it is written
+// in.
 func IsSwitchedOff(controllers, loop string) bool {
 	return flagvalue.IsLoopDisabled(controllers, controllernames.Loop(loop))
 }

@@ -28,7 +28,7 @@ func (d *differ) kubeletStep(s v1.Step) error {
 	return nil
 }
 
-// isConfig tells that the edits are of gates in a kubelet's configuration file.
+// isConfig reports whether the edits are of gates in a kubelet's configuration file.
 func isConfig(s v1.Step) bool {
 	return slices.ContainsFunc(
 		s.Edits,

@@ -65,8 +65,8 @@ func (d *Draft) ExpectRunning(in map[string]string) map[string]string {
 	return out
 }
 
-// ReportsLoops tells that both managers say which loops they run; of older ones nobody can ask for that. In a rollback
-// it is as the migration had it.
+// ReportsLoops reports whether both managers say which loops they run; of older ones nobody can ask for that. In a
+// rollback it is as the migration had it.
 func (d *Draft) ReportsLoops() bool {
 	return d.Provider.Name == "" || catalogue.ShowsLoops(component.KCM, d.KCMMinor) && d.Program.ShowsLoops
 }
@@ -93,7 +93,8 @@ func (d *Draft) RunsLoop(loop string) bool {
 	return true
 }
 
-// runsRouteLoop tells that the in-tree provider has a route loop: OpenStack's has one when its config names a router.
+// runsRouteLoop reports whether the in-tree provider has a route loop: OpenStack's has one when its config names a
+// router.
 func (d *Draft) runsRouteLoop(h v1.Host) bool {
 	if d.Provider.Name == "" {
 		return true // a rollback, which asks the gauges

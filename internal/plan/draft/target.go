@@ -19,7 +19,7 @@ type Target struct {
 	Hosts   []v1.Host
 	Program program.Program
 	Volumes Volumes
-	// MoveIPAM tells that node IPAM moves to the cloud-controller-manager, too.
+	// MoveIPAM reports whether node IPAM moves to the cloud-controller-manager, too.
 	MoveIPAM bool
 	// Shape of the cloud-controller-manager.
 	Shape string
@@ -81,7 +81,7 @@ func UpgradeOf(o v1.Options) Upgrade {
 	return Upgrade{"v" + strings.TrimPrefix(o.TargetVersion, "v"), n}
 }
 
-// IsWanted tells that versions change at all.
+// IsWanted reports whether versions change at all.
 func (u Upgrade) IsWanted() bool { return u.Minor > 0 }
 
 // MinorAfterUpgrade is the minor that a component has after a step that gives it its new version.
@@ -108,11 +108,11 @@ func (d *Draft) MinorNow(c *v1.Component) int {
 type Volumes struct {
 	// Plugins in use whose volumes are not left to CSI yet; none means that nothing has to be done.
 	Plugins []cloudprovider.VolumePlugin
-	// CSI tells that they will be; else the in-tree plugins stay, behind --external-cloud-volume-plugin.
+	// CSI reports whether they will be; else the in-tree plugins stay, behind --external-cloud-volume-plugin.
 	CSI bool
-	// Unknown tells that nobody looked which volumes there are.
+	// Unknown reports whether nobody looked which volumes there are.
 	Unknown bool
 }
 
-// KeepProvider tells that an external kube-controller-manager keeps the provider for its volume controllers.
+// KeepProvider reports whether an external kube-controller-manager keeps the provider for its volume controllers.
 func (v Volumes) KeepProvider() bool { return len(v.Plugins) > 0 }

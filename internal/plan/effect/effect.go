@@ -106,7 +106,7 @@ func describeNodes(snap *v1.Snapshot, steps []v1.Step) string {
 	return out
 }
 
-// WhyRecreated says in a clause why the new manager makes every load balancer anew; empty when it adopts them. Which
+// WhyRecreated says in a clause why the new manager makes every load balancer again; empty when it adopts them. Which
 // one belongs to a Service it finds on AWS and GCE by the Service's uid, on OpenStack and Azure by the cluster's name;
 // and on OpenStack it knows Octavia's only.
 func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {

@@ -26,9 +26,9 @@ func SplitList(list string) []string {
 	return out
 }
 
-// IsLoopDisabled tells that a --controllers list of a kube-controller-manager keeps a loop from running, whatever the
-// dialect it is written in. An absent list is "*". A loop that is named either way is decided by that, the first one
-// wins as in the manager itself; else the star decides.
+// IsLoopDisabled reports whether a --controllers list of a kube-controller-manager keeps a loop from running, whatever
+// the dialect it is written in. An absent list is "*". A loop that is named either way is decided by that, the first
+// one wins as in the manager itself; else the star decides.
 func IsLoopDisabled(list string, loop controllernames.Loop) bool {
 	all := SplitList(list)
 	if len(all) == 0 {

@@ -74,7 +74,7 @@ func CheckCandidates(snap *v1.Snapshot) error {
 // The documents scale it down, and that is right where it runs in another cluster. In its own cluster it is the
 // controller of its own Deployment: scaled to none, nobody is left to scale it up again. So it is not scaled but
 // changed in place: its lease lets one of the old and new pods run loops at a time, and once the last old pod has ended
-// nobody runs the cloud loops until the cloud-controller-manager, a Deployment beside it, does.
+// nobody runs the cloud loops until the cloud-controller-manager, a Deployment next to it, does.
 func PlanDeployment(d *draft.Draft, m *v1.Component) error {
 	if d.Options.Strategy == "" {
 		d.Options.Strategy = planstep.Downtime

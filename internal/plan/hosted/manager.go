@@ -182,7 +182,7 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 		"spec": layout.Object{
 			"replicas": clusterview.ReplicasOf(m),
 			"selector": layout.Object{"matchLabels": layout.Object{"app": name}},
-			// The old pod ends before the next one starts: a release of its leases is not waited for beside it.
+			// The old pod ends before the next one starts: a release of its leases is not waited for next to it.
 			"strategy": layout.Object{
 				"type": "Recreate",
 			},

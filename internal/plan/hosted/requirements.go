@@ -89,7 +89,7 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 	return errors.Join(errs...)
 }
 
-// checkHandover says what keeps the loops from being handed over, beside what keeps any part from being planned.
+// checkHandover says what keeps the loops from being handed over, next to what keeps any part from being planned.
 func checkHandover(d *draft.Draft, m *v1.Component) error {
 	if d.Provider.Name == cloudprovider.Azure && d.Program.NodeManager != "" {
 		d.Notes = append(

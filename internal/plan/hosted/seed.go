@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// IsInSeed tells that the control plane runs in another cluster.
+// IsInSeed reports whether the control plane runs in another cluster.
 func IsInSeed(d *draft.Draft) bool { return d.Snapshot.Cluster.Seed != "" }
 
 // PlanSeed plans a part for a control plane whose Deployments another cluster runs.

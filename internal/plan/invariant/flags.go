@@ -154,7 +154,7 @@ func refusedGate(comp string, minor int, e v1.Edit, before flagvalue.Gates) stri
 	return ""
 }
 
-// managedGate tells that a gate is one that a migration decides about.
+// managedGate reports whether a gate is one that a migration decides about.
 func managedGate(gate string) bool {
 	return slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders, flagvalue.GateLeaderMigration}, gate) ||
 		strings.HasPrefix(gate, flagvalue.GateCSIMigration) ||
@@ -260,7 +260,7 @@ func oneAllocator(r *planView) error {
 	return nil
 }
 
-// ipamStarts tells that a started manager allocates pod CIDRs.
+// ipamStarts reports whether a started manager allocates pod CIDRs.
 func (r *planView) ipamStarts() bool {
 	for _, s := range r.starts {
 		p, err := program.Identify(s.Flags["cloud-provider"], r.Options.Image)
@@ -339,7 +339,7 @@ func migrationOff(r *planView) error {
 	return nil
 }
 
-// knows tells that the manager that a step starts takes a flag.
+// knows reports whether the manager that a step starts takes a flag.
 func (r *planView) knows(s planstep.ManagerStart, flag string) bool {
 	p, err := program.Identify(s.Flags["cloud-provider"], r.Options.Image)
 	return err != nil || p.KnowsFlag(flag)
@@ -372,7 +372,7 @@ func kubeletIdentity(r *planView) error {
 	return nil
 }
 
-// keepsName tells that the kubelet of a step comes back under the name of its Node.
+// keepsName reports whether the kubelet of a step comes back under the name of its Node.
 func (r *planView) keepsName(s v1.Step) error {
 	e, told := planstep.LastEdit(s, flagvalue.FlagHostname)
 	h := r.host(s.Host)

@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// seeded tells that the plan is for a control plane that another cluster hosts.
+// seeded reports whether the plan is for a control plane that another cluster hosts.
 func (r *planView) seeded() bool { return r.Cluster.Seed != "" }
 
 // seedOneOwner holds a hosted control plane's manager back until the in-tree loops are proven off, or respect the
@@ -73,7 +73,7 @@ func (r *planView) nothingInTree() error {
 	return nil
 }
 
-// loopsOff tells that a step switches every cloud loop off by --controllers.
+// loopsOff reports whether a step switches every cloud loop off by --controllers.
 func loopsOff(s v1.Step) bool {
 	e, ok := planstep.LastEdit(s, "controllers")
 	if !ok || e.Op != "setFlag" {

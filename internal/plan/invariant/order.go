@@ -44,7 +44,7 @@ func oneOwner(r *planView) error {
 	return nil
 }
 
-// restartsServer tells that a step restarts the API server of a host.
+// restartsServer reports whether a step restarts the API server of a host.
 func restartsServer(s v1.Step) bool {
 	return s.Component == component.KAS && s.Host != "" && planstep.EditsFlags(s)
 }
@@ -349,7 +349,7 @@ func pluginStays(r *planView) error {
 	return nil
 }
 
-// unregistersNow tells that a step takes an in-tree plugin out that was there.
+// unregistersNow reports whether a step takes an in-tree plugin out that was there.
 func (r *planView) unregistersNow(s v1.Step) bool {
 	e, ok := planstep.LastEdit(s, flagvalue.FlagFeatureGates)
 	return ok && unregisters(e.Value) && !unregisters(r.original(s, flagvalue.FlagFeatureGates))

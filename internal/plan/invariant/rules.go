@@ -37,7 +37,7 @@ type Rule struct {
 	Title, Why string
 	// holds returns what breaks the rule. What only a snapshot can tell is not looked at without one.
 	holds func(r *planView) error
-	// anyDirection tells that it holds of rollbacks, too: it judges each step by itself.
+	// anyDirection reports whether it holds of rollbacks, too: it judges each step by itself.
 	anyDirection bool
 }
 

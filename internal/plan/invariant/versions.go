@@ -37,15 +37,15 @@ func (r *planView) component(h v1.Host, s v1.Step) *v1.Component {
 	return &after
 }
 
-// refusedLater tells that the version that a step gives to its component does not take a gate with its value.
+// refusedLater reports whether the version that a step gives to its component does not take a gate with its value.
 func (r *planView) refusedLater(s v1.Step, gate string, on bool) bool {
 	n, ok := r.minorOf(s)
 	g := catalogue.GateFor(s.Component, gate, n)
 	return ok && planstep.ChangesImage(s) && (!g.Known || g.Locked && g.Default != on)
 }
 
-// movesOwner tells that an API server gets another version before the managers change. No lease of a migration keeps it
-// from being an owner's; the engine moves the owner away before it restarts one.
+// movesOwner reports whether an API server gets another version before the managers change. No lease of a migration
+// keeps it from being an owner's; the engine moves the owner away before it restarts one.
 func (r *planView) movesOwner(s v1.Step) bool {
 	return r.Strategy == planstep.Downtime && s.Phase == planstep.PhaseServers && planstep.ChangesImage(s)
 }
@@ -252,7 +252,7 @@ func (r *planView) leftBehind(u draft.Upgrade, reached map[string]bool) error {
 	return nil
 }
 
-// is tells that a tag says the version, with a v or without.
+// is reports whether a tag says the version, with a v or without.
 func is(u draft.Upgrade, tag string) bool {
 	return u.IsWanted() && strings.TrimPrefix(tag, "v") == strings.TrimPrefix(u.Version, "v")
 }

@@ -152,5 +152,5 @@ func (r *planView) deployed(s v1.Step) *v1.Component {
 	return clusterview.FindHosted(r.snap, s.Component)
 }
 
-// mentions tells that a value is in a list separated by commas.
+// mentions reports whether a value is in a list separated by commas.
 func mentions(list, item string) bool { return slices.Contains(strings.Split(list, ","), item) }

@@ -15,13 +15,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// wantsCredentials tells that a plan puts an image credential provider on a host: the options give a binary, and the
-// kubelet names none.
+// wantsCredentials reports whether a plan puts an image credential provider on a host: the options give a binary, and
+// the kubelet names none.
 func wantsCredentials(d *draft.Draft, h v1.Host) bool {
 	return d.Options.CredentialProvider != "" && d.Provider.Credentials != nil && !hasCredentials(d, h)
 }
 
-// hasCredentials tells that a kubelet has the provider's already.
+// hasCredentials reports whether a kubelet has the provider's already.
 func hasCredentials(d *draft.Draft, h v1.Host) bool {
 	if h.Kubelet == nil || h.Kubelet.Credentials == nil || d.Provider.Credentials == nil {
 		return false

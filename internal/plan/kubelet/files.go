@@ -188,7 +188,7 @@ func requireFacts(d *draft.Draft, h v1.Host, s v1.Step) []string {
 	return out
 }
 
-// isConfigFile tells that a file is the kubelet's configuration or a drop-in of that, and no part of its unit.
+// isConfigFile reports whether a file is the kubelet's configuration or a drop-in of that, and no part of its unit.
 func isConfigFile(k *v1.Kubelet, at string) bool {
 	if k.Config != nil && at == k.Config.Path {
 		return true

@@ -145,8 +145,8 @@ func noteHostnames(d *draft.Draft) {
 	)
 }
 
-// needsDrain tells that a node has volumes that only the in-tree plugin can unmount and that its kubelet is about to
-// leave to CSI.
+// needsDrain reports whether a node has volumes that only the in-tree plugin can unmount and that its kubelet is about
+// to leave to CSI.
 func needsDrain(d *draft.Draft, h v1.Host) bool {
 	n := d.FindNode(h.NodeName)
 	if n == nil || !d.Volumes.CSI {

@@ -43,8 +43,8 @@ func FillProviderIDs(d *draft.Draft) {
 	}
 }
 
-// canFill tells that a node's kubelet does not ask the cloud by itself when its turn comes: in-tree kubelets that no
-// step reaches are left alone.
+// canFill reports whether a node's kubelet does not ask the cloud by itself when its turn comes: in-tree kubelets that
+// no step reaches are left alone.
 func canFill(d *draft.Draft, node string) bool {
 	for _, h := range d.Snapshot.Hosts {
 		if h.NodeName == node && h.Kubelet != nil && h.Kubelet.Error != "" {

@@ -36,7 +36,7 @@ const (
 	// versions have them.
 	OlderKubeconfig     = "ccm-kubeconfig"
 	OlderSeedKubeconfig = "seed-kubeconfig"
-	// DeriveDeployedCloudConfig makes the external provider's cloud config in a Secret beside the
+	// DeriveDeployedCloudConfig makes the external provider's cloud config in a Secret next to the
 	// cloud-controller-manager's Deployment, from what the kube-controller-manager's mounts: a ConfigMap, a Secret, or a
 	// file of its hosts.
 	DeriveDeployedCloudConfig = "deployed-cloud-config"

@@ -47,7 +47,7 @@ const KubeadmConfigRef = "ConfigMap/" + kubeadmconfig.Namespace + "/" + kubeadmc
 
 const nodeManagerRole = "transplant-" + NodeManager
 
-// Names of the API objects that a migration makes. Existing roles are never changed: rules are added beside them.
+// Names of the API objects that a migration makes. Existing roles are never changed: rules are added next to them.
 const (
 	Namespace     = "kube-system"
 	Observer      = "transplant-observer"

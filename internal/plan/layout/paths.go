@@ -7,7 +7,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Paths on a host that a migration writes. They lie beside what kubeadm writes, never in the manifests directory, save
+// Paths on a host that a migration writes. They lie next to what kubeadm writes, never in the manifests directory, save
 // the CCM's manifest.
 const (
 	Dir           = "/etc/kubernetes/transplant"

@@ -119,7 +119,7 @@ func StateObjects(provider, uid string) []Object {
 	return out
 }
 
-// providerRules are what a provider's own code asks the API for beside its loops, in the whole cluster and in
+// providerRules are what a provider's own code asks the API for next to its loops, in the whole cluster and in
 // kube-system.
 //
 // azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure

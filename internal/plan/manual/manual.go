@@ -14,7 +14,7 @@ import (
 )
 
 // Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so
-// that nothing is typed; a manifest is changed in a file beside the directory and moved in, since every file in there
+// that nothing is typed; a manifest is changed in a file next to the directory and moved in, since every file in there
 // is a pod, a half-written one among them.
 func Commands(s v1.Step, flags map[string]string) []string {
 	switch s.Kind {
@@ -101,7 +101,7 @@ func RunOnHost(host, command string) string {
 	return "ssh " + host + " '" + strings.ReplaceAll(command, "'", `'\''`) + "'"
 }
 
-// moveInManifest writes a manifest beside its directory and moves it in.
+// moveInManifest writes a manifest next to its directory and moves it in.
 func moveInManifest(manifest string) string {
 	beside := path.Dir(path.Dir(manifest)) + "/" + path.Base(manifest) + ".new"
 	return "sudo tee " + beside + " >/dev/null && sudo mv " + beside + " " + manifest

@@ -86,13 +86,13 @@ func LastEdit(s v1.Step, flag string) (v1.Edit, bool) {
 	return v1.Edit{}, false
 }
 
-// SetsFlag tells that a step sets a flag to a value.
+// SetsFlag reports whether a step sets a flag to a value.
 func SetsFlag(s v1.Step, flag, value string) bool {
 	e, ok := LastEdit(s, flag)
 	return ok && e.Op == "setFlag" && e.Value == value
 }
 
-// EditsFlags tells that a step edits the flags of a component, or starts it with other ones.
+// EditsFlags reports whether a step edits the flags of a component, or starts it with other ones.
 func EditsFlags(s v1.Step) bool {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepEditUnit, v1.StepEditWorkload:
@@ -125,7 +125,7 @@ func ImageAfter(s v1.Step, before string) string {
 	return before
 }
 
-// ChangesImage tells that a step gives its component another image.
+// ChangesImage reports whether a step gives its component another image.
 func ChangesImage(s v1.Step) bool {
 	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == OpSetImage })
 }

@@ -14,7 +14,7 @@ type ManagerStart struct {
 	Flags map[string]string
 	// Spec of the pod.
 	Spec map[string]any
-	// Managed tells that a controller makes the pods, so that they are scheduled.
+	// Managed reports whether a controller makes the pods, so that they are scheduled.
 	Managed bool
 }
 

@@ -31,28 +31,28 @@ type Program struct {
 	Minor int
 	// Command is the program in the image; empty where the image starts it by itself, from a path that is not known.
 	Command string
-	// LeaderMigration tells that it looks at --enable-leader-migration; one that takes the flag and does not look at it
-	// makes two owners.
+	// LeaderMigration reports whether it looks at --enable-leader-migration; one that takes the flag and does not look at
+	// it makes two owners.
 	LeaderMigration bool
-	// IPAMName is what it calls its node IPAM controller; empty when it has none. ipamOn tells that it runs unless
+	// IPAMName is what it calls its node IPAM controller; empty when it has none. ipamOn reports whether it runs unless
 	// --controllers takes it out.
 	IPAMName string
 	IPAMOn   bool
 	// ReadyPath is what a readiness probe asks for; empty for none.
 	ReadyPath string
-	// ShowsLoops tells that it says on /metrics which loops it runs.
+	// ShowsLoops reports whether it says on /metrics which loops it runs.
 	ShowsLoops bool
-	// NodeManager is the image that has to run on every node beside it; empty for none.
+	// NodeManager is the image that has to run on every node next to it; empty for none.
 	NodeManager string
 }
 
-// providerPrograms are what the providers' own programs do beside what the catalogue has of their images.
+// providerPrograms are what the providers' own programs do next to what the catalogue has of their images.
 //
 // azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own: it
 // takes the flags of leader migration and campaigns for its main lease only, and its node IPAM controller is on. gce:
 // cloud-provider-gcp cmd/cloud-controller-manager/main.go.
 var providerPrograms = map[string]struct {
-	// oneLease tells that it has no leader migration, silent that it does not say which loops it runs.
+	// oneLease reports whether it has no leader migration, silent that it does not say which loops it runs.
 	oneLease, silent bool
 	ipamName         string
 	ipamOn           bool
@@ -99,8 +99,8 @@ func Identify(provider, image string) (Program, error) {
 	return p, nil
 }
 
-// KnowsFlag tells that the program takes a flag. Of a flag that is not the library's only the program itself could say
-// so; ours has those of node IPAM.
+// KnowsFlag reports whether the program takes a flag. Of a flag that is not the library's only the program itself could
+// say so; ours has those of node IPAM.
 func (p Program) KnowsFlag(flag string) bool {
 	f, held := catalogue.FlagAt(component.CCM, flag, min(p.Minor, component.Newest))
 	return !held || f.Known
@@ -146,7 +146,7 @@ func WithoutTag(image string) string {
 	return image
 }
 
-// ShowsLoops tells whether the manager in an image says on /metrics which loops it runs. One whose version the image
+// ShowsLoops reports whether the manager in an image says on /metrics which loops it runs. One whose version the image
 // does not tell is taken for one that does: what it runs is not known then, and never concluded.
 func ShowsLoops(manager, provider, image string) bool {
 	if manager != component.CCM {

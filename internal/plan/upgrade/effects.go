@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Describe says what an upgrade on the way changes beside the migration, what it leaves to the operator, and what
+// Describe says what an upgrade on the way changes next to the migration, what it leaves to the operator, and what
 // nobody has looked at.
 func Describe(d *draft.Draft) []string {
 	if !d.Upgrade.IsWanted() {

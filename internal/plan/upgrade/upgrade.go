@@ -307,7 +307,7 @@ func (v *versionChange) dropGates() {
 	}
 }
 
-// keepsGate tells that the new version takes a gate with its value, and notes what is different without it.
+// keepsGate reports whether the new version takes a gate with its value, and notes what is different without it.
 func (v *versionChange) keepsGate(name string, on bool) bool {
 	is, was := catalogue.GateFor(v.c.Name, name, v.draft.Upgrade.Minor), catalogue.GateFor(v.c.Name, name, v.from)
 	switch {

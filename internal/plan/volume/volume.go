@@ -109,7 +109,7 @@ func checkVolumeFlag(d *draft.Draft) []error {
 	return nil
 }
 
-// isMigrated tells that every component leaves the volumes of a plugin to CSI already.
+// isMigrated reports whether every component leaves the volumes of a plugin to CSI already.
 func isMigrated(d *draft.Draft, p cloudprovider.VolumePlugin) bool {
 	for _, h := range d.Hosts {
 		for _, name := range []string{component.KCM, component.Scheduler} {
@@ -133,7 +133,7 @@ func isMigrated(d *draft.Draft, p cloudprovider.VolumePlugin) bool {
 	return true
 }
 
-// IsKubeletMigrated tells that a kubelet leaves the volumes of a plugin to CSI.
+// IsKubeletMigrated reports whether a kubelet leaves the volumes of a plugin to CSI.
 func IsKubeletMigrated(d *draft.Draft, h v1.Host, p cloudprovider.VolumePlugin) bool {
 	flags := h.Kubelet.Flags[flagvalue.FlagFeatureGates]
 	if _, said := flagvalue.ParseGates(flags)[p.MigrationGate]; !said && h.Kubelet.Config != nil {
@@ -144,7 +144,7 @@ func IsKubeletMigrated(d *draft.Draft, h v1.Host, p cloudprovider.VolumePlugin) 
 	return flagvalue.IsGateOn(flags, component.Kubelet, p.MigrationGate, d.KubeletMinor(h))
 }
 
-// isInUse tells that some volume, class or node speaks of the plugin.
+// isInUse reports whether some volume, class or node speaks of the plugin.
 func isInUse(d *draft.Draft, p cloudprovider.VolumePlugin) bool {
 	for _, pv := range d.Snapshot.Volumes.PersistentVolumes {
 		if pv.Plugin == p.Name {

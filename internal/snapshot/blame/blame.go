@@ -172,7 +172,7 @@ func fieldPath(field string) []string {
 	}[field]
 }
 
-// has tells whether managed fields contain a path.
+// has reports whether managed fields contain a path.
 func has(raw []byte, path []string) bool {
 	for _, part := range path {
 		var at map[string]json.RawMessage

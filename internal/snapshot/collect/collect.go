@@ -34,7 +34,8 @@ type Sources struct {
 	Traffic *Traffic
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
-	// HostsAreNodes tells that the hosts are those of the cluster's Nodes and have their names: nobody has named them.
+	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names: nobody has named
+	// them.
 	HostsAreNodes bool
 	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.
 	Scrape func(ctx context.Context, component, host, address string) v1.Manager
@@ -51,7 +52,7 @@ type Sources struct {
 	Now func() time.Time
 }
 
-// Options are what to look for beside what is always looked for.
+// Options are what to look for next to what is always looked for.
 type Options struct {
 	// LeaseName is the migration lease; empty means the documented one.
 	LeaseName string

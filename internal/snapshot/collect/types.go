@@ -48,7 +48,8 @@ type SeedPod struct {
 	Container string
 	// Restarts of the container.
 	Restarts int32
-	// Running tells that the kubelet says that the container runs; Ended that it has terminated and is not started again.
+	// Running reports whether the kubelet says that the container runs; Ended that it has terminated and is not started
+	// again.
 	Running, Ended bool
 	// Workload is the Ref of what the pod is of, as far as its owner says; HostNetwork says that it has no network of its
 	// own.
@@ -107,7 +108,7 @@ type Workload struct {
 	v1.Workload
 	Namespace string
 	Template  corev1.PodTemplateSpec
-	// Backs tells that a webhook's Service selects its pods.
+	// Backs reports whether a webhook's Service selects its pods.
 	Backs bool
 }
 

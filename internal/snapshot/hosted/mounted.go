@@ -110,7 +110,7 @@ func volumeFile(
 	return nil, fmt.Errorf("%s comes from no ConfigMap or Secret that has it: mount it from one", at)
 }
 
-// holds tells that a volume's items leave a file in; no items leave all.
+// holds reports whether a volume's items leave a file in; no items leave all.
 func holds(items []corev1.KeyToPath, file string) bool {
 	for _, i := range items {
 		if path.Clean(i.Path) == file {

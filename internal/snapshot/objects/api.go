@@ -56,7 +56,7 @@ func GatherGroups(_ context.Context, g *collect.Collector) {
 	g.Snap.APIGroups = slices.Compact(g.Snap.APIGroups)
 }
 
-// Serves tells whether the API server has a group and version. Where discovery did not answer, or had nothing to say,
+// Serves reports whether the API server has a group and version. Where discovery did not answer, or had nothing to say,
 // the question is left to the list itself.
 func Serves(g *collect.Collector, groupVersion string) bool {
 	return len(g.Snap.APIGroups) == 0 || slices.Contains(g.Snap.APIGroups, groupVersion)

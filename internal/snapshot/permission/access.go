@@ -30,7 +30,7 @@ var identities = []struct {
 	},
 }
 
-// loopNeeds are what the new manager's loops do to the API beside their elections: the node loops, the service loop,
+// loopNeeds are what the new manager's loops do to the API next to their elections: the node loops, the service loop,
 // their events. Every verb is a question of its own, so what no loop uses is not asked.
 var loopNeeds = []collect.Need{
 	{Verbs: []string{"get", "list", "watch", "update", "patch", "delete"}, Resource: "nodes"},

@@ -51,7 +51,7 @@ func MatchPods(g *collect.Collector) {
 }
 
 // addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known
-// of it is its mirror pods. They lag behind the manifests, so nothing is planned from them, but they tell whether a
+// of it is its mirror pods. They lag behind the manifests, so nothing is planned from them, but they report whether a
 // manager is there that nobody would stop. While the Node of some named host is not known, none is added: it could be
 // the same machine.
 func addUnreached(g *collect.Collector) {
@@ -161,7 +161,7 @@ func hasFlag(command []string, name, value string) bool {
 	return false
 }
 
-// IsPodOf tells whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a
+// IsPodOf reports whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a
 // cloud's name before that of a cloud-controller-manager; or by the program that it runs, whatever somebody called it.
 func IsPodOf(p *corev1.Pod, component string) bool {
 	name, ok := strings.CutSuffix(p.Name, "-"+p.Spec.NodeName)

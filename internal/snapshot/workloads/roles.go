@@ -223,7 +223,7 @@ func RoleOf(kind string, containers []v1.Container) string {
 			if !r.has(c) {
 				continue
 			}
-			// The driver itself and its registrar run on every node; beside the sidecars of a controller they are that
+			// The driver itself and its registrar run on every node; next to the sidecars of a controller they are that
 			// controller.
 			if r.name == v1.RoleCSIController && kind == "DaemonSet" {
 				return v1.RoleCSINode

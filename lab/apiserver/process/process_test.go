@@ -97,7 +97,7 @@ func TestCPUTimeIsTheKernelsOwnAccount(t *testing.T) {
 	}
 }
 
-// stopped tells whether a process is stopped by a signal.
+// stopped reports whether a process is stopped by a signal.
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -4,8 +4,8 @@ import (
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
-// selected tells whether an object passes all filters of a call: a filter's values are alternatives, its name picks the
-// object's attributes. The names were checked against the action before. Values may hold the wildcards * and ?, as
+// selected reports whether an object passes all filters of a call: a filter's values are alternatives, its name picks
+// the object's attributes. The names were checked against the action before. Values may hold the wildcards * and ?, as
 // "List and filter your resources" in the EC2 user guide says.
 func selected(c *wire.Call, attributes map[string][]string, tags map[string]string) bool {
 	for _, f := range c.Filters() {

@@ -130,7 +130,7 @@ func New(s State) *Region { return &Region{State: s} }
 // UsesGroups registers who else can hold a security group, so that deleting one in use is refused.
 func (r *Region) UsesGroups(user func(group string) bool) { r.groupUsers = append(r.groupUsers, user) }
 
-// Running tells whether an instance exists and runs.
+// Running reports whether an instance exists and runs.
 func (r *Region) Running(id string) bool {
 	i := r.Instances[id]
 	return i != nil && i.State == "running"

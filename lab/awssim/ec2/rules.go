@@ -121,7 +121,7 @@ func (r *Region) sources(p wire.Params) ([]Rule, error) {
 	return out, nil
 }
 
-// same tells whether two rules are one to EC2: "If the security group rule has a description, you do not need to
+// same reports whether two rules are one to EC2: "If the security group rule has a description, you do not need to
 // specify the description to revoke the rule."
 func (x Rule) same(y Rule) bool {
 	x.Description, y.Description = "", ""

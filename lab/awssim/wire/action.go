@@ -11,7 +11,7 @@ import (
 type Action struct {
 	// Name as in the Action parameter.
 	Name string
-	// Mutating tells whether the action changes the cloud when it succeeds.
+	// Mutating reports whether the action changes the cloud when it succeeds.
 	Mutating bool
 	// Params are the parameters understood, with N for every number. Any other parameter is refused: ignoring it could
 	// change the meaning.

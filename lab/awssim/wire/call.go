@@ -37,7 +37,7 @@ func (c *Call) Filters() []Filter {
 // Made records a resource that the call created, for the audit log.
 func (c *Call) Made(resource string) { c.made = append(c.made, resource) }
 
-// Has tells whether a scalar parameter was sent, even with an empty value.
+// Has reports whether a scalar parameter was sent, even with an empty value.
 func (p Params) Has(name string) bool {
 	_, ok := p[name]
 	return ok

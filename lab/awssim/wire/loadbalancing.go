@@ -40,8 +40,8 @@ func (p Params) Scheme() (string, error) {
 	}
 }
 
-// ValidName tells whether a load balancer or target group may be called that: "a maximum of 32 characters, must contain
-// only alphanumeric characters or hyphens, and must not begin or end with a hyphen".
+// ValidName reports whether a load balancer or target group may be called that: "a maximum of 32 characters, must
+// contain only alphanumeric characters or hyphens, and must not begin or end with a hyphen".
 func ValidName(name string) bool { return validName.MatchString(name) }
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?$`)

@@ -15,7 +15,7 @@ type Config struct {
 	// Disk is the image of the host's own file system, Root the directory to mount it on.
 	Disk string `json:"disk"`
 	Root string `json:"root"`
-	// Usr is laid over the machine's /usr; what the host writes there goes to Upper, with Work beside it.
+	// Usr is laid over the machine's /usr; what the host writes there goes to Upper, with Work next to it.
 	Usr   string `json:"usr"`
 	Upper string `json:"upper"`
 	Work  string `json:"work"`

@@ -50,7 +50,7 @@ func badStage(t *testing.T, controlPlanes, workers int) *Stage {
 }
 
 // One migration meets a read-only /etc, a budget that never allows a drain, a kubelet that does not start again whatever it is given, and one of a batch of two
-// that does not start with its new flags. It stops each time, says why, and goes on when that was mended. It is taken back by hand.
+// that does not start with its new flags. It stops each time, says why, and goes on when that was repaired. It is taken back by hand.
 func TestRealHostsTakeBadInputs(t *testing.T) {
 	s := badStage(t, 1, 3)
 	before, cloud := settledFacts(t, s)

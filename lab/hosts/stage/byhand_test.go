@@ -27,7 +27,7 @@ func byHand(t *testing.T, s *Stage, args ...string) (trial.Result, []string) {
 	t.Helper()
 	hand := &hand{ssh: sshFor(t, s), copy: told(s.Cluster.Name), work: make(chan string)}
 	var wg sync.WaitGroup
-	wg.Go(func() { // beside the command, which waits until its block has been run
+	wg.Go(func() { // next to the command, which waits until its block has been run
 		for block := range hand.work {
 			hand.run(t.Context(), block)
 		}

@@ -128,7 +128,7 @@ func theStage(t *testing.T) *Stage {
 	return stageOf(t, hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes})
 }
 
-// secondStage is a cluster of two control planes, which are enough to hand loops over, for a test that runs beside the others: all wait for kubelets most of
+// secondStage is a cluster of two control planes, which are enough to hand loops over, for a test that runs next to the others: all wait for kubelets most of
 // the time.
 func secondStage(t *testing.T) *Stage {
 	t.Helper()

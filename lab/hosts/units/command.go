@@ -127,7 +127,7 @@ func (c *call) each(do func(string) error) int {
 	return code
 }
 
-// known tells whether a unit has a file.
+// known reports whether a unit has a file.
 func (m *Manager) known(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -216,7 +216,7 @@ func (w *controller) machinesOf(set *Set) []*Machine {
 	return out
 }
 
-// available tells whether a Machine's node is ready.
+// available reports whether a Machine's node is ready.
 func (w *controller) available(m *Machine) bool {
 	if m.DeletionTimestamp != nil || m.Status.NodeRef == nil {
 		return false

@@ -43,12 +43,12 @@ var Operations = []Operation{
 	DeleteRoute,
 }
 
-// Mutating tells whether an operation is one that may change something.
+// Mutating reports whether an operation is one that may change something.
 func (o Operation) Mutating() bool {
 	return o != DescribeInstances && o != GetLoadBalancer && o != ListRoutes
 }
 
-// Known tells whether there is such an operation.
+// Known reports whether there is such an operation.
 func (o Operation) Known() bool { return slices.Contains(Operations, o) }
 
 // Instance is a machine.

@@ -144,7 +144,7 @@ func mixed(service *corev1.Service) bool {
 	return false
 }
 
-// IsThrottled tells whether the cloud refused a call because there were too many.
+// IsThrottled reports whether the cloud refused a call because there were too many.
 func IsThrottled(err error) bool {
 	refused := &Error{}
 	return errors.As(err, &refused) && refused.Code == http.StatusTooManyRequests

@@ -66,7 +66,7 @@ func (*Provider) ProviderName() string { return Name }
 // HasClusterID implements cloudprovider.Interface: each cloud has one cluster.
 func (*Provider) HasClusterID() bool { return true }
 
-// Probe tells whether the cloud answers, with one call that changes nothing.
+// Probe reports whether the cloud answers, with one call that changes nothing.
 func (p *Provider) Probe(ctx context.Context) error {
 	_, err := p.client.call(ctx, api.GetLoadBalancer, api.Request{Name: "probe"})
 	return err

@@ -15,7 +15,7 @@ import (
 // reads are the beginnings of the names of operations that change nothing. What is not known to be a read is fenced.
 var reads = []string{"Describe", "Get", "List", "AssumeRole"}
 
-// Mutates tells whether an operation changes something in AWS.
+// Mutates reports whether an operation changes something in AWS.
 func Mutates(operation string) bool {
 	for _, prefix := range reads {
 		if strings.HasPrefix(operation, prefix) {

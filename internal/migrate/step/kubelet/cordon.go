@@ -35,8 +35,8 @@ func leftBefore(e *step.Env, s v1.Step) string {
 	return ""
 }
 
-// cordonLeft tells that a node is still unschedulable because of a step that was interrupted and that this one takes
-// back. Once this one is done a cordon is somebody else's.
+// cordonLeft reports whether a node is still unschedulable because of a step that was interrupted and that this one
+// takes back. Once this one is done a cordon is somebody else's.
 func (x Kubelet) cordonLeft(ctx context.Context, s v1.Step) (bool, error) {
 	if leftBefore(x.Env, s) != drain.WasSchedulable || x.Env.Journal.Record(s.ID).Result == "done" {
 		return false, nil
@@ -109,8 +109,8 @@ func afterWork(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, 
 	return fmt.Errorf("%w; node %s takes pods again", err, node)
 }
 
-// untouched tells that a step's work failed with every file of its host as it was, so that the kubelet runs with what
-// it had. A kubelet that was restarted and does not come back is not untouched.
+// untouched reports whether a step's work failed with every file of its host as it was, so that the kubelet runs with
+// what it had. A kubelet that was restarted and does not come back is not untouched.
 func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, failure error) bool {
 	var restarted *step.VerifyError
 	if rec.Undo != nil && rec.Undo.Ended == nil || errors.As(failure, &restarted) {
@@ -120,14 +120,14 @@ func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, f
 		return true
 	}
 	if hostaccess.IsUnreachable(failure) {
-		// asked for its files, it would be waited for once more, and whoever has to mend it would hear of it a minute later
+		// asked for its files, it would be waited for once more, and whoever has to repair it would hear of it a minute later
 		return false
 	}
 	same, err := Kubelet{e}.asItWas(ctx, s, rec)
 	return err == nil && same
 }
 
-// asItWas tells that every file of a host is as it was before a step.
+// asItWas reports whether every file of a host is as it was before a step.
 func (x Kubelet) asItWas(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
 	files, err := x.kept(ctx, s, rec)
 	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }), err

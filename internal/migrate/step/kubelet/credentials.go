@@ -90,7 +90,7 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 	return nil
 }
 
-// credentialFiles are what the kubelet will be told of its providers; named tells that this step tells it.
+// credentialFiles are what the kubelet will be told of its providers; named reports whether this step tells it.
 func (x Kubelet) credentialFiles(ctx context.Context, s v1.Step) (config, dir string, named bool) {
 	for _, e := range s.Edits {
 		switch {

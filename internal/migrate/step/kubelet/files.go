@@ -160,7 +160,7 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 	return out, nil
 }
 
-// wrote tells that a step of the way there wrote, or found, a file of this content. What the way back found may be
+// wrote reports whether a step of the way there wrote, or found, a file of this content. What the way back found may be
 // somebody else's.
 func (x Kubelet) wrote(sum string) bool {
 	for _, there := range x.Env.Journal.Doc().Plan.Steps {
@@ -173,7 +173,7 @@ func (x Kubelet) wrote(sum string) bool {
 	return false
 }
 
-// mended is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it
+// repaired is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it
 // may be what brought a kubelet back that did not start. One in which the flags of the step are as they were before it
 // needs nothing.
 func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
@@ -199,8 +199,8 @@ func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup str
 	}
 }
 
-// flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so
-// is not.
+// flagsAsBefore reports whether undoing the edits of a step would change nothing in a file as it is. What cannot be
+// told so is not.
 func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bool, error) {
 	had, err := kubeletfile.ParseKubeletFlags(c.Want)
 	if err != nil {

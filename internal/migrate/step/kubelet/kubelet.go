@@ -34,7 +34,7 @@ import (
 // node's lease and said Ready.
 type Kubelet struct{ Env *step.Env }
 
-// Done tells that the change is in force, and that no node is left unschedulable by what is taken back.
+// Done reports whether the change is in force, and that no node is left unschedulable by what is taken back.
 func (x Kubelet) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if there, err := x.inForce(ctx, s); err != nil || !there {
 		return false, err
@@ -43,8 +43,8 @@ func (x Kubelet) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return err == nil && !left, err
 }
 
-// inForce tells that the files are as the step wants them and that the running process shows it. That a gate of the
-// configuration file is in force no process shows: that the kubelet was restarted after the write the journal says.
+// inForce reports whether the files are as the step wants them and that the running process shows it. That a gate of
+// the configuration file is in force no process shows: that the kubelet was restarted after the write the journal says.
 func (x Kubelet) inForce(ctx context.Context, s v1.Step) (bool, error) {
 	files, err := x.Contents(ctx, s)
 	if err != nil {
@@ -181,7 +181,7 @@ func (x Kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 	}
 	now, _, err := look(ctx, x.Env, x.Env.NodeNames[s.Host])
 	if s.Restore != "" && apierrors.IsNotFound(err) {
-		return nil // nothing is known to compare with; the kubelet makes its Node anew
+		return nil // nothing is known to compare with; the kubelet makes its Node again
 	}
 	if err != nil {
 		return err

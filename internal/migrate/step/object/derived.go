@@ -337,8 +337,8 @@ func (s managerSource) manager(out *unstructured.Unstructured) (*unstructured.Un
 	return &unstructured.Unstructured{Object: object}, nil
 }
 
-// keepsBack tells that a mount is not the cloud-controller-manager's: a flag of the kube-controller-manager names a
-// file in it, or its program is there.
+// keepsBack reports whether a mount is not the cloud-controller-manager's: a flag of the kube-controller-manager names
+// a file in it, or its program is there.
 func (s managerSource) keepsBack(m corev1.VolumeMount) bool {
 	names := []string{}
 	for _, value := range s.flags() {

@@ -44,7 +44,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 // compared are the fields that make two objects of a kind the same for a migration; covered, those of which each part
-// that is wanted has to be there, beside what the API server fills in.
+// that is wanted has to be there, next to what the API server fills in.
 var (
 	compared = []string{"rules", "roleRef", "subjects", "type"}
 	covered  = []string{"spec", "data"}
@@ -184,7 +184,7 @@ func same(want, live *unstructured.Unstructured) bool {
 	return true
 }
 
-// covers tells whether everything that is wanted is there. What is wanted to be nothing an API server leaves out: a
+// covers reports whether everything that is wanted is there. What is wanted to be nothing an API server leaves out: a
 // delay of 0, a false, an empty list.
 func covers(want, live any) bool {
 	if live == nil && empty(want) {

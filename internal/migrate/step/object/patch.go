@@ -82,8 +82,8 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	})
 }
 
-// explained tells that what an object holds in the fields of a patch is what it held before the step's first try, or
-// what that try wrote. Its record stays the one of before then: what is put back must not be our own values.
+// explained reports whether what an object holds in the fields of a patch is what it held before the step's first try,
+// or what that try wrote. Its record stays the one of before then: what is put back must not be our own values.
 func (x patchObject) explained(s v1.Step, now, first string, patch map[string]any) bool {
 	if now == first {
 		return true
@@ -95,7 +95,7 @@ func (x patchObject) explained(s v1.Step, now, first string, patch map[string]an
 	return eachOf(is, was, patch)
 }
 
-// eachOf tells that every value in an object is that of one of two others.
+// eachOf reports whether every value in an object is that of one of two others.
 func eachOf(is, a, b map[string]any) bool {
 	for k, v := range is {
 		part, nested := v.(map[string]any)
@@ -320,7 +320,7 @@ func inverse(object, patch map[string]any) map[string]any {
 	return out
 }
 
-// fits tells that a merge patch would change nothing.
+// fits reports whether a merge patch would change nothing.
 func fits(object, patch map[string]any) bool {
 	for k, v := range patch {
 		have, there := object[k]

@@ -161,7 +161,7 @@ func hostNamesOf(ctx context.Context, e *step.Env, p corev1.Pod) ([]string, erro
 	return append(names, n.Labels[corev1.LabelHostname]), nil
 }
 
-// isNamed tells whether the holder of a lease, a host name and something random, has one of these names: with its
+// isNamed reports whether the holder of a lease, a host name and something random, has one of these names: with its
 // domain or without.
 func isNamed(holder string, names []string) bool {
 	i := strings.LastIndex(holder, "_")

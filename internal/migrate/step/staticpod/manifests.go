@@ -223,9 +223,9 @@ func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
 }
 
-// unbound tells that the owner is to be bound for a step whose manifest is as given: it is tried for the first time, or
-// the manifest is there and not what a try has written. Its process may run then and own the loops, whatever the record
-// says. Else what is owed is in the record.
+// unbound reports whether the owner is to be bound for a step whose manifest is as given: it is tried for the first
+// time, or the manifest is there and not what a try has written. Its process may run then and own the loops, whatever
+// the record says. Else what is owed is in the record.
 func unbound(rec v1.StepRecord, sum string) bool {
 	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {
 		return true
@@ -237,7 +237,7 @@ func unbound(rec v1.StepRecord, sum string) bool {
 // next gives no bytes).
 //
 // An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in
-// place, the new process could win them back, and the API server beside it would go on having an owner that depends on
+// place, the new process could win them back, and the API server next to it would go on having an owner that depends on
 // it.
 func replaceManifest(
 	ctx context.Context,

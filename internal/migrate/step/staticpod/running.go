@@ -16,7 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// IsRunning tells whether what the manifest says is what runs: exactly one process with its flags, and a mirror pod
+// IsRunning reports whether what the manifest says is what runs: exactly one process with its flags, and a mirror pod
 // that shows this command and is Ready. The mirror pod alone would lie: a real kubelet was measured to show the old pod
 // as Running and Ready for 10 to 12 s after an edit. The process alone would too: one that starts and dies of an
 // unknown flag runs for a second.

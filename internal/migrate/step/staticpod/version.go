@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// changesVersions tells that the plan takes a component to another version, or back from it: then its flags do not tell
-// the process of before from the one that is to come.
+// changesVersions reports whether the plan takes a component to another version, or back from it: then its flags do not
+// tell the process of before from the one that is to come.
 func changesVersions(e *step.Env, program string) bool {
 	o := e.Plan.Options
 	return o.TargetVersion != "" && !o.ReplaceHosts &&
@@ -110,8 +110,8 @@ func pulling(pod *corev1.Pod, image string) string {
 	return ""
 }
 
-// hasImage tells that a pod has a container whose image has the tag. Registries may be rewritten on the way into the
-// API, tags are not.
+// hasImage reports whether a pod has a container whose image has the tag. Registries may be rewritten on the way into
+// the API, tags are not.
 func hasImage(pod *corev1.Pod, tag string) bool {
 	return slices.ContainsFunc(
 		pod.Spec.Containers,

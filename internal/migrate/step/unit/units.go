@@ -16,7 +16,7 @@ import (
 // Unit changes, stops or starts a component that is a systemd unit.
 //
 // EditUnit changes its flags and restarts it; with Restore it puts back the file from before that step. StopUnit makes
-// the edits and stops it then, so that a host that starts anew does not bring the old flags back. StartUnit makes the
+// the edits and stops it then, so that a host that starts again does not bring the old flags back. StartUnit makes the
 // edits, or puts the file of Restore back, and starts it.
 type Unit struct{ Env *step.Env }
 
@@ -84,8 +84,8 @@ func (x Unit) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return x.rewrite(ctx, h, s, rec)
 }
 
-// unbound tells that the owner is to be bound: nothing was handed over yet, or the unit runs and owes a handover, or
-// leads. Else what is owed is in the record.
+// unbound reports whether the owner is to be bound: nothing was handed over yet, or the unit runs and owes a handover,
+// or leads. Else what is owed is in the record.
 func (x Unit) unbound(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
 	if rec.Before == "" || len(rec.Handovers) == 0 {
 		return true, nil
@@ -104,8 +104,8 @@ func (x Unit) unbound(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, 
 	return err == nil && leads, nil // one that does not answer is restarted, as it was going to be
 }
 
-// triedAndThere tells that an earlier try did all that there is to do, and only its proof took too long: restarted once
-// more the unit could lose what it has come to own since.
+// triedAndThere reports whether an earlier try did all that there is to do, and only its proof took too long: restarted
+// once more the unit could lose what it has come to own since.
 func (x Unit) triedAndThere(ctx context.Context, s v1.Step, rec v1.StepRecord) bool {
 	if rec.Before == "" || !takeover.IsReleased(rec) {
 		return false

@@ -171,7 +171,7 @@ func version(a *v1.Await) string {
 	return " of version " + a.Version
 }
 
-// matches tells whether a pod runs the component at all, and says why it is not as it is waited for.
+// matches reports whether a pod runs the component at all, and says why it is not as it is waited for.
 func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
 	for _, c := range p.Spec.Containers {
 		command := append(append([]string(nil), c.Command...), c.Args...)

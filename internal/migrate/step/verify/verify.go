@@ -49,7 +49,7 @@ func (x verify) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return x.compared(ctx, s)
 }
 
-// compared is what transplant verify looks at beside nodes, addresses and owners: volumes and what attaches them,
+// compared is what transplant verify looks at next to nodes, addresses and owners: volumes and what attaches them,
 // endpoints, labels and taints, the cloud.
 func (x verify) compared(ctx context.Context, s v1.Step) (bool, error) {
 	if x.env.Compare == nil {

@@ -152,7 +152,7 @@ func (x Workload) sumOf(o *unstructured.Unstructured, s v1.Step) (string, error)
 }
 
 // oursToTakeBack refuses to put the old command line of a container back over one that somebody else wrote after this
-// migration did. That of a control plane in a seed is whoever's hosts it, who writes it anew when it likes.
+// migration did. That of a control plane in a seed is whoever's hosts it, who writes it again when it likes.
 func (x Workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) error {
 	if s.Restore == "" || len(s.Edits) > 0 || x.Env.IsInSeed(s.Ref) {
 		return nil

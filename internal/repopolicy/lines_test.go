@@ -1,0 +1,103 @@
+package repopolicy
+
+import (
+	"bytes"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxColumns     = 120 // of a line, with a tab as one column
+	maxTestColumns = 160 // of a test's line, where a row of a table may be one line
+)
+
+// isGoSource reports whether a file is Go code that people write and read.
+func isGoSource(name string) bool {
+	return path.Ext(name) == goExtension && !strings.HasPrefix(path.Base(name), "zz_generated") &&
+		!strings.Contains(name, "testdata/")
+}
+
+// scanned are what Go's scanner finds in a file: by line the width that no tool can break, and the comments.
+type scanned struct {
+	unbreakable map[int]int // columns of the longest string literal that a line holds, by its number from 1
+	comments    map[int]string
+}
+
+func scan(content []byte) scanned {
+	out := scanned{map[int]int{}, map[int]string{}}
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile("", -1, len(content))
+	s.Init(file, content, nil, scanner.ScanComments)
+	for {
+		pos, kind, text := s.Scan()
+		first := file.Line(pos)
+		switch kind {
+		case token.EOF:
+			return out
+		case token.STRING:
+			for i, line := range strings.Split(text, "\n") {
+				out.unbreakable[first+i] = max(out.unbreakable[first+i], utf8.RuneCountInString(line))
+			}
+		case token.COMMENT:
+			out.comments[first] = text
+		}
+	}
+}
+
+// lineWidths reports lines that are too wide. A string literal may be as long as it is, and so may a URL and a
+// directive in a comment: it is the rest of the line that is counted then.
+var lineWidths = each(func(name string, content []byte) []string {
+	if !isGoSource(name) {
+		return nil
+	}
+	most := maxColumns
+	if isTest(name) {
+		most = maxTestColumns
+	}
+	found := scan(content)
+	var broken []string
+	for i, line := range bytes.Split(content, []byte("\n")) {
+		width := utf8.RuneCount(line)
+		comment := found.comments[i+1]
+		if width-found.unbreakable[i+1] <= most || strings.Contains(comment, "://") || isDirective(comment) {
+			continue
+		}
+		broken = append(broken, fmt.Sprintf("%s:%d has %d columns, a line may have %d", name, i+1, width, most))
+	}
+	return broken
+})
+
+func isDirective(comment string) bool {
+	return regexp.MustCompile(`^//(go:|nolint|\+| \+)`).MatchString(comment)
+}
+
+// privateWords are words that a reader has to translate, by what to say instead.
+var privateWords = map[*regexp.Regexp]string{
+	regexp.MustCompile(`(?i)\btells? (that|whether)\b`): "reports whether",
+	regexp.MustCompile(`(?i)\bin vain\b`):               "without success",
+	regexp.MustCompile(`(?i)\banew\b`):                  "again",
+	regexp.MustCompile(`(?i)\bgoes behind\b`):           "follows",
+	regexp.MustCompile(`(?i)\bmend(s|ed)?\b`):           "repair",
+	regexp.MustCompile(`(?i)\blets? go of\b`):           "release",
+	regexp.MustCompile(`(?i)\bbeside\b`):                "next to",
+}
+
+var commentWords = each(func(name string, content []byte) []string {
+	if !isGoSource(name) {
+		return nil
+	}
+	var broken []string
+	for line, comment := range scan(content).comments {
+		for word, instead := range privateWords {
+			if found := word.FindString(comment); found != "" {
+				broken = append(broken, fmt.Sprintf("%s:%d says %q, say %q", name, line, found, instead))
+			}
+		}
+	}
+	return broken
+})
