@@ -61,7 +61,12 @@ func NewCloudControllerManagerCommand(
 ) *cobra.Command {
 	return (&program{
 		use: "cloud-controller-manager", long: "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
-		options: opts, initCloud: cloudInitializer, constructors: controllerInitFuncConstructors, aliases: controllerAliases, flags: additionalFlags, stop: stopCh,
+		options:      opts,
+		initCloud:    cloudInitializer,
+		constructors: controllerInitFuncConstructors,
+		aliases:      controllerAliases,
+		flags:        additionalFlags,
+		stop:         stopCh,
 		webhookNames: AllWebhooks, disabledByName: DisabledByDefaultWebhooks,
 	}).command()
 }
@@ -457,7 +462,10 @@ func (s *Settings) validate() []error {
 	if s.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--drain-timeout is %s, but must not be negative", s.DrainTimeout))
 	}
-	for _, more := range [][]error{s.Cloud.Validate(), s.Node.Validate(), s.NodeLifecycle.Validate(), s.Service.Validate(), s.Route.Validate(), s.NodeIPAM.Validate()} {
+	for _, more := range [][]error{
+		s.Cloud.Validate(), s.Node.Validate(), s.NodeLifecycle.Validate(), s.Service.Validate(),
+		s.Route.Validate(), s.NodeIPAM.Validate(),
+	} {
 		errs = append(errs, more...)
 	}
 	return errs

@@ -224,7 +224,10 @@ func StartCloudNodeControllerWrapper(
 	completed *config.CompletedConfig,
 	provider cloudprovider.Interface,
 ) InitFunc {
-	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+	return func(
+		ctx context.Context,
+		controllerContext genericcontrollermanager.ControllerContext,
+	) (controller.Interface, bool, error) {
 		settings := completed.ComponentConfig
 		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := node.New(node.Config{
@@ -249,7 +252,10 @@ func StartCloudNodeLifecycleControllerWrapper(
 	completed *config.CompletedConfig,
 	provider cloudprovider.Interface,
 ) InitFunc {
-	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+	return func(
+		ctx context.Context,
+		controllerContext genericcontrollermanager.ControllerContext,
+	) (controller.Interface, bool, error) {
 		settings := completed.ComponentConfig.NodeLifecycleController
 		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := nodelifecycle.New(nodelifecycle.Config{
@@ -268,7 +274,10 @@ func StartServiceControllerWrapper(
 	completed *config.CompletedConfig,
 	provider cloudprovider.Interface,
 ) InitFunc {
-	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+	return func(
+		ctx context.Context,
+		controllerContext genericcontrollermanager.ControllerContext,
+	) (controller.Interface, bool, error) {
 		if why := withoutBalancers(completed, provider); why != "" {
 			klog.FromContext(ctx).Info("The service controller is not started", "reason", why)
 			return nil, false, nil
@@ -296,7 +305,10 @@ func StartRouteControllerWrapper(
 	completed *config.CompletedConfig,
 	provider cloudprovider.Interface,
 ) InitFunc {
-	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+	return func(
+		ctx context.Context,
+		controllerContext genericcontrollermanager.ControllerContext,
+	) (controller.Interface, bool, error) {
 		if why := withoutRoutes(completed, provider); why != "" {
 			klog.FromContext(ctx).Info("The route controller is not started", "reason", why)
 			return nil, false, nil
@@ -323,7 +335,10 @@ func StartNodeIPAMControllerWrapper(
 	completed *config.CompletedConfig,
 	provider cloudprovider.Interface,
 ) InitFunc {
-	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+	return func(
+		ctx context.Context,
+		controllerContext genericcontrollermanager.ControllerContext,
+	) (controller.Interface, bool, error) {
 		if why := withoutAllocation(completed, provider); why != "" {
 			klog.FromContext(ctx).Info("The node IPAM controller is not started", "reason", why)
 			return nil, false, nil
@@ -372,7 +387,10 @@ func isLibrarys(constructor InitFuncConstructor) bool {
 		}
 	}
 	for _, upstreams := range []InitFuncConstructor{ // not app.DefaultInitFuncConstructors, to which authors add theirs
-		app.StartCloudNodeControllerWrapper, app.StartCloudNodeLifecycleControllerWrapper, app.StartServiceControllerWrapper, app.StartRouteControllerWrapper,
+		app.StartCloudNodeControllerWrapper,
+		app.StartCloudNodeLifecycleControllerWrapper,
+		app.StartServiceControllerWrapper,
+		app.StartRouteControllerWrapper,
 	} {
 		if same(constructor, upstreams) {
 			return true

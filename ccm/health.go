@@ -203,11 +203,8 @@ func (p *process) serve() ([]<-chan struct{}, error) {
 // showConfig puts the configuration at /configz, as the file would say it.
 func (p *process) showConfig() error {
 	external := &configv1alpha1.CloudControllerManagerConfiguration{}
-	if err := configv1alpha1.Convert_config_CloudControllerManagerConfiguration_To_v1alpha1_CloudControllerManagerConfiguration(
-		&p.config.ComponentConfig,
-		external,
-		nil,
-	); err != nil {
+	toExternal := configv1alpha1.Convert_config_CloudControllerManagerConfiguration_To_v1alpha1_CloudControllerManagerConfiguration
+	if err := toExternal(&p.config.ComponentConfig, external, nil); err != nil {
 		return fmt.Errorf("converting the configuration for /configz: %w", err)
 	}
 	external.SetGroupVersionKind(configv1alpha1.SchemeGroupVersion.WithKind("CloudControllerManagerConfiguration"))

@@ -270,7 +270,8 @@ func ofStatus(status int) Outcome {
 		return OutcomeNotFound
 	case status == http.StatusRequestTimeout:
 		return OutcomeTimeout
-	case status == http.StatusTooManyRequests || status == http.StatusRequestEntityTooLarge: // the latter is how old OpenStack throttles
+	case status == http.StatusTooManyRequests ||
+		status == http.StatusRequestEntityTooLarge: // the latter is how old OpenStack throttles
 		return OutcomeThrottled
 	case status >= 500:
 		return OutcomeServerError
@@ -301,7 +302,13 @@ func connection(err error) Outcome {
 		return OutcomeTLS
 	}
 	for _, errno := range []syscall.Errno{
-		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
+		syscall.ECONNREFUSED,
+		syscall.ECONNRESET,
+		syscall.ECONNABORTED,
+		syscall.EPIPE,
+		syscall.EHOSTUNREACH,
+		syscall.ENETUNREACH,
+		syscall.ENETDOWN,
 	} {
 		if errors.Is(err, errno) {
 			return OutcomeRefused

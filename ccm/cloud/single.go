@@ -232,7 +232,8 @@ func either[T any](
 	switch {
 	case second == nil:
 		return answer, nil
-	case first == nil || errors.Is(first, cloudprovider.InstanceNotFound) && errors.Is(second, cloudprovider.InstanceNotFound):
+	case first == nil ||
+		errors.Is(first, cloudprovider.InstanceNotFound) && errors.Is(second, cloudprovider.InstanceNotFound):
 		return answer, fmt.Errorf("asking for the %s of node %q by name: %w", what, d.node.Name, second)
 	case errors.Is(first, cloudprovider.InstanceNotFound):
 		return answer, fmt.Errorf(

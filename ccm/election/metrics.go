@@ -202,7 +202,12 @@ func (c *candidate) collect(ch chan<- metrics.Metric) {
 	if c.seen == nil {
 		return
 	}
-	ch <- metrics.NewLazyConstMetric(transitions, metrics.CounterValue, float64(ptr.Deref(c.seen.Spec.LeaseTransitions, 0)), c.Name)
+	ch <- metrics.NewLazyConstMetric(
+		transitions,
+		metrics.CounterValue,
+		float64(ptr.Deref(c.seen.Spec.LeaseTransitions, 0)),
+		c.Name,
+	)
 	if who := holder(c.seen); who != "" {
 		since := c.seenAt
 		if c.held {

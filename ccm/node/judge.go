@@ -43,7 +43,10 @@ type initialisation struct {
 // said.
 func metadataOf(node *corev1.Node, state cloud.InstanceState) (*cloudprovider.InstanceMetadata, error) {
 	switch {
-	case errors.Is(state.Err, cloudprovider.InstanceNotFound) || state.Err == nil && state.Metadata == nil && !state.Exists:
+	case errors.Is(
+		state.Err,
+		cloudprovider.InstanceNotFound,
+	) || state.Err == nil && state.Metadata == nil && !state.Exists:
 		return nil, passing(InstanceMissing, fmt.Errorf("the cloud has no instance for node %q", node.Name))
 	case state.Err != nil:
 		return nil, passing(ReadingInstanceFailed, fmt.Errorf("reading the instance of node %q: %w", node.Name, state.Err))

@@ -60,7 +60,9 @@ func (o *Options) Validate() []error {
 		value int32
 		most  int32
 	}{
-		{"--node-cidr-mask-size", o.NodeMaskSize, 128}, {"--node-cidr-mask-size-ipv4", o.NodeMaskSizeIPv4, 32}, {"--node-cidr-mask-size-ipv6", o.NodeMaskSizeIPv6, 128},
+		{"--node-cidr-mask-size", o.NodeMaskSize, 128}, {"--node-cidr-mask-size-ipv4", o.NodeMaskSizeIPv4, 32}, {
+			"--node-cidr-mask-size-ipv6", o.NodeMaskSizeIPv6, 128,
+		},
 	} {
 		if size.value < 0 || size.value > size.most {
 			errs = append(errs, fmt.Errorf("%s is %d, but must be between 0 and %d", size.flag, size.value, size.most))

@@ -266,7 +266,9 @@ func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v 
 		return page, foundChanged
 	}
 	page.spec, page.members = specPrint(service), v.resolve(e.members)
-	page.status, page.stored, page.version = &service.Status.LoadBalancer, &service.Status.LoadBalancer, service.ResourceVersion
+	page.status = &service.Status.LoadBalancer
+	page.stored = &service.Status.LoadBalancer
+	page.version = service.ResourceVersion
 	c.scheduleAdopted(&page)
 	if v.needsUpdate(page.members) {
 		return page, foundMembers

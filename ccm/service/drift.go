@@ -179,7 +179,8 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		result, page.spec = "gone", ""
 		page.notFound++
 		logger.Info("The load balancer is gone from the cloud; it is made again")
-	case len(status.Ingress) > 0 && !sameAddresses(status, page.stored) && (page.seen == nil || !sameAddresses(status, page.seen)):
+	case len(status.Ingress) > 0 && !sameAddresses(status, page.stored) &&
+		(page.seen == nil || !sameAddresses(status, page.seen)):
 		// A provider whose two answers never agree is believed once: what it said is remembered below, and ensuring is not
 		// repeated for it.
 		result, page.spec = "moved", ""

@@ -134,7 +134,13 @@ func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service,
 // ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way
 // is ensured again.
 func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page lbState) error {
-	page.uid, page.service, page.spec, page.implementedElsewhere, page.tried, page.cleaning, page.gone = service.UID, service, "", false, true, false, false
+	page.uid = service.UID
+	page.service = service
+	page.spec = ""
+	page.implementedElsewhere = false
+	page.tried = true
+	page.cleaning = false
+	page.gone = false
 	c.book.put(key, page)
 	c.state.withdraw(ctx, key)
 	if err := c.addFinalizer(ctx, service); err != nil {

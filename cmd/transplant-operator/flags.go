@@ -252,7 +252,13 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 // validate says everything that is wrong with the flags.
 func (f *flags) validate() error {
 	var errs []error
-	for name, n := range map[string]int{"--max-parallel": f.maxParallel, "--max-parallel-machines": f.maxParallelMachines, "--workers": f.workers, "--looks": f.looks, "--open-clusters": f.openClusters} {
+	for name, n := range map[string]int{
+		"--max-parallel":          f.maxParallel,
+		"--max-parallel-machines": f.maxParallelMachines,
+		"--workers":               f.workers,
+		"--looks":                 f.looks,
+		"--open-clusters":         f.openClusters,
+	} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("%s is %d: it has to be at least 1", name, n))
 		}
@@ -298,8 +304,15 @@ func (f *flags) validateLimits() []error {
 		}
 	}
 	l := f.limits
-	for name, d := range map[string]time.Duration{"--audit-interval": l.Audit, "--stuck-queued": l.StuckQueued, "--stuck-blocked": l.StuckBlocked, "--stuck-handover": l.StuckHandover,
-		"--stuck-components": l.StuckComponents, "--stuck-machines": l.StuckMachines, "--stuck-finish": l.StuckFinish} {
+	for name, d := range map[string]time.Duration{
+		"--audit-interval":   l.Audit,
+		"--stuck-queued":     l.StuckQueued,
+		"--stuck-blocked":    l.StuckBlocked,
+		"--stuck-handover":   l.StuckHandover,
+		"--stuck-components": l.StuckComponents,
+		"--stuck-machines":   l.StuckMachines,
+		"--stuck-finish":     l.StuckFinish,
+	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("%s is %s: it cannot be negative", name, d))
 		}

@@ -79,8 +79,11 @@ func TestEveryMetricAndReasonIsInTheReference(t *testing.T) {
 			t.Errorf("the metric %s is not there", name)
 		}
 	}
-	for _, reason := range []string{state.ReasonMigrationFailed, state.ReasonObserved, state.ReasonWaiting, state.ReasonUnknown, state.ReasonTwoOwners, state.ReasonNotWanted,
-		state.ReasonInTime, state.ReasonTooLong, state.ReasonRegression, state.ReasonNotExternal, state.ReasonPartsChanged, state.ReasonMachinesRestarted, state.ReasonWebhookMissed} {
+	for _, reason := range []string{
+		state.ReasonMigrationFailed, state.ReasonObserved, state.ReasonWaiting, state.ReasonUnknown, state.ReasonTwoOwners, state.ReasonNotWanted,
+		state.ReasonInTime, state.ReasonTooLong, state.ReasonRegression, state.ReasonNotExternal, state.ReasonPartsChanged, state.ReasonMachinesRestarted,
+		state.ReasonWebhookMissed,
+	} {
 		if !strings.Contains(content, "`"+reason+"`") {
 			t.Errorf("the reason %s is not there", reason)
 		}
@@ -138,8 +141,10 @@ func TestFlagsThatMakeNoSenseAreRefusedAllAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("they are taken")
 	}
-	for _, flag := range []string{"--max-parallel", "--leader-elect-renew-deadline", "--look-interval", "--enable-actions", "--drain", "--audit-interval", "--max-failures", "--kube-api-qps", "--lease",
-		"--ccm-image gcp", "--vsphere-csi-driver banana"} {
+	for _, flag := range []string{
+		"--max-parallel", "--leader-elect-renew-deadline", "--look-interval", "--enable-actions", "--drain", "--audit-interval", "--max-failures",
+		"--kube-api-qps", "--lease", "--ccm-image gcp", "--vsphere-csi-driver banana",
+	} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not named: %v", flag, err)
 		}

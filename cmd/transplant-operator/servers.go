@@ -150,7 +150,12 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 }
 
 func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
-	handler := admission.New(admission.Options{OtherGroups: admission.Groups(p.dynamic), Datacenter: p.datacenters.Get, VSphereCSI: p.vSphereCSI, Log: p.log}).
+	handler := admission.New(admission.Options{
+		OtherGroups: admission.Groups(p.dynamic),
+		Datacenter:  p.datacenters.Get,
+		VSphereCSI:  p.vSphereCSI,
+		Log:         p.log,
+	}).
 		Handler()
 	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
 }

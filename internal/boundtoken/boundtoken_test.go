@@ -27,7 +27,9 @@ func TestReadSaysWhoseATokenIsAndWhenItEnds(t *testing.T) {
 
 func TestReadRefusesWhatIsNoBoundToken(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "a word": "s3cret-word", "two dots": "a.s3cret.c", "not JSON": token("s3cret"), "another subject": token(`{"sub":"s3cret","exp":1}`), "no name": token(`{"sub":"system:serviceaccount:s3cret","exp":1}`),
+		"empty": "", "a word": "s3cret-word", "two dots": "a.s3cret.c", "not JSON": token("s3cret"), "another subject": token(`{"sub":"s3cret","exp":1}`), "no name": token(
+			`{"sub":"system:serviceaccount:s3cret","exp":1}`,
+		),
 	} {
 		_, err := Read(text)
 		if err == nil || errors.Is(err, ErrEndless) {

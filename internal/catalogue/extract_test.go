@@ -204,7 +204,9 @@ func (x *extraction) spec(lit *ast.CompositeLit) (out Gate, from int) {
 		case "LockToDefault":
 			out.Locked = value == "true"
 		case "PreRelease":
-			out.Stage = map[string]string{"Alpha": "alpha", "alpha": "alpha", "Beta": "beta", "beta": "beta", "GA": "GA", "Deprecated": "deprecated"}[value[strings.LastIndex(value, ".")+1:]]
+			out.Stage = map[string]string{
+				"Alpha": "alpha", "alpha": "alpha", "Beta": "beta", "beta": "beta", "GA": "GA", "Deprecated": "deprecated",
+			}[value[strings.LastIndex(value, ".")+1:]]
 		case "Version":
 			version := strings.Trim(kv.Value.(*ast.CallExpr).Args[0].(*ast.BasicLit).Value, `"`)
 			if _, err := fmt.Sscanf(version, "1.%d", &from); err != nil {

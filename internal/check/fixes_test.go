@@ -130,8 +130,11 @@ func TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt(t *testing.T) 
 		change func(*v1.Snapshot)
 		has    string // empty for no path
 	}{
-		"a manager that is in-tree":                 {externalWithoutConfig(1, 2), "--cloud-config=/etc/kubernetes/cloud.conf"},
-		"managers that are in-tree do without":      {changes(externalWithoutConfig(1), func(s *v1.Snapshot) { delete(manager(s, 0, component.KCM).Flags, "cloud-config") }, serverHas(1, "/etc/a.conf")), ""},
+		"a manager that is in-tree": {externalWithoutConfig(1, 2), "--cloud-config=/etc/kubernetes/cloud.conf"},
+		"managers that are in-tree do without": {
+			changes(externalWithoutConfig(1), func(s *v1.Snapshot) { delete(manager(s, 0, component.KCM).Flags, "cloud-config") }, serverHas(1, "/etc/a.conf")),
+			"",
+		},
 		"the API server of another host":            {changes(all, serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/c.conf"},
 		"the API server of the host, before others": {changes(all, serverHas(0, "/etc/a.conf"), serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/a.conf"},
 		"the kubelet of the host":                   {changes(all, func(s *v1.Snapshot) { kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/k.conf"}) }), "--cloud-config=/etc/k.conf"},
@@ -157,9 +160,19 @@ func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 		has, lost []string
 	}{
 		{"CP-002", flagsOf(component.KCM, map[string]string{"leader-elect": "false"}), []string{"- --leader-elect=true\n", "- --v=2\n"}, []string{"--leader-elect=false"}},
-		{"CP-007", func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) }, []string{"- --cloud-provider=aws\n", "- --v=2\n"}, []string{"external", "cloud-config"}},
+		{
+			"CP-007",
+			func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) },
+			[]string{"- --cloud-provider=aws\n", "- --v=2\n"},
+			[]string{"external", "cloud-config"},
+		},
 		{"CP-007", externalWithoutConfig(1), []string{"    - --cloud-config=/etc/kubernetes/cloud.conf\n", "    - --cloud-provider=aws\n", "- --v=2\n"}, []string{"external"}},
-		{"LM-002", flagsOf(component.KCM, map[string]string{"cloud-provider": "external", "enable-leader-migration": "true"}), []string{"- --leader-elect=false\n", "- --v=2\n"}, []string{"leader-migration"}},
+		{
+			"LM-002",
+			flagsOf(component.KCM, map[string]string{"cloud-provider": "external", "enable-leader-migration": "true"}),
+			[]string{"- --leader-elect=false\n", "- --v=2\n"},
+			[]string{"leader-migration"},
+		},
 	} {
 		t.Run(c.code, func(t *testing.T) {
 			s := healthy()

@@ -165,7 +165,11 @@ func TestATerminalObeysNothingThatAClusterSays(t *testing.T) {
 		s.Nodes[3].Name, s.Nodes[3].ProviderID = evil, ""
 		s.Errors = append(s.Errors, v1.GatherError{Fact: "webhooks", Error: "listing: " + evil})
 	})
-	for _, args := range [][]string{{"check", "--from-snapshot", s, "--color=always"}, {"check", "--from-snapshot", s, "-o", "wide"}, {"explain", "NODE-001", "--from-snapshot", s}} {
+	for _, args := range [][]string{
+		{"check", "--from-snapshot", s, "--color=always"},
+		{"check", "--from-snapshot", s, "-o", "wide"},
+		{"explain", "NODE-001", "--from-snapshot", s},
+	} {
 		r := transplant(t, args...)
 		for _, text := range []string{r.out, r.errOut} {
 			if strings.ContainsAny(text, "\x07\r") || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]") {

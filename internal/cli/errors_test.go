@@ -206,7 +206,10 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%v: exit %d, want %d", c.err, have, c.want)
 		}
 	}
-	for _, code := range []int{exitcode.OK, exitcode.Error, exitcode.Pending, exitcode.Blocked, exitcode.Unverified, exitcode.Timeout, exitcode.Stale, exitcode.NotApproved, exitcode.Locked, exitcode.Interrupted} {
+	for _, code := range []int{
+		exitcode.OK, exitcode.Error, exitcode.Pending, exitcode.Blocked, exitcode.Unverified, exitcode.Timeout, exitcode.Stale, exitcode.NotApproved,
+		exitcode.Locked, exitcode.Interrupted,
+	} {
 		if !strings.Contains(exitCodes, fmt.Sprintf("\n  %-4d ", code)) {
 			t.Errorf("exit code %d is not in the help", code)
 		}

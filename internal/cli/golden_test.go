@@ -136,7 +136,9 @@ func TestVersionOutputs(t *testing.T) {
 
 func TestEveryDocumentNamesItsKind(t *testing.T) {
 	for kind, args := range map[string][]string{
-		v1.KindCheckReport: {"check", "--from-snapshot", labSnapshot}, printer.KindCheckList: {"check", "--list"}, v1.KindPlan: {"plan", "--from-snapshot", labSnapshot}, "Version": {"version"},
+		v1.KindCheckReport: {
+			"check", "--from-snapshot", labSnapshot,
+		}, printer.KindCheckList: {"check", "--list"}, v1.KindPlan: {"plan", "--from-snapshot", labSnapshot}, "Version": {"version"},
 	} {
 		var meta v1.TypeMeta
 		r := transplant(t, append(args, "-o", "json")...)

@@ -145,7 +145,12 @@ func TestApplyIsRefused(t *testing.T) {
 		{"a plan with a field that nobody knows", []string{file(t, "plan.yaml", strings.Replace(string(raw), "direction: forward", "direction: forward\nforce: true", 1)), "--yes"}, exitcode.Error,
 			[]string{`unknown field "force"`}},
 		{"a snapshot instead of a plan", []string{labSnapshot, "--yes"}, exitcode.Error, []string{"lab.yaml"}},
-		{"a plan of another version", []string{edited(func(p *v1.Plan) { p.APIVersion = "transplant.dev/v2" }), "--yes"}, exitcode.Error, []string{`is of "transplant.dev/v2"`, "transplant.dev/v1alpha1 only"}},
+		{
+			"a plan of another version",
+			[]string{edited(func(p *v1.Plan) { p.APIVersion = "transplant.dev/v2" }), "--yes"},
+			exitcode.Error,
+			[]string{`is of "transplant.dev/v2"`, "transplant.dev/v1alpha1 only"},
+		},
 		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = planstep.Rollback }), "--yes"}, exitcode.Error, []string{"is a rollback: apply carries out migrations"}},
 		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitcode.Error,
 			[]string{"cannot be carried out; make it anew with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},

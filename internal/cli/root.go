@@ -91,12 +91,25 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		group string
 		cmd   *cobra.Command
 	}{
-		{"inspect", seed.AddTo(c, newCheck(c), seed.Check)}, {"inspect", seed.AddTo(c, newStatus(c), seed.Status)}, {"inspect", newTimeline(c)}, {"inspect", newVerify(c)}, {"inspect", newProbe(c)}, {"inspect", newExplain(c)},
-		{"plan", newSnapshot(c)}, {"plan", seed.AddTo(c, newPlan(c), seed.Plan)}, {"plan", newDiff(c)},
-		{"change", seed.AddTo(c, newApply(c), seed.Apply)}, {"change", newPause(c)}, {"change", newResume(c)},
-		{"recover", seed.AddTo(c, newRollback(c), seed.Rollback)}, {"recover", newUnlock(c)}, {"change", seed.AddTo(c, newRenew(c), seed.Renew)},
+		{"inspect", seed.AddTo(c, newCheck(c), seed.Check)},
+		{"inspect", seed.AddTo(c, newStatus(c), seed.Status)},
+		{"inspect", newTimeline(c)},
+		{"inspect", newVerify(c)},
+		{"inspect", newProbe(c)},
+		{"inspect", newExplain(c)},
+		{"plan", newSnapshot(c)},
+		{"plan", seed.AddTo(c, newPlan(c), seed.Plan)},
+		{"plan", newDiff(c)},
+		{"change", seed.AddTo(c, newApply(c), seed.Apply)},
+		{"change", newPause(c)},
+		{"change", newResume(c)},
+		{"change", seed.AddTo(c, newRenew(c), seed.Renew)},
+		{"recover", seed.AddTo(c, newRollback(c), seed.Rollback)},
+		{"recover", newUnlock(c)},
 		{"fleet", fleetcmd.NewCommand(c)},
-		{"other", newReport(c)}, {"other", newVersion(c)}, {"other", newHostAgent(c)},
+		{"other", newReport(c)},
+		{"other", newVersion(c)},
+		{"other", newHostAgent(c)},
 	} {
 		cmd.cmd.GroupID = cmd.group
 		for _, each := range append(cmd.cmd.Commands(), cmd.cmd) {

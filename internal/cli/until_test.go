@@ -46,7 +46,11 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 	if r.code != exitcode.OK {
 		t.Fatal(r.text(nil))
 	}
-	for _, part := range []string{"stops behind " + p.Steps[2].ID + " (3 of 5 steps); what remains: prepare (2)", "stopped behind " + p.Steps[2].ID + ", as asked: 3 of 5 steps are done", "to go on: transplant apply"} {
+	for _, part := range []string{
+		"stops behind " + p.Steps[2].ID + " (3 of 5 steps); what remains: prepare (2)",
+		"stopped behind " + p.Steps[2].ID + ", as asked: 3 of 5 steps are done",
+		"to go on: transplant apply",
+	} {
 		if !strings.Contains(r.errOut, part) {
 			t.Errorf("it does not say %q:\n%s", part, r.errOut)
 		}

@@ -37,7 +37,9 @@ func PortForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) 
 			Name(pod).
 			SubResource("portforward").
 			URL()
-		conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: 0}, http.MethodPost, at).
+		conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{
+			Transport: transport, Timeout: 0,
+		}, http.MethodPost, at).
 			Dial(portforward.PortForwardProtocolV1Name)
 		if err != nil {
 			return nil, fmt.Errorf(

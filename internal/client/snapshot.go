@@ -131,7 +131,14 @@ func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, collect.Options{LeaseName: cmp.Or(o.LeaseName, planlayout.DefaultLease), Files: slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)), TokenFile: planlayout.CCMToken, ObjectRefs: planlayout.ObjectRefs(), Needs: c.needs(permission.DefaultNeeds), AskCredentialProviders: c.Proof.Asked})
+	}, collect.Options{
+		LeaseName:              cmp.Or(o.LeaseName, planlayout.DefaultLease),
+		Files:                  slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)),
+		TokenFile:              planlayout.CCMToken,
+		ObjectRefs:             planlayout.ObjectRefs(),
+		Needs:                  c.needs(permission.DefaultNeeds),
+		AskCredentialProviders: c.Proof.Asked,
+	})
 }
 
 // SnapshotFrom reads a snapshot from a file, or gathers one from the live cluster, with the proofs that were asked for.

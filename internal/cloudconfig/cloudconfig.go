@@ -115,7 +115,10 @@ func (s setting) name(provider string, known catalogue.ConfigKey) string {
 	section, key := s.section, s.key
 	if known.Key != "" {
 		section, key = known.Section, known.Key
-	} else if i := slices.IndexFunc(catalogue.ConfigKeys(provider), func(k catalogue.ConfigKey) bool { return strings.EqualFold(k.Section, section) }); i >= 0 {
+	} else if i := slices.IndexFunc(
+		catalogue.ConfigKeys(provider),
+		func(k catalogue.ConfigKey) bool { return strings.EqualFold(k.Section, section) },
+	); i >= 0 {
 		section = catalogue.ConfigKeys(provider)[i].Section
 	}
 	switch {

@@ -471,7 +471,10 @@ func TestDescriptions(t *testing.T) {
 // FuzzEveryProvider checks that any text gives a result or an error, that a result is stable, that the input stays, and that no secret gets out: the
 // seeds have one word for all of theirs.
 func FuzzEveryProvider(f *testing.F) {
-	for _, seed := range []string{openstackInTree, azureInTree, azureComplete, gceInTree, vsphereInTree, vsphereOld, vsphereDerived, inTree, "{\"a\":\n", "a: &x {b: *x}", "[Global]\npassword=hunter2"} {
+	for _, seed := range []string{
+		openstackInTree, azureInTree, azureComplete, gceInTree, vsphereInTree, vsphereOld, vsphereDerived, inTree, "{\"a\":\n", "a: &x {b: *x}",
+		"[Global]\npassword=hunter2",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {

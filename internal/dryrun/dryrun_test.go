@@ -147,10 +147,15 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"it changes all the time": {
 			v1.Step{Kind: v1.StepInitializeNode, Ref: "Node/a"}, refusal("PUT", "/api/v1/nodes/a", 409, "Conflict", "the object has been modified"), "conflict: the object has been modified", false,
 		},
-		"the plan's object is no JSON":     {ensure("Role/kube-system/r", "{"), nil, "reading the object of the plan: ", false},
-		"the plan's patch is no JSON":      {v1.Step{Kind: v1.StepPatchObject, Ref: "Node/a", Patch: "["}, nil, "reading the patch of the plan: ", false},
-		"the plan's object is of no kind":  {v1.Step{Kind: v1.StepPatchObject, Ref: "Gadget/a", Patch: "{}"}, nil, `objects of kind "Gadget" are not known`, false},
-		"a change that the caller may not": {v1.Step{Kind: v1.StepScale, Ref: "Deployment/plane/kcm", Replicas: new(int32)}, refusal("PUT", "/apis/apps/v1/namespaces/plane/deployments/kcm", 403, "Forbidden", "no"), "forbidden: no", false},
+		"the plan's object is no JSON":    {ensure("Role/kube-system/r", "{"), nil, "reading the object of the plan: ", false},
+		"the plan's patch is no JSON":     {v1.Step{Kind: v1.StepPatchObject, Ref: "Node/a", Patch: "["}, nil, "reading the patch of the plan: ", false},
+		"the plan's object is of no kind": {v1.Step{Kind: v1.StepPatchObject, Ref: "Gadget/a", Patch: "{}"}, nil, `objects of kind "Gadget" are not known`, false},
+		"a change that the caller may not": {
+			v1.Step{Kind: v1.StepScale, Ref: "Deployment/plane/kcm", Replicas: new(int32)},
+			refusal("PUT", "/apis/apps/v1/namespaces/plane/deployments/kcm", 403, "Forbidden", "no"),
+			"forbidden: no",
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := server(t)

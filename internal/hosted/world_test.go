@@ -128,7 +128,10 @@ func newWorld(t *testing.T, replicas int32, wrapped bool) *world {
 				{Name: "sa", MountPath: "/etc/kubernetes/sa"},
 				{Name: "ca-bundle", MountPath: "/etc/ssl/certs"},
 			},
-		}, secretVolume("kubeconfig", "kcm-kubeconfig"), corev1.Volume{Name: "cloud", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-config"}}}},
+		}, secretVolume("kubeconfig", "kcm-kubeconfig"), corev1.Volume{
+			Name:         "cloud",
+			VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-config"}}},
+		},
 			secretVolume("sa", "sa"), secretVolume("ca-bundle", "ca-bundle")),
 		deployment(
 			"apiserver",

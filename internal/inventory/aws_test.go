@@ -245,12 +245,16 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 				return http.StatusOK, instances(instance("i-0c", "ip-10-0-0-13.ec2.internal", "running", ours))
 			},
 			nodes: []v1.Node{{Name: "ip-10-0-0-13.ec2.internal"}},
-			want:  []v1.CloudInstance{{Node: "ip-10-0-0-13.ec2.internal", ID: "i-0c", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-13.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)}},
+			want: []v1.CloudInstance{
+				{Node: "ip-10-0-0-13.ec2.internal", ID: "i-0c", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-13.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
+			},
 		},
 		"a node of another cloud is not asked for": {
 			answer: always(instances(instance("i-0a", "ip-10-0-0-11.ec2.internal", "terminated", ours))),
 			nodes:  append(nodes()[:1], v1.Node{Name: "virtual", ProviderID: "kind://virtual"}),
-			want:   []v1.CloudInstance{{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "terminated", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)}},
+			want: []v1.CloudInstance{
+				{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "terminated", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

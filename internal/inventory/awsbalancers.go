@@ -20,7 +20,10 @@ import (
 func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byName := map[string]elbtypes.LoadBalancerDescription{}
 	var names []string
-	for pages := elasticloadbalancing.NewDescribeLoadBalancersPaginator(a.elb, &elasticloadbalancing.DescribeLoadBalancersInput{}); pages.HasMorePages(); {
+	for pages := elasticloadbalancing.NewDescribeLoadBalancersPaginator(
+		a.elb,
+		&elasticloadbalancing.DescribeLoadBalancersInput{},
+	); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, translate("elasticloadbalancing:DescribeLoadBalancers (classic)", err)
@@ -82,7 +85,10 @@ func classic(b elbtypes.LoadBalancerDescription) v1.LoadBalancer {
 func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byARN := map[string]elbv2types.LoadBalancer{}
 	var arns []string
-	for pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(a.elbv2, &elasticloadbalancingv2.DescribeLoadBalancersInput{}); pages.HasMorePages(); {
+	for pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(
+		a.elbv2,
+		&elasticloadbalancingv2.DescribeLoadBalancersInput{},
+	); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, translate("elasticloadbalancing:DescribeLoadBalancers", err)
@@ -129,7 +135,10 @@ func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBa
 		Created: aws.ToTime(b.CreatedTime).UTC(),
 	}
 	ports := map[string]int32{}
-	for pages := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(a.elbv2, &elasticloadbalancingv2.DescribeTargetGroupsInput{LoadBalancerArn: b.LoadBalancerArn}); pages.HasMorePages(); {
+	for pages := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(
+		a.elbv2,
+		&elasticloadbalancingv2.DescribeTargetGroupsInput{LoadBalancerArn: b.LoadBalancerArn},
+	); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return out, translate("elasticloadbalancing:DescribeTargetGroups", err)
@@ -151,7 +160,10 @@ func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBa
 			}
 		}
 	}
-	for pages := elasticloadbalancingv2.NewDescribeListenersPaginator(a.elbv2, &elasticloadbalancingv2.DescribeListenersInput{LoadBalancerArn: b.LoadBalancerArn}); pages.HasMorePages(); {
+	for pages := elasticloadbalancingv2.NewDescribeListenersPaginator(
+		a.elbv2,
+		&elasticloadbalancingv2.DescribeListenersInput{LoadBalancerArn: b.LoadBalancerArn},
+	); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return out, translate("elasticloadbalancing:DescribeListeners", err)

@@ -53,7 +53,9 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "0640"}}
 		}},
 		{"a manager that hands over", "", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM))}}
+			doc.Records = []v1.StepRecord{
+				{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM))},
+			}
 		}},
 		{"the way back as it is made", "", func(doc *v1.Journal) { rollback(doc, func(*v1.Step) {}) }},
 		{"another step's backup", "is not that of this step", func(doc *v1.Journal) {

@@ -100,8 +100,26 @@ func TestTheEngineAsksOfEachStep(t *testing.T) {
 	p, _ := w.begin()
 	for _, s := range []v1.Step{
 		{ID: "evil", Phase: "prepare", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "x", Mode: "0644"},
-		{ID: "evil", Phase: "prepare", Kind: v1.StepAddManifest, Host: "cp-1", Component: component.CCM, Path: manifests + "cloud-controller-manager.yaml", Content: "apiVersion: v1\nkind: Pod\n", Mode: "0600"},
-		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: layout.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"},
+		{
+			ID:        "evil",
+			Phase:     "prepare",
+			Kind:      v1.StepAddManifest,
+			Host:      "cp-1",
+			Component: component.CCM,
+			Path:      manifests + "cloud-controller-manager.yaml",
+			Content:   "apiVersion: v1\nkind: Pod\n",
+			Mode:      "0600",
+		},
+		{
+			ID:      "evil",
+			Phase:   "prepare",
+			Kind:    v1.StepCopyFile,
+			Host:    "cp-1",
+			Path:    layout.CredentialDir + "/ecr-credential-provider",
+			Source:  "/srv/admin/kubeconfig",
+			Content: strings.Repeat("ab", 32),
+			Mode:    "0755",
+		},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepEnsureObject, Ref: "ServiceAccount/kube-system/x", Object: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"x","namespace":"kube-system"}}`},
 	} {
 		planted := *p

@@ -175,7 +175,14 @@ func TestTheEngineWritesNoMask(t *testing.T) {
 		"a file":    {ID: "write", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/x.yaml", Content: "token: (masked)\n"},
 		"an object": {ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Ref: "ConfigMap/kube-system/x", Object: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"kube-system"},"data":{"a":"(masked)"}}`},
 		"a patch":   {ID: "patch", Phase: "p", Kind: v1.StepPatchObject, Ref: ref, Patch: `{"metadata":{"annotations":{"a":"(masked)"}}}`},
-		"a flag":    {ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "oidc-client-secret", Value: "(masked)"}}},
+		"a flag": {
+			ID:        "edit",
+			Phase:     "p",
+			Kind:      v1.StepEditWorkload,
+			Ref:       ref,
+			Component: component.KCM,
+			Edits:     []v1.Edit{{Op: "setFlag", Name: "oidc-client-secret", Value: "(masked)"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,7 +18,13 @@ import (
 func executors() map[v1.StepKind]func(*step.Env) step.Executor {
 	out := map[v1.StepKind]func(*step.Env) step.Executor{}
 	for _, kinds := range []map[v1.StepKind]func(*step.Env) step.Executor{
-		object.Executors, file.Executors, staticpod.Executors, unit.Executors, workload.Executors, kubelet.Executors, verify.Executors,
+		object.Executors,
+		file.Executors,
+		staticpod.Executors,
+		unit.Executors,
+		workload.Executors,
+		kubelet.Executors,
+		verify.Executors,
 	} {
 		maps.Copy(out, kinds)
 	}

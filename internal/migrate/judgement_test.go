@@ -46,7 +46,12 @@ func TestOwned(t *testing.T) {
 		want     string
 	}{
 		{"nothing is expected", nil, nil, ""},
-		{"each loop has its owner", []v1.Manager{asked(component.KCM, "a", "nodeipam"), asked(component.CCM, "b", "service", "route")}, map[string]string{"service": component.CCM, "nodeipam": component.KCM}, ""},
+		{
+			"each loop has its owner",
+			[]v1.Manager{asked(component.KCM, "a", "nodeipam"), asked(component.CCM, "b", "service", "route")},
+			map[string]string{"service": component.CCM, "nodeipam": component.KCM},
+			"",
+		},
 		{"either kind is right", []v1.Manager{asked(component.KCM, "a", "service")}, map[string]string{"service": ""}, ""},
 		{"nobody", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": component.KCM}, "nobody runs loop service"},
 		{"nobody of either kind", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": ""}, "nobody runs loop service"},
@@ -96,9 +101,20 @@ func TestReady(t *testing.T) {
 		want bool
 	}{
 		{"no condition", corev1.Pod{}, false},
-		{"ready", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}, true},
+		{
+			"ready",
+			corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}}},
+			true,
+		},
 		{"not ready", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}}}, false},
-		{"being deleted", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}, false},
+		{
+			"being deleted",
+			corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			},
+			false,
+		},
 	} {
 		if have := object.IsReady(&c.pod); have != c.want {
 			t.Errorf("%s: %v", c.name, have)

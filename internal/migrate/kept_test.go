@@ -148,7 +148,11 @@ func TestKeepTheWorldsOfThisVersion(t *testing.T) {
 		hosts int
 		stop  string // during this step; empty for nowhere
 	}{
-		{"begun", 2, "nothing"}, {"in-a-handover", 2, "external/" + component.KCM + "@cp-1"}, {"in-a-kubelet", 2, "external/kubelet@cp-2"}, {"in-a-downtime", 1, "external/" + component.KCM + "@cp-1"}, {"applied", 2, ""},
+		{"begun", 2, "nothing"}, {
+			"in-a-handover",
+			2,
+			"external/" + component.KCM + "@cp-1",
+		}, {"in-a-kubelet", 2, "external/kubelet@cp-2"}, {"in-a-downtime", 1, "external/" + component.KCM + "@cp-1"}, {"applied", 2, ""},
 	} {
 		w := newWorld(t, c.hosts)
 		files := w.files()

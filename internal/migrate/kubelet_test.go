@@ -225,7 +225,10 @@ func TestAHostIsTakenBackWhenItsNodeRegresses(t *testing.T) {
 			}}
 		}, "it has the taint node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule, with which nothing is scheduled on it"},
 		{"a CSI driver is gone", func(w *world) {
-			w.api.Put(w.t, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node-cp-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com"}}}})
+			w.api.Put(w.t, &storagev1.CSINode{
+				ObjectMeta: metav1.ObjectMeta{Name: "node-cp-1"},
+				Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com"}}},
+			})
 		}, func(w *world) *start {
 			return &start{then: func() { w.api.Put(w.t, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node-cp-1"}}) }}
 		}, "CSI driver ebs.csi.aws.com is no longer registered on it"},

@@ -60,7 +60,11 @@ func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
 		if !slices.Contains(c.Command, "--controllers=*,-service-lb-controller") && !slices.Contains(c.Command, "--controllers=*,-service") {
 			t.Errorf("%s: what the owner of the cluster has switched off runs: %s", image, c.Command)
 		}
-		for name, have := range map[string][2]*corev1.Probe{"liveness": {c.LivenessProbe, other.LivenessProbe}, "readiness": {c.ReadinessProbe, other.ReadinessProbe}, "startup": {c.StartupProbe, other.StartupProbe}} {
+		for name, have := range map[string][2]*corev1.Probe{
+			"liveness":  {c.LivenessProbe, other.LivenessProbe},
+			"readiness": {c.ReadinessProbe, other.ReadinessProbe},
+			"startup":   {c.StartupProbe, other.StartupProbe},
+		} {
 			if have[0] == nil || have[0].HTTPGet.Port != have[1].HTTPGet.Port || have[0].HTTPGet.Path != have[1].HTTPGet.Path ||
 				have[0].FailureThreshold != have[1].FailureThreshold {
 				t.Errorf("%s: %s probe %+v, the DaemonSet's is %+v", image, name, have[0], have[1])

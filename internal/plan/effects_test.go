@@ -36,7 +36,13 @@ func TestEffectsOnLoadBalancersAndVolumes(t *testing.T) {
 	}{
 		{"a plan keeps load balancers", openstack20, v1.Options{}, []string{"load balancers: 1 kept, 0 recreated, 0 address changes", "gap: for about 45 s nobody runs the loops service, route, cloud-node-lifecycle",
 			"volumes: those of kubernetes.io/cinder go to CSI node by node", "1 persistent volumes say that kubernetes.io/cinder made them"}, "anew"},
-		{"another cluster name makes them anew on OpenStack", openstack20, v1.Options{ClusterName: "other"}, []string{"0 kept, 1 recreated, 1 address changes", `the cluster's name becomes "other", and they were made under "prod-eu"`}, ""},
+		{
+			"another cluster name makes them anew on OpenStack",
+			openstack20,
+			v1.Options{ClusterName: "other"},
+			[]string{"0 kept, 1 recreated, 1 address changes", `the cluster's name becomes "other", and they were made under "prod-eu"`},
+			"",
+		},
 		{"so does Octavia in place of Neutron", func() *v1.Snapshot {
 			s := openstack20()
 			s.Hosts[0].CloudConfig.Settings = map[string]string{"LoadBalancer.use-octavia": "false"}

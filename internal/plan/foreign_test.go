@@ -30,7 +30,11 @@ func tenantsManager(ref string, replicas int32) v1.Component {
 // TestATenantsDeploymentIsNoControlPlane: the plan is the one of the cluster without it.
 func TestATenantsDeploymentIsNoControlPlane(t *testing.T) {
 	t.Parallel()
-	for name, cluster := range map[string]func() *v1.Snapshot{"static pods": aws26HA, "a Deployment": deployedCluster, "units": func() *v1.Snapshot { return units(aws26HA()) }} {
+	for name, cluster := range map[string]func() *v1.Snapshot{
+		"static pods":  aws26HA,
+		"a Deployment": deployedCluster,
+		"units":        func() *v1.Snapshot { return units(aws26HA()) },
+	} {
 		for _, replicas := range []int32{0, 1} {
 			o := v1.Options{Volumes: v1.VolumesInTree}
 			want := mustMake(t, cluster(), o)

@@ -25,7 +25,11 @@ import (
 )
 
 func TestFeatureGatesAreMerged(t *testing.T) {
-	on, gone := func(g string) flagvalue.GateChange { return flagvalue.GateChange{Name: g, To: flagvalue.GateOn} }, func(g string) flagvalue.GateChange { return flagvalue.GateChange{Name: g, To: flagvalue.GateRemoved} }
+	on, gone := func(g string) flagvalue.GateChange { return flagvalue.GateChange{Name: g, To: flagvalue.GateOn} }, func(g string) flagvalue.GateChange {
+		return flagvalue.GateChange{
+			Name: g, To: flagvalue.GateRemoved,
+		}
+	}
 	for _, c := range []struct {
 		name, current, comp string
 		minor               int

@@ -137,7 +137,12 @@ func TestTheShapeOfTheManagerWhereTheKubeletReadsNoManifests(t *testing.T) {
 		want   string
 	}{
 		{"a static pod is there", v1.Host{Components: []v1.Component{{Manifest: "/srv/pods/a.yaml"}}}, "", v1.ShapeStaticPod},
-		{"a unit beside a kubelet with a directory", v1.Host{Components: []v1.Component{{Runs: v1.RunsSystemd, Manifest: "/etc/default/a"}}, Kubelet: &v1.Kubelet{Flags: map[string]string{"pod-manifest-path": "/srv/pods"}}}, "", v1.ShapeStaticPod},
+		{
+			"a unit beside a kubelet with a directory",
+			v1.Host{Components: []v1.Component{{Runs: v1.RunsSystemd, Manifest: "/etc/default/a"}}, Kubelet: &v1.Kubelet{Flags: map[string]string{"pod-manifest-path": "/srv/pods"}}},
+			"",
+			v1.ShapeStaticPod,
+		},
 		{"the directory stands in the kubelet's configuration", v1.Host{Kubelet: &v1.Kubelet{Config: &v1.KubeletConfig{StaticPodPath: "/srv/pods"}}}, "", v1.ShapeStaticPod},
 		{"no directory", v1.Host{Kubelet: &v1.Kubelet{}}, "", v1.ShapeDaemonSet},
 		{"no kubelet", v1.Host{}, "", v1.ShapeDaemonSet},
@@ -184,7 +189,15 @@ func TestReplacedHostsAreNeverTouched(t *testing.T) {
 		t.Errorf("one in, one out, the owner cp-2 last (-want +have):\n%s", diff)
 	}
 	first := strings.Join(p.Steps[positions(p)["await/in/"+component.KCM+"/1"]].Await.Instructions, "\n")
-	for _, part := range []string{"version v1.27.3", "--cloud-provider=external", "no --enable-leader-migration", "kind: LeaderMigrationConfiguration", "--leader-migration-config=" + layout.CCMMigration, "--cluster-name=prod", layout.CCMKubeconfig} {
+	for _, part := range []string{
+		"version v1.27.3",
+		"--cloud-provider=external",
+		"no --enable-leader-migration",
+		"kind: LeaderMigrationConfiguration",
+		"--leader-migration-config=" + layout.CCMMigration,
+		"--cluster-name=prod",
+		layout.CCMKubeconfig,
+	} {
 		if !strings.Contains(first, part) {
 			t.Errorf("the instructions do not say %q:\n%s", part, first)
 		}
@@ -357,7 +370,9 @@ func TestTheWayBackOfADowntime(t *testing.T) {
 			if name == "units" {
 				startKind, stopKind = v1.StepStartUnit, v1.StepStopUnit
 			}
-			gone, stopped, started := last[component.CCM+" "+string(v1.StepRemoveManifest)], last[component.KCM+" "+string(stopKind)], first[component.KCM+" "+string(startKind)]
+			gone := last[component.CCM+" "+string(v1.StepRemoveManifest)]
+			stopped := last[component.KCM+" "+string(stopKind)]
+			started := first[component.KCM+" "+string(startKind)]
 			if gone == 0 || gone > stopped || stopped > started {
 				t.Errorf("the cloud-controller-managers go (%d), the managers stop (%d), and come back as they were (%d)", gone, stopped, started)
 			}
@@ -372,7 +387,11 @@ func TestTheWayBackOfADowntime(t *testing.T) {
 
 func TestWhereAPlanMayBeCut(t *testing.T) {
 	lm := mustMake(t, aws26HA(), v1.Options{Volumes: v1.VolumesInTree})
-	for point, want := range map[string]string{planstep.PhaseMigration: planstep.PhaseMigration, "external/kubelet@cp-1": planstep.PhaseKubelets, "start/" + component.CCM + "@cp-3": planstep.PhaseHandover} {
+	for point, want := range map[string]string{
+		planstep.PhaseMigration:            planstep.PhaseMigration,
+		"external/kubelet@cp-1":            planstep.PhaseKubelets,
+		"start/" + component.CCM + "@cp-3": planstep.PhaseHandover,
+	} {
 		n, err := planstep.Until(lm, point)
 		if err != nil || lm.Steps[n-1].Phase != want {
 			t.Errorf("%s: %d, %v", point, n, err)

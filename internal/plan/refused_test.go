@@ -189,7 +189,11 @@ func TestOwnerHost(t *testing.T) {
 	}{
 		{"nobody was asked", nil, ""},
 		{"one leads", []v1.Manager{{Component: component.KCM, Host: "cp-1"}, {Component: component.KCM, Host: "cp-2", Leads: []string{"other", component.KCM}}}, "cp-2"},
-		{"two say that they lead", []v1.Manager{{Component: component.KCM, Host: "cp-1", Leads: []string{component.KCM}}, {Component: component.KCM, Host: "cp-2", Leads: []string{component.KCM}}}, ""},
+		{
+			"two say that they lead",
+			[]v1.Manager{{Component: component.KCM, Host: "cp-1", Leads: []string{component.KCM}}, {Component: component.KCM, Host: "cp-2", Leads: []string{component.KCM}}},
+			"",
+		},
 		{"one did not answer", []v1.Manager{{Component: component.KCM, Host: "cp-1", Leads: []string{component.KCM}, Error: "timeout"}}, ""},
 		{"another component leads", []v1.Manager{{Component: component.CCM, Host: "cp-1", Leads: []string{component.KCM}}}, ""},
 	} {

@@ -167,7 +167,13 @@ func TestPreviewOfAWS(t *testing.T) {
 	}))
 	defer server.Close()
 	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "", "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "HTTP_PROXY": "", "http_proxy": "",
+		"AWS_ACCESS_KEY_ID":           "AKIA",
+		"AWS_SECRET_ACCESS_KEY":       "x",
+		"AWS_REGION":                  "",
+		"AWS_CONFIG_FILE":             "/nonexistent",
+		"AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+		"HTTP_PROXY":                  "",
+		"http_proxy":                  "",
 	} {
 		t.Setenv(name, value)
 	}

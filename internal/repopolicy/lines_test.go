@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,6 +15,7 @@ import (
 const (
 	maxColumns     = 120 // of a line, with a tab as one column
 	maxTestColumns = 160 // of a test's line, where a row of a table may be one line
+	generated      = 60  // columns above which a name can only come from a generator
 )
 
 // isGoSource reports whether a file is Go code that people write and read.
@@ -24,7 +26,7 @@ func isGoSource(name string) bool {
 
 // scanned are what Go's scanner finds in a file: by line the width that no tool can break, and the comments.
 type scanned struct {
-	unbreakable map[int]int // columns of the longest string literal that a line holds, by its number from 1
+	unbreakable map[int]int // columns of the longest string literal or generated name of a line, by its number from 1
 	comments    map[int]string
 }
 
@@ -39,6 +41,10 @@ func scan(content []byte) scanned {
 		switch kind {
 		case token.EOF:
 			return out
+		case token.IDENT:
+			if len(text) > generated {
+				out.unbreakable[first] = len(text)
+			}
 		case token.STRING:
 			for i, line := range strings.Split(text, "\n") {
 				out.unbreakable[first+i] = max(out.unbreakable[first+i], utf8.RuneCountInString(line))
@@ -50,7 +56,7 @@ func scan(content []byte) scanned {
 }
 
 // lineWidths reports lines that are too wide. A string literal may be as long as it is, and so may a URL and a
-// directive in a comment: it is the rest of the line that is counted then.
+// directive in a comment: it is the rest of the line that is counted then. A drawing in a comment has a test's width.
 var lineWidths = each(func(name string, content []byte) []string {
 	if !isGoSource(name) {
 		return nil
@@ -64,6 +70,9 @@ var lineWidths = each(func(name string, content []byte) []string {
 	for i, line := range bytes.Split(content, []byte("\n")) {
 		width := utf8.RuneCount(line)
 		comment := found.comments[i+1]
+		if strings.HasPrefix(comment, "//\t") && width <= maxTestColumns {
+			continue
+		}
 		if width-found.unbreakable[i+1] <= most || strings.Contains(comment, "://") || isDirective(comment) {
 			continue
 		}
@@ -99,5 +108,6 @@ var commentWords = each(func(name string, content []byte) []string {
 			}
 		}
 	}
+	slices.Sort(broken)
 	return broken
 })

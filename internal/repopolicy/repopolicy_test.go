@@ -43,12 +43,12 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/bad/a.go": "package bad\ntype T[K any] struct{}\n" + methods("*T[K]", 40), "internal/bad/b.go": "package bad\nfunc (t T[K]) last() {}\n",
 		}, []string{"internal/bad.T has 41 methods, a type may have 40"}},
 		{"lines stay narrow", map[string]string{
-			"a.go": "package a\n" + wide("x", 120) + wide("é", 120) + "var s = \"" + wide("x", 200) + "\"\nvar r = `\n" + wide("y", 130) + "`\n// https://" + wide("x", 130) +
-				"//go:embed " + wide("x", 130),
-			"a_test.go": "package a\n" + wide("x", 160), "b_test.go": "package a\n" + wide("x", 161),
-			"b.go": "package b\n" + wide("x", 121) + "//" + wide(" x", 60) + "f(\"a string\", " + wide("x", 112),
+			"a.go": "package a\n" + wide("+", 120) + wide("é+", 60) + "var s = \"" + wide("x", 200) + "\"\nvar r = `\n" + wide("y", 130) + "`\n// https://" + wide("x", 130) +
+				"//\t--->" + wide("x", 120) + "//go:embed " + wide("x", 130) + "f(" + wide("Convert", 20),
+			"a_test.go": "package a\n" + wide("+", 160), "b_test.go": "package a\n" + wide("+", 161),
+			"b.go": "package b\n" + wide("+", 121) + "//" + wide(" x", 60) + "f(\"a string\", " + wide("+", 117),
 		}, []string{
-			"b.go:2 has 121 columns, a line may have 120", "b.go:3 has 122 columns, a line may have 120", "b.go:4 has 126 columns, a line may have 120",
+			"b.go:2 has 121 columns, a line may have 120", "b.go:3 has 122 columns, a line may have 120", "b.go:4 has 131 columns, a line may have 120",
 			"b_test.go:2 has 161 columns, a line may have 160",
 		}},
 		{"comments use plain words", map[string]string{

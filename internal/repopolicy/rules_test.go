@@ -38,6 +38,7 @@ var rules = map[string]rule{
 	"packages stay small":                     packageSizes,
 	"types stay small":                        methodCounts,
 	"what a command does knows no cobra":      clientImports,
+	"lines stay narrow":                       lineWidths,
 	"comments use plain words":                commentWords,
 }
 

@@ -29,8 +29,22 @@ func TestInventory(t *testing.T) {
 			want: []v1.Difference{
 				{Object: "Node/ip-10-0-0-13.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.13, Hostname=ip-10-0-0-13.ec2.internal", After: "InternalIP=10.0.0.13, Hostname=ip-10-0-0-13.ec2.internal, ExternalIP=1.2.3.4"},
 				{Object: "Node/ip-10-0-0-14.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.14, Hostname=ip-10-0-0-14.ec2.internal", After: "InternalIP=10.0.0.14"},
-				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.11, Hostname=ip-10-0-0-11.ec2.internal", After: "Hostname=ip-10-0-0-11.ec2.internal, InternalIP=10.0.0.11", Expected: true, Why: "the same addresses: the external manager writes them in its own order"},
-				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal", After: "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal, InternalDNS=x", Expected: true, Why: "the external manager writes the DNS names of the instance too"},
+				{
+					Object:   "Node/ip-10-0-0-11.ec2.internal",
+					Field:    "addresses",
+					Before:   "InternalIP=10.0.0.11, Hostname=ip-10-0-0-11.ec2.internal",
+					After:    "Hostname=ip-10-0-0-11.ec2.internal, InternalIP=10.0.0.11",
+					Expected: true,
+					Why:      "the same addresses: the external manager writes them in its own order",
+				},
+				{
+					Object:   "Node/ip-10-0-0-12.ec2.internal",
+					Field:    "addresses",
+					Before:   "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal",
+					After:    "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal, InternalDNS=x",
+					Expected: true,
+					Why:      "the external manager writes the DNS names of the instance too",
+				},
 			},
 		},
 		{

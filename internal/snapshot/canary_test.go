@@ -130,7 +130,10 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 	}}}
 	_, err := src.Kube.AppsV1().
 		Deployments(component.Namespace).
-		Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta(component.KCM), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: template}}, metav1.CreateOptions{})
+		Create(t.Context(), &appsv1.Deployment{
+			ObjectMeta: meta(component.KCM),
+			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: template},
+		}, metav1.CreateOptions{})
 	put(err)
 	plain := *template.DeepCopy()
 	plain.Spec.Containers[0].Command, plain.Spec.Containers[0].Args = []string{"cloud-controller-manager"}, c.commands("a DaemonSet")
@@ -140,7 +143,10 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 	put(err)
 	_, err = src.Kube.CoreV1().
 		Services("shop").
-		Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "canary", Namespace: "shop", Annotations: annotations}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, metav1.CreateOptions{})
+		Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "canary", Namespace: "shop", Annotations: annotations},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		}, metav1.CreateOptions{})
 	put(err)
 	_, err = src.Kube.StorageV1().
 		StorageClasses().

@@ -27,11 +27,23 @@ func TestWhereAManagerOfADeploymentIsAsked(t *testing.T) {
 		pod           collect.SeedPod
 		host, address string
 	}{
-		"on its host's network":      {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257"}, "cp-1", "127.0.0.1:10257"},
-		"on every address":           {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "0.0.0.0"}}, "cp-1", "127.0.0.1:10257"},
-		"on every address of IPv6":   {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "::"}}, "cp-1", "[::1]:10257"},
-		"on one address":             {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "10.0.9.9"}}, "cp-1", "10.0.9.9:10257"},
-		"on a variable":              {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "$(HOST_IP)"}}, "cp-1", "10.0.0.1:10257"},
+		"on its host's network": {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257"}, "cp-1", "127.0.0.1:10257"},
+		"on every address": {
+			collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "0.0.0.0"}},
+			"cp-1",
+			"127.0.0.1:10257",
+		},
+		"on every address of IPv6": {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "::"}}, "cp-1", "[::1]:10257"},
+		"on one address": {
+			collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "10.0.9.9"}},
+			"cp-1",
+			"10.0.9.9:10257",
+		},
+		"on a variable": {
+			collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "$(HOST_IP)"}},
+			"cp-1",
+			"10.0.0.1:10257",
+		},
 		"on the pods' network":       {collect.SeedPod{Name: "p", Workload: workload, Node: "node-1", Address: "10.244.0.7:10257"}, workload + "/p", "10.244.0.7:10257"},
 		"on a host without access":   {collect.SeedPod{Name: "p", Workload: workload, Node: "node-2", HostNetwork: true, Address: "10.0.0.2:10257"}, workload + "/p", "10.0.0.2:10257"},
 		"on a host, not yet started": {collect.SeedPod{Name: "p", Workload: workload, Node: "node-1", HostNetwork: true}, workload + "/p", ""},

@@ -36,7 +36,13 @@ func TestWhenTheTokenOfAManagerInASeedExpiresIsKeptAndTheTokenIsNot(t *testing.T
 		want    *v1.ManagerToken
 		why     string
 	}{
-		"a token":                               {of(map[string][]byte{"token": []byte(tokenUntil(expires))}), true, false, &v1.ManagerToken{Path: path, Expires: expires}, ""},
+		"a token": {
+			of(map[string][]byte{"token": []byte(tokenUntil(expires))}),
+			true,
+			false,
+			&v1.ManagerToken{Path: path, Expires: expires},
+			"",
+		},
 		"no token":                              {of(map[string][]byte{"token": []byte(planted)}), true, false, &v1.ManagerToken{Path: path, Error: "the content is no token of a ServiceAccount"}, ""},
 		"an earlier version":                    {of(map[string][]byte{"kubeconfig": []byte(planted)}), true, false, nil, ""},
 		"no Secret":                             {nil, true, false, nil, ""},

@@ -75,7 +75,12 @@ func TestStates(t *testing.T) {
 		{"somebody works on it", nil, "applying", "transplant status --watch, or transplant pause"},
 		{"somebody works on it after an error", []func(*Facts){failed}, "applying", "transplant status --watch, or transplant pause"},
 		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
-		{"the lock is not renewed during a rollback", []func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant rollback"},
+		{
+			"the lock is not renewed during a rollback",
+			[]func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }},
+			"stalled",
+			"transplant unlock, then transplant rollback",
+		},
 		{"it is paused", []func(*Facts){paused}, "paused", "transplant resume"},
 		{"it is paused and nobody works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
 		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
@@ -223,10 +228,16 @@ func TestWhoOwnsTheLoops(t *testing.T) {
 		from   map[string]string
 	}{
 		{"before the migration lease", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second)},
-			map[string]string{"service": component.KCM + "@cp-1", "nodeipam": component.KCM + "@cp-1"}, map[string]string{"service": "lease kube-controller-manager", "nodeipam": "lease kube-controller-manager"}},
+			map[string]string{"service": component.KCM + "@cp-1", "nodeipam": component.KCM + "@cp-1"}, map[string]string{
+				"service":  "lease kube-controller-manager",
+				"nodeipam": "lease kube-controller-manager",
+			}},
 		{"the new manager holds the migration lease", map[string]*coordinationv1.Lease{
 			component.KCM: managerLease("cp-1_x", time.Second), component.CCM: managerLease("cp-2_y", time.Second), migration: managerLease("cp-2_y", time.Second)},
-			map[string]string{"service": component.CCM + "@cp-2", "nodeipam": component.KCM + "@cp-1"}, map[string]string{"service": "lease " + migration, "nodeipam": "lease kube-controller-manager"}},
+			map[string]string{"service": component.CCM + "@cp-2", "nodeipam": component.KCM + "@cp-1"}, map[string]string{
+				"service":  "lease " + migration,
+				"nodeipam": "lease kube-controller-manager",
+			}},
 		{"its holder leads neither manager", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second), migration: managerLease("cp-3_z", time.Second)},
 			map[string]string{"service": "unknown@cp-3", "nodeipam": component.KCM + "@cp-1"},
 			map[string]string{"service": "lease " + migration + ", whose holder leads neither manager", "nodeipam": "lease kube-controller-manager"}},

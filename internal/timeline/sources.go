@@ -144,7 +144,10 @@ func (b *builder) probes(events []v1.ProbeEvent) {
 			)
 		}
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(down), func(a, b path) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {
+	for _, p := range slices.SortedFunc(
+		maps.Keys(down),
+		func(a, b path) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) },
+	) {
 		add(p, nil)
 	}
 }

@@ -90,7 +90,21 @@ func TestTheControlsAreServedApartAndDoWhatTheySay(t *testing.T) {
 func TestAFaultSurvivesItsJSON(t *testing.T) {
 	no := false
 	for _, f := range []awssim.Fault{
-		{Key: "K*", Service: "ec2", Action: "Create*", Mutating: &no, Times: 2, Before: 1e6, After: 2e9, Throttle: 0.5, Rate: &awssim.Rate{PerSecond: 1, Burst: 2}, Code: "X", Drop: true, AfterEffect: true, Hang: true},
+		{
+			Key:         "K*",
+			Service:     "ec2",
+			Action:      "Create*",
+			Mutating:    &no,
+			Times:       2,
+			Before:      1e6,
+			After:       2e9,
+			Throttle:    0.5,
+			Rate:        &awssim.Rate{PerSecond: 1, Burst: 2},
+			Code:        "X",
+			Drop:        true,
+			AfterEffect: true,
+			Hang:        true,
+		},
 		{Hang: true},
 	} {
 		text, err := json.Marshal(f)

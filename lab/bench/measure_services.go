@@ -176,7 +176,11 @@ func (w *world) without(members []string) map[string]bool {
 func (w *world) memberships(begin *interval, incomplete map[string]bool, start, lastAdded time.Time) samples {
 	s := samples{of: w.services}
 	last := map[string]time.Time{}
-	for _, call := range w.cloud.Calls(simcloud.Filter{After: begin.calls, Callers: []string{begin.manager.name}, Changed: true}) {
+	for _, call := range w.cloud.Calls(simcloud.Filter{
+		After:   begin.calls,
+		Callers: []string{begin.manager.name},
+		Changed: true,
+	}) {
 		if !incomplete[call.Object] {
 			last[call.Object] = call.Arrived
 		}

@@ -60,7 +60,9 @@ func fresh(place int) *corev1.Node {
 			Conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady")},
 		},
 	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, kind := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+	} {
 		n.Status.Conditions = append(n.Status.Conditions, condition(kind, corev1.ConditionFalse, "KubeletHasEnough"))
 	}
 	return n

@@ -80,7 +80,8 @@ func (w *world) connect() (disconnect func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	web, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)

@@ -91,6 +91,8 @@ const (
 
 // AccessKey is the AWS access key of a manager on a host, for example AKIALABCP1KCM.
 func AccessKey(host, component string) string {
-	short := map[string]string{ControllerManager: "KCM", CloudControllerManager: "CCM", APIServer: "KAS", Scheduler: "SCHED"}[component]
+	short := map[string]string{
+		ControllerManager: "KCM", CloudControllerManager: "CCM", APIServer: "KAS", Scheduler: "SCHED",
+	}[component]
 	return "AKIALAB" + strings.ToUpper(strings.ReplaceAll(host, "-", "")) + short
 }

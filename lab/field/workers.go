@@ -39,7 +39,8 @@ func (f *Field) workers(ctx context.Context) error {
 		n.Spec.PodCIDR = fmt.Sprintf("10.200.%d.%d/28", 16+i/16, i%16*16)
 		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 		for j := range n.Status.Addresses {
-			n.Status.Addresses[j].Address = map[corev1.NodeAddressType]string{corev1.NodeInternalIP: ip}[n.Status.Addresses[j].Type]
+			own := map[corev1.NodeAddressType]string{corev1.NodeInternalIP: ip}
+			n.Status.Addresses[j].Address = own[n.Status.Addresses[j].Type]
 			if n.Status.Addresses[j].Address == "" {
 				n.Status.Addresses[j].Address = n.Name
 			}

@@ -125,8 +125,9 @@ func (h *Host) spawn() (*booting, error) {
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:     true,
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID,
+		Setsid: true,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET |
+			syscall.CLONE_NEWPID,
 	}
 	err = cmd.Start()
 	_, _ = theirIn.Close(), theirOut.Close() // the child has its own

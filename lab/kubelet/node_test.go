@@ -184,18 +184,21 @@ func TestFlagsAreReadAsTheUnitDoes(t *testing.T) {
 	}{
 		"nothing":               {},
 		"both files, last wins": {kubeadm: flagsFile("--cloud-provider=aws --pod-infra-container-image=x"), extra: "# x\nKUBELET_EXTRA_ARGS=--cloud-provider external\n", want: Flags{CloudProvider: CloudExternal}},
-		"labels and IDs":        {extra: "KUBELET_EXTRA_ARGS=\"--node-labels=a=b,node.kubernetes.io/x=y --provider-id=aws:///z/i-1 --node-ip=10.0.0.1 --hostname-override=h\"", want: Flags{NodeLabels: map[string]string{"a": "b", "node.kubernetes.io/x": "y"}, ProviderID: "aws:///z/i-1", NodeIP: "10.0.0.1", HostnameOverride: "h"}},
-		"accepted, no effect":   {kubeadm: flagsFile("--container-runtime-endpoint=unix:///x --image-credential-provider-config=/a --image-credential-provider-bin-dir=/b")},
-		"unknown flag":          {kubeadm: flagsFile("--no-such-flag=1"), err: "unknown flag: --no-such-flag"},
-		"a word":                {kubeadm: flagsFile("run"), err: `unknown command "run"`},
-		"missing value":         {kubeadm: flagsFile("--cloud-provider"), err: "flag needs an argument"},
-		"unknown provider":      {kubeadm: flagsFile("--cloud-provider=azur"), err: `unknown cloud provider "azur"`},
-		"in-tree in 1.27":       {kubeadm: flagsFile("--cloud-provider=aws"), version: "v1.27.4", err: "kubelet v1.27.4 has no in-tree provider"},
-		"forbidden label":       {kubeadm: flagsFile("--node-labels=node-role.kubernetes.io/master="), err: "not a label that a kubelet may set"},
-		"bad address":           {kubeadm: flagsFile("--node-ip=here"), err: `--node-ip "here" is not an IP address`},
-		"no assignment":         {kubeadm: "--cloud-provider=aws\n", err: ""},
-		"not an assignment":     {kubeadm: "cloud provider\n", err: "line 1 is not NAME=value"},
-		"open quote":            {extra: "A=b\nKUBELET_EXTRA_ARGS=\"--x\n", err: "line 2: the quote of KUBELET_EXTRA_ARGS is not closed"},
+		"labels and IDs": {
+			extra: "KUBELET_EXTRA_ARGS=\"--node-labels=a=b,node.kubernetes.io/x=y --provider-id=aws:///z/i-1 --node-ip=10.0.0.1 --hostname-override=h\"",
+			want:  Flags{NodeLabels: map[string]string{"a": "b", "node.kubernetes.io/x": "y"}, ProviderID: "aws:///z/i-1", NodeIP: "10.0.0.1", HostnameOverride: "h"},
+		},
+		"accepted, no effect": {kubeadm: flagsFile("--container-runtime-endpoint=unix:///x --image-credential-provider-config=/a --image-credential-provider-bin-dir=/b")},
+		"unknown flag":        {kubeadm: flagsFile("--no-such-flag=1"), err: "unknown flag: --no-such-flag"},
+		"a word":              {kubeadm: flagsFile("run"), err: `unknown command "run"`},
+		"missing value":       {kubeadm: flagsFile("--cloud-provider"), err: "flag needs an argument"},
+		"unknown provider":    {kubeadm: flagsFile("--cloud-provider=azur"), err: `unknown cloud provider "azur"`},
+		"in-tree in 1.27":     {kubeadm: flagsFile("--cloud-provider=aws"), version: "v1.27.4", err: "kubelet v1.27.4 has no in-tree provider"},
+		"forbidden label":     {kubeadm: flagsFile("--node-labels=node-role.kubernetes.io/master="), err: "not a label that a kubelet may set"},
+		"bad address":         {kubeadm: flagsFile("--node-ip=here"), err: `--node-ip "here" is not an IP address`},
+		"no assignment":       {kubeadm: "--cloud-provider=aws\n", err: ""},
+		"not an assignment":   {kubeadm: "cloud provider\n", err: "line 1 is not NAME=value"},
+		"open quote":          {extra: "A=b\nKUBELET_EXTRA_ARGS=\"--x\n", err: "line 2: the quote of KUBELET_EXTRA_ARGS is not closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &host{t: t, dir: t.TempDir()}

@@ -60,7 +60,11 @@ func machineCRD(kind, plural string) *unstructured.Unstructured {
 // installMachines gives the user cluster machine-controller's kinds and their webhook, and starts the parts in the
 // seed.
 func (c *Cluster) installMachines(ctx context.Context) error {
-	for kind, plural := range map[string]string{"Machine": "machines", "MachineSet": "machinesets", "MachineDeployment": "machinedeployments"} {
+	for kind, plural := range map[string]string{
+		"Machine":           "machines",
+		"MachineSet":        "machinesets",
+		"MachineDeployment": "machinedeployments",
+	} {
 		crd := machineCRD(kind, plural)
 		if names, ok, _ := unstructured.NestedMap(crd.Object, "spec", "names"); ok {
 			delete(names, "singular")

@@ -154,7 +154,8 @@ func tolerates(p *corev1.Pod, n *corev1.Node) bool {
 		}
 		if !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 			return (t.Effect == "" || t.Effect == taint.Effect) &&
-				(t.Key == "" && t.Operator == corev1.TolerationOpExists || t.Key == taint.Key && (t.Operator == corev1.TolerationOpExists || t.Value == taint.Value))
+				(t.Key == "" && t.Operator == corev1.TolerationOpExists ||
+					t.Key == taint.Key && (t.Operator == corev1.TolerationOpExists || t.Value == taint.Value))
 		}) {
 			return false
 		}
@@ -172,7 +173,9 @@ func (c *Cluster) runPod(ctx context.Context, p *corev1.Pod) error {
 		StartTime: &now,
 	}
 	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
-	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+	for _, t := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	} {
 		status.Conditions = append(
 			status.Conditions,
 			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now},

@@ -49,7 +49,8 @@ type Filter struct {
 }
 
 func (f Filter) matches(c Call) bool {
-	return (len(f.Callers) == 0 || slices.Contains(f.Callers, c.Caller)) && (len(f.Operations) == 0 || slices.Contains(f.Operations, c.Operation)) &&
+	return (len(f.Callers) == 0 || slices.Contains(f.Callers, c.Caller)) &&
+		(len(f.Operations) == 0 || slices.Contains(f.Operations, c.Operation)) &&
 		(!f.Mutating || c.Mutating) &&
 		(!f.Changed || c.Changed)
 }

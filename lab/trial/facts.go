@@ -26,7 +26,10 @@ const volumes = "var/lib/kubelet/pods/"
 // hosts, RBAC, service accounts, leases, nodes, services and the cloud.
 func (t *Trial) Facts(ctx context.Context) ([]string, error) {
 	var out []string
-	for _, gather := range []func(context.Context) ([]string, error){t.files, func(ctx context.Context) ([]string, error) { return Objects(ctx, t.Client()) }} {
+	for _, gather := range []func(context.Context) ([]string, error){
+		t.files,
+		func(ctx context.Context) ([]string, error) { return Objects(ctx, t.Client()) },
+	} {
 		lines, err := gather(ctx)
 		if err != nil {
 			return nil, err
@@ -77,7 +80,9 @@ func (t *Trial) files(context.Context) ([]string, error) {
 // Objects describes the API's part of the facts.
 func Objects(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	var out []string
-	for _, gather := range []func(context.Context, kubernetes.Interface) ([]string, error){access, leases, nodes, services} {
+	for _, gather := range []func(context.Context, kubernetes.Interface) ([]string, error){
+		access, leases, nodes, services,
+	} {
 		lines, err := gather(ctx, client)
 		if err != nil {
 			return nil, err

@@ -35,7 +35,11 @@ func NewControllers() Controllers {
 	tags.Options.AddFlags(c.Flags.FlagSet("tagging controller"))
 	c.Constructors[tagging.TaggingControllerKey] = ccm.ControllerInitFuncConstructor{
 		InitContext: ccm.ControllerInitContext{ClientName: tagging.TaggingControllerClientName},
-		Constructor: func(initContext ccm.ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) ccm.InitFunc {
+		Constructor: func(
+			initContext ccm.ControllerInitContext,
+			completed *config.CompletedConfig,
+			provider cloudprovider.Interface,
+		) ccm.InitFunc {
 			return tags.StartTaggingControllerWrapper(initContext, completed, upstreamProvider(provider))
 		},
 	}

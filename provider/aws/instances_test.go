@@ -88,7 +88,9 @@ func inhabitants() []*corev1.Node {
 		id := fmt.Sprintf("i-%017x", i)
 		nodes = append(nodes, node("by-id-"+id, "aws:///us-east-1a/"+id))
 	}
-	for _, address := range []string{"10-0-0-1", "10-0-0-2", "10-0-0-3", "10-0-0-4", "10-0-0-5", "10-0-0-6", "10-0-0-15", "10-0-0-16", "10-0-0-17", "10-0-0-19", "10-0-0-99"} {
+	for _, address := range []string{
+		"10-0-0-1", "10-0-0-2", "10-0-0-3", "10-0-0-4", "10-0-0-5", "10-0-0-6", "10-0-0-15", "10-0-0-16", "10-0-0-17", "10-0-0-19", "10-0-0-99",
+	} {
 		nodes = append(nodes, node("ip-"+address+".ec2.internal", ""))
 	}
 	for name, providerID := range map[string]string{

@@ -202,7 +202,9 @@ func judgeMainLease(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var errs []string
 	asked := 0
-	for _, who := range []struct{ component, user string }{{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM}} {
+	for _, who := range []struct{ component, user string }{
+		{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM},
+	} {
 		if len(f.InstancesOf(who.component)) == 0 {
 			continue
 		}

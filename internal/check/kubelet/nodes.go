@@ -132,7 +132,8 @@ var nodeIPAbsent = rule.Check{
 	Explain: []string{
 		"An external kubelet without --node-ip leaves a new Node without address until the cloud-controller-manager writes one; pods on the host's network, static pods among them, have no IP until then " +
 			"(https://github.com/kubernetes/kubernetes/issues/125348, https://github.com/kubernetes/kubernetes/issues/120720). Older kubelets wrote the address of the default route for the time being. Nodes that exist keep their addresses.",
-		"With --node-ip the kubelet writes it at once and tells the manager by the annotation " + facts.AnnotationProvidedIP + "; NODE-015 compares that with what the cloud knows. A control plane that has to come up without a manager, " +
+		"With --node-ip the kubelet writes it at once and tells the manager by the annotation " + facts.AnnotationProvidedIP +
+			"; NODE-015 compares that with what the cloud knows. A control plane that has to come up without a manager, " +
 			"after a power cut for example, needs it.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {

@@ -38,7 +38,9 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var errs []string
 	on := false
-	for _, who := range []struct{ component, user string }{{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM}} {
+	for _, who := range []struct{ component, user string }{
+		{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM},
+	} {
 		migrates := slices.ContainsFunc(f.InstancesOf(who.component), facts.Instance.Migrates)
 		on = on || migrates
 		for _, verb := range []string{"create", "get", "update"} {
@@ -95,7 +97,10 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 // grantLease gives both managers the lease at once: the plan would, too, but is not carried out while this blocks.
 func grantLease(lease string) string {
 	var parts []string
-	for _, role := range []struct{ name, rule string }{{"leader-migration", "get,update --resource=leases --resource-name=" + lease}, {"leader-migration-create", "create --resource=leases"}} {
+	for _, role := range []struct{ name, rule string }{
+		{"leader-migration", "get,update --resource=leases --resource-name=" + lease},
+		{"leader-migration-create", "create --resource=leases"},
+	} {
 		parts = append(
 			parts,
 			"kubectl -n kube-system create role "+role.name+" --verb="+role.rule,
@@ -314,7 +319,10 @@ func holderOf(f facts.Facts, lease v1.Lease, source string) (silent []string, fi
 				continue
 			case !slices.Contains(m.Leads, lease.Name):
 				continue
-			case slices.ContainsFunc(controllernames.CloudLoops, func(l controllernames.Loop) bool { return slices.Contains(loopsOf(f, p, m), l) }):
+			case slices.ContainsFunc(
+				controllernames.CloudLoops,
+				func(l controllernames.Loop) bool { return slices.Contains(loopsOf(f, p, m), l) },
+			):
 				return nil, findings.Pass(
 					"%s holds the lease %s and runs %s",
 					who,

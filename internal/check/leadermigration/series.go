@@ -132,6 +132,10 @@ var seriesMove = rule.Check{
 			Objects: []string{f.APIGroups[i]},
 			Found:   f.APIGroups[i],
 			Summary: "the series of the cloud loops move to another port and job: rules and monitors for " + component.KCM + " have to be extended",
-		}, "rules that select both managers, and a monitor for port "+facts.DefaultPorts[component.CCM], "/apis", "kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+component.KCM)
+		},
+			"rules that select both managers, and a monitor for port "+facts.DefaultPorts[component.CCM],
+			"/apis",
+			"kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+component.KCM,
+		)
 	},
 }

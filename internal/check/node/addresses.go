@@ -65,7 +65,8 @@ var providedAddress = rule.Check{
 	DependsOn: rule.OnAPI,
 	Title:     "the address that each kubelet was told to use is one of its node's",
 	Explain: []string{
-		"A kubelet with --node-ip and an external provider writes that address into the annotation " + facts.AnnotationProvidedIP + ", and the manager takes only addresses of the cloud that it finds there. Where the cloud does not know the address " +
+		"A kubelet with --node-ip and an external provider writes that address into the annotation " + facts.AnnotationProvidedIP +
+			", and the manager takes only addresses of the cloud that it finds there. Where the cloud does not know the address " +
 			"(a second network, a VIP, another family) the manager changes nothing and logs an error: the node keeps stale addresses, and a new one is never initialised.",
 		"Compared with what the new provider would write where it was asked (--prove), else with the addresses that the node has now. See https://github.com/kubernetes/kubernetes/issues/125348.",
 	},

@@ -71,7 +71,10 @@ func concernsResource(r v1.WebhookRule, v vital) bool {
 		return false
 	case r.Scope == "Namespaced" && !v.namespaced, r.Scope == "Cluster" && v.namespaced:
 		return false
-	case !slices.ContainsFunc(r.Operations, func(o string) bool { return o == "*" || o == "CREATE" || o == "UPDATE" || o == "DELETE" }):
+	case !slices.ContainsFunc(
+		r.Operations,
+		func(o string) bool { return o == "*" || o == "CREATE" || o == "UPDATE" || o == "DELETE" },
+	):
 		return false
 	}
 	return slices.ContainsFunc(r.Resources, func(name string) bool {

@@ -212,7 +212,11 @@ var managerSkew = rule.Check{
 		}
 		var bad findings.Problems
 		var unclear []string
-		for _, p := range slices.Concat(f.InstancesOf(component.KCM), f.InstancesOf(component.Scheduler), f.InstancesOf(component.KAS)) {
+		for _, p := range slices.Concat(
+			f.InstancesOf(component.KCM),
+			f.InstancesOf(component.Scheduler),
+			f.InstancesOf(component.KAS),
+		) {
 			minor, ok := p.Minor()
 			switch {
 			case !ok:

@@ -127,7 +127,12 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		nil,
 		`accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted. Apply also takes differences that its verification finds, OBJECT="reason"`,
 	)
-	for flag, words := range map[string][]string{"strategy": options.Strategies, "shape": options.Shapes, "node-ipam": options.NodeIPAMChoices, "volumes": options.VolumesChoices} {
+	for flag, words := range map[string][]string{
+		"strategy":  options.Strategies,
+		"shape":     options.Shapes,
+		"node-ipam": options.NodeIPAMChoices,
+		"volumes":   options.VolumesChoices,
+	} {
 		Complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}
 }

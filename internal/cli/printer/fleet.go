@@ -58,7 +58,8 @@ func fleetMark(r v1.FleetCluster) v1.Outcome {
 	switch {
 	case r.Standing == v1.StandingFailed || r.Standing == v1.StandingBlocked || r.Owners == fleet.OwnersBoth:
 		return v1.Fail
-	case r.Stuck != "" || r.Owners == fleet.OwnersUnknown || r.Standing == v1.StandingWaiting && (r.Hold != "" || r.Paused != ""):
+	case r.Stuck != "" || r.Owners == fleet.OwnersUnknown ||
+		r.Standing == v1.StandingWaiting && (r.Hold != "" || r.Paused != ""):
 		return v1.Warn
 	case r.Standing == v1.StandingCompleted:
 		return v1.Pass
@@ -270,7 +271,10 @@ func fleetPlanSum(f *v1.FleetPlan) string {
 	}
 	parts = append(
 		parts,
-		"a cluster is done with "+map[string]string{fleet.UntilCompleted: "its migration completed", fleet.UntilHandover: "its handover"}[f.Options.Until],
+		"a cluster is done with "+map[string]string{
+			fleet.UntilCompleted: "its migration completed",
+			fleet.UntilHandover:  "its handover",
+		}[f.Options.Until],
 	)
 	if n := f.Options.MaxFailures; n == 0 {
 		parts = append(parts, "stops at the first failure")

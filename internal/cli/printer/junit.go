@@ -60,7 +60,10 @@ func PrintJUnit(w io.Writer, r v1.CheckReport) error {
 		out.Suites[len(out.Suites)-1].add(f)
 	}
 	for _, s := range out.Suites {
-		out.Tests, out.Failures, out.Errors, out.Skipped = out.Tests+s.Tests, out.Failures+s.Failures, out.Errors+s.Errors, out.Skipped+s.Skipped
+		out.Tests = out.Tests + s.Tests
+		out.Failures = out.Failures + s.Failures
+		out.Errors = out.Errors + s.Errors
+		out.Skipped = out.Skipped + s.Skipped
 	}
 	data, err := xml.MarshalIndent(out, "", "  ")
 	if err != nil {

@@ -149,7 +149,10 @@ func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.
 func configOf(path, name string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		rules,
+		&clientcmd.ConfigOverrides{CurrentContext: name},
+	).
 		ClientConfig()
 	return tuned(cfg), err
 }

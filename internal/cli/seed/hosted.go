@@ -183,7 +183,9 @@ func Status(ctx context.Context, h *Command) error {
 	s.Next = hostedNext(h, s)
 	h.NameCluster(s.Cluster)
 	return h.output().
-		Print(h.Out, s, map[string]func() error{"text": func() error { return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false) }})
+		Print(h.Out, s, map[string]func() error{
+			"text": func() error { return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false) },
+		})
 }
 
 // warnOfToken says when the manager's token cannot be used or not for long.

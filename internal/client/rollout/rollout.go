@@ -214,7 +214,8 @@ const maxTries = 10
 // final reports whether trying again is of no use: the API server has understood the write and refused it.
 func final(err error) bool {
 	return !objects.IsStale(err) &&
-		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err))
+		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+			apierrors.IsUnauthorized(err))
 }
 
 // startCluster is the change of a Cluster that starts its migration.

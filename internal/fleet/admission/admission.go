@@ -146,7 +146,19 @@ func (w *Webhooks) Validate(ctx context.Context, r *admissionv1.AdmissionRequest
 func (w *Webhooks) refuse(r *admissionv1.AdmissionRequest, why field.ErrorList) *admissionv1.AdmissionResponse {
 	status := apierrors.NewInvalid(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}, r.Name, why).Status()
 	w.options.Log.V(1).
-		Info("Refused a write of a Cluster", "group", r.Resource.Group, "cluster", r.Name, "operation", r.Operation, "user", r.UserInfo.Username, "why", why.ToAggregate().Error())
+		Info(
+			"Refused a write of a Cluster",
+			"group",
+			r.Resource.Group,
+			"cluster",
+			r.Name,
+			"operation",
+			r.Operation,
+			"user",
+			r.UserInfo.Username,
+			"why",
+			why.ToAggregate().Error(),
+		)
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    status.Code,

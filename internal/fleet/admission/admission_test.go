@@ -95,20 +95,39 @@ func TestWhatIsAddedIsAPatchOfTheObjectAsItCame(t *testing.T) {
 		options             Options
 		before, after, want string // want is empty when nothing is added
 	}{
-		"a new cluster":                            {after: `{"spec":{` + aws + `,"x":1}}`, want: `{"spec":{` + aws + `,"x":1,"features":{"externalCloudProvider":true,"ccmClusterName":true}}}`},
-		"a new cluster with features":              {after: `{"spec":{` + aws + `,"features":{"a":true}}}`, want: `{"spec":{` + aws + `,"features":{"a":true,"externalCloudProvider":true,"ccmClusterName":true}}}`},
-		"features that are null":                   {after: `{"spec":{` + aws + `,"features":null}}`, want: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true,"ccmClusterName":true}}}`},
-		"an explicit false":                        {after: `{"spec":{` + aws + `,"features":{"externalCloudProvider":false}}}`},
-		"the guide's object":                       {after: `{"spec":{"exposeStrategy":"NodePort","features":{"externalCloudProvider":true},"humanReadableName":"determined-raman"}}`},
-		"no spec at all":                           {after: `{}`},
-		"in a datacenter without CSI":              {options: dc, after: `{"spec":{"cloud":{"dc":"d"}}}`, want: `{"spec":{"cloud":{"dc":"d"},"disableCsiDriver":true}}`},
-		"enabling":                                 {before: `{"spec":{` + aws + `}}`, after: `{"metadata":{"name":"c"},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`, want: `{"metadata":{"name":"c","annotations":{"ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`},
-		"enabling with other annotations":          {before: `{"spec":{` + aws + `}}`, after: `{"metadata":{"annotations":{"a/b~c":"d"}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`, want: `{"metadata":{"annotations":{"a/b~c":"d","ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`},
-		"enabling what has no metadata":            {before: `{"spec":{` + aws + `}}`, after: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`, want: `{"metadata":{"annotations":{"ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`},
-		"enabling OpenStack":                       {before: `{"spec":{"version":"1.25.0","cloud":{"providerName":"openstack"}}}`, after: `{"spec":{"version":"1.25.0","cloud":{"providerName":"openstack"},"features":{"externalCloudProvider":true}}}`, want: `{"metadata":{"annotations":{"ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{"version":"1.25.0","cloud":{"providerName":"openstack","openstack":{"useOctavia":true}},"features":{"externalCloudProvider":true}}}`},
-		"enabled before":                           {before: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`, after: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`},
-		"what cannot be read":                      {after: `{"spec":{"features":{"externalCloudProvider":"true"}}}`},
-		"conditions in a list, as they used to be": {after: `{"spec":{` + aws + `},"status":{"conditions":[{"type":"A","status":"True"}]}}`, want: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true,"ccmClusterName":true}},"status":{"conditions":[{"type":"A","status":"True"}]}}`},
+		"a new cluster":               {after: `{"spec":{` + aws + `,"x":1}}`, want: `{"spec":{` + aws + `,"x":1,"features":{"externalCloudProvider":true,"ccmClusterName":true}}}`},
+		"a new cluster with features": {after: `{"spec":{` + aws + `,"features":{"a":true}}}`, want: `{"spec":{` + aws + `,"features":{"a":true,"externalCloudProvider":true,"ccmClusterName":true}}}`},
+		"features that are null":      {after: `{"spec":{` + aws + `,"features":null}}`, want: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true,"ccmClusterName":true}}}`},
+		"an explicit false":           {after: `{"spec":{` + aws + `,"features":{"externalCloudProvider":false}}}`},
+		"the guide's object":          {after: `{"spec":{"exposeStrategy":"NodePort","features":{"externalCloudProvider":true},"humanReadableName":"determined-raman"}}`},
+		"no spec at all":              {after: `{}`},
+		"in a datacenter without CSI": {options: dc, after: `{"spec":{"cloud":{"dc":"d"}}}`, want: `{"spec":{"cloud":{"dc":"d"},"disableCsiDriver":true}}`},
+		"enabling": {
+			before: `{"spec":{` + aws + `}}`,
+			after:  `{"metadata":{"name":"c"},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`,
+			want:   `{"metadata":{"name":"c","annotations":{"ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`,
+		},
+		"enabling with other annotations": {
+			before: `{"spec":{` + aws + `}}`,
+			after:  `{"metadata":{"annotations":{"a/b~c":"d"}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`,
+			want:   `{"metadata":{"annotations":{"a/b~c":"d","ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`,
+		},
+		"enabling what has no metadata": {
+			before: `{"spec":{` + aws + `}}`,
+			after:  `{"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`,
+			want:   `{"metadata":{"annotations":{"ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`,
+		},
+		"enabling OpenStack": {
+			before: `{"spec":{"version":"1.25.0","cloud":{"providerName":"openstack"}}}`,
+			after:  `{"spec":{"version":"1.25.0","cloud":{"providerName":"openstack"},"features":{"externalCloudProvider":true}}}`,
+			want:   `{"metadata":{"annotations":{"ccm-migration.k8c.io/migration-needed":"","csi-migration.k8c.io/migration-needed":""}},"spec":{"version":"1.25.0","cloud":{"providerName":"openstack","openstack":{"useOctavia":true}},"features":{"externalCloudProvider":true}}}`,
+		},
+		"enabled before":      {before: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`, after: `{"spec":{` + aws + `,"features":{"externalCloudProvider":true}}}`},
+		"what cannot be read": {after: `{"spec":{"features":{"externalCloudProvider":"true"}}}`},
+		"conditions in a list, as they used to be": {
+			after: `{"spec":{` + aws + `},"status":{"conditions":[{"type":"A","status":"True"}]}}`,
+			want:  `{"spec":{` + aws + `,"features":{"externalCloudProvider":true,"ccmClusterName":true}},"status":{"conditions":[{"type":"A","status":"True"}]}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := send(t, test.options, MutatePath, request(test.before, test.after))

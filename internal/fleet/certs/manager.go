@@ -72,7 +72,12 @@ func New(o Options) *Manager {
 	for _, d := range []struct {
 		value *time.Duration
 		or    time.Duration
-	}{{&o.AuthorityLifetime, DefaultAuthorityLifetime}, {&o.Lifetime, DefaultLifetime}, {&o.Overlap, DefaultOverlap}, {&o.Interval, DefaultInterval}} {
+	}{
+		{&o.AuthorityLifetime, DefaultAuthorityLifetime},
+		{&o.Lifetime, DefaultLifetime},
+		{&o.Overlap, DefaultOverlap},
+		{&o.Interval, DefaultInterval},
+	} {
 		if *d.value == 0 {
 			*d.value = d.or
 		}

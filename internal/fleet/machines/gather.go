@@ -84,7 +84,10 @@ func (g *gatherer) machines(ctx context.Context) {
 	}{
 		{MachinesResource, func(u *unstructured.Unstructured) { g.facts.Machines = append(g.facts.Machines, machineOf(u)) }},
 		{SetsResource, func(u *unstructured.Unstructured) { g.facts.Sets = append(g.facts.Sets, setOf(u)) }},
-		{DeploymentsResource, func(u *unstructured.Unstructured) { g.facts.Deployments = append(g.facts.Deployments, DeploymentOf(u)) }},
+		{
+			DeploymentsResource,
+			func(u *unstructured.Unstructured) { g.facts.Deployments = append(g.facts.Deployments, DeploymentOf(u)) },
+		},
 	} {
 		err := each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return g.dyn.Resource(r.resource).List(ctx, o)

@@ -44,7 +44,8 @@ func proof(n Node, r Record) Evidence {
 		return EvidenceTaint
 	case n.ProviderIDBy == kubeletManager:
 		return EvidenceInTree
-	case strings.Contains(n.ProviderIDBy, "cloud"): // <provider>-cloud-controller-manager, cloud-controller-manager, cloud-node-manager
+	// <provider>-cloud-controller-manager, cloud-controller-manager, cloud-node-manager
+	case strings.Contains(n.ProviderIDBy, "cloud"):
 		if old := r.ExternalSince == nil || n.Created.Before(*r.ExternalSince); old && n.ProviderIDAt.Sub(n.Created) > soon {
 			return EvidenceNone
 		}

@@ -79,20 +79,48 @@ func TestAMachineCountsByWhatItsNodeShows(t *testing.T) {
 		want  Reason
 		by    Evidence
 	}{
-		"an old machine runs in-tree":                          {migrating(1).with(oldMachine, inTree("n", before)), InTree, EvidenceInTree},
-		"a machine that a cloud manager initialized":           {migrating(1).newSet().with(newMachine, external("n", after)), "", EvidenceInitialized},
-		"the annotation lies: recreated from old userdata":     {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after, External: "true"}, inTree("n", after)), AnnotationContradicted, EvidenceInTree},
-		"the annotation is missing, the node is external":      {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after}, external("n", after)), "", EvidenceInitialized},
-		"an old node, nothing known, annotated by hand":        {migrating(1).with(Machine{Name: "m", Owner: "old", Created: before, External: "true"}, Node{Name: "n", Created: before, Ready: true, ProviderID: "x"}), OlderThanChange, EvidenceNone},
-		"a new node of an old set, nothing known":              {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after, External: "true"}, Node{Name: "n", Created: after, Ready: true, ProviderID: "x"}), OldUserdata, EvidenceNone},
-		"a new node of a new set, nothing known":               {migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, Ready: true, ProviderID: "x", ProviderIDBy: "machine-controller"}), "", EvidenceCircumstance},
-		"the same without the annotation":                      {migrating(1).newSet().with(Machine{Name: "m", Owner: "new", Created: after}, Node{Name: "n", Created: after, Ready: true, ProviderID: "x"}), AnnotationMissing, EvidenceNone},
-		"the same with an annotation nobody can parse":         {migrating(1).newSet().with(Machine{Name: "m", Owner: "new", Created: after, External: "yes"}, Node{Name: "n", Created: after, Ready: true, ProviderID: "x"}), AnnotationMissing, EvidenceNone},
-		"the node still waits for the cloud manager":           {migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, Ready: true, Uninitialized: true}), Uninitialized, EvidenceCircumstance},
-		"the node has no providerID":                           {migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, Ready: true}), NoProviderID, EvidenceCircumstance},
-		"the node is not ready":                                {migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, ProviderID: "x"}), NodeNotReady, EvidenceCircumstance},
-		"an external machine that is going is still external":  {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after, Deleting: after}, external("n", after)), "", EvidenceInitialized},
-		"an in-tree machine that is going still runs":          {migrating(1).with(Machine{Name: "m", Owner: "old", Created: before, Deleting: after, External: "true"}, inTree("n", before)), BeingDeleted, EvidenceInTree},
+		"an old machine runs in-tree":                      {migrating(1).with(oldMachine, inTree("n", before)), InTree, EvidenceInTree},
+		"a machine that a cloud manager initialized":       {migrating(1).newSet().with(newMachine, external("n", after)), "", EvidenceInitialized},
+		"the annotation lies: recreated from old userdata": {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after, External: "true"}, inTree("n", after)), AnnotationContradicted, EvidenceInTree},
+		"the annotation is missing, the node is external":  {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after}, external("n", after)), "", EvidenceInitialized},
+		"an old node, nothing known, annotated by hand": {
+			migrating(1).with(Machine{Name: "m", Owner: "old", Created: before, External: "true"}, Node{Name: "n", Created: before, Ready: true, ProviderID: "x"}),
+			OlderThanChange,
+			EvidenceNone,
+		},
+		"a new node of an old set, nothing known": {
+			migrating(1).with(Machine{Name: "m", Owner: "old", Created: after, External: "true"}, Node{Name: "n", Created: after, Ready: true, ProviderID: "x"}),
+			OldUserdata,
+			EvidenceNone,
+		},
+		"a new node of a new set, nothing known": {
+			migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, Ready: true, ProviderID: "x", ProviderIDBy: "machine-controller"}),
+			"",
+			EvidenceCircumstance,
+		},
+		"the same without the annotation": {
+			migrating(1).newSet().with(Machine{Name: "m", Owner: "new", Created: after}, Node{Name: "n", Created: after, Ready: true, ProviderID: "x"}),
+			AnnotationMissing,
+			EvidenceNone,
+		},
+		"the same with an annotation nobody can parse": {
+			migrating(1).newSet().with(Machine{Name: "m", Owner: "new", Created: after, External: "yes"}, Node{Name: "n", Created: after, Ready: true, ProviderID: "x"}),
+			AnnotationMissing,
+			EvidenceNone,
+		},
+		"the node still waits for the cloud manager": {migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, Ready: true, Uninitialized: true}), Uninitialized, EvidenceCircumstance},
+		"the node has no providerID":                 {migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, Ready: true}), NoProviderID, EvidenceCircumstance},
+		"the node is not ready": {
+			migrating(1).newSet().with(newMachine, Node{Name: "n", Created: after, ProviderID: "x"}),
+			NodeNotReady,
+			EvidenceCircumstance,
+		},
+		"an external machine that is going is still external": {migrating(1).with(Machine{Name: "m", Owner: "old", Created: after, Deleting: after}, external("n", after)), "", EvidenceInitialized},
+		"an in-tree machine that is going still runs": {
+			migrating(1).with(Machine{Name: "m", Owner: "old", Created: before, Deleting: after, External: "true"}, inTree("n", before)),
+			BeingDeleted,
+			EvidenceInTree,
+		},
 		"another machine's old node at the same name":          {renamed(migrating(1).with(newMachine, inTree("m", before)), "somebody-else"), NoNode, EvidenceNone},
 		"a node that machine-controller took for it by its IP": {wrongRef(), NoNode, EvidenceNone},
 	} {

@@ -29,7 +29,9 @@ func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interfa
 			w.Stop()
 		}
 	}()
-	for _, r := range []schema.GroupVersionResource{MachinesResource, SetsResource, DeploymentsResource, csiNodesResource} {
+	for _, r := range []schema.GroupVersionResource{
+		MachinesResource, SetsResource, DeploymentsResource, csiNodesResource,
+	} {
 		w, err := watchMetadata(ctx, meta, r)
 		if apierrors.IsNotFound(err) { // there is no machine-controller
 			continue

@@ -76,13 +76,20 @@ func (c *Change) Spec(value any, path ...string) *Change {
 // no message of before stays next to a new status; fields that our types do not know stay.
 func (c *Change) Condition(t kubermatic.ClusterConditionType, condition kubermatic.ClusterCondition) *Change {
 	fields := map[string]any{"status": condition.Status}
-	for key, text := range map[string]string{"kubermaticVersion": condition.KubermaticVersion, "reason": condition.Reason, "message": condition.Message} {
+	for key, text := range map[string]string{
+		"kubermaticVersion": condition.KubermaticVersion,
+		"reason":            condition.Reason,
+		"message":           condition.Message,
+	} {
 		fields[key] = nil
 		if text != "" {
 			fields[key] = text
 		}
 	}
-	for key, at := range map[string]metav1.Time{"lastHeartbeatTime": condition.LastHeartbeatTime, "lastTransitionTime": condition.LastTransitionTime} {
+	for key, at := range map[string]metav1.Time{
+		"lastHeartbeatTime":  condition.LastHeartbeatTime,
+		"lastTransitionTime": condition.LastTransitionTime,
+	} {
 		fields[key] = nil
 		if !at.IsZero() {
 			fields[key] = at

@@ -168,7 +168,12 @@ func (c *clusters) start(ctx context.Context, group string) *source {
 	resource := c.client.Resource(objects.Resource(group))
 	s := &source{ended: make(chan struct{})}
 	s.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		ListWithContextFunc: func(
+			ctx context.Context,
+			o metav1.ListOptions,
+		) (runtime.Object, error) {
+			return resource.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, o)
 		},

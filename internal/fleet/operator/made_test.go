@@ -53,7 +53,9 @@ func TestANewClusterThatIsExternalGetsItsPartsWithoutAnnotations(t *testing.T) {
 				t.Errorf("it has the annotation %s", key)
 			}
 		}
-		for _, condition := range []kubermaticv1.ClusterConditionType{kubermaticv1.ConditionCCMReady, kubermaticv1.ConditionCSIReady, kubermaticv1.ConditionMachines} {
+		for _, condition := range []kubermaticv1.ClusterConditionType{
+			kubermaticv1.ConditionCCMReady, kubermaticv1.ConditionCSIReady, kubermaticv1.ConditionMachines,
+		} {
 			if c.Status.Conditions[condition].Status != corev1.ConditionTrue {
 				t.Errorf("condition %s is %+v", condition, c.Status.Conditions[condition])
 			}

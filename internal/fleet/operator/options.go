@@ -145,7 +145,12 @@ func (o *Options) complete() error {
 	for _, d := range []struct {
 		value *time.Duration
 		or    time.Duration
-	}{{&o.StallAfter, 2 * time.Minute}, {&o.LookTimeout, 30 * time.Second}, {&o.WriteTimeout, 10 * time.Second}, {&o.Discover, 30 * time.Second}} {
+	}{
+		{&o.StallAfter, 2 * time.Minute},
+		{&o.LookTimeout, 30 * time.Second},
+		{&o.WriteTimeout, 10 * time.Second},
+		{&o.Discover, 30 * time.Second},
+	} {
 		if *d.value <= 0 {
 			*d.value = d.or
 		}

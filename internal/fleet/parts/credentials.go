@@ -52,7 +52,8 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	exists := err == nil
 	data, err := p.credentialData(ctx)
 	switch {
-	case (err != nil || len(data) == 0) && exists: // those that were there once still are: nobody takes the keys of a running driver away
+	case (err != nil || len(data) == 0) &&
+		exists: // those that were there once still are: nobody takes the keys of a running driver away
 		return have.ResourceVersion, nil
 	case err != nil:
 		return "", fmt.Errorf(

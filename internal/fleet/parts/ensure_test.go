@@ -190,7 +190,12 @@ func TestGatesOfKubeletsFollowThoseOfTheManager(t *testing.T) {
 	}{
 		"on by itself":       {26, nil, "RotateKubeletServerCertificate=true", []machines.Volume{{Driver: "ebs.csi.aws.com", Plugin: "kubernetes.io/aws-ebs"}}},
 		"off in the manager": {22, nil, "RotateKubeletServerCertificate=true", []machines.Volume{{Driver: "ebs.csi.aws.com"}}},
-		"on in the manager":  {22, []string{"--feature-gates", "X=true,CSIMigrationAWS=true"}, "RotateKubeletServerCertificate=true,CSIMigrationAWS=true", []machines.Volume{{Driver: "ebs.csi.aws.com", Plugin: "kubernetes.io/aws-ebs"}}},
+		"on in the manager": {
+			22,
+			[]string{"--feature-gates", "X=true,CSIMigrationAWS=true"},
+			"RotateKubeletServerCertificate=true,CSIMigrationAWS=true",
+			[]machines.Volume{{Driver: "ebs.csi.aws.com", Plugin: "kubernetes.io/aws-ebs"}},
+		},
 	} {
 		w := newWorld(t, "aws", c.minor, c.args...)
 		r := w.ensure()
@@ -237,7 +242,9 @@ func TestARolloutThatIsStuckIsNamed(t *testing.T) {
 
 func TestTheDriverIsInstalledOnceWithTheManagersCredentials(t *testing.T) {
 	for provider, want := range map[string]map[string]string{
-		"aws": {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "hush"}, "gce": {"cloud-sa.json": "{}"}, "openstack": {"cloud.conf": "password"}, "azure": {"azure.json": "[Global]"},
+		"aws": {
+			"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "hush",
+		}, "gce": {"cloud-sa.json": "{}"}, "openstack": {"cloud.conf": "password"}, "azure": {"azure.json": "[Global]"},
 	} {
 		t.Run(provider, func(t *testing.T) {
 			w := newWorld(t, provider, 24)

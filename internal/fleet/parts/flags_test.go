@@ -12,19 +12,31 @@ func TestSwitchesAreSetWhereTheProgramReadsThem(t *testing.T) {
 		command, args, wantCommand, wantArgs []string
 		changed                              bool
 	}{
-		"args":                     {[]string{"/mc"}, []string{"-kubeconfig", "/k", "-v", "4"}, []string{"/mc"}, []string{"-external", "-kubeconfig", "/k", "-v", "4"}, true},
-		"args with equals signs":   {[]string{"/mc"}, []string{"--kubeconfig=/k"}, []string{"/mc"}, []string{"-external", "--kubeconfig=/k"}, true},
-		"no args at all":           {[]string{"/mc"}, nil, []string{"/mc"}, []string{"-external"}, true},
-		"everything in command":    {[]string{"/mc", "-v", "4"}, nil, []string{"/mc", "-external", "-v", "4"}, nil, true},
-		"a word before the flags":  {nil, []string{"serve", "-v", "4"}, nil, []string{"serve", "-external", "-v", "4"}, true},
-		"there already":            {[]string{"/mc"}, []string{"-external"}, []string{"/mc"}, []string{"-external"}, false},
-		"there with two dashes":    {[]string{"/mc"}, []string{"--external=true", "-v", "4"}, []string{"/mc"}, []string{"--external=true", "-v", "4"}, false},
-		"there as T":               {[]string{"/mc"}, []string{"-external=T"}, []string{"/mc"}, []string{"-external=T"}, false},
-		"off":                      {[]string{"/mc"}, []string{"-v", "4", "-external=false"}, []string{"/mc"}, []string{"-v", "4", "-external=true"}, true},
-		"wrapped":                  {[]string{"/http-prober"}, []string{"-endpoint", "https://x", "-command", `{"command":"/mc","args":["-v","4"]}`}, []string{"/http-prober"}, []string{"-endpoint", "https://x", "-command", `{"args":["-external","-v","4"],"command":"/mc"}`}, true},
+		"args":                    {[]string{"/mc"}, []string{"-kubeconfig", "/k", "-v", "4"}, []string{"/mc"}, []string{"-external", "-kubeconfig", "/k", "-v", "4"}, true},
+		"args with equals signs":  {[]string{"/mc"}, []string{"--kubeconfig=/k"}, []string{"/mc"}, []string{"-external", "--kubeconfig=/k"}, true},
+		"no args at all":          {[]string{"/mc"}, nil, []string{"/mc"}, []string{"-external"}, true},
+		"everything in command":   {[]string{"/mc", "-v", "4"}, nil, []string{"/mc", "-external", "-v", "4"}, nil, true},
+		"a word before the flags": {nil, []string{"serve", "-v", "4"}, nil, []string{"serve", "-external", "-v", "4"}, true},
+		"there already":           {[]string{"/mc"}, []string{"-external"}, []string{"/mc"}, []string{"-external"}, false},
+		"there with two dashes":   {[]string{"/mc"}, []string{"--external=true", "-v", "4"}, []string{"/mc"}, []string{"--external=true", "-v", "4"}, false},
+		"there as T":              {[]string{"/mc"}, []string{"-external=T"}, []string{"/mc"}, []string{"-external=T"}, false},
+		"off":                     {[]string{"/mc"}, []string{"-v", "4", "-external=false"}, []string{"/mc"}, []string{"-v", "4", "-external=true"}, true},
+		"wrapped": {
+			[]string{"/http-prober"},
+			[]string{"-endpoint", "https://x", "-command", `{"command":"/mc","args":["-v","4"]}`},
+			[]string{"/http-prober"},
+			[]string{"-endpoint", "https://x", "-command", `{"args":["-external","-v","4"],"command":"/mc"}`},
+			true,
+		},
 		"wrapped with equals sign": {[]string{"/http-prober"}, []string{`--command={"command":"/mc"}`}, []string{"/http-prober"}, []string{`--command={"args":["-external"],"command":"/mc"}`}, true},
-		"wrapped, there already":   {[]string{"/http-prober"}, []string{"-command", `{"command":"/mc","args":["-external"]}`}, []string{"/http-prober"}, []string{"-command", `{"command":"/mc","args":["-external"]}`}, false},
-		"a command that is none":   {[]string{"/mc"}, []string{"-command", "x"}, []string{"/mc"}, []string{"-external", "-command", "x"}, true},
+		"wrapped, there already": {
+			[]string{"/http-prober"},
+			[]string{"-command", `{"command":"/mc","args":["-external"]}`},
+			[]string{"/http-prober"},
+			[]string{"-command", `{"command":"/mc","args":["-external"]}`},
+			false,
+		},
+		"a command that is none": {[]string{"/mc"}, []string{"-command", "x"}, []string{"/mc"}, []string{"-external", "-command", "x"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			was := slices.Concat(c.command, c.args)

@@ -66,7 +66,14 @@ func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait f
 			refused = append(refused, fmt.Errorf("listing clusters of %s: %w", group, err))
 			continue
 		}
-		informer := dynamicinformer.NewFilteredDynamicInformer(client, objects.Resource(group), metav1.NamespaceAll, 0, cache.Indexers{}, nil).
+		informer := dynamicinformer.NewFilteredDynamicInformer(
+			client,
+			objects.Resource(group),
+			metav1.NamespaceAll,
+			0,
+			cache.Indexers{},
+			nil,
+		).
 			Informer()
 		if err := f.attend(informer, group); err != nil {
 			return nil, nil, fmt.Errorf("following clusters of %s: %w", group, err)

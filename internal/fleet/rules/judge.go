@@ -266,7 +266,8 @@ func csiDriver(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, driverNotAllowed)}
 	case !is:
 		return nil
-	case before.External() && migrates(before, after) && driverMissing(before, facts) == "": // without a driver no volume is being moved
+	case before.External() && migrates(before, after) &&
+		driverMissing(before, facts) == "": // without a driver no volume is being moved
 		return field.ErrorList{
 			field.Forbidden(path, "volumes are being moved to the CSI driver: wait until the migration is over"),
 		}

@@ -83,13 +83,24 @@ func TestWhatIsRefused(t *testing.T) {
 		"a first version while migrating":     {before: version("aws", "", running...), after: version("aws", "1.26.0", running...)},
 		"the feature and an upgrade past end": {before: version("aws", "1.26.0"), after: version("aws", "1.27.0", on), want: []string{"wait until the migration is over"}},
 
-		"removing the annotations while it runs": {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on), want: []string{"metadata.annotations[ccm-migration.k8c.io/migration-needed]: Forbidden", "metadata.annotations[csi-migration.k8c.io/migration-needed]: Forbidden"}},
-		"removing them afterwards":               {before: version("aws", "1.26.0", on, annotated, completed), after: version("aws", "1.26.0", on, completed)},
-		"removing them without the feature":      {before: version("aws", "1.26.0", annotated), after: version("aws", "1.26.0")},
+		"removing the annotations while it runs": {
+			before: version("aws", "1.26.0", running...),
+			after:  version("aws", "1.26.0", on),
+			want:   []string{"metadata.annotations[ccm-migration.k8c.io/migration-needed]: Forbidden", "metadata.annotations[csi-migration.k8c.io/migration-needed]: Forbidden"},
+		},
+		"removing them afterwards":          {before: version("aws", "1.26.0", on, annotated, completed), after: version("aws", "1.26.0", on, completed)},
+		"removing them without the feature": {before: version("aws", "1.26.0", annotated), after: version("aws", "1.26.0")},
 
-		"a strategy that there is not":        {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope")), want: []string{"metadata.annotations[transplant.dev/strategy]: Invalid value: \"hope\": has to be \"downtime\""}},
-		"a strategy that there is":            {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "downtime"))},
-		"one that was there before the rule":  {before: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope")), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope"), on)},
+		"a strategy that there is not": {
+			before: version("aws", "1.26.0"),
+			after:  version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope")),
+			want:   []string{"metadata.annotations[transplant.dev/strategy]: Invalid value: \"hope\": has to be \"downtime\""},
+		},
+		"a strategy that there is": {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "downtime"))},
+		"one that was there before the rule": {
+			before: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope")),
+			after:  version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope"), on),
+		},
 		"a new cluster with a budget below 0": {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "-1")), want: []string{"a number of machines"}},
 		"a budget of more than all":           {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "101%")), want: []string{"100%"}},
 		"a budget of words":                   {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "many")), want: []string{"100%"}},
@@ -98,17 +109,30 @@ func TestWhatIsRefused(t *testing.T) {
 		"a restart that is not asked for":     {after: version("aws", "1.26.0", says(kubermatic.AnnotationRestartMachines, "false"))},
 		"a restart of perhaps":                {after: version("aws", "1.26.0", says(kubermatic.AnnotationRestartMachines, "perhaps")), want: []string{"\"true\" or \"false\""}},
 
-		"the driver, disabled":                          {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", noCSI)},
-		"the driver, disabled and in use":               {before: version("aws", "1.26.0", inUse(corev1.ConditionTrue)), after: version("aws", "1.26.0", noCSI), want: []string{"spec.disableCsiDriver: Forbidden: CSI addon is in use or unknown state PVs"}},
-		"the driver, disabled and perhaps in use":       {before: version("aws", "1.26.0", inUse(corev1.ConditionUnknown)), after: version("aws", "1.26.0", noCSI), want: []string{driverInUse}},
-		"the driver, disabled and not in use":           {before: version("aws", "1.26.0", inUse(corev1.ConditionFalse)), after: version("aws", "1.26.0", noCSI)},
-		"the driver, disabled while volumes move":       {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on, annotated, noCSI), want: []string{"wait until the migration is over"}},
+		"the driver, disabled": {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", noCSI)},
+		"the driver, disabled and in use": {
+			before: version("aws", "1.26.0", inUse(corev1.ConditionTrue)),
+			after:  version("aws", "1.26.0", noCSI),
+			want:   []string{"spec.disableCsiDriver: Forbidden: CSI addon is in use or unknown state PVs"},
+		},
+		"the driver, disabled and perhaps in use": {before: version("aws", "1.26.0", inUse(corev1.ConditionUnknown)), after: version("aws", "1.26.0", noCSI), want: []string{driverInUse}},
+		"the driver, disabled and not in use":     {before: version("aws", "1.26.0", inUse(corev1.ConditionFalse)), after: version("aws", "1.26.0", noCSI)},
+		"the driver, disabled while volumes move": {
+			before: version("aws", "1.26.0", running...),
+			after:  version("aws", "1.26.0", on, annotated, noCSI),
+			want:   []string{"wait until the migration is over"},
+		},
 		"a driver that nobody has, disabled on the way": {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on, annotated, noCSI), facts: noDriver},
 		"enabled without a driver":                      {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", on), facts: noDriver, want: []string{"no release of the CSI driver of AWS is known here for Kubernetes 1.26"}},
 		"enabled without a driver that is wanted":       {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0", on, noCSI), facts: noDriver},
 		"new without a driver":                          {after: version("aws", "1.26.0", on), facts: noDriver},
 		"the driver, enabled":                           {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0")},
-		"the driver, enabled against its datacenter":    {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0"), facts: Facts{Datacenter: &Datacenter{DisableCSIDriver: true}}, want: []string{driverNotAllowed}},
+		"the driver, enabled against its datacenter": {
+			before: version("aws", "1.26.0", noCSI),
+			after:  version("aws", "1.26.0"),
+			facts:  Facts{Datacenter: &Datacenter{DisableCSIDriver: true}},
+			want:   []string{driverNotAllowed},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Judge(test.before, test.after, test.facts)

@@ -75,8 +75,12 @@ func given(cloud kubermatic.CloudSpec) []string {
 		name  string
 		given bool
 	}{
-		{"anexia", cloud.Anexia != nil}, {"aws", cloud.AWS != nil}, {"azure", cloud.Azure != nil}, {"digitalocean", cloud.Digitalocean != nil},
-		{"gcp", cloud.GCP != nil}, {"hetzner", cloud.Hetzner != nil}, {"kubevirt", cloud.Kubevirt != nil}, {"openstack", cloud.Openstack != nil},
+		{"anexia", cloud.Anexia != nil}, {"aws", cloud.AWS != nil}, {"azure", cloud.Azure != nil}, {
+			"digitalocean", cloud.Digitalocean != nil,
+		},
+		{"gcp", cloud.GCP != nil}, {"hetzner", cloud.Hetzner != nil}, {"kubevirt", cloud.Kubevirt != nil}, {
+			"openstack", cloud.Openstack != nil,
+		},
 		{"vsphere", cloud.VSphere != nil},
 	} {
 		if p.given {
@@ -122,7 +126,9 @@ func External(c *kubermatic.Cluster, facts Facts) Supported {
 	if !ok {
 		return Supported{Why: fmt.Sprintf("there is no external cloud-controller-manager for the provider %q", name)}
 	}
-	for _, rule := range []func(*kubermatic.Cluster, Provider, Facts) Supported{telekom, hetznerNetwork, controllerManager, driver} {
+	for _, rule := range []func(*kubermatic.Cluster, Provider, Facts) Supported{
+		telekom, hetznerNetwork, controllerManager, driver,
+	} {
 		if answer := rule(c, provider, facts); !answer.Yes {
 			return answer
 		}

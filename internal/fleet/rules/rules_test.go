@@ -157,7 +157,12 @@ func TestWhatEnablingTheFeatureAdds(t *testing.T) {
 		"again":                        {before: cluster("aws", "1.26.0", on), after: cluster("aws", "1.26.0", on)},
 		"with Octavia":                 {before: cluster("openstack", "1.25.0"), after: cluster("openstack", "1.25.0", on), want: Addition{Annotations: both, UseOctavia: true}},
 		"with Octavia there already":   {before: cluster("openstack", "1.25.0"), after: cluster("openstack", "1.25.0", on, octavia(true)), want: Addition{Annotations: both}},
-		"with Neutron":                 {before: cluster("openstack", "1.25.0"), after: cluster("openstack", "1.25.0", on, octavia(false)), want: Addition{Annotations: both, UseOctavia: true}, warns: true},
+		"with Neutron": {
+			before: cluster("openstack", "1.25.0"),
+			after:  cluster("openstack", "1.25.0", on, octavia(false)),
+			want:   Addition{Annotations: both, UseOctavia: true},
+			warns:  true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := OnUpdate(test.before, test.after, test.facts)
@@ -179,11 +184,15 @@ func TestAFeatureThatWasEnabledPastTheWebhookIsRepairedOnEvidence(t *testing.T) 
 		facts   Facts
 		want    Addition
 	}{
-		"seen in tree":            {cluster: cluster("aws", "1.26.0", on), facts: inTree, want: Addition{Annotations: both}},
-		"not seen in tree":        {cluster: cluster("aws", "1.26.0", on)},
-		"off":                     {cluster: cluster("aws", "1.26.0", off), facts: inTree},
-		"annotated":               {cluster: cluster("aws", "1.26.0", on, annotated), facts: inTree},
-		"half annotated":          {cluster: cluster("aws", "1.26.0", on, func(c *kubermatic.Cluster) { c.Annotations = map[string]string{kubermatic.CCMMigrationNeeded: ""} }), facts: inTree, want: Addition{Annotations: []string{kubermatic.CSIMigrationNeeded}}},
+		"seen in tree":     {cluster: cluster("aws", "1.26.0", on), facts: inTree, want: Addition{Annotations: both}},
+		"not seen in tree": {cluster: cluster("aws", "1.26.0", on)},
+		"off":              {cluster: cluster("aws", "1.26.0", off), facts: inTree},
+		"annotated":        {cluster: cluster("aws", "1.26.0", on, annotated), facts: inTree},
+		"half annotated": {
+			cluster: cluster("aws", "1.26.0", on, func(c *kubermatic.Cluster) { c.Annotations = map[string]string{kubermatic.CCMMigrationNeeded: ""} }),
+			facts:   inTree,
+			want:    Addition{Annotations: []string{kubermatic.CSIMigrationNeeded}},
+		},
 		"over":                    {cluster: cluster("aws", "1.26.0", on, completed), facts: inTree},
 		"where it cannot be done": {cluster: cluster("gcp", "1.24.0", on), facts: inTree},
 	} {

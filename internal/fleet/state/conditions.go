@@ -184,7 +184,8 @@ func (j *judge) csi(out conditionMap) {
 
 func (j *judge) machinesMigrated(out conditionMap) {
 	t, m := kubermaticv1.ConditionMachines, j.Machines
-	completed := j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status == corev1.ConditionTrue
+	condition := j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted]
+	completed := condition.Status == corev1.ConditionTrue
 	switch {
 	case j.unseen(out, m.Seen, t):
 	case m.Regression != "":
@@ -228,8 +229,12 @@ func (j *judge) stuck(out conditionMap, phase string) {
 // of is how long a phase may take; 0 is for ever.
 func (l Limits) of(phase string) time.Duration {
 	return map[string]time.Duration{
-		kubermaticv1.PhaseQueued: l.StuckQueued, kubermaticv1.PhaseBlocked: l.StuckBlocked, kubermaticv1.PhaseHandover: l.StuckHandover,
-		kubermaticv1.PhaseComponents: l.StuckComponents, kubermaticv1.PhaseMachines: l.StuckMachines, kubermaticv1.PhaseFinish: l.StuckFinish,
+		kubermaticv1.PhaseQueued:     l.StuckQueued,
+		kubermaticv1.PhaseBlocked:    l.StuckBlocked,
+		kubermaticv1.PhaseHandover:   l.StuckHandover,
+		kubermaticv1.PhaseComponents: l.StuckComponents,
+		kubermaticv1.PhaseMachines:   l.StuckMachines,
+		kubermaticv1.PhaseFinish:     l.StuckFinish,
 	}[phase]
 }
 

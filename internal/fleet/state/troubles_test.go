@@ -283,7 +283,9 @@ func TestAHandoverThatWasTakenBackByHandIsNoticed(t *testing.T) {
 
 func TestEveryPhaseButTheQuietOnesHasAnEnd(t *testing.T) {
 	l := DefaultLimits()
-	for _, phase := range []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish} {
+	for _, phase := range []string{
+		kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
+	} {
 		if l.of(phase) == 0 {
 			t.Errorf("%s may last for ever", phase)
 		}

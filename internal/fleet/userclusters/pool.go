@@ -92,7 +92,11 @@ func New(o Options) *Pool {
 		o.Open = 64
 	}
 	for value, usual := range map[*time.Duration]time.Duration{
-		&o.Recheck: 30 * time.Second, &o.Dial: 10 * time.Second, &o.Answer: 30 * time.Second, &o.BackoffMin: time.Second, &o.BackoffMax: 2 * time.Minute,
+		&o.Recheck:    30 * time.Second,
+		&o.Dial:       10 * time.Second,
+		&o.Answer:     30 * time.Second,
+		&o.BackoffMin: time.Second,
+		&o.BackoffMax: 2 * time.Minute,
 	} {
 		if *value <= 0 {
 			*value = usual

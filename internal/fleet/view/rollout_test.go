@@ -267,13 +267,33 @@ func TestWhatBecomesOfAMember(t *testing.T) {
 		"completed":                                  {cluster("a", enabled, in(kubermaticv1.PhaseCompleted, "", 0)), nil, options(), "done"},
 		"completed, and two run the loops now":       {cluster("a", enabled, owned(OwnersBoth), in(kubermaticv1.PhaseCompleted, "", 0)), nil, options(), "failed: more than one manager"},
 		"held by somebody meanwhile":                 {cluster("a", enabled, hold, in(kubermaticv1.PhaseHeld, "", 0)), nil, options(), "skipped: alice: not now"},
-		"held by us":                                 {cluster("a", enabled, annotate(kubermaticv1.AnnotationHold, "transplant fleet"), in(kubermaticv1.PhaseHeld, "", 0)), nil, options(), "start"},
-		"released by us a moment ago":                {cluster("a", enabled, annotate(kubermaticv1.AnnotationHold, "transplant fleet"), in(kubermaticv1.PhaseHeld, "", 0)), at(time.Second), options(), "running"},
-		"held in the middle of its handover":         {cluster("a", enabled, hold, in(kubermaticv1.PhaseHandover, "", 0)), nil, options(), "running"},
-		"paused meanwhile":                           {cluster("a", enabled, in(kubermaticv1.PhaseHeld, "", 0), func(c *kubermaticv1.Cluster) { c.Spec.Pause, c.Spec.PauseReason = true, "fire" }), nil, options(), "skipped: fire"},
-		"it has no in-tree provider after all":       {cluster("a", on, in(kubermaticv1.PhaseNotNeeded, "the cluster has no in-tree cloud provider", 0)), at(time.Second), options(), "done"},
-		"enabled past the webhook, and not seen":     {cluster("a", on), at(time.Second), options(), "running"},
-		"enabled past the webhook, and never seen":   {cluster("a", on, in(kubermaticv1.PhaseNotNeeded, "the feature externalCloudProvider is off", 0)), at(time.Hour), options(), "failed: no operator has taken it up"},
+		"held by us": {
+			cluster("a", enabled, annotate(kubermaticv1.AnnotationHold, "transplant fleet"), in(kubermaticv1.PhaseHeld, "", 0)),
+			nil,
+			options(),
+			"start",
+		},
+		"released by us a moment ago": {
+			cluster("a", enabled, annotate(kubermaticv1.AnnotationHold, "transplant fleet"), in(kubermaticv1.PhaseHeld, "", 0)),
+			at(time.Second),
+			options(),
+			"running",
+		},
+		"held in the middle of its handover": {cluster("a", enabled, hold, in(kubermaticv1.PhaseHandover, "", 0)), nil, options(), "running"},
+		"paused meanwhile": {
+			cluster("a", enabled, in(kubermaticv1.PhaseHeld, "", 0), func(c *kubermaticv1.Cluster) { c.Spec.Pause, c.Spec.PauseReason = true, "fire" }),
+			nil,
+			options(),
+			"skipped: fire",
+		},
+		"it has no in-tree provider after all":   {cluster("a", on, in(kubermaticv1.PhaseNotNeeded, "the cluster has no in-tree cloud provider", 0)), at(time.Second), options(), "done"},
+		"enabled past the webhook, and not seen": {cluster("a", on), at(time.Second), options(), "running"},
+		"enabled past the webhook, and never seen": {
+			cluster("a", on, in(kubermaticv1.PhaseNotNeeded, "the feature externalCloudProvider is off", 0)),
+			at(time.Hour),
+			options(),
+			"failed: no operator has taken it up",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := one(c.object, c.start, c.opts)

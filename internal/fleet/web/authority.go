@@ -108,7 +108,11 @@ func (a *authority) who(ctx context.Context, token string) (*authenticationv1.Us
 	got, err := a.remember(ctx, "who "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
 		review, err := a.kube.AuthenticationV1().
 			TokenReviews().
-			Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+			Create(
+				ctx,
+				&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+				metav1.CreateOptions{},
+			)
 		if err != nil {
 			return answer{}, fmt.Errorf("asking the seed whose token it is: %w", scrubbed(err, token))
 		}

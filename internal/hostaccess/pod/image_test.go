@@ -21,16 +21,20 @@ func TestWhatComesOfAnImageThatIsTried(t *testing.T) {
 		started, certain bool
 		why              string
 	}{
-		"nothing is known yet":             {pod: &corev1.Pod{}},
-		"it is being made":                 {pod: waiting("ContainerCreating")},
-		"it runs":                          {pod: of(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), started: true},
-		"it has ended":                     {pod: ended("Completed", 0), started: true},
-		"it does not know the flag":        {pod: ended("Error", 1), started: true},
-		"the program is not in it":         {pod: ended("StartError", 128), why: "StartError", certain: true},
-		"the pull failed once":             {pod: waiting("ErrImagePull"), why: "ErrImagePull: why"},
-		"the pull fails again and again":   {pod: waiting("ImagePullBackOff"), why: "ImagePullBackOff: why", certain: true},
-		"no image can have that name":      {pod: waiting("InvalidImageName"), why: "InvalidImageName: why", certain: true},
-		"the kubelet refuses the pod":      {pod: &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "no room"}}, why: "OutOfpods no room", certain: true},
+		"nothing is known yet":           {pod: &corev1.Pod{}},
+		"it is being made":               {pod: waiting("ContainerCreating")},
+		"it runs":                        {pod: of(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), started: true},
+		"it has ended":                   {pod: ended("Completed", 0), started: true},
+		"it does not know the flag":      {pod: ended("Error", 1), started: true},
+		"the program is not in it":       {pod: ended("StartError", 128), why: "StartError", certain: true},
+		"the pull failed once":           {pod: waiting("ErrImagePull"), why: "ErrImagePull: why"},
+		"the pull fails again and again": {pod: waiting("ImagePullBackOff"), why: "ImagePullBackOff: why", certain: true},
+		"no image can have that name":    {pod: waiting("InvalidImageName"), why: "InvalidImageName: why", certain: true},
+		"the kubelet refuses the pod": {
+			pod:     &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "no room"}},
+			why:     "OutOfpods no room",
+			certain: true,
+		},
 		"the runtime refuses its security": {pod: waiting("CreateContainerError"), why: "CreateContainerError: why"},
 	} {
 		t.Run(name, func(t *testing.T) {

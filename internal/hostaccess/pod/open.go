@@ -132,7 +132,11 @@ func newAccess(ctx context.Context, o Options) (*access, error) {
 		o.Tell = func(string) {}
 	}
 	for d, value := range map[*time.Duration]time.Duration{
-		&o.TTL: 10 * time.Minute, &o.Idle: 4 * time.Minute, &o.Start: 2 * time.Minute, &o.Look: time.Minute, &o.Change: 3 * time.Minute,
+		&o.TTL:    10 * time.Minute,
+		&o.Idle:   4 * time.Minute,
+		&o.Start:  2 * time.Minute,
+		&o.Look:   time.Minute,
+		&o.Change: 3 * time.Minute,
 	} {
 		if *d <= 0 {
 			*d = value

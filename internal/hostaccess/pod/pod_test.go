@@ -401,7 +401,10 @@ func TestHostsAreTheLinuxNodesThatAreSelected(t *testing.T) {
 	for _, n := range []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "windows", Labels: map[string]string{corev1.LabelOSStable: "windows"}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "virtual", Labels: map[string]string{"type": "virtual-kubelet"}}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "marked", Labels: map[string]string{"role": "x"}}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux"}}},
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "marked", Labels: map[string]string{"role": "x"}},
+			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux"}},
+		},
 	} {
 		if _, err := c.kube.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -63,10 +63,9 @@ type spec struct {
 // build is the pod.
 func build(s spec) *corev1.Pod {
 	access := AccessLook
-	annotations := map[string]string{
-		// Where there is no AppArmor this says nothing; where there is, the default profile would refuse the mounts.
-		corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container: corev1.DeprecatedAppArmorBetaProfileNameUnconfined,
-	}
+	// Where there is no AppArmor this says nothing; where there is, the default profile would refuse the mounts.
+	profile := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container
+	annotations := map[string]string{profile: corev1.DeprecatedAppArmorBetaProfileNameUnconfined}
 	if s.Change {
 		access = AccessChange
 		annotations[AnnotationPurpose] = s.Purpose

@@ -203,7 +203,11 @@ func TestAJournalThatCannotBeRead(t *testing.T) {
 		{"a newer version", newer, "holds transplant.dev/v2 Journal, which this version of transplant does not know: use the version that wrote it"},
 		{"a newer schema", packed(higher), "and this version of transplant knows no more than schema 2 of it: use transplant v9.1.0, which wrote it, or a later version"},
 		{"a plan of a newer schema", packed(plan), "the plan in journal ConfigMap kube-system/transplant-journal has schema 3"},
-		{"a field that came later", packed(map[string]any{"apiVersion": v1.GroupVersion, "kind": v1.KindJournal, "plan": map[string]any{"steps": []any{map[string]any{"soon": true}}}}), `has the field "soon"`},
+		{
+			"a field that came later",
+			packed(map[string]any{"apiVersion": v1.GroupVersion, "kind": v1.KindJournal, "plan": map[string]any{"steps": []any{map[string]any{"soon": true}}}}),
+			`has the field "soon"`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := apitest.New(t)

@@ -273,7 +273,10 @@ func TestALostLockEndsTheWork(t *testing.T) {
 		lose func(*apitest.Server, *atomic.Bool)
 	}{
 		{"somebody stole it", func(s *apitest.Server, _ *atomic.Bool) {
-			s.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("thief")}})
+			s.Put(t, &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: component.Namespace},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("thief")},
+			})
 		}},
 		{"it could not be renewed for its duration", func(_ *apitest.Server, down *atomic.Bool) { down.Store(true) }},
 	} {

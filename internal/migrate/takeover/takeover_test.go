@@ -35,7 +35,13 @@ func TestTakeover(t *testing.T) {
 		{"a cloud-controller-manager that is ready", []v1.Manager{owner, standby, ready}, leave, migration, ""},
 		{"a cloud-controller-manager does not take another one's main lease", []v1.Manager{owner, ready}, leave, main, "no other manager runs"},
 		{"one without its main lease", []v1.Manager{owner, {Component: component.CCM, Host: "b"}}, leave, migration, "has not got its main lease"},
-		{"one that has not reached the cloud", []v1.Manager{owner, {Component: component.CCM, Host: "b", Leads: []string{component.CCM}, CloudCalls: ptr.To[int64](0)}}, leave, migration, "has not reached the cloud yet"},
+		{
+			"one that has not reached the cloud",
+			[]v1.Manager{owner, {Component: component.CCM, Host: "b", Leads: []string{component.CCM}, CloudCalls: ptr.To[int64](0)}},
+			leave,
+			migration,
+			"has not reached the cloud yet",
+		},
 		{"one that does not say whether it has", []v1.Manager{owner, {Component: component.CCM, Host: "b", Leads: []string{component.CCM}}}, leave, migration, ""},
 	} {
 		have := takeover(c.managers, c.step, c.binding)

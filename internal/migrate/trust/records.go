@@ -127,7 +127,9 @@ func judgeRestore(steps map[string]v1.Step, s v1.Step) error {
 		return fmt.Errorf("it takes back step %s, which the plan does not have", s.Restore)
 	}
 	for _, field := range []struct{ name, back, there string }{
-		{"host", s.Host, there.Host}, {"path", s.Path, there.Path}, {"object", s.Ref, there.Ref}, {"component", s.Component, there.Component}, {"unit", s.Unit, there.Unit},
+		{"host", s.Host, there.Host}, {"path", s.Path, there.Path}, {"object", s.Ref, there.Ref}, {
+			"component", s.Component, there.Component,
+		}, {"unit", s.Unit, there.Unit},
 	} {
 		if field.back != "" && field.there != "" && field.back != field.there {
 			return fmt.Errorf(

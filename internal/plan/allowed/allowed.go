@@ -374,7 +374,10 @@ func (j Judge) fileContent(s v1.Step) error {
 // component.
 func (j Judge) migrationConfig(of controllernames.Component, text string) bool {
 	for minor := program.FirstLeaderMigration; minor <= max(component.Newest, program.OwnMinor)+1; minor++ {
-		for _, loops := range [][]controllernames.Loop{clusterview.CloudLoops, append(slices.Clone(clusterview.CloudLoops), controllernames.NodeIPAM)} {
+		for _, loops := range [][]controllernames.Loop{
+			clusterview.CloudLoops,
+			append(slices.Clone(clusterview.CloudLoops), controllernames.NodeIPAM),
+		} {
 			if made, err := migrationconfig.Render(of, minor, loops, j.Options.LeaseName); err == nil && string(made) == text {
 				return true
 			}

@@ -284,7 +284,8 @@ func (j Judge) flag(component string, e v1.Edit) error {
 		value = ""
 	}
 	switch {
-	case rule == nil && (e.Op == "unsetFlag" && j.dropped(component, e.Name) || e.Op == "setFlag" && len(j.replaced(component, e.Name)) > 0):
+	case rule == nil &&
+		(e.Op == "unsetFlag" && j.dropped(component, e.Name) || e.Op == "setFlag" && len(j.replaced(component, e.Name)) > 0):
 		return nil // on a host its value is compared as well
 	case rule == nil:
 		return fmt.Errorf("flag --%s of %s is none that a migration changes", e.Name, component)

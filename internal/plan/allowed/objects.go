@@ -206,7 +206,10 @@ func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
 		len(o) != 4 {
 		return fmt.Errorf("%s is not the ConfigMap with the two leader migration configs", s.Ref)
 	}
-	for key, of := range map[string]controllernames.Component{layout.SeedMigrationKCM: controllernames.KubeControllerManager, layout.SeedMigrationCCM: controllernames.CloudControllerManager} {
+	for key, of := range map[string]controllernames.Component{
+		layout.SeedMigrationKCM: controllernames.KubeControllerManager,
+		layout.SeedMigrationCCM: controllernames.CloudControllerManager,
+	} {
 		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, text) {
 			return fmt.Errorf(
 				"%s of %s is no leader migration config that this program makes for lease %s",

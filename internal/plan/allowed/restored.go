@@ -155,7 +155,10 @@ func listsBack(j Judge, s v1.Step, now, back []byte) error {
 	flags := [2]map[string]string{commandline.FlagsOf(live.Command()), commandline.FlagsOf(was.Command())}
 	flags[0][flagvalue.FlagFeatureGates] = flagvalue.MergeGates(live.Command(), flags[0][flagvalue.FlagFeatureGates])
 	flags[1][flagvalue.FlagFeatureGates] = flagvalue.MergeGates(was.Command(), flags[1][flagvalue.FlagFeatureGates])
-	for _, name := range []string{flagvalue.FlagFeatureGates, flagvalue.FlagEnablePlugins, flagvalue.FlagDisablePlugins, flagvalue.FlagControllers} {
+	for _, name := range []string{
+		flagvalue.FlagFeatureGates, flagvalue.FlagEnablePlugins, flagvalue.FlagDisablePlugins,
+		flagvalue.FlagControllers,
+	} {
 		if flags[0][name] == flags[1][name] {
 			continue
 		}

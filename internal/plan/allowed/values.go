@@ -162,7 +162,8 @@ func pluginsChange(j Judge, s v1.Step, flag string, had, has []string, isNow boo
 	for _, name := range has {
 		// Where the snapshot is of later, what ended with the new version is gone from it.
 		gone := !isNow &&
-			(flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels || pluginEnds(j, flag, name) && targetHolds(j) == nil)
+			(flag == flagvalue.FlagEnablePlugins && name == flagvalue.PluginPVLabels ||
+				pluginEnds(j, flag, name) && targetHolds(j) == nil)
 		if !slices.Contains(had, name) && !gone {
 			return fmt.Errorf("the admission plugin %s would be put in, and no migration does that", name)
 		}
@@ -415,7 +416,10 @@ func guarded(at string) bool { return isGuardedPlace(at) || isCredential(at) }
 
 // isGuardedPlace tells files by where they are, which no cloud config can name for a manager.
 func isGuardedPlace(at string) bool {
-	for _, dir := range []string{"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh", "/etc/kubernetes/manifests", layout.Dir + "/backup", "/var/run", "/run"} {
+	for _, dir := range []string{
+		"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh",
+		"/etc/kubernetes/manifests", layout.Dir + "/backup", "/var/run", "/run",
+	} {
 		if at == dir || strings.HasPrefix(at, dir+"/") {
 			return true
 		}
@@ -450,7 +454,10 @@ func isGuardedPlace(at string) bool {
 // installer puts them.
 func isCredential(at string) bool {
 	base := strings.ToLower(path.Base(at))
-	for _, dir := range []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/kubernetes/ssl", "/etc/kubernetes/tokens", "/etc/kubernetes/users", "/etc/ssl/etcd"} {
+	for _, dir := range []string{
+		"/etc/ssl/private", "/etc/pki/tls/private", "/etc/kubernetes/ssl", "/etc/kubernetes/tokens",
+		"/etc/kubernetes/users", "/etc/ssl/etcd",
+	} {
 		if at == dir || strings.HasPrefix(at, dir+"/") && !isCertificate(base) {
 			return true
 		}

@@ -50,7 +50,10 @@ func ManagerFlags(d *draft.Draft, m *v1.Component) []controlplane.Flag {
 	flags = append(flags, controlplane.Flag{Name: "use-service-account-credentials", Value: "false"})
 	flags = append(flags, InheritFlags(d, m)...)
 	for _, more := range []controlplane.Flag{
-		{Name: "controllers", Value: ControllersFlag(d, m.Flags["controllers"])}, {Name: flagvalue.FlagFeatureGates, Value: ManagerGates(d)}, {Name: "secure-port", Value: ServingPort(d)},
+		{
+			Name:  "controllers",
+			Value: ControllersFlag(d, m.Flags["controllers"]),
+		}, {Name: flagvalue.FlagFeatureGates, Value: ManagerGates(d)}, {Name: "secure-port", Value: ServingPort(d)},
 	} {
 		if more.Value != "" {
 			flags = append(flags, more)

@@ -139,7 +139,11 @@ func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
 	}
 	flags = append(flags, controlplane.Flag{Name: "use-service-account-credentials", Value: "false"})
 	flags = append(flags, ccm.InheritFlags(d, m)...)
-	for _, more := range []controlplane.Flag{{Name: "controllers", Value: ccm.ControllersFlag(d, "")}, {Name: flagvalue.FlagFeatureGates, Value: ccm.ManagerGates(d)}, {Name: "secure-port", Value: port}} {
+	for _, more := range []controlplane.Flag{
+		{Name: "controllers", Value: ccm.ControllersFlag(d, "")},
+		{Name: flagvalue.FlagFeatureGates, Value: ccm.ManagerGates(d)},
+		{Name: "secure-port", Value: port},
+	} {
 		if more.Value != "" {
 			flags = append(flags, more)
 		}

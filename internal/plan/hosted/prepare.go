@@ -78,7 +78,10 @@ func createMigrationConfigs(d *draft.Draft) {
 		comp  controllernames.Component
 		minor int
 		key   string
-	}{{controllernames.KubeControllerManager, d.KCMMinor, layout.SeedMigrationKCM}, {controllernames.CloudControllerManager, d.Program.Minor, layout.SeedMigrationCCM}} {
+	}{
+		{controllernames.KubeControllerManager, d.KCMMinor, layout.SeedMigrationKCM},
+		{controllernames.CloudControllerManager, d.Program.Minor, layout.SeedMigrationCCM},
+	} {
 		content, err := migrationconfig.Render(file.comp, file.minor, d.MovedLoops(), d.Options.LeaseName)
 		if err != nil {
 			d.Refusals = append(d.Refusals, fmt.Errorf("rendering the leader migration config of %s: %w", file.comp, err))

@@ -156,7 +156,10 @@ func refusedGate(comp string, minor int, e v1.Edit, before flagvalue.Gates) stri
 
 // managedGate reports whether a gate is one that a migration decides about.
 func managedGate(gate string) bool {
-	return slices.Contains([]string{flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders, flagvalue.GateLeaderMigration}, gate) ||
+	return slices.Contains([]string{
+		flagvalue.GateDisableProviders, flagvalue.GateDisableCredentials, flagvalue.GateCredentialProviders,
+		flagvalue.GateLeaderMigration,
+	}, gate) ||
 		strings.HasPrefix(gate, flagvalue.GateCSIMigration) ||
 		strings.HasPrefix(gate, "InTreePlugin")
 }
@@ -237,7 +240,10 @@ func (r *planView) migrationConfigs(f func(s v1.Step, comp controllernames.Compo
 func oneAllocator(r *planView) error {
 	moves := map[bool]int{}
 	err := r.migrationConfigs(func(_ v1.Step, _ controllernames.Component, all []string) error {
-		moves[slices.ContainsFunc(all, func(n string) bool { l, _, ok := controllernames.Lookup(n); return ok && l == clusterview.NodeIPAM })]++
+		moves[slices.ContainsFunc(
+			all,
+			func(n string) bool { l, _, ok := controllernames.Lookup(n); return ok && l == clusterview.NodeIPAM },
+		)]++
 		return nil
 	})
 	if err != nil {
@@ -251,9 +257,15 @@ func oneAllocator(r *planView) error {
 		s := r.Steps[i]
 		e, ok := planstep.LastEdit(s, "controllers")
 		switch {
-		case moved && (!ok || !flagvalue.IsLoopDisabled(e.Value, clusterview.NodeIPAM)) && !flagvalue.IsLoopDisabled(r.original(s, "controllers"), clusterview.NodeIPAM):
+		case moved && (!ok || !flagvalue.IsLoopDisabled(e.Value, clusterview.NodeIPAM)) && !flagvalue.IsLoopDisabled(
+			r.original(s, "controllers"),
+			clusterview.NodeIPAM,
+		):
 			return fmt.Errorf("node IPAM moves, and step %s leaves it in %s as well", s.ID, component.KCM)
-		case !moved && ok && flagvalue.IsLoopDisabled(e.Value, clusterview.NodeIPAM) && !flagvalue.IsLoopDisabled(r.original(s, "controllers"), clusterview.NodeIPAM):
+		case !moved && ok && flagvalue.IsLoopDisabled(e.Value, clusterview.NodeIPAM) && !flagvalue.IsLoopDisabled(
+			r.original(s, "controllers"),
+			clusterview.NodeIPAM,
+		):
 			return fmt.Errorf("step %s takes node IPAM out of %s, and nobody else runs it", s.ID, component.KCM)
 		}
 	}

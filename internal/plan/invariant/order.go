@@ -400,7 +400,8 @@ func credentialsFirst(r *planView) error {
 			}
 			there := slices.ContainsFunc(r.Steps[:i], func(o v1.Step) bool {
 				return o.Host == s.Host &&
-					(o.Kind == v1.StepWriteFile && o.Path == e.Value || o.Kind == v1.StepCopyFile && strings.HasPrefix(o.Path, e.Value+"/"))
+					(o.Kind == v1.StepWriteFile && o.Path == e.Value ||
+						o.Kind == v1.StepCopyFile && strings.HasPrefix(o.Path, e.Value+"/"))
 			})
 			if !there {
 				return fmt.Errorf("%s names %s, which no step before has put on host %s", s.ID, e.Value, s.Host)

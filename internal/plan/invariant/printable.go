@@ -53,8 +53,16 @@ func printableStep(s v1.Step) error {
 		name   string
 		values []string
 	}{
-		{"title", []string{s.Title}}, {"group", []string{s.Group}}, {"why", []string{s.Why}}, {"undo", []string{s.Undo}}, {"path", []string{s.Path}}, {"files", s.Files}, {"source", []string{s.Source}},
-		{"unit", []string{s.Unit}}, {"manual", s.Manual}, {"leases", s.Leases}, {"successors", s.Successors}, {"requires", s.Requires}, {"await", awaited(s.Await)},
+		{
+			"title", []string{s.Title},
+		}, {
+			"group", []string{s.Group},
+		}, {"why", []string{s.Why}}, {"undo", []string{s.Undo}}, {"path", []string{s.Path}}, {"files", s.Files}, {
+			"source", []string{s.Source},
+		},
+		{"unit", []string{s.Unit}}, {"manual", s.Manual}, {"leases", s.Leases}, {
+			"successors", s.Successors,
+		}, {"requires", s.Requires}, {"await", awaited(s.Await)},
 	} {
 		for _, v := range f.values {
 			errs = append(errs, oneLine(f.name, v))

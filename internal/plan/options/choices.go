@@ -25,7 +25,9 @@ func validateChoices(o v1.Options) []error {
 		flag, value string
 		known       []string
 	}{
-		{"strategy", o.Strategy, Strategies}, {"shape", o.Shape, Shapes}, {"node-ipam", o.NodeIPAM, NodeIPAMChoices}, {"volumes", o.Volumes, VolumesChoices},
+		{"strategy", o.Strategy, Strategies}, {"shape", o.Shape, Shapes}, {
+			"node-ipam", o.NodeIPAM, NodeIPAMChoices,
+		}, {"volumes", o.Volumes, VolumesChoices},
 	} {
 		if c.value != "" && !isKnown(c.value, c.known) {
 			errs = append(errs, fmt.Errorf("%s %q is not known: use %s or %s", c.flag, c.value, c.known[0], c.known[1]))

@@ -66,7 +66,11 @@ func Identify(provider, image string) (Program, error) {
 	p := Program{Image: image, Ours: proven.Ours(image)}
 	if p.Ours {
 		// see Dockerfile
-		p.Minor, p.Command, p.LeaderMigration, p.ShowsLoops, p.ReadyPath = OwnMinor, "/"+provider+"-"+component.CCM, true, true, "/readyz"
+		p.Minor = OwnMinor
+		p.Command = "/" + provider + "-" + component.CCM
+		p.LeaderMigration = true
+		p.ShowsLoops = true
+		p.ReadyPath = "/readyz"
 		p.IPAMName = controllernames.Name(controllernames.CloudControllerManager, OwnMinor, controllernames.NodeIPAM)
 		return p, nil
 	}

@@ -24,7 +24,9 @@ func (r *rollback) planHosted() {
 			EstimateSeconds: 15,
 		})
 	}
-	for _, s := range planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool { return planstep.ChangesComponent(s) && s.Component != component.CCM })) {
+	for _, s := range planstep.FirstPerPlace(
+		r.startedSteps(func(s v1.Step) bool { return planstep.ChangesComponent(s) && s.Component != component.CCM }),
+	) {
 		back := r.restoreLeaderless(s, planstep.PhaseOriginal)
 		back.Leases = nil
 		if s.Component == component.KCM {

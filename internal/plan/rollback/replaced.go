@@ -159,7 +159,9 @@ func (r *rollback) awaitReenabled(nodes int) {
 			Component: component.CCM,
 			Flags:     map[string]string{"enable-leader-migration": "true"},
 			Instructions: []string{
-				"in a rolling manner, on each control-plane node: put " + layout.CCMMigration + " back, and --enable-leader-migration=true and --leader-migration-config=" + layout.CCMMigration + " into " + layout.CCMManifest,
+				"in a rolling manner, on each control-plane node: put " + layout.CCMMigration +
+					" back, and --enable-leader-migration=true and --leader-migration-config=" + layout.CCMMigration +
+					" into " + layout.CCMManifest,
 			},
 		},
 		"an in-tree manager may come back only under the lease that both respect",

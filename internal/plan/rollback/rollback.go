@@ -351,7 +351,10 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 // removeCCM takes the cloud-controller-managers off the hosts; with the last one the loops go back to the in-tree
 // manager.
 func (r *rollback) removeCCM() {
-	for _, s := range r.ownerLast(component.CCM, r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepAddManifest && s.Component == component.CCM })) {
+	for _, s := range r.ownerLast(
+		component.CCM,
+		r.startedSteps(func(s v1.Step) bool { return s.Kind == v1.StepAddManifest && s.Component == component.CCM }),
+	) {
 		r.draft.Add(v1.Step{
 			ID:              "undo/" + s.ID,
 			Phase:           planstep.PhaseHandback,
@@ -445,7 +448,8 @@ func (r *rollback) hasStep(id string) bool {
 func (r *rollback) cleanUp() {
 	var made []v1.Step
 	for _, s := range r.startedSteps(func(s v1.Step) bool {
-		return s.Kind == v1.StepWriteFile || s.Kind == v1.StepCopyFile || s.Kind == v1.StepEnsureObject && !planstep.IsManagerWorkload(s) && s.Ref != layout.GCEIdentity
+		return s.Kind == v1.StepWriteFile || s.Kind == v1.StepCopyFile ||
+			s.Kind == v1.StepEnsureObject && !planstep.IsManagerWorkload(s) && s.Ref != layout.GCEIdentity
 	}) {
 		made = append([]v1.Step{s}, made...)
 	}

@@ -167,8 +167,12 @@ func fieldPath(field string) []string {
 		return []string{"f:metadata", "f:annotations", "f:" + key}
 	}
 	return map[string][]string{
-		"providerID": {"f:spec", "f:providerID"}, "taints": {"f:spec", "f:taints"}, "podCIDRs": {"f:spec", "f:podCIDRs"}, "ports": {"f:spec", "f:ports"},
-		"class": {"f:spec", "f:loadBalancerClass"}, "finalizers": {"f:metadata", "f:finalizers"}, "phase": {"f:status", "f:phase"}, "uid": {"f:metadata"},
+		"providerID": {
+			"f:spec", "f:providerID",
+		}, "taints": {"f:spec", "f:taints"}, "podCIDRs": {"f:spec", "f:podCIDRs"}, "ports": {"f:spec", "f:ports"},
+		"class": {
+			"f:spec", "f:loadBalancerClass",
+		}, "finalizers": {"f:metadata", "f:finalizers"}, "phase": {"f:status", "f:phase"}, "uid": {"f:metadata"},
 	}[field]
 }
 

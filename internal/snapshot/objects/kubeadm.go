@@ -79,7 +79,9 @@ func Kubeadm(text string) *v1.KubeadmConfig {
 		return out
 	}
 	out.APIVersion, out.KubernetesVersion, out.ClusterName = in.APIVersion, in.KubernetesVersion, in.ClusterName
-	out.ControlPlaneEndpoint, out.PodSubnet, out.ImageRepository = in.ControlPlaneEndpoint, in.Networking.PodSubnet, in.ImageRepository
+	out.ControlPlaneEndpoint = in.ControlPlaneEndpoint
+	out.PodSubnet = in.Networking.PodSubnet
+	out.ImageRepository = in.ImageRepository
 	switch {
 	case in.Kind != "ClusterConfiguration":
 		out.Error = fmt.Sprintf("ConfigMap kubeadm-config holds no ClusterConfiguration (kind %q)", in.Kind)
@@ -88,7 +90,11 @@ func Kubeadm(text string) *v1.KubeadmConfig {
 		out.Error = fmt.Sprintf("the ClusterConfiguration is of %q, not of kubeadm.k8s.io", in.APIVersion)
 		return out
 	}
-	for name, part := range map[string]controlPlanePart{"apiServer": in.APIServer, "controllerManager": in.ControllerManager, "scheduler": in.Scheduler} {
+	for name, part := range map[string]controlPlanePart{
+		"apiServer":         in.APIServer,
+		"controllerManager": in.ControllerManager,
+		"scheduler":         in.Scheduler,
+	} {
 		args, err := extraArgs(part.ExtraArgs)
 		if err != nil {
 			out.Error = name + ".extraArgs: " + err.Error()

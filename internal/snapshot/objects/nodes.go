@@ -188,7 +188,8 @@ func MatchesHost(pattern, host string) bool {
 		switch {
 		case !star && w != have[i]:
 			return false
-		case star && (len(have[i]) < len(before)+len(after) || !strings.HasPrefix(have[i], before) || !strings.HasSuffix(have[i], after)):
+		case star &&
+			(len(have[i]) < len(before)+len(after) || !strings.HasPrefix(have[i], before) || !strings.HasSuffix(have[i], after)):
 			return false
 		}
 	}

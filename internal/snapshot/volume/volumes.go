@@ -130,7 +130,10 @@ func listClaims(ctx context.Context, g *collect.Collector) []v1.VolumeClaim {
 func zonesOf(pv *corev1.PersistentVolume) []string {
 	var out []string
 	for _, key := range []string{
-		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
+		corev1.LabelTopologyZone,
+		corev1.LabelTopologyRegion,
+		corev1.LabelFailureDomainBetaZone,
+		corev1.LabelFailureDomainBetaRegion,
 	} {
 		if value, ok := pv.Labels[key]; ok {
 			out = append(out, key+"="+value)

@@ -139,7 +139,10 @@ func (r *Region) Running(id string) bool {
 // Actions are the operations of the API in the order of the reference page.
 func (r *Region) Actions() []wire.Action {
 	var all []wire.Action
-	for _, part := range [][]wire.Action{r.instanceActions(), r.networkActions(), r.routeActions(), r.groupActions(), r.tagActions(), r.volumeActions()} {
+	for _, part := range [][]wire.Action{
+		r.instanceActions(), r.networkActions(), r.routeActions(), r.groupActions(), r.tagActions(),
+		r.volumeActions(),
+	} {
 		all = append(all, part...)
 	}
 	return all

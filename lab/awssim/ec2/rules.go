@@ -148,7 +148,8 @@ func permissions(name string, rules []Rule) wire.Node {
 	set := wire.El(name)
 	for start := 0; start < len(rules); {
 		end := start + 1
-		for end < len(rules) && rules[end].Protocol == rules[start].Protocol && rules[end].From == rules[start].From && rules[end].To == rules[start].To {
+		for end < len(rules) && rules[end].Protocol == rules[start].Protocol && rules[end].From == rules[start].From &&
+			rules[end].To == rules[start].To {
 			end++
 		}
 		set.Children = append(set.Children, permission(rules[start:end]))

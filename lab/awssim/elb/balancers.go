@@ -94,7 +94,10 @@ func New(region *ec2.Region, now func() time.Time, certificates []string) *Balan
 // Actions are the operations of the API in the order of the reference page.
 func (b *Balancers) Actions() []wire.Action {
 	var all []wire.Action
-	for _, part := range [][]wire.Action{b.lifecycleActions(), b.memberActions(), b.listenerActions(), b.placementActions(), b.attributeActions(), b.policyActions(), b.tagActions()} {
+	for _, part := range [][]wire.Action{
+		b.lifecycleActions(), b.memberActions(), b.listenerActions(), b.placementActions(), b.attributeActions(),
+		b.policyActions(), b.tagActions(),
+	} {
 		all = append(all, part...)
 	}
 	return all

@@ -45,7 +45,8 @@ func (b *Balancers) listenerActions() []wire.Action {
 }
 
 func (x Listener) equal(y Listener) bool {
-	return x.Protocol == y.Protocol && x.Port == y.Port && x.InstanceProtocol == y.InstanceProtocol && x.InstancePort == y.InstancePort &&
+	return x.Protocol == y.Protocol && x.Port == y.Port && x.InstanceProtocol == y.InstanceProtocol &&
+		x.InstancePort == y.InstancePort &&
 		x.Certificate == y.Certificate &&
 		slices.Equal(x.Policies, y.Policies)
 }

@@ -119,7 +119,10 @@ func New(region *ec2.Region, now func() time.Time, certificates, addresses []str
 // Actions are the operations of the API in the order of the reference page.
 func (b *Balancers) Actions() []wire.Action {
 	var all []wire.Action
-	for _, part := range [][]wire.Action{b.lifecycleActions(), b.settingActions(), b.listenerActions(), b.groupActions(), b.targetActions(), b.tagActions()} {
+	for _, part := range [][]wire.Action{
+		b.lifecycleActions(), b.settingActions(), b.listenerActions(), b.groupActions(), b.targetActions(),
+		b.tagActions(),
+	} {
 		all = append(all, part...)
 	}
 	return all

@@ -103,7 +103,10 @@ func populate(ctx context.Context, root string) error {
 	if _, err := os.Stat(done); err == nil {
 		return nil
 	}
-	for _, dir := range []string{"etc", "usr", "proc", "sys", "dev", "run", "tmp", "var/lib/kubelet", "var/log", "var/tmp", "root", "opt", "mnt", "srv"} {
+	for _, dir := range []string{
+		"etc", "usr", "proc", "sys", "dev", "run", "tmp", "var/lib/kubelet", "var/log", "var/tmp", "root", "opt",
+		"mnt", "srv",
+	} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return fmt.Errorf("filling disk: %w", err)
 		}

@@ -97,7 +97,11 @@ func observe(request string) func(*error) {
 
 // countTerminal counts, in the provider's metrics, how an operation failed after all its attempts.
 func countTerminal(stack *middleware.Stack) error {
-	count := func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	count := func(
+		ctx context.Context,
+		in middleware.FinalizeInput,
+		next middleware.FinalizeHandler,
+	) (middleware.FinalizeOutput, middleware.Metadata, error) {
 		out, metadata, err := next.HandleFinalize(ctx, in)
 		operation := awsmiddleware.GetOperationName(ctx)
 		if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) && answer.HTTPStatusCode() >= 400 {

@@ -136,7 +136,9 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 		return ""
 	}
 	var copies []string
-	for _, f := range append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, AfterSHA256: rec.AfterSHA256}}, rec.Files...) {
+	for _, f := range append([]v1.FileRecord{
+		{Path: s.Path, Backup: rec.Backup, AfterSHA256: rec.AfterSHA256},
+	}, rec.Files...) {
 		if f.Backup != "" && f.AfterSHA256 != "" {
 			copies = append(copies, "    cp "+f.Backup+" "+f.Path)
 		}

@@ -324,9 +324,15 @@ func (s managerSource) manager(out *unstructured.Unstructured) (*unstructured.Un
 			}
 		}
 	}
-	to.NodeSelector, to.Tolerations, to.Affinity, to.ImagePullSecrets = from.NodeSelector, from.Tolerations, from.Affinity, from.ImagePullSecrets
+	to.NodeSelector = from.NodeSelector
+	to.Tolerations = from.Tolerations
+	to.Affinity = from.Affinity
+	to.ImagePullSecrets = from.ImagePullSecrets
 	to.ServiceAccountName, to.AutomountServiceAccountToken = from.ServiceAccountName, from.AutomountServiceAccountToken
-	to.PriorityClassName, to.DNSPolicy, to.DNSConfig, to.HostAliases = from.PriorityClassName, from.DNSPolicy, from.DNSConfig, from.HostAliases
+	to.PriorityClassName = from.PriorityClassName
+	to.DNSPolicy = from.DNSPolicy
+	to.DNSConfig = from.DNSConfig
+	to.HostAliases = from.HostAliases
 	to.SecurityContext, to.RuntimeClassName = from.SecurityContext, from.RuntimeClassName
 	s.labels(&d)
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
@@ -344,7 +350,10 @@ func (s managerSource) keepsBack(m corev1.VolumeMount) bool {
 	for _, value := range s.flags() {
 		names = append(names, value)
 	}
-	for _, words := range [][]string{s.container.Command, commandline.Unwrapped(slices.Concat(s.container.Command, s.container.Args))} {
+	for _, words := range [][]string{
+		s.container.Command,
+		commandline.Unwrapped(slices.Concat(s.container.Command, s.container.Args)),
+	} {
 		if len(words) > 0 {
 			names = append(names, words[0])
 		}
