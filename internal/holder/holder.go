@@ -17,7 +17,7 @@ type Process struct {
 	User, Host string
 	PID        int
 	// Start is when it was started, in ticks since the boot; Boot and Space name that boot of its machine, and the space
-	// of process IDs that PID is of. They are empty where they cannot be read, and then nobody can tell that it has ended.
+	// of process IDs that PID is of. They are empty where they cannot be read, and then nobody can say that it has ended.
 	Start, Boot, Space string
 }
 

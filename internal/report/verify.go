@@ -21,7 +21,7 @@ type VerifyInput struct {
 	Remains []string
 	// Errors are the facts that could not be gathered now.
 	Errors []v1.GatherError
-	// CloudBefore and CloudNow tell that the cloud was looked at.
+	// CloudBefore and CloudNow say that the cloud was looked at.
 	CloudBefore, CloudNow bool
 	// Accept are the reasons for living with a difference, by object, or object and field; a star stands for any part
 	// between two slashes.
