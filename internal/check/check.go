@@ -138,7 +138,7 @@ func ValidateAccept(accept map[string]string) error {
 		case !ok:
 			return fmt.Errorf("accepting %q: there is no such check; transplant check --list names them", code)
 		case c.Mandatory && !c.AcceptUnknown:
-			return fmt.Errorf("accepting %s: it is mandatory (%s); transplant explain %s says what to do", code, c.Title, code)
+			return fmt.Errorf("accepting %s: it is mandatory (%s); transplant explain %s says what to do", code, Title(c), code)
 		case strings.TrimSpace(accept[code]) == "":
 			return fmt.Errorf("accepting %s: give a reason, as in --accept %s=\"why it is safe here\"", code, code)
 		}

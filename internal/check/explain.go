@@ -1,9 +1,36 @@
 package check
 
 import (
+	"embed"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/check/hosted"
+	"github.com/transplant-dev/transplant/internal/check/rule"
 )
+
+// pages has a Markdown file for each check: a heading with its code and reason, a line that says when it passes, and
+// an explanation of any length.
+//
+//go:embed explain/*.md
+var pages embed.FS
+
+// page is what a check's file says. All of it is empty when there is no such file.
+type page struct{ heading, title, text string }
+
+func pageOf(c rule.Check) page {
+	content, err := pages.ReadFile("explain/" + c.Code + ".md")
+	if err != nil {
+		return page{}
+	}
+	heading, rest, _ := strings.Cut(string(content), "\n\nPasses when ")
+	title, text, _ := strings.Cut(rest, ".\n\n")
+	return page{strings.TrimPrefix(heading, "# "), title, text}
+}
+
+// Title says in one clause what holds when a check passes.
+func Title(c rule.Check) string { return pageOf(c).title }
 
 // Explain returns what there is to know about a check, as text; false when no check has the code. The case of the code
 // does not matter.
@@ -12,13 +39,8 @@ func Explain(code string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n\nPasses when %s.\n\n", c.Code, c.Reason, c.Title)
-	fmt.Fprintf(&b, "%s\n", c.About())
-	for _, paragraph := range c.Explain {
-		fmt.Fprintf(&b, "\n%s\n", paragraph)
-	}
-	return b.String(), true
+	p := pageOf(c)
+	return fmt.Sprintf("%s\n\nPasses when %s.\n\n%s\n\n%s", p.heading, p.title, c.About(), p.text), true
 }
 
 // Markdown is the reference page of all checks, docs/reference/checks.md.
@@ -34,28 +56,19 @@ mandatory can be accepted with ` + "`--accept CODE=\"reason\"`" + `. A code is n
 | code | reason | level | impact | passes when |
 |---|---|---|---|---|
 `)
-	for _, c := range Checks {
-		fmt.Fprintf(
-			&b,
-			"| [%s](#%s) | %s | %s | %s | %s |\n",
-			c.Code,
-			strings.ToLower(c.Code),
-			c.Reason,
-			c.Level,
-			c.Impact,
-			c.Title,
-		)
+	all := slices.Concat(Checks, hosted.Checks)
+	for _, c := range all {
+		anchor := strings.ToLower(c.Code)
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", c.Code, anchor, c.Reason, c.Level, c.Impact, Title(c))
 	}
 	category := ""
-	for _, c := range Checks {
+	for _, c := range all {
 		if c.Category != category {
 			category = c.Category
 			fmt.Fprintf(&b, "\n## %s\n", strings.ToUpper(category[:1])+category[1:])
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n**%s**: %s.\n\n%s\n", c.Code, c.Reason, c.Title, c.About())
-		for _, paragraph := range c.Explain {
-			fmt.Fprintf(&b, "\n%s\n", paragraph)
-		}
+		p := pageOf(c)
+		fmt.Fprintf(&b, "\n### %s\n\n**%s**: %s.\n\n%s\n\n%s", c.Code, c.Reason, p.title, c.About(), p.text)
 	}
 	return b.String()
 }

@@ -2,24 +2,30 @@ package check
 
 import (
 	"flag"
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/hosted"
 )
 
 var update = flag.Bool("update", false, "write the reference page")
 
-const page = "../../docs/reference/checks.md"
+const referencePage = "../../docs/reference/checks.md"
 
 func TestTheReferencePageIsWhatTheChecksSay(t *testing.T) {
 	if *update {
-		if err := os.WriteFile(page, []byte(Markdown()), 0o644); err != nil {
+		if err := os.WriteFile(referencePage, []byte(Markdown()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	have, err := os.ReadFile(page)
+	have, err := os.ReadFile(referencePage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,5 +46,38 @@ func TestExplain(t *testing.T) {
 	}
 	if _, ok := Explain("LM-999"); ok {
 		t.Error("a check that does not exist is explained")
+	}
+}
+
+// layout is that of a check's file: a heading, a clause that ends the sentence "Passes when", and paragraphs of a line each.
+var layout = regexp.MustCompile(`^# [A-Z]+-[0-9]{3} [A-Za-z]+\n\nPasses when [^\n]+[^.\n]\.\n(\n[^\n]+\.\n)+$`)
+
+func TestEachCheckHasOneExplanation(t *testing.T) {
+	left := map[string]bool{}
+	entries, err := pages.ReadDir("explain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left[e.Name()] = true
+	}
+	for _, c := range slices.Concat(Checks, hosted.Checks) {
+		name := c.Code + ".md"
+		content, err := pages.ReadFile("explain/" + name)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", c.Code, err)
+		case !layout.Match(content):
+			t.Errorf("%s has another layout than a heading, when the check passes, and paragraphs that end with a full stop", name)
+		case pageOf(c).heading != c.Code+" "+c.Reason:
+			t.Errorf("%s has the heading %q, the check is %s %s", name, pageOf(c).heading, c.Code, c.Reason)
+		}
+		delete(left, name)
+	}
+	for name := range left {
+		t.Errorf("no check has the explanation %s", name)
+	}
+	if text, _ := Explain("VER-011"); !strings.Contains(text, fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1)) {
+		t.Error("VER-011 names another version than the catalogue has")
 	}
 }

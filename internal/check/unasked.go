@@ -13,17 +13,11 @@ var factChecks = []rule.Check{
 }
 
 var factsUnasked = rule.Check{
-	Code:     "FACT-001",
-	Reason:   "FactUnknown",
-	Category: findings.CategoryFacts,
-	Level:    findings.LevelError,
-	Impact:   findings.ImpactNone,
-	Title:    "every fact that was looked for is known, or a check says that it is not",
-	Explain: []string{
-		"What could not be gathered is listed in the snapshot under errors. Most of it makes the check unknown that would have read it. What is left is reported here: no check has a rule for it, but the plan or the comparison of before and after may " +
-			"rely on it, such as a file on a host or an object that the migration writes.",
-		"While another check blocks, this one is not evaluated: one cause often hides several facts, and most are known once it is mended.",
-	},
+	Code:      "FACT-001",
+	Reason:    "FactUnknown",
+	Category:  findings.CategoryFacts,
+	Level:     findings.LevelError,
+	Impact:    findings.ImpactNone,
 	Retryable: true,
 	Judge:     judgeUnasked,
 }

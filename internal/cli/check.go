@@ -182,7 +182,7 @@ func newExplain(c *console.Console) *cobra.Command {
 func completeCodes(suffix string) []string {
 	var codes []string
 	for _, k := range check.List() {
-		codes = append(codes, k.Code+suffix+"\t"+k.Title)
+		codes = append(codes, k.Code+suffix+"\t"+check.Title(k))
 	}
 	return codes
 }

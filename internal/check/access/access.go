@@ -20,12 +20,6 @@ var apiReachable = rule.Check{
 	Impact:    findings.ImpactAPI,
 	Mandatory: true,
 	Retryable: true,
-	Title:     "the API server answers and says which cluster it is",
-	Explain: []string{
-		"A plan is bound to one cluster by the uid of its namespace kube-system, and every rule about versions needs the API server's. " +
-			"Without both, nothing else can be judged.",
-		"The finding repeats the address that was tried and what the attempt ended with. A wrong context or a proxy in the environment is the usual cause.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("cluster"); ok {
 			return findings.With(
@@ -49,15 +43,6 @@ var hostsReadable = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
-	Title:     "the manifests of every control-plane host can be read",
-	Explain: []string{
-		"What a control plane runs with stands in the static pod manifests and the systemd units on its hosts. A host that cannot be read may run a manager with other flags, " +
-			"and a migration that does not know it would leave two owners.",
-		"Name every control-plane host with --host-access, and run with rights to read /etc/kubernetes there.",
-		"A host counts as control plane when the Node with its name has the label node-role.kubernetes.io/control-plane or node-role.kubernetes.io/master, which no kubelet may set. " +
-			"Its manifests alone are the word of its root: a worker would be given the manager's token and cloud config for them. " +
-			"A host that has no Node counts as well where you named it, which is with every --host-access but pod.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if errs := f.BroadHostErrors(); len(errs) > 0 {
 			return findings.With(
@@ -122,13 +107,7 @@ var hostsComplete = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "every Node that runs a part of the control plane is one of the hosts",
-	Explain: []string{
-		"The API shows the static pods of every control-plane Node. A Node with a kube-controller-manager whose host was not named would keep its in-tree manager through the whole migration, and that " +
-			"manager would take the loops back, beside the new owner, as soon as it led.",
-		"Hosts and Nodes have names of their own; they are matched by --hostname-override, by name, or by the addresses in the manifests. A host whose Node is not found leaves the answer unknown.",
-	},
-	Judge: judgeHostsComplete,
+	Judge:     judgeHostsComplete,
 }
 
 func judgeHostsComplete(f facts.Facts) v1.Finding {
@@ -189,13 +168,7 @@ var callerAccess = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNone,
 	DependsOn: []string{"API-001"},
-	Title:     "the caller may do everything that apply needs",
-	Explain: []string{
-		"The API server's authorizer was asked for every verb that apply uses. A verb that is missing would stop the migration half-way, in a safe state, but half-way.",
-		"To create a Role, the API server wants the caller to have every right that the role gives, or the verb escalate; for a RoleBinding the same or bind. " +
-			"If escalate or bind is refused this check warns, since the caller may have the rights themselves.",
-	},
-	Judge: judgeCallerAccess,
+	Judge:     judgeCallerAccess,
 }
 
 func judgeCallerAccess(f facts.Facts) v1.Finding {

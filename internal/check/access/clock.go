@@ -18,13 +18,7 @@ var clockOff = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "the clocks of the API server and the hosts agree to within what elections bear",
-	Explain: []string{
-		"Managers judge a lease by their own clock: one whose clock runs ahead takes it while the holder still renews it, and two managers act at once. Leader election bears a difference up to the lease duration less the renew deadline (5 s by default), of which a migration with shorter deadlines keeps less. " +
-			"Certificates and tokens that are made during the migration are not valid yet, or no longer, on a host whose clock is off by more than a few minutes.",
-		"The offsets are measured against the machine that runs transplant, host by host, with the time that the answer took as uncertainty. What counts is the difference between any two of the others; if only this machine is off, the check warns, since the times in reports and plans would be wrong.",
-	},
-	Judge: judgeClocks,
+	Judge:     judgeClocks,
 }
 
 func judgeClocks(f facts.Facts) v1.Finding {

@@ -20,14 +20,7 @@ var hostsDistinct = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "each host is one Node of its own, and each Node has a host name of its own",
-	Explain: []string{
-		"A host is a place with files, a Node a name in the API. They are matched by --hostname-override, by name, or by the addresses in the manifests. Where two hosts are taken for one Node, the step of one would be proven by the pod of the other; a host with a kubelet " +
-			"that is no Node has left this cluster, has not joined it, or is another one's.",
-		"Two Nodes whose label " + facts.LabelHostname + " is the same are two machines of one name. Nothing fails by that as long as their kubelets have --hostname-override; without it, an external kubelet registers under its machine's name, and the two would write one Node in turns. That is a warning.",
-		"Leave a host out that is named twice or is none of this cluster's; give each machine a name of its own.",
-	},
-	Judge: judgeHostsDistinct,
+	Judge:     judgeHostsDistinct,
 }
 
 func judgeHostsDistinct(f facts.Facts) v1.Finding {
@@ -89,13 +82,7 @@ var hostsOfCluster = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "the hosts belong to this cluster",
-	Explain: []string{
-		"A directory, or a machine of a name that two clusters use, may be another cluster's. Its manifests look alike, and an edit there would stop that cluster's managers while this one's went on.",
-		"The certificates that a host trusts (/etc/kubernetes/pki/ca.crt, or the authority in kubelet.conf or controller-manager.conf) are compared with those that the cluster gives to its pods (ConfigMap kube-system/kube-root-ca.crt). " +
-			"One in common is enough, so that an authority may be rotated. A host or cluster that shows none leaves the check skipped.",
-	},
-	Judge: judgeHostsOfCluster,
+	Judge:     judgeHostsOfCluster,
 }
 
 func judgeHostsOfCluster(f facts.Facts) v1.Finding {

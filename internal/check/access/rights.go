@@ -19,14 +19,7 @@ var managerRights = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnAPI,
-	Title:     "the new manager's identity may do what its loops do, or the plan grants it before the manager starts",
-	Explain: []string{
-		"The cloud-controller-manager runs as system:serviceaccount:kube-system:cloud-controller-manager. It reads and patches nodes and their status, deletes nodes whose instance is gone, patches the status of Services, and writes events. The manager of a plan does all of that as this one identity (--use-service-account-credentials=false); one that is there already and was started with true also makes accounts and tokens for its loops. " +
-			"A right that is missing is an error every few seconds in its log, while it is healthy and holds the lease: load balancers without addresses in the Service, nodes that keep their taint.",
-		"As long as no such manager runs, missing rights are no fault: the plan's first steps make the identity and its roles, and the check passes and says how many rights are to come. With a cloud-controller-manager there already, each missing right is a fault now.",
-		"Who has not RBAC alone (RBAC-003) gets the same list as permissions to grant.",
-	},
-	Judge: judgeManagerRights,
+	Judge:     judgeManagerRights,
 }
 
 func judgeManagerRights(f facts.Facts) v1.Finding {
@@ -102,12 +95,7 @@ var otherAuthorizer = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: []string{"HOST-001"},
-	Title:     "every API server authorizes by RBAC, so that the roles of the plan have effect",
-	Explain: []string{
-		"The plan grants the managers' rights with roles. Where --authorization-mode does not contain RBAC, roles are objects without effect: somebody has to grant the same rights in the policy file (ABAC) or in the webhook's backend, before the managers need them. The finding lists them.",
-		"With AlwaysAllow everybody may do everything, and nothing has to be granted. An authorization configuration file (--authorization-config, since 1.29) is not read: whether RBAC is among its authorizers is judged by what the API server answered about the managers (LM-003, RBAC-002).",
-	},
-	Judge: judgeAuthorizer,
+	Judge:     judgeAuthorizer,
 }
 
 // grants are the permissions that the managers need where roles have no effect.
@@ -188,14 +176,7 @@ var mainLeaseAccess = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: []string{"API-001", "HOST-001", "RBAC-002"},
-	Title:     "each manager that runs may use its own main lease, and rules limited to names do not stand for create",
-	Explain: []string{
-		"The documented preparation of leader migration patches the roles system::leader-locking-kube-controller-manager and system::leader-locking-cloud-controller-manager by merge. A merge patch replaces the list of rules: whatever the role gave before is gone, the main lease of a cloud-controller-manager among it, and the manager waits for its lease for ever " +
-			"(https://kubernetes.io/docs/tasks/administer-cluster/controller-manager-leader-migration/). kube-controller-manager has its main lease from the ClusterRole of the same name and survives.",
-		"create is never limited by resourceNames: an object has no name yet when its creation is judged. A role with verbs create, get and update and the lease's name under resourceNames gives get and update alone, so a lease that does not exist yet can never be made. Transplant writes a rule of its own for create.",
-		"The API server was asked about both managers' identities.",
-	},
-	Judge: judgeMainLease,
+	Judge:     judgeMainLease,
 }
 
 func judgeMainLease(f facts.Facts) v1.Finding {
@@ -281,12 +262,7 @@ var writeRefused = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactGap,
 	DependsOn: rule.OnAPI,
-	Title:     "the API server would take every object that apply writes",
-	Explain: []string{
-		"Every object of the plan is sent to the API server with dryRun=All: it is authorized, validated, defaulted and shown to admission plugins and webhooks, and then thrown away. What is refused here would stop the migration in the middle: a webhook that wants labels, a quota, a policy against the host's network, a name that somebody else's object has.",
-		"An object that was not answered for is unknown. The proof is made with --prove, and by nothing else: apply sends no dry run before its first step. Prove it before a maintenance window.",
-	},
-	Judge: judgeDryRuns,
+	Judge:     judgeDryRuns,
 }
 
 func judgeDryRuns(f facts.Facts) v1.Finding {

@@ -22,14 +22,7 @@ var nodeManagerMissing = rule.Check{
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: []string{"API-001"},
 	Retryable: true,
-	Title:     "a provider that initialises nodes from the nodes themselves has its manager on every node",
-	Explain: []string{
-		"On Azure a node is initialised by cloud-node-manager, a DaemonSet that asks the instance metadata on the node itself; the cloud-controller-manager runs with --controllers=*,-cloud-node beside it. With neither, a node that joins keeps its taint for ever; " +
-			"with both, two processes write its addresses.",
-		"Before the migration of a control plane on hosts its absence is no fault: the plan starts it. For a control plane of Deployments, in a seed or in the cluster itself, and with --replace-hosts no plan does, and nothing else of Transplant either: install it in the migrated cluster before. It does no harm beside the in-tree provider.",
-		"Where it runs, it has to run on every node.",
-	},
-	Judge: judgeNodeManager,
+	Judge:     judgeNodeManager,
 }
 
 func judgeNodeManager(f facts.Facts) v1.Finding {
@@ -137,13 +130,6 @@ var ccmResources = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactGap,
 	DependsOn: []string{"API-001"},
-	Title:     "an existing cloud-controller-manager has the requests and the priority of a control-plane component",
-	Explain: []string{
-		"A cloud-controller-manager that runs as a workload is evicted like any other when its node is short of memory, unless it has requests and a system priority. A limit on its CPU throttles it when it has most to do, at the takeover, when every Service and node " +
-			"is looked at: a throttled leader misses its lease's renewal, exits, and the gap begins again. A limit on its memory that was found on a small cluster kills it on a large one.",
-		"Where the namespace has a ResourceQuota, its requests have to fit in it, and priorities of the system may be restricted by a quota of that scope: kubectl -n kube-system get resourcequota. The manager that a plan makes has requests, no limits and the priority " +
-			"system-cluster-critical or higher; in a seed the priority is that of the kube-controller-manager there.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {
 			return finding

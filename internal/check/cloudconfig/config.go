@@ -20,16 +20,7 @@ var cloudConfig = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnHosts,
-	Title:     "the external provider's cloud config can be derived from the in-tree one",
-	Explain: []string{
-		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
-			"get the names of the newer AWS SDK. To upstream's manager the in-tree names (ec2, elasticloadbalancing) match no service and are not an error: calls would go to the real endpoints instead of the " +
-			"overridden ones. Our own manager understands both.",
-		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config where its provider needs one (Azure, OpenStack, vSphere).",
-		"That of a Deployment lies on a volume of its pods, which may be a Secret. It is read when the migration begins: the external provider's form of it becomes a Secret beside the new manager, before anything is stopped.",
-		"On AWS and Google both managers run without: what a cloud config would say they ask the metadata service of their instance. The new manager then gets no --cloud-config either. An empty --cloud-config counts as none.",
-	},
-	Judge: judgeCloudConfig,
+	Judge:     judgeCloudConfig,
 }
 
 func judgeCloudConfig(f facts.Facts) v1.Finding {
@@ -180,14 +171,6 @@ var credentialVariable = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "the new manager gets cloud credentials where the old one has them in its environment",
-	Explain: []string{
-		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
-			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
-		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. The file is looked for on every control-plane host: a pod that mounts one which is not there never starts. With an instance role that has the rights, accept the warning.",
-		"Under leader migration the handover does not start before the new manager is ready and leads its own lease. Ours is ready when the cloud has answered it, so that wrong credentials stop the migration and do not end the loops, and this is a warning. " +
-			"An official manager may be ready without, and under the strategy downtime nobody runs the loops until the new manager has reached the cloud: then this blocks.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		for _, p := range f.InTree() {

@@ -18,14 +18,7 @@ var credentialsOnKubelets = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
 	DependsOn: rule.OnHosts,
-	Title:     "kubelets hold no cloud credentials that they do not need any more",
-	Explain: []string{
-		"An in-tree kubelet calls the cloud for its addresses, zone and image credentials, so every node has a cloud config or an instance role with rights of the cloud. Once the cloud-controller-manager makes these calls, a worker needs none of them but the " +
-			"right to read images. Whoever escapes from a pod on that worker has the rest.",
-		"Before the migration this check passes and says what there is. After it, a kubelet that is external and still names a cloud config is a warning: take the flag and the file away (the flag ends the kubelet in a later version), and then reduce the role of the " +
-			"workers' instances. On the control plane the file stays as long as a manager reads it.",
-	},
-	Judge: judgeCredentialsOnKubelets,
+	Judge:     judgeCredentialsOnKubelets,
 }
 
 func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
@@ -112,13 +105,7 @@ var credentialsNowhere = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "every host of the new manager has credentials for the cloud",
-	Explain: []string{
-		"The cloud-controller-manager takes its credentials from the environment, a file, or the identity of the instance it runs on. A control-plane instance without one, on a cluster whose kube-controller-manager gets its credentials in a way that is not carried " +
-			"over, is a host on which the new manager reaches nothing as soon as it leads.",
-		"Attach an instance profile with the rights of the provider's documentation, or give a file: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials.",
-	},
-	Judge: judgeCredentialsNowhere,
+	Judge:     judgeCredentialsNowhere,
 }
 
 func judgeCredentialsNowhere(f facts.Facts) v1.Finding {

@@ -47,16 +47,7 @@ var environmentLost = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "the new manager gets the proxy and the certificate authorities that the old one reaches the cloud with",
-	Explain: []string{
-		"kube-controller-manager may reach the cloud through a proxy of its environment, or trust a private authority by a file. A snapshot holds names of variables and no values, so a plan cannot carry them over: give them with " +
-			"--ccm-env NAME=value. A file under /etc that a value names is mounted with it, and has to be on every control-plane host: the kubelet starts no pod with one that is not there.",
-		"The directories of the distribution's own authorities are mounted where kube-controller-manager has them. A ca-file of the cloud config that is elsewhere is not: name it with --ccm-env SSL_CERT_FILE=<file>, which mounts it at the same " +
-			"place, or move it. Without it every call ends with an unknown authority.",
-		"The in-tree OpenStack provider takes settings from variables that begin with OS_; the external one reads its config alone, so that they have to be written there.",
-		"Under leader migration to our own manager a wrong proxy stops the migration and not the cluster: the handover does not start before that one is ready, which it is when the cloud has answered. An official manager may be ready without.",
-	},
-	Judge: judgeEnvironment,
+	Judge:     judgeEnvironment,
 }
 
 func judgeEnvironment(f facts.Facts) v1.Finding {
@@ -177,14 +168,7 @@ var selfNotFound = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "the managers and drivers that ask the instance metadata service can reach it",
-	Explain: []string{
-		"The AWS provider looks for its own instance in the metadata service, to learn region, zone and VPC, unless the cloud config has Zone, VPC, SubnetID (or RoleARN) and KubernetesClusterID (or KubernetesClusterTag) together. A part of them is not " +
-			"enough: the service is asked all the same, and what was written is used beside it.",
-		"An instance whose metadata service has the hop limit 1 answers processes of the host and its network only. A manager or CSI controller with a pod network of its own gets no answer there, and exits or has no credentials. The manager that a plan makes " +
-			"uses the host's network. Raise the limit to 2, or give such a workload region and credentials in its environment.",
-	},
-	Judge: judgeMetadata,
+	Judge:     judgeMetadata,
 }
 
 func judgeMetadata(f facts.Facts) v1.Finding {

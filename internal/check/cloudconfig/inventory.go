@@ -15,14 +15,6 @@ var inventoryComplete = rule.Check{
 	Category: findings.CategoryCloud,
 	Level:    findings.LevelError,
 	Impact:   findings.ImpactNodeDeletion,
-	Title:    "what the cloud holds for the cluster was read",
-	Explain: []string{
-		"Whether the migration lost anything is decided by comparing the load balancers, routes and instances before and after. Whether the new manager would delete nodes is decided by asking the cloud " +
-			"for their instances. Both need read access to the cloud from where transplant runs: --cloud=aws, with credentials from the environment, a profile or the instance.",
-		"The rights are read-only: ec2:DescribeInstances, ec2:DescribeRouteTables, ec2:DescribeSecurityGroups, elasticloadbalancing:Describe*.",
-		"The inventory is read of AWS only. On another cloud this check is unknown: --prove asks the new provider's own code for every node, where it has one, and what load balancers and routes hold has to be compared by hand.",
-		"Accept this finding to migrate without that proof.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		const expected, fix = "load balancers, routes and instances", "transplant check --cloud=aws"
 		if f.Cloud == nil {

@@ -51,12 +51,6 @@ var configKeys = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnHosts,
-	Title:     "both providers know every key of the cloud config",
-	Explain: []string{
-		"The in-tree and the external provider read different keys. AWS and vSphere in tree do not start with a key that they do not know, the others and all external ones pass over it without a word " +
-			"(https://github.com/kubernetes/kubernetes/issues/109709). So there are two files: the in-tree one is not changed before the migration is complete, and the external one is derived from it.",
-		"Named here are keys that neither knows, which are most often misspelt, and defaults of the in-tree provider that the file does not show and the external one cannot serve. What keeps the external file from being derived at all is CFG-001's.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, finding, ok := configs(f)
 		if !ok {
@@ -110,12 +104,6 @@ var settingLost = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnHosts,
-	Title:     "what the cloud config decides in tree, it decides for the external provider",
-	Explain: []string{
-		"Some keys that are not set have another default outside: on Azure an empty vmType is standard in tree and vmss outside, and an empty loadBalancerSku basic and standard. What follows is said with each key. Keys that the external provider passes over " +
-			"without harm are named in what was found.",
-		"The external config that a plan derives writes such defaults down. Where it does not, set the key in the in-tree config to what is meant, if both read it. Keys of volumes are not named here; the CSI driver has a config of its own.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, finding, ok := configs(f)
 		if !ok {
@@ -194,12 +182,6 @@ var secretsReadable = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
 	DependsOn: rule.OnHosts,
-	Title:     "secrets of the cloud config are readable to its owner alone",
-	Explain: []string{
-		"A cloud config with a password or a client secret is readable to every process of its host unless its mode says otherwise, and to every pod that mounts its directory. The external config is derived from it on the host and gets the mode 0600; neither a " +
-			"snapshot nor a plan holds its values.",
-		"Kubernetes' own managers run as root on most installations, so that 0600 is enough for them; where they do not, give the file to their group.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, finding, ok := configs(f)
 		if !ok {

@@ -18,15 +18,7 @@ var tokenExpires = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "no manager's token, on a host or in a seed, ends within 30 days",
-	Explain: []string{
-		"A cloud-controller-manager that runs as a static pod has the token of a ServiceAccount in a file; that of a hosted control plane has it in a " +
-			"Secret of the seed. Once the token has ended, the API server refuses the manager. No cloud loop runs then, from any host whose token has ended.",
-		"An official image's token lasts a year and is renewed by transplant renew. Our manager on AWS renews its own after 30 of 90 days. " +
-			"Less than 30 days are left only when that has failed for a month, or when its host was switched off: its log says why. In a seed the operator renews it.",
-		"A token that is renewed is read again within a minute: no manager is restarted.",
-	},
-	Judge: judgeTokenExpiry,
+	Judge:     judgeTokenExpiry,
 }
 
 // placedToken is a token of a manager, and where it is for a reader.

@@ -38,13 +38,7 @@ var hostsDiffer = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnHosts,
-	Title:     "a component has the same flags, gates and environment on every host, addresses aside",
-	Explain: []string{
-		"CP-004 compares the flags that decide what the cloud loops do. This check compares everything else of kube-apiserver, kube-controller-manager, kube-scheduler and cloud-controller-manager: flags, feature gates, the names of environment variables, mounted paths. " +
-			"A host that differs behaves differently when it leads, and a plan edits each manifest as it is: the difference stays.",
-		"Flags that hold a host's own address are left out. Versions are VER-007's.",
-	},
-	Judge: judgeHostsDiffer,
+	Judge:     judgeHostsDiffer,
 }
 
 func judgeHostsDiffer(f facts.Facts) v1.Finding {
@@ -122,12 +116,6 @@ var manifestCare = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
 	DependsOn: rule.OnHosts,
-	Title:     "no manifest is written in a way that an edit has to mind",
-	Explain: []string{
-		"Transplant edits the text of a manifest and leaves what it does not have to change: comments, order and indentation stay. Some things need a reader's eye before and after: a YAML anchor whose value stands in several places, arguments split between command and args, " +
-			"a flag given twice (the last one counts), a field that Kubernetes does not know, a shell that starts the program.",
-		"The plan shows each edit as a diff (transplant diff). An edit that cannot be made safely makes the plan fail; it is never guessed.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		n := 0
@@ -202,13 +190,7 @@ var processCurrent = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactTwoOwners,
 	DependsOn: rule.OnHosts,
-	Title:     "the running process of every component has the arguments that its files give it",
-	Explain: []string{
-		"Arguments of a process are the proof of what it runs with; a file is only what it will run with after the next start. They differ when a unit file was edited without systemctl daemon-reload and restart, when a kubelet no longer reads its manifests, " +
-			"or when a drop-in that nobody looked at overrides the unit. A check or plan that believed the file would be wrong about who owns the loops.",
-		"For static pods CP-005 compares the manifest with the pod in the API; this one compares it with the process itself, and is the only such check for systemd units.",
-	},
-	Judge: judgeProcessArgs,
+	Judge:     judgeProcessArgs,
 }
 
 func judgeProcessArgs(f facts.Facts) v1.Finding {

@@ -21,15 +21,7 @@ var manifestsParse = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: []string{"HOST-001"},
-	Title:     "each manifest is a Pod, and each component has one manifest on its host",
-	Explain: []string{
-		"The kubelet starts a pod for every file in the manifests directory whose name does not begin with a dot. A backup such as " +
-			"kube-controller-manager.yaml.bak is a second pod of the same component: it was seen to win over the edited file, so that a change took no effect at all.",
-		"A file that is not YAML or not a Pod is no pod: the kubelet kills the component within 20 seconds and says so only in its own log.",
-		"Move backups out of the directory. Transplant keeps its own elsewhere.",
-		"A component that is a Deployment in kube-system and runs on hosts as well, or is two Deployments, is refused: delete the one that is left over. Deployments in other namespaces are those of other clusters' control planes.",
-	},
-	Judge: judgeManifests,
+	Judge:     judgeManifests,
 }
 
 func judgeManifests(f facts.Facts) v1.Finding {
@@ -127,13 +119,7 @@ var inTreeEverywhere = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "kube-controller-manager runs with one in-tree provider on every control-plane host",
-	Explain: []string{
-		"The migration begins where every kube-controller-manager runs the cloud loops through the same in-tree provider. One without a provider runs none when it leads; " +
-			"one with another provider would act on another cloud.",
-		"When every kube-controller-manager is external already there is nothing left to move, and the check is skipped.",
-	},
-	Judge: judgeInTree,
+	Judge:     judgeInTree,
 }
 
 func judgeInTree(f facts.Facts) v1.Finding {
@@ -215,11 +201,6 @@ var leaderElection = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "every manager takes part in leader election",
-	Explain: []string{
-		"With --leader-elect=false a manager runs its loops at once and for good, whoever else does. Leader migration is then off as well, silently, even with " +
-			"--enable-leader-migration: no lease keeps the two managers apart.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		for _, p := range f.AllManagers() {
@@ -275,13 +256,7 @@ var sameCloudFlags = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnHosts,
-	Title:     "the flags that decide what the cloud loops do are the same on every host",
-	Explain: []string{
-		"The cloud-controller-manager is started with the flags of the kube-controller-manager it replaces. If the hosts differ, the loops behave differently after every change " +
-			"of leader; another --cluster-name orphans every load balancer, another --cluster-cidr every route.",
-		"The contents of the cloud config files are compared too; a difference there is a warning, since hosts may reach the cloud through endpoints of their own.",
-	},
-	Judge: judgeSameFlags,
+	Judge:     judgeSameFlags,
 }
 
 func judgeSameFlags(f facts.Facts) v1.Finding {

@@ -22,15 +22,7 @@ var halfMigrated = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "the cluster is at one end of a migration, or a journal says how it got between",
-	Explain: []string{
-		"Some managers are in-tree and some external, or a cloud-controller-manager runs beside in-tree managers. If a migration of Transplant was interrupted, its journal in the " +
-			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
-		"The finding says which stage the manifests are at and the shortest way to an end: with a cloud-controller-manager beside in-tree managers that is to take it away; with some managers external, to give them their provider back; with all managers external and no cloud-controller-manager nobody runs the " +
-			"cloud loops at all, and the provider has to come back at once. From there, transplant plan starts clean.",
-		"A cloud-controller-manager that runs as a Deployment or DaemonSet has no manifest on a host. Its lease gives it away: somebody renews it.",
-	},
-	Judge: judgeHalfMigrated,
+	Judge:     judgeHalfMigrated,
 }
 
 func judgeHalfMigrated(f facts.Facts) v1.Finding {

@@ -40,13 +40,7 @@ var kubeadmReverts = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactTwoOwners,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
-	Title:     "kubeadm-config has the cloud flags that the manifests have",
-	Explain: []string{
-		"kubeadm upgrade writes the manifests of the control plane anew from ConfigMap kube-system/kubeadm-config. What was edited in a manifest and not there is gone after the next upgrade: after a migration, kube-controller-manager would be in-tree again beside the cloud-controller-manager. " +
-			"The plan therefore changes kubeadm-config too, from what is there. Where it differs from the live flags already, the plan would have to guess which of the two is meant.",
-		"A cluster without kubeadm-config was not made by kubeadm; whatever writes its manifests (an image, Ansible, a cluster API provider) has to be told of the new flags before it runs again.",
-	},
-	Judge: judgeKubeadm,
+	Judge:     judgeKubeadm,
 }
 
 func judgeKubeadm(f facts.Facts) v1.Finding {

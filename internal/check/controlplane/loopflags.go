@@ -19,13 +19,7 @@ var controllersOverridden = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "--controllers of kube-controller-manager leaves every cloud loop on",
-	Explain: []string{
-		"The owner of the cluster may have switched controllers off or on with --controllers. Transplant merges: it never replaces the list, and a cloud loop that is off stays off in the cloud-controller-manager. A tool that writes its own list there loses bootstrapsigner and tokencleaner, which kubeadm needs for kubeadm join.",
-		"A list without \"*\" runs only what it names, so everything that a later version adds is off. The node lifecycle controller (node-lifecycle, not cloud-node-lifecycle) must stay in kube-controller-manager: without it nobody notices that a kubelet is gone. " +
-			"The loops that a migration moves are service, route and cloud-node-lifecycle, and nodeipam where the cloud allocates the CIDRs.",
-	},
-	Judge: judgeControllers,
+	Judge:     judgeControllers,
 }
 
 func judgeControllers(f facts.Facts) v1.Finding {
@@ -96,13 +90,7 @@ var ipamFlags = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnHosts,
-	Title:     "the flags about pod CIDRs of kube-controller-manager do not contradict each other",
-	Explain: []string{
-		"Node IPAM and the route loop follow several flags at once. --cidr-allocator-type=CloudAllocator needs a cloud provider inside kube-controller-manager: with --cloud-provider=external the loop ends with \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured\" " +
-			"(https://github.com/kubernetes/kubernetes/issues/120411), and only GCE ever had one. The plan moves node IPAM to the cloud-controller-manager then.",
-		"--allocate-node-cidrs without --cluster-cidr cannot start and ends the manager as soon as it leads. --configure-cloud-routes without --allocate-node-cidrs does nothing: the loop logs that it will not configure routes. A list of --controllers that switches nodeipam off leaves --allocate-node-cidrs without effect, and the cloud-controller-manager must not bring it back.",
-	},
-	Judge: judgeIPAMFlags,
+	Judge:     judgeIPAMFlags,
 }
 
 func judgeIPAMFlags(f facts.Facts) v1.Finding {

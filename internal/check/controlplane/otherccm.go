@@ -21,13 +21,7 @@ var portTaken = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "the port of the new cloud-controller-manager is free on the control-plane hosts, and no two components share one",
-	Explain: []string{
-		"A cloud-controller-manager on the host's network listens on 10258, kube-controller-manager on 10257, kube-scheduler on 10259. A second process on a port exits at once (\"address already in use\") and is restarted for ever. " +
-			"It happens with a second cloud-controller-manager on the same host, during a rolling update that starts the new pod before the old one has gone (use Recreate, or maxSurge 0), and with Azure's, which some set-ups run on 10267.",
-		"Looked at are --secure-port of the components on each host and the host ports of workloads with a known role that run on control-plane nodes or may run there.",
-	},
-	Judge: judgePorts,
+	Judge:     judgePorts,
 }
 
 func judgePorts(f facts.Facts) v1.Finding {
@@ -177,15 +171,7 @@ var otherCCM = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "no cloud-controller-manager workload is in the cluster beside the one of the migration",
-	Explain: []string{
-		"A Helm chart, an addon or an earlier try may have left a Deployment or DaemonSet of a cloud-controller-manager. It is found by its image and command, whatever it is called. Beside in-tree managers it is a second owner at once; beside another cloud-controller-manager it is one as soon as their leases differ: " +
-			"two with the same lease name and namespace exclude each other, one with --leader-elect=false or another --leader-elect-resource-name does not.",
-		"A workload that is scaled to 0 is a warning: whoever owns it may scale it up. Remove it with the tool that made it, or it comes back.",
-		"One in another namespace than the control plane's is a warning too, and nothing else is judged by it: it may be of the control plane of another cluster, and whoever may create a Deployment somewhere must not " +
-			"keep the cluster from its migration. Look at who made it, and whether it works on this cluster.",
-	},
-	Judge: judgeOtherCCM,
+	Judge:     judgeOtherCCM,
 }
 
 func judgeOtherCCM(f facts.Facts) v1.Finding {

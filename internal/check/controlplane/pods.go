@@ -20,13 +20,7 @@ var podsCurrent = rule.Check{
 	Impact:    findings.ImpactAPI,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
-	Title:     "the pod of every component is ready and runs what its manifest says",
-	Explain: []string{
-		"For ten seconds and more after a manifest changes, the API shows the old pod as ready. If pod and manifest still differ later, the kubelet has not taken the file: " +
-			"a backup beside it is a second pod, or the kubelet is not running. What Transplant writes would not take effect either.",
-		"A component that is not ready before the migration cannot be told from one that the migration broke.",
-	},
-	Judge: judgePods,
+	Judge:     judgePods,
 }
 
 func judgePods(f facts.Facts) v1.Finding {
@@ -131,13 +125,7 @@ var oneProcess = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
 	DependsOn: rule.OnHosts,
-	Title:     "every component is one running process on its host",
-	Explain: []string{
-		"Two processes of one manager on a host are two pods (a backup file among the manifests) or a process that the kubelet lost; either may lead. No process at all means that what the " +
-			"manifest says has not come to life. A stopped process (state T) still holds its lease until it runs out, and acts again when it is continued.",
-		"The proof that an old owner has ended before its leases are released rests on this: one process, known by id and start time.",
-	},
-	Judge: judgeProcesses,
+	Judge:     judgeProcesses,
 }
 
 func judgeProcesses(f facts.Facts) v1.Finding {

@@ -18,14 +18,7 @@ var flagsContradict = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnHosts,
-	Title:     "the cloud flags of kube-apiserver and kube-controller-manager fit each other on every host",
-	Explain: []string{
-		"--cloud-provider of kube-apiserver decides little: the admission of persistent volumes by their zone, the SSH tunnels of old versions, and since 1.29 whether it starts at all (VER-005). It has to name the same in-tree provider as kube-controller-manager until the end, or none. " +
-			"An API server that is external while the managers are in-tree is the mark of a migration that was begun by hand.",
-		"--external-cloud-volume-plugin keeps the in-tree volume code in an external kube-controller-manager. It has effect only beside --cloud-provider=external, it needs --cloud-config where the in-tree provider had one, and the plugin has to be in tree in that version: otherwise the manager exits when it leads, or attaches no volume and says so in its log alone.",
-		"An in-tree provider without --cloud-config takes its zone, network and credentials from the machine that it runs on; so does the new manager, on the network of the same host (CFG-001).",
-	},
-	Judge: judgeContradictions,
+	Judge:     judgeContradictions,
 }
 
 func judgeContradictions(f facts.Facts) v1.Finding {
@@ -129,12 +122,6 @@ var sshTunnels = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnHosts,
-	Title:     "no kube-apiserver reaches the nodes through SSH tunnels of the cloud provider",
-	Explain: []string{
-		"Old API servers could reach kubelets through SSH tunnels (--ssh-user, --ssh-keyfile): the in-tree provider installed the key on the instances and told the addresses. Without an in-tree provider the key is not installed any more, and kubectl logs, exec and port-forward, webhooks and aggregated APIs behind the tunnel fail as nodes are replaced. " +
-			"The flags went with Kubernetes 1.22.",
-		"The replacement is the API server network proxy, konnectivity (KEP-1281): an egress selector configuration (--egress-selector-config-file), a konnectivity server beside each API server, agents on the nodes. Set it up before the migration. Its agents must tolerate node.cloudprovider.kubernetes.io/uninitialized.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		selectors := 0

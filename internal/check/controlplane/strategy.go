@@ -20,14 +20,7 @@ var strategyFits = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactGap,
 	DependsOn: rule.OnHosts,
-	Title:     "the strategy fits the number of control-plane hosts",
-	Explain: []string{
-		"Leader migration (KEP-2436) keeps the cloud loops running while the managers of several hosts change one after the other: the next host is ready to take over before the owner ends. With a single control-plane host there is nobody to take over. The loops stop in any case while its one manager restarts, " +
-			"and --strategy=downtime does the same with fewer restarts and no migration lease.",
-		"With several hosts, downtime means that all kube-controller-managers give the loops up before the first cloud-controller-manager takes them: no Service gets a load balancer and no new node is initialised in between. Leader migration needs leader election in every manager (CP-002), a version that has it (VER-004), a new manager that has it, which the official one for Azure has not, " +
-			"and hosts or a seed in which the end of a process can be proven: a control plane of Deployments in its own cluster has downtime only.",
-	},
-	Judge: judgeStrategy,
+	Judge:     judgeStrategy,
 }
 
 // countManagers returns how many kube-controller-managers there are: the replicas where they are a Deployment.
@@ -152,13 +145,7 @@ var GapLength = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactGap,
 	DependsOn: rule.OnHosts,
-	Title:     "the time in which nobody runs the cloud loops is short, and nothing waits for them now",
-	Explain: []string{
-		"Between the end of the old owner and the start of the new one nobody runs the cloud loops: members of load balancers are not updated, new Services get no address, new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized and get no route. What exists goes on serving. " +
-			"With leader migration the gap is one election: Transplant releases the old owner's leases, so that the next manager takes them at its next retry; if the release is refused or lost, it is the lease duration. With --strategy=downtime nobody runs the loops from the end of the last in-tree manager to the start of the first cloud-controller-manager; on a single host its kube-apiserver restarts in between.",
-		"The estimate comes from the flags --leader-elect-lease-duration, --leader-elect-retry-period and the number of hosts. It warns where the lease is so long, or the control plane so small, that the gap may exceed two minutes. Keep scale-ups and Service changes out of it.",
-	},
-	Judge: judgeGap,
+	Judge:     judgeGap,
 }
 
 func judgeGap(f facts.Facts) v1.Finding {

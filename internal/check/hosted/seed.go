@@ -35,11 +35,6 @@ var seedReadable = rule.Check{
 	Impact:    findings.ImpactNone,
 	Mandatory: true,
 	Retryable: true,
-	Title:     "the namespace of the cluster in the seed can be read, and has a kube-controller-manager and a kube-apiserver",
-	Explain: []string{
-		"The control plane of a hosted cluster runs as Deployments in a namespace of another cluster, the seed. What its kube-controller-manager is started with, which pods it has and what they run is read there, and every step changes it there. Without these the migration cannot be planned.",
-		"A Deployment counts by what its containers run, also behind a program that waits for the API server first (http-prober).",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		reports(f, "seed/")
 		for _, e := range f.Errors {
@@ -70,11 +65,6 @@ var seedProvider = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: []string{"HCP-001"},
-	Title:     "the hosted kube-controller-manager runs with the in-tree provider of the cloud that its cluster is in",
-	Explain: []string{
-		"The loops move from the in-tree provider that --cloud-provider names to that provider's cloud-controller-manager. Where it is external or empty already there is nothing to move; where it is another one than the Cluster object says, one of the two is wrong, and a manager for the wrong cloud would delete every node.",
-		"A cluster that was external from the start gets its first cloud-controller-manager. There the flag has to be external or empty, and the nodes have to be in the cloud that the Cluster object names.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		c := f.Deployed(component.KCM)
 		has := c.Flags["cloud-provider"]
@@ -147,11 +137,6 @@ var seedRolledOut = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Retryable: true,
 	DependsOn: []string{"HCP-001"},
-	Title:     "the Deployments of the control plane are rolled out, and have replicas",
-	Explain: []string{
-		"A step changes a Deployment and waits until its new pods are ready and its old ones have ended. One that is not rolled out before has a reason: an image that cannot be pulled, a node that is full, a pod that does not end. The loops would stop with the old pods and not start with new ones.",
-		"A control plane with no replicas is hibernated: nothing runs that could move.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		out := v1.Finding{Outcome: v1.Fail, Expected: "every pod updated and ready, none that ends"}
 		for _, name := range []string{component.KAS, component.KCM} {
@@ -183,11 +168,6 @@ var seedConfig = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: []string{"HCP-002"},
-	Title:     "the cloud config of the hosted kube-controller-manager can be read and turned into the external provider's",
-	Explain: []string{
-		"The cloud-controller-manager's config is derived from the one that the kube-controller-manager mounts from a ConfigMap or Secret. Nothing of its values is kept.",
-		"No flag names it in a cluster that was external from the start. There it is in the Secret cloud-controller-manager-cloud-config, or mounted at /etc/kubernetes/cloud/config.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		c := f.Deployed(component.KCM)
 		switch {
@@ -249,11 +229,6 @@ var seedOwners = rule.Check{
 	Mandatory: true,
 	Retryable: true,
 	DependsOn: []string{"HCP-001"},
-	Title:     "each cloud loop has at most one owner among the pods in the seed",
-	Explain: []string{
-		"Every pod that runs a kube-controller-manager or a cloud-controller-manager is asked on /metrics which loops it runs. Two that run the same loop write to the cloud side by side.",
-		"Managers are asked with a token of an account that may read /metrics and nothing else. Before a migration has begun the account is not there, and what the pods run is not known yet: that is a warning. The run makes the account first and asks before it plans.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		reports(f, "managers/")
 		if !seedShowsLoops(f) {
@@ -310,11 +285,6 @@ var seedManager = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: []string{"HCP-001"},
-	Title:     "no cloud-controller-manager runs in the seed before the handover, and one does after it",
-	Explain: []string{
-		"A cloud-controller-manager that somebody else has started beside the in-tree one runs every loop a second time. Before the in-tree provider is taken out there has to be one, or nobody would run the loops.",
-		"Before a first one is installed in a cluster that was external from the start, workloads and the Lease of the user cluster are looked at as well.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		c := f.Deployed(component.CCM)
 		if f.Opts.Part == partFinish {
@@ -373,10 +343,6 @@ var seedElection = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: []string{"HCP-001"},
-	Title:     "the pods of the hosted kube-controller-manager elect a leader",
-	Explain: []string{
-		"Old and new pods of a Deployment run side by side while it is rolled out, and a pod whose node is away may run although it is gone from the API. What keeps them apart is the lease kube-controller-manager.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		c := f.Deployed(component.KCM)
 		if c.Flags["leader-elect"] == "false" {

@@ -21,13 +21,6 @@ var kubeletUnknown = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactImagePulls,
 	DependsOn: rule.OnVolumes,
-	Title:     "the kubelets that a migration matters to were read on their hosts",
-	Explain: []string{
-		"Whether a kubelet is in-tree or external is a flag of its command line: the API shows it nowhere, /configz neither, and annotations of machine objects say what was meant and not what runs. So it is read on the host: the " +
-			"unit, its drop-ins and environment files, and the live process.",
-		"A plan changes kubelets only on hosts that can be reached. The others are the owner's to change, by image, user data or configuration management, and this check names those for which it matters: nodes with " +
-			"images of a registry that needs the cloud's credentials, or with volumes mounted in-tree.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
 			return finding
@@ -112,13 +105,7 @@ var kubeletNotCurrent = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "every kubelet runs with what its files say, and each flag is given in one place",
-	Explain: []string{
-		"A kubelet takes its flags from a unit, drop-ins and environment files when it starts. Files that were edited later mean nothing until its next restart, which a migration brings, together with whatever else was " +
-			"edited. So a kubelet whose process has other decisive flags than its files is a change that nobody has tried yet.",
-		"A flag that is given several times counts with its last value: kubeadm-flags.env, then KUBELET_EXTRA_ARGS. A plan edits the place that counts; that two places contradict each other is a warning.",
-	},
-	Judge: judgeKubeletCurrent,
+	Judge:     judgeKubeletCurrent,
 }
 
 func judgeKubeletCurrent(f facts.Facts) v1.Finding {
@@ -200,14 +187,7 @@ var kubeletsMixed = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "all kubelets name one provider, the managers' own, and their version has it",
-	Explain: []string{
-		"While the loops are in-tree, an external kubelet that registers a new Node taints it, and nobody takes the taint away. A kubelet without provider gives its Node no providerID, so that the new manager has to search " +
-			"it by name. A restart of a kubelet whose Node exists changes nothing of that: taint, providerID and labels are set at registration only.",
-		"A kubelet that names a provider which its version has no longer, or which the gate DisableCloudProviders switches off, exits at its next start.",
-		"After the migration in-tree kubelets go on working as long as their version has the provider: a warning says which are left.",
-	},
-	Judge: judgeKubeletsMixed,
+	Judge:     judgeKubeletsMixed,
 }
 
 func judgeKubeletsMixed(f facts.Facts) v1.Finding {
@@ -310,12 +290,6 @@ var kubeletRefused = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "every kubelet starts again with its flags and gates, in its version and the next",
-	Explain: []string{
-		"A kubelet exits at start when it is given a flag or a feature gate that its version does not know, or a locked gate's other value. A migration restarts every kubelet, and the upgrade after it brings the next version: " +
-			"--cloud-config and --cloud-provider lose their meaning and then their place, gates of KEP-625 and KEP-2395 disappear once they are locked.",
-		"What this version refuses fails; what only the next one refuses is a warning: take it away before that upgrade, from the kubelets' files and from ConfigMap kubelet-config.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, none := f.NoKubelets(); none {
 			return finding

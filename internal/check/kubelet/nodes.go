@@ -20,16 +20,6 @@ var nameFromCloud = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: []string{"API-001"},
-	Title:     "no node would register under another name once its kubelet is external",
-	Explain: []string{
-		"An in-tree kubelet asks the cloud for the name of its Node (on AWS the private DNS name, on OpenStack the server's name). An external one takes --hostname-override, or else the host's own name. Where the two differ, " +
-			"the kubelet that becomes external registers a second Node; the first is left not ready and is deleted, with its labels, taints, attachments and pods.",
-		"Its certificate is made out to the old name as well, so that the API server refuses what it reports under the new one. The host's own name is in the label " + facts.LabelHostname + ", which the kubelet sets at registration: a node " +
-			"whose label is not its name got its name from the cloud.",
-		"The plan gives --hostname-override=<node name> to each kubelet that it makes external and that would come back under another name. That is a warning, since the label becomes the node's name as well: local volumes and pods that select the " +
-			"old value do not find the node any longer; --node-labels=" + facts.LabelHostname + "=<old value> keeps it. A node whose kubelet could not be read is a warning, too: no plan touches it, and whoever changes it has to know. It fails where a kubelet was " +
-			"read that no plan changes: one whose files do not name the managers' provider, or that was left in-tree by a migration.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
 			return finding
@@ -128,14 +118,6 @@ var nodeIPAbsent = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: []string{"API-001"},
-	Title:     "kubelets whose version waits for addresses are told their own",
-	Explain: []string{
-		"An external kubelet without --node-ip leaves a new Node without address until the cloud-controller-manager writes one; pods on the host's network, static pods among them, have no IP until then " +
-			"(https://github.com/kubernetes/kubernetes/issues/125348, https://github.com/kubernetes/kubernetes/issues/120720). Older kubelets wrote the address of the default route for the time being. Nodes that exist keep their addresses.",
-		"With --node-ip the kubelet writes it at once and tells the manager by the annotation " + facts.AnnotationProvidedIP +
-			"; NODE-015 compares that with what the cloud knows. A control plane that has to come up without a manager, " +
-			"after a power cut for example, needs it.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
 			return finding
@@ -182,13 +164,7 @@ var kubeletDefaults = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "ConfigMap kubelet-config gives a joining or upgraded kubelet what the others have",
-	Explain: []string{
-		"kubeadm join and kubeadm upgrade node write /var/lib/kubelet/config.yaml from ConfigMap kube-system/kubelet-config (kubelet-config-1.x before 1.24). A feature gate that was set in the files of the nodes alone is gone " +
-			"after the next upgrade: a node would fall back to the in-tree plugin or to the in-tree image credentials by itself. The plan changes the ConfigMap together with the kubelets.",
-		"A providerID in the ConfigMap is given to every node that joins: all of them would be one instance to the new manager.",
-	},
-	Judge: judgeKubeletDefaults,
+	Judge:     judgeKubeletDefaults,
 }
 
 func judgeKubeletDefaults(f facts.Facts) v1.Finding {
@@ -311,13 +287,7 @@ var servingCertificates = rule.Check{
 	Impact:    findings.ImpactAPI,
 	DependsOn: []string{"API-001"},
 	Retryable: true,
-	Title:     "kubelets that ask for serving certificates get them",
-	Explain: []string{
-		"With serverTLSBootstrap (RotateKubeletServerCertificate) a kubelet asks the cluster for its serving certificate, with its Node's addresses in it, and asks again when they change, which they may when the new manager writes " +
-			"them. An external kubelet does not ask before its Node has addresses. Nothing in Kubernetes approves these requests; until somebody does, kubectl logs, exec and metrics of that node fail.",
-		"What waits or was denied now is named, and so is that no workload of the cluster is known to approve requests. See https://github.com/kubernetes/kubernetes/issues/120720.",
-	},
-	Judge: judgeServing,
+	Judge:     judgeServing,
 }
 
 func judgeServing(f facts.Facts) v1.Finding {
@@ -424,12 +394,6 @@ var kubeletProviderID = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "a kubelet that is told a providerID is told its Node's",
-	Explain: []string{
-		"--provider-id, or providerID in the kubelet's configuration, is what the kubelet registers its Node with. It can be set once: a Node that registers with another one than the cloud's is unknown to the new manager, and " +
-			"one that registers with its neighbour's (a copied file) shares that neighbour's fate.",
-		"It is not needed: the manager sets the providerID of a tainted Node. Where it is set, it must be right.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, none := f.NoKubelets(); none {
 			return finding

@@ -23,14 +23,7 @@ var credentialProviderMissing = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactImagePulls,
 	DependsOn: rule.OnVolumes,
-	Title:     "kubelets that pull from the cloud's registry have an image credential provider before they lose the built-in one",
-	Explain: []string{
-		"The in-tree provider gave kubelets the credentials for its registry (ECR, ACR, GCR). With the in-tree code gone, or with the gate " + gateNoInTreeCredentials + " on (the default since it is beta), a kubelet has them only from a binary " +
-			"that --image-credential-provider-config and --image-credential-provider-bin-dir name (KEP-2133). Images that are on the node already go on, so the fault shows on new nodes: ImagePullBackOff, the CNI and kube-proxy among them " +
-			"where they come from that registry. See https://github.com/kubernetes/cloud-provider-aws/issues/596.",
-		"While the built-in one still works, the missing provider is a warning: install binary and configuration on every node, and in the image of new ones, before the kubelet changes. A node whose kubelet could not be read is named too.",
-	},
-	Judge: judgeCredentialProviderMissing,
+	Judge:     judgeCredentialProviderMissing,
 }
 
 func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
@@ -149,12 +142,6 @@ var credentialProviderBroken = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "every image credential provider is there and answers",
-	Explain: []string{
-		"A kubelet whose CredentialProviderConfig cannot be read, or names a binary that is not in its directory or not executable, does not start. One whose binary gives no answer, or one of another API version than the configuration names, starts " +
-			"and pulls nothing from that registry.",
-		"Binaries are asked where host access can run them, with an image of the registry; the credentials they give are not kept.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		kubelets, finding, ok := withCredentials(f)
 		if !ok {
@@ -234,12 +221,6 @@ var credentialProviderVersion = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnVolumes,
-	Title:     "the kubelets read the version of their CredentialProviderConfig, now and after the next upgrade",
-	Explain: []string{
-		"The configuration and the protocol with the binaries came as v1alpha1, v1beta1 and v1, a few minors apart. A kubelet exits at start when it is given a version that it does not know. Before its gate KubeletCredentialProviders was on by default, " +
-			"it ignored the flags without it.",
-		"A configuration of an alpha version where the kubelet knows a better one is a warning: write it anew before it goes.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		kubelets, finding, ok := withCredentials(f)
 		if !ok {
@@ -323,11 +304,6 @@ var registryNotMatched = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactImagePulls,
 	DependsOn: rule.OnVolumes,
-	Title:     "the image credential providers match every registry of the cloud that the nodes pull from",
-	Explain: []string{
-		"A kubelet asks a provider only for images that match one of its matchImages: each part of the host's name is matched alone, and * stands for no dot. A pattern for *.dkr.ecr.*.amazonaws.com leaves out registries in China and those with FIPS " +
-			"endpoints, one for *.azurecr.io leaves out the sovereign clouds: their images are pulled without credentials and refused.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		kubelets, finding, ok := withCredentials(f)
 		if !ok {

@@ -216,14 +216,6 @@ var controllerNames = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "leader migration configs list every cloud loop under the names of the version that reads them",
-	Explain: []string{
-		"Leader migration compares the names in its config with the names of the controllers letter by letter. The documented names (service, route, cloud-node-lifecycle) are those of " +
-			"kube-controller-manager up to 1.27 and of cloud-controller-managers up to 0.27. Later ones register service-lb-controller, node-route-controller and cloud-node-lifecycle-controller.",
-		"A name that matches nothing is not an error. The loop counts as not migrated, starts at once under the manager's main lease, and runs beside the other manager's: both were seen to " +
-			"create security groups for the same Service within 3 ms, with every health check green.",
-		"Write one file for each side, in that side's dialect, with the same leaderName. Transplant does. Its own cloud-controller-manager understands both.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		return judgeProblems(
 			f,
@@ -241,12 +233,6 @@ var resourceLock = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnHosts,
-	Title:     "no leader migration config has a resourceLock that its manager refuses",
-	Explain: []string{
-		"The version v1 of LeaderMigrationConfiguration has no field resourceLock, though many published examples have the line. Older managers ignore it; newer ones decode strictly and exit at " +
-			"start: the manager of the new side dies at the moment of the handover. Transplant's own ignores it and warns.",
-		"A lock on endpoints passes validation everywhere and can be created nowhere: the manager exits as soon as it has won its main lease. Remove the line.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		return judgeProblems(
 			f,
@@ -265,12 +251,6 @@ var migrationLeftOn = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "leader migration is off in every kube-controller-manager that is external",
-	Explain: []string{
-		"A kube-controller-manager with --cloud-provider=external has no cloud loop to run, but with --enable-leader-migration it contends for the migration lease all the same. If it wins, " +
-			"the cloud-controller-manager waits for ever and no manager runs the loops, while every health check stays green.",
-		"The step from in-tree to external and the end of leader migration in the same process have to be one edit.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		n := 0
@@ -313,12 +293,6 @@ var defaultConfig = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "a cloud-controller-manager with leader migration on has a config file",
-	Explain: []string{
-		"Without a file, leader migration takes the library's default. Since 0.28 that default lists service-controller and route-controller, which no controller is called. The service and route " +
-			"loops then run under the main lease of both managers; only the node lifecycle loop is exclusive.",
-		"Give it a file (LM-001 says with which names), or use Transplant's own cloud-controller-manager, whose default is corrected.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		var unclear []string
@@ -392,11 +366,6 @@ var differentLeases = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "all managers contend for the same migration lease",
-	Explain: []string{
-		"Leader migration excludes two managers only if both name the same lease. Two files that are right in themselves but differ in leaderName, or a manager without a file beside one " +
-			"whose file names another lease than the default, give every loop two owners.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, unclear := migrationConfigs(f)
 		if len(unclear) > 0 {

@@ -22,13 +22,7 @@ var migrationGate = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "the gate ControllerManagerLeaderMigration is on in every manager that has leader migration, and set where it has to be",
-	Explain: []string{
-		"Leader migration is behind the feature gate ControllerManagerLeaderMigration: alpha and off by default in 1.21, on by default in 1.22 and 1.23, locked on from 1.24, gone with 1.27. With --enable-leader-migration and the gate off, the manager of 1.21 exits at start (\"Leader Migration is not enabled through feature gate\"), and a gate that somebody switched off in 1.22 or 1.23 does the same. " +
-			"From 1.27 on the gate itself is an unknown flag value and keeps the manager from starting, so it has to leave the manifests before that upgrade (VER-008).",
-		"The plan adds the gate where the version needs it, merges it into the gates that are there, and takes it out again at the end.",
-	},
-	Judge: judgeMigrationGate,
+	Judge:     judgeMigrationGate,
 }
 
 func judgeMigrationGate(f facts.Facts) v1.Finding {
@@ -89,13 +83,7 @@ var migrationMixed = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "leader migration is on in all in-tree managers or in none",
-	Explain: []string{
-		"An in-tree manager without leader migration runs the cloud loops under its main lease alone. If another host's manager has leader migration on, and a cloud-controller-manager contends for the migration lease, nothing excludes the two: when the manager without it becomes leader, the migration lease is free, the cloud-controller-manager takes it, and both act. " +
-			"The procedure of KEP-2436 switches it on in every kube-controller-manager, restarts all of them, and only then starts a cloud-controller-manager.",
-		"--enable-leader-migration without --leader-elect counts as off: it does nothing (CP-002).",
-	},
-	Judge: judgeMixed,
+	Judge:     judgeMixed,
 }
 
 func judgeMixed(f facts.Facts) v1.Finding {

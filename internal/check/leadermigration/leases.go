@@ -22,13 +22,7 @@ var holderUnknown = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
-	Title:     "every manager's lease that is held is held by a manager on a known host",
-	Explain: []string{
-		"The holder of an election's lease names its host: <hostname>_<uuid>, and a manager says on its /metrics by which leases it leads. A holder that is none of the known hosts, and none of the managers that were asked, is a manager that nobody told Transplant of: on a control-plane host that was not named, a host that was replaced, another cluster's manager with this cluster's kubeconfig, or a cloud-controller-manager that was installed as a workload. " +
-			"It would stay in-tree, or stay the owner, through the whole migration.",
-		"Looked at are the leases kube-controller-manager and cloud-controller-manager, the migration lease, and any other lease of kube-system whose name says that it belongs to a cloud controller manager. A lease that has run out has no holder.",
-	},
-	Judge: judgeHolders,
+	Judge:     judgeHolders,
 }
 
 func judgeHolders(f facts.Facts) v1.Finding {
@@ -160,12 +154,7 @@ var leadershipUnstable = rule.Check{
 	Impact:    findings.ImpactGap,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
-	Title:     "the managers' leaders are settled",
-	Explain: []string{
-		"A leader changes when its manager restarts or cannot renew its lease in time. Many changes mean a slow API server or etcd, a starved host, or a manager that crashes while it leads. During a migration every change of leader is judged as a step of it: a manager that loses its lease for reasons of its own makes a step fail, and the shorter deadlines of a migration make that likelier.",
-		"The check warns about a leader that took its lease within the last five minutes, and about leases that changed hands more than six times a day over the life of the cluster, at least ten times; about a lease of kube-controller-manager that has run out, since then nobody leads; and about one that was taken at a time still to come, which is a clock that is off. Find the reason in the log of the manager that lost it before you begin.",
-	},
-	Judge: judgeStability,
+	Judge:     judgeStability,
 }
 
 func judgeStability(f facts.Facts) v1.Finding {
@@ -264,14 +253,7 @@ var lockKinds = rule.Check{
 	Impact:    findings.ImpactTwoOwners,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "all managers of a kind elect by locks that exclude each other, and that Transplant can see",
-	Explain: []string{
-		"--leader-elect-resource-lock chooses the objects by which managers elect their leader. The default of both managers is leases from 1.20 on. endpoints and configmaps exclude nobody who uses leases: one host with the one and one with the other is two leaders. endpointsleases and configmapsleases write both objects, and exclude those with either. " +
-			"They were the way from the old kinds to leases: first the combined kind on every host, then leases on every host.",
-		"endpoints and configmaps went with 1.24, the combined kinds with 1.28: a manager of that version exits. Transplant reads and releases Lease objects, so a main election by endpoints or configmaps alone could not be watched, and blocks.",
-		"The lock of the migration itself is the file's, not this flag's: resourceLock of the leader migration config (LM-004), leases in every version that the plan writes.",
-	},
-	Judge: judgeLockKinds,
+	Judge:     judgeLockKinds,
 }
 
 func judgeLockKinds(f facts.Facts) v1.Finding {

@@ -23,15 +23,7 @@ var leaseAccess = rule.Check{
 	Mandatory:     true,
 	AcceptUnknown: true,
 	DependsOn:     []string{"API-001", "HOST-001", "CP-003"},
-	Title:         "both managers may create, get and update the migration lease, or the plan grants it before they need it",
-	Explain: []string{
-		"The built-in role of kube-controller-manager covers its own lease and not the migration lease. With leader migration on and without the right, the manager logs \"leases … is forbidden\" " +
-			"for ever and runs no cloud loop, while it is ready and healthy.",
-		"As long as leader migration is off everywhere this is no fault: the plan's first steps add a role beside the built-in one, and the check passes and says so. It never replaces rules: " +
-			"the documented merge patch would, and the API server would take it back at its next start.",
-		"A right to create cannot be limited to a name, so it is asked for without one.",
-	},
-	Judge: judgeLeaseAccess,
+	Judge:         judgeLeaseAccess,
 }
 
 func judgeLeaseAccess(f facts.Facts) v1.Finding {
@@ -120,17 +112,7 @@ var ownership = rule.Check{
 	AcceptUnknown: true,
 	DependsOn:     rule.OnHosts,
 	Retryable:     true,
-	Title:         "each cloud loop runs in exactly one manager now",
-	Explain: []string{
-		"Each manager says on its /metrics which loops it runs (running_managed_controllers). Every loop that the flags ask for must be at 1 in exactly one process. None means that nobody acts: a " +
-			"lease is held by a manager that runs nothing, a right is missing, or all managers are down. Two means that both act on the cloud.",
-		"A manager that is killed vanishes, it never shows 0; so one that cannot be scraped is unknown, and with it the answer.",
-		"Managers before 1.25 have no such gauge, and neither has the official one for Azure. Of these it is taken from what they have: by which leases they lead (leader_election_master_status), and which loops their flags let them run under those. " +
-			"A leader that runs nothing because of wrong names is not seen in this way; LM-001 reads its file.",
-		"Scraping takes a token that may get /metrics and nothing else, or the kubeconfig's client certificate as long as the migration has not made that token's account. With neither, accept that the " +
-			"owners are unknown: the plan's first steps make the account, and ownership is looked at after every step.",
-	},
-	Judge: judgeOwnership,
+	Judge:         judgeOwnership,
 }
 
 func judgeOwnership(f facts.Facts) v1.Finding {
@@ -260,12 +242,7 @@ var idleHolder = rule.Check{
 	AcceptUnknown: true,
 	DependsOn:     []string{"API-001", "HOST-001", "CP-003"},
 	Retryable:     true,
-	Title:         "the manager that holds the migration lease runs the loops",
-	Explain: []string{
-		"Whoever holds the migration lease keeps everybody else from running the cloud loops. A manager that holds it and runs none of them (its config lists wrong names, or it is external with leader " +
-			"migration left on) leaves the cluster without cloud loops, and nothing complains.",
-	},
-	Judge: judgeIdleHolder,
+	Judge:         judgeIdleHolder,
 }
 
 func judgeIdleHolder(f facts.Facts) v1.Finding {
@@ -357,13 +334,6 @@ var inTreeUnfenced = rule.Check{
 	Level:     findings.LevelInfo,
 	Impact:    findings.ImpactTwoOwners,
 	DependsOn: rule.OnHosts,
-	Title:     "how long a paused in-tree owner could still write is known",
-	Explain: []string{
-		"Leases do not fence the cloud. An in-tree manager that is paused (a frozen virtual machine, SIGSTOP, a starved CPU) loses its lease, and when it goes on it keeps writing until its renew " +
-			"deadline has passed: in 30 of 30 runs with the default deadline it wrote for ten seconds beside the new owner.",
-		"Transplant ends the old process before it releases its leases, and looks at gauges and processes after each step. Under leader migration on hosts it also shortens the window, with a shorter --leader-elect-renew-deadline for the time of the " +
-			"migration; under the strategy downtime, and in a seed, the deadline stays as it is. It cannot close the window, since it cannot change the in-tree manager. This check always says so; it never blocks.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		in := f.InTree()
 		if len(in) == 0 {

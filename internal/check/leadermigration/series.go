@@ -32,14 +32,7 @@ var loopErrors = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: []string{"HOST-001", "CP-003", "LM-006"},
 	Retryable: true,
-	Title:     "the cloud loops work without errors and within a minute now, before anything is changed",
-	Explain: []string{
-		"KEP-2395 names the series by which an operator sees that a migration went wrong and should be taken back: errors and latency of node syncs, latency of load balancer updates, and the time from a node's creation to its first sync and to the removal of its taint. They mean something only against what they were before.",
-		"This check reads them from the manager that runs the loops now and judges by the KEP's objective: 99% within 60 s, and no more than 1% of syncs with an error. Values since the process started; the numbers are in the snapshot. " +
-			"Some series exist in the cloud-controller-manager alone, and some versions have none.",
-		"Nothing reads them during the migration: apply looks at owners, nodes and load balancers, and does not stop when errors or latency rise. Watch them in your own monitoring, or run transplant check again afterwards and compare.",
-	},
-	Judge: judgeSeries,
+	Judge:     judgeSeries,
 }
 
 func judgeSeries(f facts.Facts) v1.Finding {
@@ -107,12 +100,6 @@ var seriesMove = rule.Check{
 	Level:     findings.LevelInfo,
 	Impact:    findings.ImpactNone,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "no monitoring in this cluster would lose sight of the cloud loops",
-	Explain: []string{
-		"The series of the cloud loops (cloudprovider_*, service_controller_*, node_lifecycle_controller_*, workqueue_* of the service, route and node loops) leave /metrics of kube-controller-manager on 10257 and appear at the cloud-controller-manager on 10258, with another job label. Alerts that select job=\"kube-controller-manager\" stop firing, silently; alerts on absent series fire. " +
-			"The new port has to be scraped, with rights to get /metrics.",
-		"The check warns where the Prometheus operator serves its API: there are rules and monitors in this cluster that should be looked at. Monitoring that lives elsewhere cannot be seen from here (see known-limits). It never fails.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("apigroups"); ok {
 			return finding

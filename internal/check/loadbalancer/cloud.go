@@ -52,14 +52,7 @@ var membersChange = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "the members of every load balancer are those that the new manager would register",
-	Explain: []string{
-		"At its start the new manager registers every node that is not excluded by a label and that the autoscaler is not about to delete, ready or not (from 0.27 on, KEP-3458), and takes out all others. What was changed by hand in the cloud, or while no loop " +
-			"looked, comes back: instances that were taken out, nodes that are not ready, machines that are no nodes.",
-		"A load balancer whose health checks fail sends such members no traffic; one without health checks does. With externalTrafficPolicy Local the health check is the Service's own port on each node, which is safe.",
-		"Services with aws-load-balancer-target-node-labels register the nodes with those labels only.",
-	},
-	Judge: judgeMembers,
+	Judge:     judgeMembers,
 }
 
 func judgeMembers(f facts.Facts) v1.Finding {
@@ -198,12 +191,6 @@ var balancersLeft = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "every load balancer that is tagged for the cluster belongs to a Service",
-	Explain: []string{
-		"A load balancer without a Service was left behind: by a Service that was deleted while no loop ran, or without its finalizer, or by a change of --cluster-name. Neither manager ever deletes it. It costs money, may hold an address that somebody " +
-			"still uses, and its security group keeps the cluster's own from being deleted.",
-		"The migration does not touch it. Delete it if nobody uses it; otherwise know that nothing updates its members.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := inventoried(f); !ok {
 			return finding
@@ -262,12 +249,6 @@ var balancersThere = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "the cloud has the load balancer of every Service that has an address",
-	Explain: []string{
-		"A Service whose address leads to no load balancer of the cluster was deleted from under the in-tree loop, which does not look again. The new manager ensures every Service when it starts: it makes a new load balancer, with a new " +
-			"address, and what points to the old one (DNS, firewalls, clients) reaches nothing. On AWS it may also be there and lack the cluster's tag: then it is found by its name and kept.",
-		"If it is to come back, touch the Service and let the in-tree loop make it before the migration, so that the change of address is not part of it.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := inventoried(f); !ok {
 			return finding

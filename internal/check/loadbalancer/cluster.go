@@ -26,14 +26,7 @@ var clusterNames = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "every manager, and kubeadm's configuration, has the cluster's name that names load balancers",
-	Explain: []string{
-		"--cluster-name is a part of the names of load balancers on Azure and OpenStack (kube_service_<cluster>_<namespace>_<name>), and of tags, firewall rules and descriptions everywhere. A manager with another name finds none of the existing load " +
-			"balancers: it makes all of them again, with new addresses, and leaves the old ones behind. AWS and GCE name them after the Service's uid.",
-		"The default is kubernetes in both managers, and kubeadm always gives one. A plan copies the name that the live kube-controller-manager runs with; a cloud-controller-manager that somebody installed may have another, and so may kubeadm's " +
-			"ConfigMap, which the next kubeadm upgrade writes into the manifest. See https://github.com/kubermatic/kubermatic/pull/5322.",
-	},
-	Judge: judgeClusterNames,
+	Judge:     judgeClusterNames,
 }
 
 func judgeClusterNames(f facts.Facts) v1.Finding {
@@ -101,14 +94,7 @@ var neutronBalancers = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "on OpenStack, load balancers are Octavia's",
-	Explain: []string{
-		"The in-tree provider talks to Neutron's LBaaS unless the configuration says use-octavia=true. The external one knows Octavia only: it finds no load balancer of Neutron's, makes every one again with a new address, and never deletes the old. " +
-			"Some clouds gave Octavia the old load balancers and answer the old calls with a proxy; there the addresses stay.",
-		"Move to Octavia before the migration: the cloud's operator can copy load balancers over (openstack loadbalancer list shows them then). Then set use-octavia=true in the [LoadBalancer] section of the in-tree configuration, restart the " +
-			"managers one by one, and see that addresses stay. Without load balancers there is nothing to lose.",
-	},
-	Judge: judgeNeutron,
+	Judge:     judgeNeutron,
 }
 
 func judgeNeutron(f facts.Facts) v1.Finding {
@@ -174,14 +160,7 @@ var uncheckedMembers = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: []string{"API-001", "HOST-001"},
-	Title:     "on OpenStack, load balancers check the health of their members",
-	Explain: []string{
-		"Up to 1.26 the service loop takes a node that is not ready out of every load balancer. From 0.27 on it leaves that to the load balancer's health checks (KEP-3458), and on OpenStack there are none unless create-monitor=true stands in the " +
-			"[LoadBalancer] section: it is false by default in both providers. From the handover on, a node that dies keeps its share of every Service's connections until somebody deletes it.",
-		"Set create-monitor=true in the new manager's configuration: it then adds monitors to existing pools when it ensures each Service, without making them again. A Service may also ask for one with the annotation " +
-			"loadbalancer.openstack.org/enable-health-monitor.",
-	},
-	Judge: judgeUncheckedMembers,
+	Judge:     judgeUncheckedMembers,
 }
 
 func judgeUncheckedMembers(f facts.Facts) v1.Finding {
@@ -282,13 +261,7 @@ var clusterTags = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnAPI,
-	Title:     "on AWS, every instance of a node is tagged for one and the same cluster",
-	Explain: []string{
-		"The AWS provider finds the cluster's own things (instances, security groups, subnets, the route table) by the tag kubernetes.io/cluster/<id>, with the value owned or shared. It takes the id from the configuration (KubernetesClusterID), or " +
-			"from the instance that it runs on, and refuses to start when that has tags of two clusters (\"Found multiple cluster tags\") or none. Nodes without the tag get no load balancer traffic and no routes.",
-		"owned means that the thing goes with the cluster, shared that it stays. Instances are owned. The legacy tag KubernetesCluster=<id> still counts where no other is.",
-	},
-	Judge: judgeClusterTags,
+	Judge:     judgeClusterTags,
 }
 
 func judgeClusterTags(f facts.Facts) v1.Finding {
@@ -390,12 +363,6 @@ var taggedGroups = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "on AWS, every instance has exactly one security group with the cluster's tag",
-	Explain: []string{
-		"For each load balancer the AWS provider opens the nodes' ports in the one security group of each instance that is tagged for the cluster. With two it gives up (\"Multiple tagged security groups found for instance\"), and the load balancer " +
-			"gets no traffic through; without any it takes the only group of the instance, and gives up if there are several. The in-tree provider does the same, but only when it next ensures a Service; the new manager ensures all of them when it " +
-			"starts, so that an old mistake becomes an outage on that day. See https://github.com/kubernetes/kubernetes/issues/73906.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("aws"); !ok {
 			return finding
@@ -464,11 +431,6 @@ var excludeLabel = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "no node is excluded from load balancers by a label that says false",
-	Explain: []string{
-		"The in-tree service loop keeps a node out of load balancers when it has the label " + facts.LabelExclude + ", whatever its value. From 0.34 on, the external one reads the value: with false, the node is registered at takeover.",
-		"Set the label to true where exclusion is meant, or remove it.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if minor := f.NewMinor(); !catalogue.ServiceLoopAt(minor).ReadsExclusion {
 			return findings.Skip(

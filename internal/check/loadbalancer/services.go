@@ -80,12 +80,6 @@ var servicesServed = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "every Service that wants a load balancer has its address",
-	Explain: []string{
-		"The new manager looks at every Service when it starts. One without an address is one that the in-tree loop is still working on, or cannot make (quota, subnet, security group): the handover would either hide that, by making it at " +
-			"last, or blame itself for an old fault. And a load balancer that is half made at that moment is the one place where the two providers may disagree about what it should be.",
-		"Wait for it, or find out why: kubectl describe shows the events of the loop.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := balanced(f); !ok {
 			return finding
@@ -130,12 +124,6 @@ var deletionStuck = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "no Service waits to be deleted",
-	Explain: []string{
-		"A Service with a deletion time stays until its load balancer is gone and the finalizer " + FinalizerBalancer + " is removed. The new manager takes this up at once: what the in-tree loop could not delete, for weeks perhaps, may be gone a minute " +
-			"after the handover, and be missing in the comparison of before and after.",
-		"Let the deletion finish first. Never remove the finalizer by hand while the load balancer exists: nothing would delete it any more.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := eachService(f, func(s v1.Service) string {
 			if !s.Deleting {
@@ -169,12 +157,6 @@ var finalizerMissing = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "every Service with a load balancer has the finalizer that keeps it until that is gone",
-	Explain: []string{
-		"During a handover there are seconds in which no service loop runs. A Service that is deleted then, and has the finalizer " + FinalizerBalancer + ", waits for the new manager. Without it the Service is gone before anyone sees it, " +
-			"and its load balancer stays in the cloud, with its address and its bill, for ever.",
-		"The loop sets the finalizer when it next works on the Service; an annotation of your own makes it do so.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := balanced(f); !ok {
 			return finding
@@ -216,13 +198,6 @@ var annotationsLost = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "no Service has an annotation that the external provider does not know, or refuses",
-	Explain: []string{
-		"Every Service is ensured again when the new manager starts. An annotation that only the in-tree provider obeys is then ignored, and what it asked for is taken back. One that the external provider refuses stops it from touching the Service at " +
-			"all: its members stay what they were on the day of the handover, node by node more wrong.",
-		"AWS: since 2025 the external provider refuses extra security groups on network load balancers, and a type annotation that is not the type of the load balancer that exists (the in-tree one made a second load balancer then, and " +
-			"left the first behind). The table of annotations is part of this program; what it does not list, both providers read alike.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := balanced(f); !ok {
 			return finding
@@ -298,12 +273,6 @@ var annotationsBegin = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "no Service has an annotation that begins to matter at the handover",
-	Explain: []string{
-		"An annotation that the in-tree provider never knew does nothing today, whatever it says, and stands in Services all the same: copied from a page about the external provider, or kept from an attempt. At its start the new manager " +
-			"ensures every Service and obeys it: health monitors appear, source ranges are closed, an address moves.",
-		"Remove the annotation, or keep it and expect the difference in the comparison of before and after. OpenStack's in-tree provider knew three annotations (internal, floating-network-id and subnet-id); the external one knows twenty more.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := balanced(f); !ok {
 			return finding
@@ -346,13 +315,7 @@ var loadBalancerIPs = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "spec.loadBalancerIP of every Service that has it is the address it has",
-	Explain: []string{
-		"The deprecated field spec.loadBalancerIP asks for an address. The external providers of Azure, GCE and OpenStack obey it when they ensure the Service at their start: where it is not the address that the load balancer has, they " +
-			"move it there, or fail if the address is taken.",
-		"AWS: the in-tree provider refuses such a Service, so that it has no load balancer today; the external one ignores the field and makes one. Remove the field, or set it to the address in the status.",
-	},
-	Judge: judgeLoadBalancerIPs,
+	Judge:     judgeLoadBalancerIPs,
 }
 
 func judgeLoadBalancerIPs(f facts.Facts) v1.Finding {
@@ -404,11 +367,6 @@ var classServedTwice = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "no Service with a loadBalancerClass carries anything of the cloud's service loop",
-	Explain: []string{
-		"A Service with spec.loadBalancerClass belongs to the controller of that class; neither service loop of the cloud touches it. If it has the cloud's finalizer all the same, it was served by the cloud once: nobody removes the finalizer " +
-			"any more, so that its deletion hangs, and the load balancer of that time is left behind.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		classes := 0
 		bad, finding, ok := eachService(f, func(s v1.Service) string {

@@ -21,11 +21,6 @@ var addressShared = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "no two nodes have the same internal address",
-	Explain: []string{
-		"Of two nodes with one address, one is the Node object of a machine that is gone, or its address was read from the wrong network. Load balancers of OpenStack, Azure and vSphere have addresses as members, machine-controller matches machines " +
-			"with nodes by them, and a pod network that routes by them sends packets to the wrong place.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		first := map[string]string{}
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
@@ -63,14 +58,7 @@ var providedAddress = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "the address that each kubelet was told to use is one of its node's",
-	Explain: []string{
-		"A kubelet with --node-ip and an external provider writes that address into the annotation " + facts.AnnotationProvidedIP +
-			", and the manager takes only addresses of the cloud that it finds there. Where the cloud does not know the address " +
-			"(a second network, a VIP, another family) the manager changes nothing and logs an error: the node keeps stale addresses, and a new one is never initialised.",
-		"Compared with what the new provider would write where it was asked (--prove), else with the addresses that the node has now. See https://github.com/kubernetes/kubernetes/issues/125348.",
-	},
-	Judge: judgeProvidedAddress,
+	Judge:     judgeProvidedAddress,
 }
 
 func judgeProvidedAddress(f facts.Facts) v1.Finding {
@@ -142,12 +130,6 @@ var severalAddresses = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnAPI,
-	Title:     "every node has one internal address of each family, or the new provider was seen to keep their order",
-	Explain: []string{
-		"Of several internal addresses the first one counts: it is how the API server reaches the kubelet and what hostNetwork pods get. Each provider orders them in its own way (by network name, by interface, by attachment), and the in-tree and the " +
-			"external one of OpenStack and vSphere do not do it alike. --node-ip on the kubelets, internal-network-name on OpenStack or the Nodes section on vSphere fixes the order.",
-		"With --prove the new provider is asked for the order, and NODE-012 compares it.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		asked := map[string]bool{}
 		if f.Preview != nil {

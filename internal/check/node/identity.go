@@ -18,15 +18,6 @@ var providerIDForm = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "every providerID has the form that the external provider reads",
-	Explain: []string{
-		"The external manager takes the instance's id out of a node's providerID. One of another provider, or a placeholder such as kubermatic://<machine>, which machine-controller writes where no cloud provider is " +
-			"known, is not an instance to it: the node counts as one that does not exist, and is deleted once it is not ready.",
-		"spec.providerID can be set once and never changed. A node with a wrong one has to be drained, deleted and registered again; its kubelet does that when it starts. Labels and taints that were set by hand go " +
-			"with the Node object, so write them down first. The fix deletes the Node only if it is the same object still, and only behind a drain that succeeded. Where no node has a providerID of the provider, the " +
-			"provider is more likely to be mistaken than all nodes, and the fix is to look.",
-		"OpenStack's external provider also reads openstack://<region>/<server id>, which the in-tree one refused; on vSphere the uuid may be written in either case.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		name := f.CloudName()
 		form, ok := cloudprovider.ProviderIDForm(name)
@@ -98,12 +89,6 @@ var providerIDShared = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "no two nodes have the same providerID",
-	Explain: []string{
-		"Two Node objects of one instance are what is left when a machine registered under another name: one of them has no kubelet any more. To the external manager both exist as long as the instance does, so it " +
-			"deletes neither; the dead one stays in load balancers and its pod CIDR in the route table. Once the instance goes, both are deleted.",
-		"Delete the Node that no kubelet reports for. See https://github.com/kubernetes/cloud-provider-aws/issues/916.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		first := map[string]string{}
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
@@ -147,14 +132,7 @@ var nodeNames = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "every node has the name that the provider and its kubelet give it",
-	Explain: []string{
-		"Routes and load balancer members are looked up by a node's name: on GCE it has to be the instance's name, on Azure the virtual machine's. On AWS it is the private DNS name, which NODE-002 compares; OpenStack and " +
-			"vSphere are asked in NODE-010.",
-		"A kubelet whose --hostname-override is not its node's name registers another node when it starts again, and the volumes, credentials and labels of the old one are orphaned. An empty value (seen with RKE) makes " +
-			"it take the host's name. Never rename a node: drain it and let it register again. See https://github.com/kubernetes/kubernetes/issues/70897.",
-	},
-	Judge: judgeNodeNames,
+	Judge:     judgeNodeNames,
 }
 
 func judgeNodeNames(f facts.Facts) v1.Finding {
@@ -235,12 +213,6 @@ var resourceNames = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "a node that registers again gets the name that it has",
-	Explain: []string{
-		"An AWS subnet or launch template decides whether an instance is named after its address (ip-10-0-0-1.ec2.internal) or after its id (i-0123.ec2.internal). The external provider understands both; a kubelet that becomes " +
-			"external takes the instance's own name if nobody gives it another, so that a node of the old kind comes back under a new name, and the old Node object, its volumes' attachments and its CSI node id are orphaned.",
-		"Keep --hostname-override on such kubelets. See https://github.com/kubernetes/kops/issues/13358.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("aws"); !ok {
 			return finding
@@ -297,12 +269,6 @@ var systemUUIDs = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "on vSphere, the system UUID of every node is the one in its providerID",
-	Explain: []string{
-		"vSphere's external provider finds a node's virtual machine by its UUID, first by status.nodeInfo.systemUUID and then by its name. A machine that was cloned or restored with another UUID is not found, and its " +
-			"node is deleted once it is not ready; SKIP_NODE_DELETION=true in the manager's environment keeps such nodes for as long as you look.",
-		"Old virtual hardware shows the first half of the UUID with its bytes swapped; that is accepted. The CSI driver also needs disk.enableUUID=TRUE on the machine, without which there is no stable disk name in the guest.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("vsphere"); !ok {
 			return finding

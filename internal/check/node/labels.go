@@ -53,13 +53,7 @@ var topologyLabels = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnAPI,
-	Title:     "zone, region and type of every node are labelled, and both names of each label agree",
-	Explain: []string{
-		"The node loop of an external manager, which no in-tree manager has, makes the stable labels (topology.kubernetes.io/zone) follow the beta ones (failure-domain.beta.kubernetes.io/zone) on every node, from its first minute. " +
-			"Where the two differ, the zone that the scheduler sees changes, and volumes bound to the old one cannot be mounted there.",
-		"It gives missing labels to nodes that it initialises, and to no others: a node without a zone among nodes that have one keeps none. Pods that spread over zones or mount volumes of a zone do not run on it.",
-	},
-	Judge: judgeTopologyLabels,
+	Judge:     judgeTopologyLabels,
 }
 
 func judgeTopologyLabels(f facts.Facts) v1.Finding {
@@ -116,11 +110,6 @@ var metadataAtRisk = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactScheduling,
 	DependsOn: rule.OnAPI,
-	Title:     "no node that could be deleted carries labels or taints that somebody set by hand",
-	Explain: []string{
-		"A node that is not ready and whose instance the cloud does not know is deleted by the new manager, where the in-tree one kept it. If its kubelet comes back, it registers a new Node object: labels, taints and annotations that were " +
-			"set by hand are gone, and with them where pods may run. Write them down, or give them to the kubelet with --node-labels and --register-with-taints.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		instances := facts.InstancesByNode(f)
 		marked := 0
@@ -209,12 +198,6 @@ var windowsNodes = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "there are no Windows nodes, whose kubelets a plan does not change",
-	Explain: []string{
-		"A Windows kubelet is a Windows service: its flags are in the service's command line, and a plan edits no such thing. Change --cloud-provider to external and install the image credential provider's .exe there yourself, after the " +
-			"cloud-controller-manager runs and before the cluster goes past 1.30.",
-		"On Azure, the cloud-node-manager is a DaemonSet for each operating system: without the one for Windows such nodes are never initialised. DaemonSets of Linux CSI drivers and CNI plugins do not cover them either.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
 			if system := findings.OrElse(n.OS, n.Labels["kubernetes.io/os"]); strings.EqualFold(system, "windows") {

@@ -18,12 +18,6 @@ var providerIDs = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "every node has a providerID",
-	Explain: []string{
-		"The external manager asks the cloud about a node by its providerID. Without one it searches by name, and when it finds nothing it deletes the node once it is not ready. The in-tree manager kept it.",
-		"A providerID can be set once and never changed: aws:///<zone>/<instance id>, azure:///subscriptions/…/virtualMachines/<name>, gce://<project>/<zone>/<instance>, openstack:///<server id>, vsphere://<uuid>. With --cloud or --prove " +
-			"the right one is part of the command. After the handover a node that has none can also be tainted as uninitialised, and the new manager fills it in: a plan for control planes on hosts does that to one node after the other.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
 			if n.ProviderID == "" {
@@ -60,14 +54,7 @@ var nodesInCloud = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "the cloud knows the instance of every node, under the node's name",
-	Explain: []string{
-		"A node whose instance the cloud does not know, or calls terminated, is deleted by the external manager as soon as it is not ready, often within seconds of the handover. The in-tree manager logged an " +
-			"error every five seconds and kept it.",
-		"On AWS the node's name must be the instance's private DNS name (or, for the external manager, the instance id). Where it is not, routes and load balancer members of the node are not found.",
-		"If the nodes are to go, delete them before the migration, so that the difference between before and after stays empty.",
-	},
-	Judge: judgeNodesInCloud,
+	Judge:     judgeNodesInCloud,
 }
 
 func judgeNodesInCloud(f facts.Facts) v1.Finding {
@@ -128,12 +115,6 @@ var nodesReady = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Title:     "every node is ready",
-	Explain: []string{
-		"Up to 1.26 the service loop takes a node that is not ready out of the load balancers. From 0.27 on it does not look at readiness any more (KEP-3458) and leaves it to the load balancer's health checks: " +
-			"at takeover such nodes are registered again. Traffic reaches them until the health check says otherwise. And only nodes that are not ready are ever deleted because the cloud does not know their instance.",
-		"Repair or drain them first, or accept a changed member list in the comparison of before and after.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
 			if n.Ready != "True" {
@@ -174,11 +155,6 @@ var nodesInitialised = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
 	DependsOn: rule.OnAPI,
-	Title:     "no node waits to be initialised",
-	Explain: []string{
-		"A kubelet with --cloud-provider=external registers its node with the taint " + facts.TaintUninitialized + ", and only a cloud-controller-manager takes it away. While the loops are in-tree, nothing does, " +
-			"and no pod is scheduled there. After the handover it clears by itself.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
 			for _, t := range n.Taints {

@@ -81,13 +81,6 @@ var previewFound = rule.Check{
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "the new provider's own code finds the instance of every node",
-	Explain: []string{
-		"This is the proof that the other checks of nodes only approach: the provider that the new manager is built from was asked, with its own configuration, for every node, exactly as its node loops will ask. " +
-			"A node that it does not find is deleted once it is not ready; a node with the taint of the uninitialised keeps it for ever, and since 1.30 so does one whose instance has no providerID.",
-		"When it finds none at all, its credentials or region are those of another account: the manager must not start like that. See https://github.com/kubernetes/kubernetes/issues/63226.",
-		"Asked for by --prove; it takes read access to the cloud from where transplant runs.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		found := 0
 		bad, unanswered, finding, ok := previewed(f, func(n v1.Node, p v1.NodePreview) string {
@@ -151,12 +144,6 @@ var previewIdentity = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Title:     "the new provider gives every node the providerID that it has",
-	Explain: []string{
-		"A node keeps the providerID that it registered with, whatever the new provider would write. Where the two differ, other readers compare them with what the cloud says and find nothing: a cluster autoscaler takes the node for " +
-			"one that never joined and deletes its instance, CSI drivers and load balancer members are not matched. Known differences are OpenStack's region (OS_CCM_REGIONAL), the case of vSphere UUIDs and of Azure's resource groups.",
-		"Give the new manager the setting that keeps the form, or let the nodes register again one by one after the migration. A difference in case alone is not reported.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		return compared(f, func(n v1.Node, p v1.NodePreview) string {
 			if !p.Found || p.ProviderID == "" || n.ProviderID == "" || strings.EqualFold(n.ProviderID, p.ProviderID) {
@@ -175,14 +162,6 @@ var previewAddresses = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnAPI,
-	Title:     "the new provider gives every node the addresses that it has, in the same order",
-	Explain: []string{
-		"From its start, and every five minutes, the external manager writes the addresses of every initialised node, also of those whose kubelet is in-tree still: both write, in turns. Another first InternalIP breaks what reaches the " +
-			"kubelet (kubectl logs and exec, metrics), whose serving certificate names the old one, and moves hostNetwork pods, CNI tunnels and etcd peers. New addresses make a kubelet with RotateKubeletServerCertificate ask for a new " +
-			"certificate, which waits for approval. See https://github.com/kubernetes/kubernetes/issues/120720.",
-		"Which network is the internal one is a setting where machines have several: internal-network-name and public-network-name on OpenStack, the Nodes section on vSphere, --node-ip on every kubelet. In another order of types nothing is wrong; " +
-			"within a type the first one counts. A hostname that the cloud does not give is kept.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		return compared(
 			f,
@@ -234,12 +213,6 @@ var previewTopology = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnAPI,
-	Title:     "the new provider gives every node the zone, region and type that it has",
-	Explain: []string{
-		"Labels of zone and region are written when a node is initialised, that is when it next registers with an external kubelet. Volumes are bound to the zones of their day: a node that comes back under another name of its zone " +
-			"cannot mount them, and pods that use them stay pending. Providers changed such names: Azure's zones are <region>-<n>, and machines outside zones have the number of their fault domain; OpenStack's and vSphere's come from their configuration.",
-		"A changed type moves pods that select by it. Give the new manager the settings that keep the names before any kubelet becomes external.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		return compared(
 			f,

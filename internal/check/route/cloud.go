@@ -18,13 +18,7 @@ var routesHaveNodes = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
-	Title:     "every route to an instance leads to the instance of a node",
-	Explain: []string{
-		"The external route loop looks up the node of every route row that names an instance. One row whose node is gone, or whose instance the cloud does not know, stops it: it creates and deletes no route " +
-			"at all from then on. The in-tree loop deletes a row whose node is gone, and is stopped only by an instance that the cloud does not know.",
-		"Delete such rows before the migration. Rows that lead to gateways and interfaces are not looked at.",
-	},
-	Judge: judgeRoutes,
+	Judge:     judgeRoutes,
 }
 
 func judgeRoutes(f facts.Facts) v1.Finding {

@@ -31,13 +31,6 @@ var ipamByCloud = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: onManifests,
-	Title:     "pod CIDRs do not come from the in-tree provider",
-	Explain: []string{
-		"With --cidr-allocator-type=CloudAllocator (GCE, as alias ranges) the kube-controller-manager asks the in-tree provider for each node's pod CIDR. Once it is external it says \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is " +
-			"not configured\" and allocates nothing: nodes that join get no pod CIDR and no pods. The node IPAM loop has to move with the others: into both leader migration configs, and out of every external kube-controller-manager's --controllers. " +
-			"See https://github.com/kubernetes/kubernetes/issues/120411.",
-		"A plan with --node-ipam does that. Note that the documentation's sample configuration for it has a stray list item. IPAMFromCluster and IPAMFromCloud cannot be moved at all; other providers than GCE know no CloudAllocator. In a seed no plan moves the loop.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		allocators := allocators(f)
 		switch {
@@ -98,11 +91,6 @@ var podCIDRMissing = rule.Check{
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: onManifests,
 	Retryable: true,
-	Title:     "every node has the pod CIDR that a manager allocates",
-	Explain: []string{
-		"A node without a pod CIDR, in a cluster whose manager allocates them, runs no pod that needs an address. The node IPAM loop gives one within a second; if it has not, the range is used up, the loop is stopped, or the node's own " +
-			"providerID keeps it waiting. The new manager's route loop passes over such nodes and says nothing.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if len(allocators(f)) == 0 {
 			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
@@ -171,13 +159,7 @@ var podCIDROverlap = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "pod CIDRs do not overlap, and lie inside --cluster-cidr and outside the Services' range",
-	Explain: []string{
-		"The route loop deletes and makes rows inside --cluster-cidr only. A node with a pod CIDR outside keeps a row that nobody updates, or has none; and two nodes with one pod CIDR share a route that leads to one of them. That comes from a " +
-			"--cluster-cidr that was changed, from two managers that allocated, or from nodes of another cluster. Where the range holds the Services' addresses too, routes take packets that kube-proxy should.",
-		"A pod CIDR cannot be changed: drain the node, delete it and let it register again. A manager that begins with the wrong --cluster-cidr would see all nodes outside: a plan copies the value.",
-	},
-	Judge: judgePodCIDRs,
+	Judge:     judgePodCIDRs,
 }
 
 func judgePodCIDRs(f facts.Facts) v1.Finding {
@@ -253,12 +235,7 @@ var nodeMasks = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: onManifests,
-	Title:     "the nodes' pod CIDRs have the size that the flags say, and some are left for nodes to come",
-	Explain: []string{
-		"A manager that allocates divides --cluster-cidr into pieces of --node-cidr-mask-size (24 for IPv4 and 64 for IPv6 by default) and marks those that nodes have. Pieces of another size come from another time or another manager, and take " +
-			"several of its pieces, or part of one. When none is left, nodes that join have no pod CIDR: replacing machines one by one needs at least one piece more than there are nodes.",
-	},
-	Judge: judgeNodeMasks,
+	Judge:     judgeNodeMasks,
 }
 
 func judgeNodeMasks(f facts.Facts) v1.Finding {
@@ -331,12 +308,6 @@ var twoAllocators = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "no cloud-controller-manager that exists allocates pod CIDRs beside the kube-controller-manager",
-	Explain: []string{
-		"The official managers of Azure and GCE have a node IPAM loop of their own, which --allocate-node-cidrs=true starts; copying the kube-controller-manager's flags does. Node IPAM is not one of the loops of the default leader migration " +
-			"configuration, so that both allocate at once: two nodes get the same pod CIDR, and traffic to one of them is lost. See https://github.com/kubermatic/kubeone/pull/2107.",
-		"Leave node IPAM where it is: --allocate-node-cidrs=false, or --controllers=*,-nodeipam, in the cloud-controller-manager. On AWS, OpenStack and vSphere the official managers have no such loop, and the flag does nothing there.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {
 			return finding

@@ -34,13 +34,6 @@ var networkUnavailable = rule.Check{
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
 	Retryable: true,
-	Title:     "no node says that its network is unavailable",
-	Explain: []string{
-		"A node with the condition NetworkUnavailable=True has the taint node.kubernetes.io/network-unavailable and takes no pods. Kubelets of GCE, and the managers' node loops, set the condition; the route loop clears it when the node's route exists, and " +
-			"some CNI plugins clear it when they are up. A cluster that moves without a route loop, or whose nodes come from a time with one, keeps it for ever.",
-		"With a route loop the node waits for its route, which the loop should make within seconds: ROUTE-001 tells what stops it. Without one, let the CNI plugin set the condition, or patch it away. " +
-			"See https://github.com/kubernetes/cloud-provider-aws/issues/318.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
 			if n.NetworkUnavailable != "True" {
@@ -82,13 +75,7 @@ var routeLoopDiffers = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "every cloud-controller-manager that exists runs the route loop exactly where the kube-controller-manager does",
-	Explain: []string{
-		"--configure-cloud-routes is true by default in both managers, but they read it differently: the in-tree loop also wants --allocate-node-cidrs, the external one only --cluster-cidr. A manager that is installed without the flag begins to write " +
-			"routes into a network that never had any, until the table is full (50 rows on AWS, 400 on Azure), or ends a route loop that the pods' network lives from. See https://github.com/kubernetes/kops/issues/13376.",
-		"A plan copies what the kube-controller-manager really does. This check is about managers that somebody installed before.",
-	},
-	Judge: judgeRouteLoops,
+	Judge:     judgeRouteLoops,
 }
 
 func judgeRouteLoops(f facts.Facts) v1.Finding {
@@ -152,12 +139,6 @@ var twoRouters = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "either the route loop or the CNI plugin brings packets to pods, not both",
-	Explain: []string{
-		"A CNI plugin with an overlay or its own routing needs no routes in the cloud. Where the route loop runs all the same, usually because its flag is on by default, it makes a row for each node that nobody uses, and when the table is full new nodes " +
-			"stay NetworkUnavailable. The migration keeps it as it is; a quiet day later is a better time to set --configure-cloud-routes=false.",
-		"Some plugins have modes that rely on the cloud's routes (Cilium with tunnel=disabled and without auto-direct-node-routes, Calico for policy only): accept this finding there.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {
 			return finding
@@ -224,12 +205,7 @@ var routeTableFull = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "the route table has room for the routes of every node",
-	Explain: []string{
-		"A route table has 50 rows by default on AWS, 400 on Azure, and a VPC network of Google Cloud 250; one for each node, beside those to gateways and peers, which the inventory does not count. When it is full, a node that joins, or " +
-			"comes back with another pod CIDR, gets no route and stays unavailable. Ask for a higher quota before the migration rolls nodes: a new machine is there before the old one's row is gone.",
-	},
-	Judge: judgeRouteTableFull,
+	Judge:     judgeRouteTableFull,
 }
 
 func judgeRouteTableFull(f facts.Facts) v1.Finding {
@@ -296,12 +272,6 @@ var routeTables = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "on AWS, the cluster's routes are in one table",
-	Explain: []string{
-		"The AWS provider writes one route table: the one whose id is in the configuration (RouteTableID), or the only one with the cluster's tag. With two tagged tables the route loop ends with \"found multiple matching AWS route tables\" and makes no " +
-			"route any more, in-tree and external alike; rows that are there keep working, so that nobody notices until a node joins. " +
-			"Remove the tag from the other table, or name one in the configuration.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("aws"); !ok {
 			return finding
@@ -340,13 +310,7 @@ var routesDiffer = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
 	DependsOn: onManifests,
-	Title:     "the route of every node's pod CIDR leads to that node, and no other row of the cluster's pod network is there",
-	Explain: []string{
-		"The new manager's route loop makes the table what the nodes say, in its first pass: it deletes rows inside --cluster-cidr that belong to no node's pod CIDR, among them those that somebody made by hand for something else, and it replaces rows " +
-			"that lead to another instance. Packets to those pods are lost for the seconds between. A node without a route gets one.",
-		"Better that the in-tree loop does it before, while you look: ROUTE-001 tells what keeps it from that. Rows that lead to gateways, and those outside --cluster-cidr, are left alone.",
-	},
-	Judge: judgeRoutesDiffer,
+	Judge:     judgeRoutesDiffer,
 }
 
 func judgeRoutesDiffer(f facts.Facts) v1.Finding {

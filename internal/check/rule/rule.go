@@ -9,7 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
-// Check is one rule with everything a reader needs to know about it.
+// Check is one rule. What readers are told about it is in explain/CODE.md of package check.
 type Check struct {
 	// Code is stable and never reused, e.g. LM-001.
 	Code string
@@ -25,10 +25,6 @@ type Check struct {
 	// AcceptUnknown lets a mandatory check be accepted when it is unknown: where what it asks cannot be had, the migration
 	// must not be out of reach.
 	AcceptUnknown bool
-	// Title says in one line what holds when the check passes.
-	Title string
-	// Explain is what explain prints and what the documentation shows, a paragraph each.
-	Explain []string
 	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
 	DependsOn []string
 

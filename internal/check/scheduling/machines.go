@@ -20,12 +20,6 @@ var autoscalerActive = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "no cluster autoscaler adds or removes nodes meanwhile",
-	Explain: []string{
-		"A node that joins while nobody runs the cloud loops gets no route and no place in a load balancer, and with an external kubelet it stays tainted, for as long as the gap lasts. A node that is removed then stays in load balancers. The comparison of " +
-			"before and after shows both as differences. An autoscaler also deletes instances whose node did not become ready in time (15 minutes by default).",
-		"Scale the autoscaler to zero for the handover, and up again after it. What is paused there is not lost: it looks at pending pods when it is back.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {
 			return finding
@@ -75,12 +69,6 @@ var machinesRolling = rule.Check{
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "no machine object is in a rollout",
-	Explain: []string{
-		"Machines that are being made or deleted are nodes that come and go during the handover: the new ones join before or after it, with one kind of kubelet or the other, and the migration's before and after do not match. A Machine that is being deleted waits for the " +
-			"cloud-controller-manager to delete its node where machine-controller was told of an external one, and for nobody as long as there is none.",
-		"Wait for the rollout, or pause it. A MachineDeployment that never becomes whole is worth a look before anything else changes.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("machines"); ok {
 			return finding
@@ -141,12 +129,6 @@ var machinesAtZero = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "machine objects that would be rotated have machines",
-	Explain: []string{
-		"A cluster whose MachineDeployments are all at zero (hibernated, or served by machines of another kind) has nothing to rotate: \"every machine is external\" is true of none, and other tools take the migration for finished there. The machines that come " +
-			"later are made from a template of before the migration, with an in-tree kubelet, which from 1.31 on does not start.",
-		"A plan changes kubelets that it can reach and knows no machines; what later machines start from is not its business. After the migration change the template once (any change of spec.template rolls it), so that later machines are external.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("machines"); ok {
 			return finding
@@ -188,13 +170,6 @@ var machinesMixed = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "all machines were made for the same kind of kubelet, and for the one that fits how far the migration is",
-	Explain: []string{
-		"machine-controller notes on each Machine, when it is made, whether its kubelet was to be external. Mixed machines come from switches that were flipped too early: an external kubelet that joins before there is a cloud-controller-manager stays tainted. After the " +
-			"migration, a Machine for an in-tree kubelet is one that was not rotated yet, or was made from user data of before: operating-system-manager renews user data only when the MachineDeployment changes, so that deleting Machines one by " +
-			"one makes old ones again, although the annotation says otherwise.",
-		"The annotation is what somebody meant, not what a kubelet does: the checks of kubelets look at those. Change the MachineDeployment's template to make all of them anew.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("machines"); ok {
 			return finding

@@ -47,14 +47,7 @@ var tolerationMissing = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "the pod network, DNS, kube-proxy, CSI and konnectivity run on nodes that are not initialised",
-	Explain: []string{
-		"A node that joins with an external kubelet has the taint " + facts.TaintUninitialized + ":NoSchedule until the new manager clears it. What does not tolerate it starts a little later, which harms nobody as long as the manager itself needs none of it. " +
-			"A manager in the pod network waits for the CNI plugin, one that reaches the API through the Service address waits for kube-proxy, one that resolves the cloud's names in the cluster waits for DNS: then each waits for the other, and " +
-			"a cluster whose nodes are all new never comes up. DNS is counted only where a manager asks it (dnsPolicy ClusterFirst). Azure's nodes are initialised by the cloud-node-manager on them, which therefore must tolerate the taint.",
-		"Workloads that others maintain get the toleration from their own manifests or charts, else their next update takes it away. See https://github.com/kubernetes/kops/pull/18510.",
-	},
-	Judge: judgeTolerations,
+	Judge:     judgeTolerations,
 }
 
 func judgeTolerations(f facts.Facts) v1.Finding {
@@ -143,11 +136,6 @@ var controlPlaneUnschedulable = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "a control-plane node is ready and takes pods",
-	Explain: []string{
-		"A cloud-controller-manager that is a Deployment or DaemonSet runs on control-plane nodes. Where all of them are cordoned or not ready, it never starts, and the loops stop when the in-tree manager lets go of them. Static pods run on cordoned nodes " +
-			"too; but konnectivity agents, CSI controllers and what a drain moves from one of them need another to go to.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
 			return finding
@@ -211,12 +199,6 @@ var drainBlocked = rule.Check{
 	Impact:    findings.ImpactScheduling,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "every PodDisruptionBudget allows a disruption now",
-	Explain: []string{
-		"Nodes with volumes of the in-tree plugin are drained before their kubelet changes. A budget that allows no disruption, because its workload has one replica or is not healthy, holds the drain until its time is up, and the migration of kubelets with it. " +
-			"The loops have changed hands by then; what waits is the rest.",
-		"Add a replica, repair the workload, or agree on a window in which the budget is relaxed. A budget that selects nothing is not reported.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("budgets"); ok {
 			return finding

@@ -22,13 +22,6 @@ var webhookDead = rule.Check{
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Title:     "every webhook that must answer for nodes, leases, pods and the like has a ready endpoint",
-	Explain: []string{
-		"With failurePolicy Fail, the API server refuses every write that a webhook without an endpoint would be asked about. If those are leases, the managers lose their elections and end; if they are nodes, no taint is cleared and no address written; " +
-			"if pods, no manager is started. Restarting control-plane components is the moment at which such a webhook is noticed.",
-		"Repair the backend, or exempt kube-system and the system's identities, or delete the configuration for the time of the migration (keep it: kubectl get -o yaml). A rule about every resource (*) counts too. " +
-			"See https://github.com/open-policy-agent/gatekeeper/issues/725.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		var unknowns []string
 		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
@@ -85,13 +78,7 @@ var webhookDeadlock = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactScheduling,
 	DependsOn: rule.OnAPI,
-	Title:     "the backend of every webhook that must answer for nodes, leases, pods and the like runs on uninitialised nodes too",
-	Explain: []string{
-		"A node that registers with an external kubelet has the taint " + facts.TaintUninitialized + " until the new manager clears it. If the pods behind a webhook do not tolerate that taint, and every node is new (a pool that was replaced, a restore), " +
-			"they do not start; without them the API server refuses what the manager writes; and without the manager no taint is cleared. Existing nodes are not tainted again, so a cluster whose nodes stay is not in danger.",
-		"Give the backend the toleration, or exempt nodes, leases and kube-system from the webhook. See https://github.com/deckhouse/deckhouse/issues/3257.",
-	},
-	Judge: judgeWebhookDeadlock,
+	Judge:     judgeWebhookDeadlock,
 }
 
 func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
@@ -175,12 +162,6 @@ var webhookSlow = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: rule.OnAPI,
-	Title:     "no webhook that is asked about leases may take as long as an election waits for its renewal",
-	Explain: []string{
-		"A leader that cannot renew its lease within --leader-elect-renew-deadline (10 s by default, shorter where a plan asks for quick handovers) ends itself. A webhook that is asked about leases, and does not answer, holds each renewal for its whole " +
-			"timeoutSeconds, 10 by default, also with failurePolicy Ignore: all managers lose their leases at once, again and again.",
-		"Exempt leases from the webhook: nobody has a policy for them. Otherwise give it a timeout of a second or two.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		deadline := renewDeadline(f)
 		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, _ string) string {
@@ -249,12 +230,6 @@ var webhookOutside = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnAPI,
-	Title:     "no webhook at a URL outside the cluster must answer for nodes, leases, pods and the like",
-	Explain: []string{
-		"Whether a webhook at a URL answers cannot be seen from the cluster: it depends on DNS, routes and certificates of the control-plane hosts. If it is reached through a load balancer or a name that the cluster itself serves, it can be gone for " +
-			"as long as nobody owns the service loop. Where the API server reached webhooks through the cloud's SSH tunnels or a network proxy, that way changes with the provider's code.",
-		"Ask it once from a control-plane host, or set failurePolicy Ignore for the time of the migration.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
 			if w.URL == "" || !must(w) {
@@ -292,12 +267,6 @@ var webhookOnMigration = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactGap,
 	DependsOn: rule.OnAPI,
-	Title:     "no webhook stands between the migration and the objects that it writes, or all of them let it pass",
-	Explain: []string{
-		"apply writes ConfigMaps (its journal and the snapshot), leases, service accounts, a token's Secret, roles and bindings; depending on the control plane DaemonSets, Deployments and a PodDisruptionBudget; and, where it reaches hosts through pods, a Job and these pods. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
-			"before, half-way.",
-		"With --prove every object of the plan is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, _, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
 			if !must(w) {

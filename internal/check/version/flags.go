@@ -17,12 +17,6 @@ var flagRefused = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnHosts,
-	Title:     "every component starts again with the flags and feature gates of its manifest",
-	Explain: []string{
-		"Kubernetes components exit at start when they get a flag or a feature gate that their version does not know, or a gate that is locked to another value. A component that runs with such a manifest was started before the line was written, or with another image; " +
-			"its next restart is its last, and a migration restarts every one of them.",
-		"The catalogue holds the flags that came or went between 1.20 and today and the feature gates of every minor. Flags that it does not hold are not judged.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		return judgeRefusals(f, 0, v1.Fail, "would not start again", "flags and gates of its own version")
 	},
@@ -35,12 +29,6 @@ var nextVersion = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
 	DependsOn: rule.OnHosts,
-	Title:     "every component would start with its flags and feature gates in the next minor version",
-	Explain: []string{
-		"Most clusters are migrated because they have to be upgraded next. A flag or feature gate that the next minor version does not know keeps the component from starting there, and with kubeadm the upgrade is rolled back after a timeout of five minutes for each host.",
-		"Gates of KEP-625 such as CSIMigrationAWS, which a migration may set where the version has them off, are removed a few versions after they are locked. So is DisableCloudProviders, which no migration sets: where it stands as false, " +
-			"the plan takes it out together with the in-tree provider. Gates that are left have to go from the manifests and from kubeadm-config before that upgrade. Nothing has to be done for the migration itself, so this check warns.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		if handled, ok := handledByThePlan(f); ok {
 			return handled

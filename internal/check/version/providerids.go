@@ -17,18 +17,7 @@ var providerIDRequired = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "the new manager's version initialises every node, with the providerID that it has or finds",
-	Explain: []string{
-		fmt.Sprintf(
-			"Up to 0.%d the library of the cloud-controller-managers took the taint node.cloudprovider.kubernetes.io/uninitialized from a node whether or not it knew a providerID. From 0.%d on it does not: a node that has none, and for which the provider finds none, "+
-				"keeps the taint for ever, and nothing is scheduled there (https://github.com/kubernetes/kubernetes/pull/123713).",
-			catalogue.ProviderIDRequired-1,
-			catalogue.ProviderIDRequired,
-		),
-		"Nodes that were registered before the migration have no taint, and the manager leaves them alone; it meets them when they register again, which a kubelet does after its Node was deleted. So a node without a providerID works until the day it is replaced or repaired. " +
-			"The manager's version decides, not the cluster's. With --prove the provider's own code is asked what it would find.",
-	},
-	Judge: judgeProviderIDRequired,
+	Judge:     judgeProviderIDRequired,
 }
 
 func judgeProviderIDRequired(f facts.Facts) v1.Finding {

@@ -25,15 +25,7 @@ var inScope = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: rule.OnAPI,
-	Title:     "Transplant knows this version of Kubernetes, and the strategy exists in it",
-	Explain: []string{
-		fmt.Sprintf(
-			"What flags and feature gates mean is known to Transplant from Kubernetes 1.%d on. Older control planes have other defaults for elections and other names for flags; a plan for one would be a guess.",
-			component.Oldest,
-		),
-		"Leader migration came with 1.21 (KEP-2436, https://github.com/kubernetes/enhancements/issues/2436). With 1.20 only --strategy=downtime is possible, or an upgrade to 1.21 first: every provider that Transplant moves is in tree there too.",
-	},
-	Judge: judgeScope,
+	Judge:     judgeScope,
 }
 
 func judgeScope(f facts.Facts) v1.Finding {
@@ -85,15 +77,7 @@ var providersDisabled = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "the gates that disable in-tree cloud providers agree with --cloud-provider in every component",
-	Explain: []string{
-		"DisableCloudProviders is off by default up to 1.28 and on from 1.29 (KEP-2395). With it on, a kube-controller-manager that names an in-tree provider is ready and healthy as a standby, and exits with " +
-			"\"built-in cloud providers are disabled\" when it becomes leader: the cluster has no cloud loops from the first change of leader on, see https://github.com/kubernetes/kubernetes/issues/120411.",
-		"A kube-apiserver of 1.29 or 1.30 refuses to start unless this gate and DisableKubeletCloudCredentialProviders both agree with its --cloud-provider: false beside an in-tree provider, true beside external. " +
-			"So an in-tree cluster upgraded to 1.29 has both switched off in its manifests, and the lines have to go in the same edit that makes the component external.",
-		"From 1.31 on both gates are locked on, and no in-tree provider is left.",
-	},
-	Judge: judgeDisabled,
+	Judge:     judgeDisabled,
 }
 
 func judgeDisabled(f facts.Facts) v1.Finding {
@@ -176,12 +160,7 @@ var kubeletSkew = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Title:     "no kubelet is newer than the API server, nor older than the version skew policy allows",
-	Explain: []string{
-		"A kubelet may be two minor versions older than the API servers, three from 1.28 on, and never newer (https://kubernetes.io/releases/version-skew-policy/). Kubelets outside of that are an upgrade that was left half-way.",
-		"It matters more than usual here: a kubelet of a version that has no in-tree provider any more exits when its flags still name one, and what a kubelet does without one (image credentials, CSI migration) depends on its own version, not on the control plane's.",
-	},
-	Judge: judgeKubeletSkew,
+	Judge:     judgeKubeletSkew,
 }
 
 func judgeKubeletSkew(f facts.Facts) v1.Finding {

@@ -30,12 +30,7 @@ var imagesThere = rule.Check{
 	Impact:    findings.ImpactAPI,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
-	Title:     "with --target-version, the images of that version are on every control-plane host",
-	Explain: []string{
-		"With --target-version the plan changes the images of kube-apiserver, kube-controller-manager and kube-scheduler, and the kubelet of each host has to have them. A component is stopped before its new image is pulled, so that a slow registry makes each restart longer, and one that cannot be reached leaves the host without its API server until the step is undone.",
-		"What is there is read from the images that each Node shows, of which a kubelet lists fifty; an image that is there and not listed is pulled again in no time. The check warns and does not keep a plan from being made.",
-	},
-	Judge: judgeImages,
+	Judge:     judgeImages,
 }
 
 func judgeImages(f facts.Facts) v1.Finding {

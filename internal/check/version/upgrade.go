@@ -22,14 +22,7 @@ var upgradeUnderway = rule.Check{
 	Impact:    findings.ImpactAPI,
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
-	Title:     "no upgrade of the control plane is under way: every component has one version on all hosts, and kubeadm knows the same",
-	Explain: []string{
-		"A migration changes the flags of the same manifests that an upgrade rewrites. While both are under way each undoes the other: kubeadm writes manifests from its own configuration, and a rollback of the migration restores " +
-			"manifests with the image of before. Finish the upgrade, or begin it after the migration.",
-		"The versions are those of the images in the manifests, or what the programs of units say, host by host, and the one in ConfigMap kube-system/kubeadm-config, which is what the last kubeadm upgrade apply aimed at. Differences in the patch version alone are a warning. " +
-			"With --replace-hosts, new hosts of the next minor are the migration itself, and are a warning too.",
-	},
-	Judge: judgeUpgrade,
+	Judge:     judgeUpgrade,
 }
 
 func judgeUpgrade(f facts.Facts) v1.Finding {
@@ -119,14 +112,7 @@ var providerEnds = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: withProvider,
-	Title:     "nothing in the cluster is newer than the last version that has the in-tree provider",
-	Explain: []string{
-		"The in-tree provider of each cloud ends with a minor version of Kubernetes. A cluster must be migrated before it is upgraded past that one: there a kube-controller-manager with the provider's name in its flags exits, and so does a kubelet. " +
-			"A rollback of the migration needs the in-tree provider as well, so the upgrade has to wait until the migration is finished and nobody wants to go back.",
-		"The check passes and says how far the cluster may be upgraded before its migration. It fails where kubelets, a host or kubeadm's " +
-			"configuration are past the end already while the in-tree provider is still named.",
-	},
-	Judge: judgeProviderEnds,
+	Judge:     judgeProviderEnds,
 }
 
 func judgeProviderEnds(f facts.Facts) v1.Finding {

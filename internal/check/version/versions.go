@@ -30,17 +30,6 @@ var ccmRange = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
 	DependsOn: []string{"API-001"},
-	Title:     "the API server's version is one that the cloud-controller-manager is meant for",
-	Explain: []string{
-		fmt.Sprintf(
-			"Transplant's own cloud-controller-manager is run against real API servers by its tests: %s. It is meant for these and all between them, "+
-				"though it is built from 1.%d: the version skew policy of Kubernetes covers no manager that is newer than the API server. That proof by tests is what there is in the policy's place; a cluster whose policy does not allow that takes the official manager.",
-			strings.Join(proven.Versions(), ", "),
-			facts.DefaultCCMMinor,
-		),
-		"--image=official takes the image that the provider's makers publish for the cluster's own minor, as the policy wants it. What it has not: a fence before each request (one that is paused and resumed writes beside its successor for its renew deadline), leases that are " +
-			"released when it ends, and the other things that docs/explanation/cloud-controller-manager.md lists. For any other image the policy holds: it is not newer than the API server and at most one minor version older.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		version, _ := f.Target()
 		cluster, ok := facts.VersionMinor(version)
@@ -128,12 +117,6 @@ var providerInTree = rule.Check{
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
-	Title:     "this version of kube-controller-manager has the in-tree provider, and Transplant can move it",
-	Explain: []string{
-		"The in-tree providers left kube-controller-manager one after the other: " + endsOf() + ". A later version with the provider's name in its flags exits at start.",
-		"Migrate first and upgrade after. A rollback needs the in-tree provider too, so the managers must not be upgraded before the migration is finished.",
-		"Some former in-tree providers have no successor that Transplant could install: " + unsupported() + ". Move such a cluster's workloads to a new cluster.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		in := f.InTree()
 		if len(in) == 0 {
@@ -200,11 +183,6 @@ var managerSkew = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
 	DependsOn: []string{"API-001", "HOST-001", "CP-003"},
-	Title:     "kube-controller-manager and kube-scheduler are not newer than the API server and at most one minor version older",
-	Explain: []string{
-		"The version skew policy of Kubernetes allows kube-controller-manager and kube-scheduler to be one minor version older than the API servers they talk to, and never newer. An upgrade that stopped half-way shows here; " +
-			"finish it before the migration.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		server, ok := facts.VersionMinor(f.Cluster.Version)
 		if !ok {

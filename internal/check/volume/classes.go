@@ -23,14 +23,7 @@ var deletionLeaks = rule.Check{
 	Impact:    findings.ImpactDataLoss,
 	DependsOn: rule.OnVolumes,
 	Retryable: true,
-	Title:     "the disk of every volume that is to be deleted with it has somebody who deletes it",
-	Explain: []string{
-		"Who deletes a disk is decided by annotations of the PersistentVolume: pv.kubernetes.io/provisioned-by names who made it, and pv.kubernetes.io/migrated-to, which kube-controller-manager sets when migration " +
-			"of the plugin is on, names the CSI driver that takes over. A CSI volume whose provisioned-by still names the in-tree plugin belongs to nobody: the PersistentVolume goes, the disk stays and is paid for. " +
-			"The OpenStack guide to the external provider has it rewritten on all volumes for that.",
-		"Volumes whose deletion has failed already are named too: after the migration another component would have to finish it.",
-	},
-	Judge: judgeDeletion,
+	Judge:     judgeDeletion,
 }
 
 func judgeDeletion(f facts.Facts) v1.Finding {
@@ -115,14 +108,7 @@ var zoneUnknown = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnVolumes,
-	Title:     "volumes know their zone without the API server's cloud provider",
-	Explain: []string{
-		"Disks live in a zone. Volumes that were made by hand got their zone from the admission plugin " + labelAdmission + " of kube-apiserver, which asks the cloud by the in-tree provider and --cloud-config. Without " +
-			"provider it labels nothing or refuses the volume (https://github.com/kubernetes/kubernetes/issues/119129, https://github.com/kubernetes/kubernetes/issues/124504), and the plugin itself is gone from later versions. " +
-			"The cloud-controller-manager does not label volumes; a mutating webhook may, or whoever writes the volume.",
-		"A volume of a zonal disk without zone in its labels and node affinity is scheduled anywhere and attached nowhere in a cluster of several zones.",
-	},
-	Judge: judgeZones,
+	Judge:     judgeZones,
 }
 
 func judgeZones(f facts.Facts) v1.Finding {
@@ -222,12 +208,6 @@ var defaultClass = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
-	Title:     "there is exactly one default StorageClass",
-	Explain: []string{
-		"Installing a CSI driver often brings a class that calls itself the default beside the in-tree one. With two, Kubernetes before 1.26 refuses every claim that names no class, and later versions take the newest: " +
-			"claims quietly get other disks than before. With none, such claims wait for ever.",
-		"A class whose provisioner is the in-tree plugin goes on working after migration, as its parameters are translated for the driver. It need not be replaced, and cannot be changed, only made again.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		vols, finding, ok := storage(f, "storageclasses")
 		if !ok {
@@ -292,13 +272,6 @@ var volumesUnsupported = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
-	Title:     "the CSI drivers take every existing volume and class of the in-tree plugins",
-	Explain: []string{
-		"CSI migration translates volumes and classes in memory, and some have no translation. On Azure these are disks that are blobs in a storage account (kind Shared or Dedicated): after migration they do not attach. " +
-			"On vSphere these are disks under a datastore cluster's path, which the driver cannot register, and the parameters of classes for thick disks and raw vSAN settings: existing volumes go on, new ones fail. " +
-			"See https://github.com/kubernetes-sigs/vsphere-csi-driver/issues/628.",
-		"Copy such data to volumes that the driver takes, and replace the class, before migration goes on. What is refused is a table of this tool's catalogue, by plugin.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		vols, finding, ok := storage(f, "persistentvolumes", "storageclasses")
 		if !ok {

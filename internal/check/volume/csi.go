@@ -21,13 +21,6 @@ var driverMissing = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
-	Title:     "the CSI driver of every in-tree plugin in use is installed",
-	Explain: []string{
-		"CSI migration hands volumes to a driver that has to be there before: without it, a volume whose plugin migrates is attached and provisioned by nobody. On versions where migration cannot be switched off any more " +
-			"that is so already.",
-		"While nothing migrates yet, a missing driver is a warning: a plan then keeps the in-tree plugin behind --external-cloud-volume-plugin, up to the last version that has it.",
-		"Install the provider's driver, let it make a volume of a class of its own, and migrate then. The cloud-controller-manager does not replace it.",
-	},
 	Judge: func(f facts.Facts) v1.Finding {
 		vols, finding, ok := storage(f, "persistentvolumes", "storageclasses", "csidrivers", "csinodes")
 		if !ok {
@@ -78,12 +71,7 @@ var driverNotOnNode = rule.Check{
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001", "CSI-001"},
 	Retryable: true,
-	Title:     "the CSI drivers run on every node that pods with volumes may come to",
-	Explain: []string{
-		"A node on which the driver is not registered cannot mount a volume by CSI: if its kubelet leaves volumes to CSI, pods with volumes stay in ContainerCreating there. A kubelet that does not yet must not be switched before the driver is there: a warning.",
-		"Nodes with a taint that keeps ordinary pods away are not asked for unless they have in-tree volumes mounted now. A driver's DaemonSet that does not tolerate a pool's own taint is the usual reason for a gap.",
-	},
-	Judge: judgeDriverOnNodes,
+	Judge:     judgeDriverOnNodes,
 }
 
 func judgeDriverOnNodes(f facts.Facts) v1.Finding {
@@ -180,14 +168,7 @@ var driverVersion = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
-	Title:     "the releases of the CSI drivers take over in-tree volumes and are meant for this version of Kubernetes",
-	Explain: []string{
-		"Drivers learned migration later than CSI: a release before that leaves translated volumes alone. And the makers of a driver name the versions of Kubernetes that a release is meant for. When the first of the " +
-			"documents this tool follows was written, no release of the vSphere driver was meant for 1.22, and migrated clusters could not be upgraded to it.",
-		"A release that does not migrate fails. One outside the makers' range is a warning, and so is one that cannot carry the next minor: upgrade the driver before the cluster. Releases that the catalogue does not " +
-			"hold are named and not judged.",
-	},
-	Judge: judgeDriverVersion,
+	Judge:     judgeDriverVersion,
 }
 
 func judgeDriverVersion(f facts.Facts) v1.Finding {
@@ -263,13 +244,7 @@ var driverNotRunning = rule.Check{
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001", "CSI-001"},
 	Retryable: true,
-	Title:     "the CSI drivers' controllers and node pods are ready and complete",
-	Explain: []string{
-		"A CSIDriver object says that somebody installed a driver once, not that it runs. Its controller needs the containers csi-provisioner and, where volumes are attached, csi-attacher beside the driver; without " +
-			"them migrated volumes are made and attached by nobody, and nothing but the pods that wait says so.",
-		"A controller that runs outside of this cluster cannot be seen from here: that is a warning, and so is every fault while nothing migrates yet.",
-	},
-	Judge: judgeDriverRuns,
+	Judge:     judgeDriverRuns,
 }
 
 func judgeDriverRuns(f facts.Facts) v1.Finding {
@@ -363,13 +338,7 @@ var driverCluster = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
-	Title:     "the CSI drivers mark disks with one cluster ID, and with the cluster's own",
-	Explain: []string{
-		"A driver marks the disks it makes with a cluster ID of its own. A driver that is installed anew during the migration with another one does not know the disks that exist: on vSphere that breaks the volumes of a " +
-			"migrated cluster, on AWS the policies that select disks by the tag kubernetes.io/cluster/<id> do not match.",
-		"Keep the ID that is there. vSphere's is in a Secret that this tool does not read; the fix shows how to look at it.",
-	},
-	Judge: judgeDriverCluster,
+	Judge:     judgeDriverCluster,
 }
 
 func judgeDriverCluster(f facts.Facts) v1.Finding {

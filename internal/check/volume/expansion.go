@@ -19,13 +19,7 @@ var expansionLost = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnVolumes,
-	Title:     "volumes can be expanded through CSI where they could be expanded in-tree",
-	Explain: []string{
-		"Classes that allow expansion rely on the plugin now and on the driver after migration: on the container csi-resizer beside its controller, and on the gate ExpandCSIVolumes while the version has it. Snapshots " +
-			"taken through the driver need the snapshot controller's API besides.",
-		"Without them a claim that is made larger waits with nobody to say why.",
-	},
-	Judge: judgeExpansion,
+	Judge:     judgeExpansion,
 }
 
 func judgeExpansion(f facts.Facts) v1.Finding {

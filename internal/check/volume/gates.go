@@ -19,16 +19,7 @@ var volumesLeftBehind = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnVolumes,
-	Title:     "in-tree volumes have somebody who attaches and deletes them once kube-controller-manager is external",
-	Explain: []string{
-		"kube-controller-manager attaches, detaches, provisions and deletes the volumes of in-tree plugins with the provider's code. With --cloud-provider=external it has no provider, and every such " +
-			"volume fails to attach when its pod moves (\"Failed to get AWS Cloud Provider. GetCloudProvider returned <nil>\"); pods that run already go on, so that the fault shows only later. " +
-			"See https://github.com/kubernetes/kubernetes/issues/94234.",
-		"Two things prevent that: CSI migration (KEP-625), by which kube-controller-manager leaves the plugin's volumes to a CSI driver, or --external-cloud-volume-plugin=<provider> together with --cloud-config, " +
-			"which keeps the provider for volumes alone. The second ends with the version that drops the plugin, and a plan keeps it only until the last kubelet is done.",
-		"A volume on a node whose kubelet does not migrate is attached by the in-tree plugin even when kube-controller-manager migrates, so such nodes need the second one too.",
-	},
-	Judge: judgeLeftBehind,
+	Judge:     judgeLeftBehind,
 }
 
 func judgeLeftBehind(f facts.Facts) v1.Finding {
@@ -152,14 +143,7 @@ var migrationOrder = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnVolumes,
-	Title:     "no kubelet leaves volumes to CSI before every kube-controller-manager and scheduler does",
-	Explain: []string{
-		"CSI migration of a plugin goes on in kube-controller-manager and kube-scheduler first, and in each kubelet, after a drain, last; it goes off in the reverse order (KEP-625, upgrade and downgrade). A kubelet " +
-			"that leaves a volume to CSI while kube-controller-manager attaches it in-tree waits for a VolumeAttachment that nobody makes: its pods stay in ContainerCreating.",
-		"Managers of different settings change who attaches with every change of leader. A scheduler that is behind counts the in-tree attach limit instead of the driver's.",
-		"What is set in flags counts, else the default of the component's version. For kubelets the annotation storage.alpha.kubernetes.io/migrated-plugins of the CSINode counts: it is what attach/detach believes.",
-	},
-	Judge: judgeMigrationOrder,
+	Judge:     judgeMigrationOrder,
 }
 
 func judgeMigrationOrder(f facts.Facts) v1.Finding {
@@ -278,12 +262,7 @@ var unregisteredTooEarly = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
 	DependsOn: rule.OnVolumes,
-	Title:     "no component drops an in-tree volume plugin before everything has left it",
-	Explain: []string{
-		"The gates InTreePlugin<Name>Unregister (CSIMigration<Name>Complete in 1.20) take the plugin out of a component altogether. They come last in KEP-625: as long as one kubelet, scheduler or kube-controller-manager has the plugin's migration off, or " +
-			"one node has a volume mounted in-tree, the component that dropped it can neither attach nor unmount that volume.",
-	},
-	Judge: judgeUnregistered,
+	Judge:     judgeUnregistered,
 }
 
 func judgeUnregistered(f facts.Facts) v1.Finding {

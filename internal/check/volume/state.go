@@ -20,14 +20,7 @@ var mountedInTree = rule.Check{
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
 	Retryable: true,
-	Title:     "no node has volumes mounted by an in-tree plugin that its kubelet leaves to CSI",
-	Explain: []string{
-		"A volume that the in-tree plugin mounted must be unmounted by it. A kubelet that is switched to CSI migration without a drain asks the CSI driver to unmount what the driver never mounted, and " +
-			"attach/detach detaches the disk under the pod or never (https://github.com/kubernetes-csi/external-attacher/issues/215). So each node is drained before its kubelet changes.",
-		"A node that still mounts in-tree and does not migrate yet is a warning: it has to be drained on the way. A VolumeAttachment that names an in-tree plugin as its attacher has no one who serves it.",
-		"What is mounted is read from status.volumesInUse of the Nodes, what migrates from the annotations of the CSINodes.",
-	},
-	Judge: judgeMounted,
+	Judge:     judgeMounted,
 }
 
 func judgeMounted(f facts.Facts) v1.Finding {
@@ -122,13 +115,7 @@ var attachmentsStuck = rule.Check{
 	Impact:    findings.ImpactVolumes,
 	DependsOn: []string{"API-001"},
 	Retryable: true,
-	Title:     "no volume hangs between two nodes",
-	Explain: []string{
-		"A VolumeAttachment whose node is gone, or whose detaching fails, keeps its disk from every other node. Draining and replacing nodes during a migration adds to them, and one that hung before cannot be told from " +
-			"one that the migration broke (https://github.com/kubernetes/cloud-provider-openstack/issues/825).",
-		"An attachment that is not made after ten minutes is a warning: some pod waits for it now. Clear what hangs before the migration; check --wait looks again.",
-	},
-	Judge: judgeStuck,
+	Judge:     judgeStuck,
 }
 
 func judgeStuck(f facts.Facts) v1.Finding {
@@ -193,13 +180,7 @@ var attachLimits = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactScheduling,
 	DependsOn: []string{"API-001"},
-	Title:     "every node may attach as many volumes through CSI as it has now",
-	Explain: []string{
-		"With migration the scheduler counts a node's volumes against the limit in its CSINode instead of attachable-volumes-… of the Node. The driver often says less than the in-tree plugin did (on AWS Nitro instances " +
-			"network interfaces and volumes share one budget of slots). A node that holds more than the driver's limit loses pods at its drain that do not come back to it.",
-		"A node that is over the new limit fails; a limit that is only lower, or missing, is a warning with the numbers.",
-	},
-	Judge: judgeLimits,
+	Judge:     judgeLimits,
 }
 
 func judgeLimits(f facts.Facts) v1.Finding {

@@ -37,7 +37,7 @@ func PrintChecks(w io.Writer, f *Format) error {
 	for _, k := range check.List() {
 		rows = append(
 			rows,
-			row{k.Code, k.Reason, k.Category, k.Level, k.Impact, k.Title, k.Mandatory, k.Retryable, k.DependsOn},
+			row{k.Code, k.Reason, k.Category, k.Level, k.Impact, check.Title(k), k.Mandatory, k.Retryable, k.DependsOn},
 		)
 	}
 	table := func(wide bool) func() error {
