@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 )
 
 // pollJitter is by how much the period of polling varies: 1 to 1.2 retry periods.
@@ -30,29 +29,18 @@ type candidate struct {
 	dependents []*candidate // are contended for after this one, and released before it
 	changed    chan struct{}
 	finished   chan struct{} // closed when run has returned
+	complaints complaints
 
-	mu sync.Mutex
-	// What is known of the lease. It changes through observe alone.
-	known     bool                  // it was read, or found to be absent
-	seen      *coordinationv1.Lease // its newest version; nil while there is none
-	version   string                // its resourceVersion, or that of its deletion
-	seenCount uint64                // how many versions were taken in
-	seenAt    time.Duration         // since when its spec is as it is, by our own observation
-	freeAt    time.Time             // when it was seen to be given up; zero while somebody holds it
-	watching  bool
-	stale     bool          // it may have changed without being seen: a watch began or ended
-	heard     time.Duration // when it was last read or its watch last sent something
+	mu     sync.Mutex
+	record leaseRecord // what is known of the lease
 	// What this process did about it.
-	held      bool
-	over      bool                    // it will not be held again: it was lost, or is about to be released
-	end       context.CancelCauseFunc // ends the context of the workers
-	renewed   time.Duration           // before the last renewal that succeeded was sent
-	written   metav1.MicroTime        // the renewTime of that
-	sent      []metav1.MicroTime      // the renewTimes that were sent since, with an outcome that is unknown
-	tenure    Tenure
-	next      time.Duration // when the next request is due
-	complaint string        // the last request's error
-	tick      time.Duration // when the loop was last alive; 0 before and after
+	held    bool
+	over    bool                    // it will not be held again: it was lost, or is about to be released
+	end     context.CancelCauseFunc // ends the context of the workers
+	renewed time.Duration           // before the last renewal that succeeded was sent
+	tenure  Tenure
+	next    time.Duration // when the next request is due
+	tick    time.Duration // when the loop was last alive; 0 before and after
 }
 
 func newCandidate(e *Elector, l Lease) *candidate {
@@ -60,6 +48,7 @@ func newCandidate(e *Elector, l Lease) *candidate {
 		Lease:    l,
 		e:        e,
 		fence:    NewFence(l.Name, e.config.Clock),
+		record:   leaseRecord{identity: e.config.Identity},
 		changed:  make(chan struct{}, 1),
 		finished: make(chan struct{}),
 	}
@@ -155,16 +144,7 @@ func (c *candidate) free() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known && c.now() >= max(c.expires(), c.next)
-}
-
-// expires is when the lease can be taken: its own duration after its spec was first seen to be as it is, as contenders
-// with client-go count. The caller has the lock.
-func (c *candidate) expires() time.Duration {
-	if c.seen == nil || holder(c.seen) == "" || c.wroteIt(c.seen) {
-		return c.seenAt
-	}
-	return c.seenAt + time.Duration(ptr.Deref(c.seen.Spec.LeaseDurationSeconds, 0))*time.Second
+	return c.record.known && c.now() >= max(c.record.expires(), c.next)
 }
 
 // due reports whether the lease has to be read: always without a watch, and with one when it has been silent for longer
@@ -172,18 +152,7 @@ func (c *candidate) expires() time.Duration {
 func (c *candidate) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now() >= c.readAt()
-}
-
-func (c *candidate) readAt() time.Duration {
-	if !c.known || c.stale {
-		return c.next
-	}
-	period := c.e.config.RetryPeriod
-	if c.watching {
-		period = period * 3 / 2
-	}
-	return max(c.heard+period, c.next)
+	return c.now() >= max(c.record.readAt(c.e.config.RetryPeriod), c.next)
 }
 
 // left is how long a standby has to wait: until it has to read the lease, or can take it. Contenders do not all come at
@@ -192,13 +161,13 @@ func (c *candidate) left() time.Duration {
 	follows := c.after == nil || c.after.leading()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.readAt()
+	at := max(c.record.readAt(c.e.config.RetryPeriod), c.next)
 	at += jitter(at - c.now())
-	if !c.Contend || !c.known || !follows {
+	if !c.Contend || !c.record.known || !follows {
 		return at - c.now()
 	}
-	take := max(c.expires(), c.next)
-	if c.seen != nil && holder(c.seen) != "" { // what is given up is taken at once
+	take := max(c.record.expires(), c.next)
+	if c.record.isHeld() { // what is given up is taken at once
 		take += jitter(c.e.config.RetryPeriod / 2)
 	}
 	return min(at, take) - c.now()
@@ -269,8 +238,8 @@ func (c *candidate) announce(what string) {
 	}
 	c.mu.Lock()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
-	if c.seen != nil {
-		lease.ObjectMeta = *c.seen.ObjectMeta.DeepCopy()
+	if c.record.seen != nil {
+		lease.ObjectMeta = *c.record.seen.ObjectMeta.DeepCopy()
 	}
 	lease.APIVersion, lease.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
 	c.mu.Unlock()

@@ -199,17 +199,17 @@ func (c *candidate) collect(ch chan<- metrics.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch <- metrics.NewLazyConstMetric(fenceRefused, metrics.CounterValue, float64(c.fence.Refused()), c.Name)
-	if c.seen == nil {
+	if c.record.seen == nil {
 		return
 	}
 	ch <- metrics.NewLazyConstMetric(
 		transitions,
 		metrics.CounterValue,
-		float64(ptr.Deref(c.seen.Spec.LeaseTransitions, 0)),
+		float64(ptr.Deref(c.record.seen.Spec.LeaseTransitions, 0)),
 		c.Name,
 	)
-	if who := holder(c.seen); who != "" {
-		since := c.seenAt
+	if who := holder(c.record.seen); who != "" {
+		since := c.record.seenAt
 		if c.held {
 			since = c.renewed
 		}

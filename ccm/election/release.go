@@ -74,7 +74,7 @@ func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.
 // has ended.
 func (c *candidate) settle(own context.Context) error {
 	c.mu.Lock()
-	unsure := len(c.sent) > 0
+	unsure := len(c.record.sent) > 0
 	c.mu.Unlock()
 	if !unsure {
 		return nil
@@ -91,12 +91,12 @@ func (c *candidate) release(own context.Context) error {
 	defer cancel()
 	for {
 		c.mu.Lock()
-		if c.seen == nil || !c.wroteIt(c.seen) {
+		if !c.record.isOurs() {
 			c.mu.Unlock()
 			return nil
 		}
-		lease := c.seen.DeepCopy() // with its resourceVersion: what somebody else wrote stays
-		before := c.seenCount
+		lease := c.record.seen.DeepCopy() // with its resourceVersion: what somebody else wrote stays
+		before := c.record.count
 		c.mu.Unlock()
 		stamp := now()
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To[int32](1)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,13 +37,13 @@ func (c *candidate) read(own context.Context) {
 	lease, err := c.leases().Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		c.complain(ctx, nil)
+		c.complaints.log(ctx, c.Name, nil)
 		c.observe(answer(lease, before))
 	case apierrors.IsNotFound(err):
-		c.complain(ctx, nil)
+		c.complaints.log(ctx, c.Name, nil)
 		c.observe(answer(nil, before))
 	default:
-		c.complain(ctx, fmt.Errorf("reading lease %q: %w", c.Name, err))
+		c.complaints.log(ctx, c.Name, fmt.Errorf("reading lease %q: %w", c.Name, err))
 		c.later(c.e.config.RetryPeriod)
 	}
 }
@@ -61,17 +63,17 @@ type attempt struct {
 func (c *candidate) try() attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := attempt{at: c.now(), stamp: now(), before: c.seenCount, create: c.seen == nil}
+	a := attempt{at: c.now(), stamp: now(), before: c.record.count, create: c.record.seen == nil}
 	if a.create {
 		a.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	} else {
-		a.lease = c.seen.DeepCopy()
+		a.lease = c.record.seen.DeepCopy()
 	}
 	spec := &a.lease.Spec
 	switch {
 	case a.create:
 		spec.LeaseTransitions, spec.AcquireTime = ptr.To[int32](0), &a.stamp
-	case !c.wroteIt(c.seen):
+	case !c.record.wroteIt(c.record.seen):
 		spec.LeaseTransitions, spec.AcquireTime = ptr.To(ptr.Deref(spec.LeaseTransitions, 0)+1), &a.stamp
 		spec.PreferredHolder, spec.Strategy = nil, nil // those of coordinated election, as client-go's elector does
 	}
@@ -79,11 +81,11 @@ func (c *candidate) try() attempt {
 	spec.LeaseDurationSeconds = ptr.To(int32(math.Ceil(c.e.config.LeaseDuration.Seconds())))
 	a.tenure = c.tenure
 	if epoch := int64(*spec.LeaseTransitions); !c.held || epoch != c.tenure.Epoch {
-		adopted := adoptedAt(c.seen, a.stamp.Time)
+		adopted := adoptedAt(c.record.seen, a.stamp.Time)
 		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adopted, IsInherited: adopted.Before(a.stamp.Time)}
 	}
 	markAdopted(a.lease, a.tenure)
-	c.sent = append(c.sent, a.stamp)
+	c.record.sent = append(c.record.sent, a.stamp)
 	return a
 }
 
@@ -100,14 +102,14 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 	}
 	switch {
 	case err == nil:
-		c.complain(ctx, nil)
+		c.complaints.log(ctx, c.Name, nil)
 		return c.confirm(a, lease), false
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !a.create:
 		c.refused(a)
 		c.read(own)
 		return false, true
 	default: // it may have been written all the same
-		c.complain(ctx, fmt.Errorf("writing lease %q: %w", c.Name, err))
+		c.complaints.log(ctx, c.Name, fmt.Errorf("writing lease %q: %w", c.Name, err))
 		return false, false
 	}
 }
@@ -117,10 +119,11 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 func (c *candidate) confirm(a attempt, lease *coordinationv1.Lease) bool {
 	c.mu.Lock()
 	lost := c.take(answer(lease, a.before))
-	ours := lost == "" && c.seen != nil && c.wroteIt(c.seen)
+	ours := lost == "" && c.record.isOurs()
 	good := a.at + c.e.config.RenewDeadline
 	if ours {
-		c.renewed, c.written, c.sent, c.tenure = a.at, a.stamp, nil, a.tenure
+		c.renewed, c.tenure = a.at, a.tenure
+		c.record.written, c.record.sent = a.stamp, nil
 		c.next = a.at + c.e.config.RetryPeriod
 	}
 	ours = ours && !c.over && c.now() < good
@@ -139,12 +142,7 @@ func (c *candidate) confirm(a attempt, lease *coordinationv1.Lease) bool {
 func (c *candidate) refused(a attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, stamp := range c.sent {
-		if stamp.Equal(&a.stamp) {
-			c.sent = append(c.sent[:i:i], c.sent[i+1:]...)
-			return
-		}
-	}
+	c.record.sent = slices.DeleteFunc(c.record.sent, func(stamp metav1.MicroTime) bool { return stamp.Equal(&a.stamp) })
 }
 
 // acquire tries to take a lease that is free.
@@ -167,7 +165,7 @@ func (c *candidate) acquire(own context.Context) bool {
 func (c *candidate) freeSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.freeAt
+	return c.record.freeAt
 }
 
 // renew renews a held lease. When somebody else wrote it, what they wrote decides: a label costs another request,
@@ -186,18 +184,23 @@ func (c *candidate) renew(own context.Context) {
 	c.later(c.e.config.RetryPeriod / 2)
 }
 
-// complain logs an error when it differs from that of the last request.
-func (c *candidate) complain(ctx context.Context, err error) {
+// complaints logs the errors of requests for a lease, each that differs from the one before.
+type complaints struct {
+	mu   sync.Mutex
+	last string
+}
+
+func (c *complaints) log(ctx context.Context, lease string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	c.mu.Lock()
-	repeated := text == c.complaint
-	c.complaint = text
+	repeated := text == c.last
+	c.last = text
 	c.mu.Unlock()
 	if err != nil && !repeated {
-		klog.FromContext(ctx).Error(err, "Lease request failed", "lease", c.Name)
+		klog.FromContext(ctx).Error(err, "Lease request failed", "lease", lease)
 	}
 }
 

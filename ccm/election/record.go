@@ -1,0 +1,150 @@
+package election
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// observation is a version of a lease, or that there is none.
+type observation struct {
+	lease   *coordinationv1.Lease // nil: there is none
+	version string                // its resourceVersion, or that of its deletion; empty when unknown
+	// how many versions had been seen when it was asked for; it is news for certain if none came since
+	before uint64
+	asked  bool
+}
+
+// answer is what a request has told.
+func answer(lease *coordinationv1.Lease, before uint64) observation {
+	o := observation{lease: lease, before: before, asked: true}
+	if lease != nil {
+		o.version = lease.ResourceVersion
+	}
+	return o
+}
+
+// leaseRecord is what is known of one lease, and which of its versions this process wrote. The lock of its candidate
+// guards it.
+type leaseRecord struct {
+	identity string // of this process
+	// What was observed. It changes through take alone.
+	known    bool                  // it was read, or found to be absent
+	seen     *coordinationv1.Lease // its newest version; nil while there is none
+	version  string                // its resourceVersion, or that of its deletion
+	count    uint64                // how many versions were taken in
+	seenAt   time.Duration         // since when its spec is as it is, by our own observation
+	freeAt   time.Time             // when it was seen to be given up; zero while somebody holds it
+	watching bool
+	stale    bool          // it may have changed without being seen: a watch began or ended
+	heard    time.Duration // when it was last read or its watch last sent something
+	// What this process wrote.
+	written metav1.MicroTime   // the renewTime of the last renewal that succeeded
+	sent    []metav1.MicroTime // the renewTimes that were sent since, with an outcome that is unknown
+}
+
+// take takes in an observation. It reports whether that was news, and whether a request is needed to know.
+func (r *leaseRecord) take(o observation, now time.Duration) (news, unsure bool) {
+	r.heard = now
+	if o.asked {
+		r.stale = false
+	}
+	if news, unsure = r.isNews(o); !news {
+		r.stale = r.stale || unsure
+		return false, unsure
+	}
+	switch {
+	case o.lease != nil && holder(o.lease) != "":
+		r.freeAt = time.Time{}
+	case r.isHeld():
+		r.freeAt = time.Now()
+	}
+	if !r.known || (r.seen == nil) != (o.lease == nil) ||
+		o.lease != nil && !equality.Semantic.DeepEqual(r.seen.Spec, o.lease.Spec) {
+		r.seenAt = now
+	}
+	r.known, r.seen, r.version = true, o.lease, o.version
+	r.count++
+	return true, false
+}
+
+// isNews reports whether an observation is newer than what is known. Events of the watch and answers to requests
+// overtake each other, and an event from before the lease was won must not look like another holder.
+func (r *leaseRecord) isNews(o observation) (news, unsure bool) {
+	if !r.known || o.asked && o.before == r.count {
+		return true, false
+	}
+	newer, comparable := compare(o.version, r.version)
+	return comparable && newer, !comparable && !o.asked && (o.lease == nil || !r.wroteIt(o.lease))
+}
+
+// compare reports whether a resource version is newer than another one. They are numbers in every API server; where
+// they are not, reads decide.
+func compare(a, b string) (newer, comparable bool) {
+	x, err := strconv.ParseUint(a, 10, 64)
+	if err != nil {
+		return false, false
+	}
+	y, err := strconv.ParseUint(b, 10, 64)
+	return err == nil && x > y, err == nil
+}
+
+// lostBy is why a version of a held lease ends leadership; empty if it does not.
+func (r *leaseRecord) lostBy(lease *coordinationv1.Lease) string {
+	switch {
+	case lease == nil:
+		return "it was deleted" // anybody may create it now
+	case holder(lease) == "":
+		return "somebody else released it"
+	case holder(lease) != r.identity:
+		return "it is held by " + holder(lease)
+	case !r.wroteIt(lease):
+		return fmt.Sprintf("another process renews it as %s", r.identity)
+	}
+	return ""
+}
+
+// isHeld reports whether somebody holds the lease, this process or another one.
+func (r *leaseRecord) isHeld() bool { return r.seen != nil && holder(r.seen) != "" }
+
+// isOurs reports whether the newest version is one that this process wrote.
+func (r *leaseRecord) isOurs() bool { return r.seen != nil && r.wroteIt(r.seen) }
+
+// wroteIt reports whether a version is what this process wrote, or may have written where the answer was lost.
+func (r *leaseRecord) wroteIt(lease *coordinationv1.Lease) bool {
+	if holder(lease) != r.identity || lease.Spec.RenewTime == nil {
+		return false
+	}
+	return lease.Spec.RenewTime.Equal(&r.written) || slices.ContainsFunc(r.sent, func(stamp metav1.MicroTime) bool {
+		return lease.Spec.RenewTime.Equal(&stamp)
+	})
+}
+
+// expires is when the lease can be taken: its own duration after its spec was first seen to be as it is, as contenders
+// with client-go count.
+func (r *leaseRecord) expires() time.Duration {
+	if !r.isHeld() || r.wroteIt(r.seen) {
+		return r.seenAt
+	}
+	return r.seenAt + time.Duration(ptr.Deref(r.seen.Spec.LeaseDurationSeconds, 0))*time.Second
+}
+
+// readAt is from when the lease has to be read: at once when it is not known, and otherwise a period after it was last
+// heard of, or longer with a watch.
+func (r *leaseRecord) readAt(period time.Duration) time.Duration {
+	if !r.known || r.stale {
+		return 0
+	}
+	if r.watching {
+		period = period * 3 / 2
+	}
+	return r.heard + period
+}
+
+func holder(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
