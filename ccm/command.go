@@ -31,6 +31,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
 	"github.com/transplant-dev/transplant/ccm/route"
 	"github.com/transplant-dev/transplant/ccm/service"
+	"github.com/transplant-dev/transplant/internal/mask/logging"
 )
 
 // program is what an author makes a command of.
@@ -84,7 +85,7 @@ func (p *program) command() *cobra.Command {
 		if defaults != nil {
 			return defaults
 		}
-		if err := logsapi.ValidateAndApply(logOptions, utilfeature.DefaultFeatureGate); err != nil {
+		if err := logging.Apply(logOptions, utilfeature.DefaultFeatureGate); err != nil {
 			return err
 		}
 		cliflag.PrintFlags(cmd.Flags())

@@ -128,7 +128,6 @@ type manager struct {
 	url   string
 	stop  func()
 	ended chan error
-	cloud *provider
 }
 
 // servingOptions returns options of a manager that serves on a free port, and its address.
@@ -147,7 +146,7 @@ func servingOptions(t *testing.T) (*options.CloudControllerManagerOptions, strin
 }
 
 // run starts a manager of workers, under the names of upstream's controllers or others, against an API server.
-func run(t *testing.T, server *apitest.Server, cloud *provider, workers map[string]*worker, args ...string) *manager {
+func run(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, workers map[string]*worker, args ...string) *manager {
 	t.Helper()
 	opts, url := servingOptions(t)
 	constructors := map[string]ControllerInitFuncConstructor{}
@@ -155,7 +154,7 @@ func run(t *testing.T, server *apitest.Server, cloud *provider, workers map[stri
 		constructors[name] = w.constructor()
 	}
 	stopped := make(chan struct{})
-	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1), cloud: cloud}
+	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1)}
 	command := NewCloudControllerManagerCommand(opts, func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
 		constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stopped)
 	command.SetArgs(append([]string{

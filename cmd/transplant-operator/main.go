@@ -9,9 +9,8 @@ import (
 	"k8s.io/component-base/cli"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
-	"k8s.io/klog/v2"
 
-	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/mask/logging"
 )
 
 // version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
@@ -22,7 +21,7 @@ func main() { os.Exit(cli.Run(newCommand())) }
 
 func newCommand() *cobra.Command {
 	o := defaults()
-	logging := logsapi.NewLoggingConfiguration()
+	logs := logsapi.NewLoggingConfiguration()
 	c := &cobra.Command{
 		Use:   "transplant-operator",
 		Short: "Migrates the user clusters of a seed to external cloud-controller-managers",
@@ -31,10 +30,9 @@ func newCommand() *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
+			if err := logging.Apply(logs, nil); err != nil {
 				return err
 			}
-			maskLogs()
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -42,11 +40,6 @@ func newCommand() *cobra.Command {
 		},
 	}
 	o.addFlags(c.Flags())
-	logsapi.AddFlags(logging, c.Flags())
+	logsapi.AddFlags(logs, c.Flags())
 	return c
-}
-
-// maskLogs has everything masked that this process and its libraries log from now on.
-func maskLogs() {
-	klog.SetLoggerWithOptions(mask.Logger(klog.Background()), klog.ContextualLogger(true))
 }

@@ -37,6 +37,9 @@ func isSecretName(name string) bool {
 	if at := strings.LastIndex(name, "/"); at >= 0 {
 		name = name[at+1:] // an annotation's domain says nothing about it
 	}
+	for _, escaped := range []string{"u0026", "u003f"} { // & and ? before it, as JSON writes them
+		name = strings.TrimPrefix(name, escaped)
+	}
 	words := separators.Split(strings.ToLower(camel.ReplaceAllString(name, "${1}-${2}")), -1)
 	joined := strings.Join(words, "")
 	if secretParts.MatchString(joined) || secretNames[joined] {

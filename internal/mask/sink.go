@@ -1,17 +1,21 @@
 package mask
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 // Logger masks all that is logged with a logger before it is formatted: messages, names, errors and values.
 func Logger(l logr.Logger) logr.Logger {
 	next := l.GetSink()
-	if next == nil { // it discards everything
+	if _, masks := next.(sink); masks || next == nil { // without a sink it discards everything
 		return l
 	}
 	if deeper, ok := next.(logr.CallDepthLogSink); ok {
@@ -37,7 +41,9 @@ func (s sink) Info(level int, message string, values ...any) {
 // Error implements logr.LogSink.
 func (s sink) Error(err error, message string, values ...any) {
 	if err != nil {
-		err = errors.New(Error(err))
+		if text := shown(err); Text(text) != text {
+			err = errors.New(Text(text))
+		}
 	}
 	s.next.Error(err, Text(message), logValues(values)...)
 }
@@ -58,46 +64,103 @@ func (s sink) WithCallDepth(depth int) logr.LogSink {
 	return s
 }
 
-// logValues masks the values of keys. What is a number, a time or the name of an object stays as it is.
+// logValues masks the values of keys.
 func logValues(in []any) []any {
 	out := make([]any, len(in))
 	for i, value := range in {
 		out[i] = value
 		if i%2 == 1 {
-			out[i] = logValue(fmt.Sprint(in[i-1]), value)
+			out[i] = logValue(shown(in[i-1]), value)
 		}
 	}
 	return out
 }
 
+// logValue masks the value of a key. What holds no secret stays as it is: how it is written is for the next sink to
+// say.
 func logValue(key string, value any) any {
 	switch v := value.(type) {
-	case nil,
-		bool,
-		int,
-		int8,
-		int16,
-		int32,
-		int64,
-		uint,
-		uint8,
-		uint16,
-		uint32,
-		uint64,
-		float32,
-		float64,
-		time.Time,
-		time.Duration,
-		logr.Marshaler:
+	case nil, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
 		return v
-	case error:
-		return Named(key, Error(v))
+	case time.Time, time.Duration, klog.ObjectRef:
+		return v
+	case string:
+		return Named(key, v)
 	case []byte:
-		return Named(key, Text(string(v)))
+		return keepOr(value, string(v), Named(key, Text(string(v))))
 	case []string:
-		return Texts(v)
-	case fmt.Stringer:
-		return Named(key, Text(v.String()))
+		return logList(key, v)
+	case logr.Marshaler:
+		return logMarshaler(key, v)
+	case error, fmt.Stringer:
+		text := shown(v)
+		return keepOr(value, text, Named(key, text))
 	}
-	return Named(key, Text(fmt.Sprintf("%+v", value)))
+	return logStructure(key, value)
+}
+
+// keepOr returns a value if nothing in its text was masked, or else the masked text.
+func keepOr(value any, text, masked string) any {
+	if text == masked {
+		return value
+	}
+	return masked
+}
+
+// logList masks a list, which may be a command line.
+func logList(key string, list []string) []string {
+	out := Command(list)
+	for i := range out {
+		out[i] = Named(key, out[i])
+	}
+	return out
+}
+
+// logStructure masks maps, structures and pointers. Sinks write them as JSON or as Go does.
+func logStructure(key string, value any) any {
+	plain := fmt.Sprintf("%+v", value)
+	masked := Named(key, plain)
+	var document strings.Builder
+	encoder := json.NewEncoder(&document)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) == nil {
+		text := strings.TrimSuffix(document.String(), "\n")
+		if kept := Named(key, text); kept != text {
+			return kept
+		}
+	}
+	return keepOr(value, plain, masked)
+}
+
+// logMarshaler masks what chooses itself what is logged of it.
+func logMarshaler(key string, m logr.Marshaler) any {
+	chosen, ok := marshalLog(m)
+	text := fmt.Sprintf("%+v", m)
+	if !ok {
+		return Named(key, text)
+	}
+	if masked := logValue(key, chosen); !reflect.DeepEqual(masked, chosen) {
+		return masked
+	}
+	return keepOr(m, text, Named(key, text))
+}
+
+// marshalLog returns what a value wants to be logged as, unless it panics or goes on for ever.
+func marshalLog(m logr.Marshaler) (chosen any, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	chosen = m.MarshalLog()
+	_, again := chosen.(logr.Marshaler)
+	return chosen, !again
+}
+
+// shown returns the text of a value, also of a nil pointer that has methods.
+func shown(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	return fmt.Sprint(value)
 }

@@ -16,18 +16,32 @@ var (
 	userinfo = regexp.MustCompile(`(://)[^/@\s"']+@`)
 	bearer   = regexp.MustCompile(`(?i)\b(bearer\s+)([\w.~+/=-]{4,})`)
 	basic    = regexp.MustCompile(`(?i)\b(basic\s+)([A-Za-z0-9+/]{6,}={0,2})`)
-	// looks are secrets that are known by their looks.
-	looks = []*regexp.Regexp{
-		regexp.MustCompile(`\beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?`),                      // JWT
-		regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b`),                     // AWS
-		regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{20,}`), // GitHub, GitLab
-		regexp.MustCompile(`\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}`),      // Google
-		regexp.MustCompile(`\bxox[abeoprs]-[\w-]{10,}`),                                   // Slack
-		regexp.MustCompile(`\bhv[sbr]\.[\w-]{20,}`),                                       // Vault
-		regexp.MustCompile(`\bdop_v1_[0-9a-f]{64}|\bdckr_pat_[\w-]{20,}`),                 // DigitalOcean, Docker
-		regexp.MustCompile(`\b[\w~.-]{3}\dQ~[\w~.-]{31,34}`),                              // Microsoft Entra
-		regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),                               // bootstrap token
+	// looks are secrets that are known by their looks. Each has one of some pieces in it: most texts have none, and
+	// looking for a piece costs a hundredth of matching.
+	looks = []look{
+		{[]string{"eyJ"}, regexp.MustCompile(`\beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?`)}, // JWT
+		{
+			[]string{"AKIA", "ASIA", "ABIA", "ACCA"}, // AWS
+			regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b`),
+		},
+		{
+			[]string{"gh", "glpat-"}, // GitHub, GitLab
+			regexp.MustCompile(`\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{20,}`),
+		},
+		{
+			[]string{"ya29.", "AIza", "GOCSPX-"}, // Google
+			regexp.MustCompile(`\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}`),
+		},
+		{[]string{"xox"}, regexp.MustCompile(`\bxox[abeoprs]-[\w-]{10,}`)}, // Slack
+		{[]string{"hv"}, regexp.MustCompile(`\bhv[sbr]\.[\w-]{20,}`)},      // Vault
+		{
+			[]string{"dop_v1_", "dckr_pat_"}, // DigitalOcean, Docker
+			regexp.MustCompile(`\bdop_v1_[0-9a-f]{64}|\bdckr_pat_[\w-]{20,}`),
+		},
+		{[]string{"Q~"}, regexp.MustCompile(`\b[\w~.-]{3}\dQ~[\w~.-]{31,34}`)}, // Microsoft Entra
 	}
+	// bootstrap is a bootstrap token.
+	bootstrap = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 	// long is what may be encoded or random.
 	long = regexp.MustCompile(`[A-Za-z0-9+/_-]{32,}={0,2}`)
 	// assigned finds what stands before the value of name=value and name: value in a script, a query, JSON, a header or a
@@ -42,6 +56,21 @@ var (
 	listedFlag = regexp.MustCompile(`(\\?")(--?[A-Za-z][\w.-]*)(\\?"\s*,\s*)(\\?"(?:\\[^"]|[^"\\])*\\?")`)
 	uid        = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
+
+// look is how a secret of some cloud or service looks, and a piece of it, one of which each has.
+type look struct {
+	pieces  []string
+	pattern *regexp.Regexp
+}
+
+func (l look) mask(text string) string {
+	for _, piece := range l.pieces {
+		if strings.Contains(text, piece) {
+			return l.pattern.ReplaceAllString(text, hidden)
+		}
+	}
+	return text
+}
 
 // hidden stands for a masked value while a text is worked on, so that no rule takes the mask for a value.
 const hidden = "\ue000"
@@ -63,25 +92,49 @@ func maskText(text string) string {
 	if strings.Contains(text, "://") {
 		text = userinfo.ReplaceAllString(text, "${1}"+hidden+"@")
 	}
-	text = bearer.ReplaceAllStringFunc(text, func(found string) string {
-		part := bearer.FindStringSubmatch(found)
-		if prose[strings.ToLower(part[2])] {
-			return found
-		}
-		return part[1] + hidden
-	})
-	text = basic.ReplaceAllStringFunc(text, func(found string) string {
-		part := basic.FindStringSubmatch(found)
-		if plain, ok := decode(part[2]); !ok || !strings.Contains(plain, ":") {
-			return found
-		}
-		return part[1] + hidden
-	})
-	for _, look := range looks {
-		text = look.ReplaceAllString(text, hidden)
+	text = maskHeaders(text)
+	for _, l := range looks {
+		text = l.mask(text)
 	}
-	text = long.ReplaceAllStringFunc(text, maskLong)
-	text = listedFlag.ReplaceAllStringFunc(text, func(found string) string {
+	if dot := strings.IndexByte(text, '.'); dot >= 0 && len(text) > dot+16 {
+		text = bootstrap.ReplaceAllString(text, hidden)
+	}
+	if len(text) >= 32 {
+		text = long.ReplaceAllStringFunc(text, maskLong)
+	}
+	if strings.Contains(text, `"-`) {
+		text = maskListedFlags(text)
+	}
+	return maskAssignments(maskFlagValues(text))
+}
+
+// maskHeaders masks what follows the words bearer and basic.
+func maskHeaders(text string) string {
+	lower := strings.ToLower(text)
+	if strings.Contains(lower, "bearer") {
+		text = bearer.ReplaceAllStringFunc(text, func(found string) string {
+			part := bearer.FindStringSubmatch(found)
+			if prose[strings.ToLower(part[2])] {
+				return found
+			}
+			return part[1] + hidden
+		})
+	}
+	if strings.Contains(lower, "basic") {
+		text = basic.ReplaceAllStringFunc(text, func(found string) string {
+			part := basic.FindStringSubmatch(found)
+			if plain, ok := decode(part[2]); !ok || !strings.Contains(plain, ":") {
+				return found
+			}
+			return part[1] + hidden
+		})
+	}
+	return text
+}
+
+// maskListedFlags masks "--name","value".
+func maskListedFlags(text string) string {
+	return listedFlag.ReplaceAllStringFunc(text, func(found string) string {
 		part := listedFlag.FindStringSubmatch(found)
 		name, value := strings.TrimLeft(part[2], "-"), part[4]
 		if !isSecretName(name) || isHarmless(name, strings.Trim(value, `\"`)) {
@@ -89,7 +142,6 @@ func maskText(text string) string {
 		}
 		return part[1] + part[2] + part[3] + quoteValue(value)
 	})
-	return maskAssignments(maskFlagValues(text))
 }
 
 // maskLong masks a long word that is a private key or a token when decoded, or that is random.
@@ -200,7 +252,7 @@ func wordSet(text string) map[string]bool {
 
 // maskFlagValues masks --token VALUE. Sentences about a flag go on behind it with a word of English.
 func maskFlagValues(text string) string {
-	if !strings.Contains(text, "-") {
+	if !strings.Contains(text, "-") || !strings.ContainsAny(text, " \t") {
 		return text
 	}
 	return flagValue.ReplaceAllStringFunc(text, func(found string) string {

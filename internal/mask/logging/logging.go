@@ -1,0 +1,98 @@
+// Package logging decides what a process logs: what its logging configuration says, without secrets.
+package logging
+
+import (
+	"errors"
+	"log/slog"
+	"reflect"
+	"regexp"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/transplant-dev/transplant/internal/mask"
+)
+
+// Apply does what logsapi.ValidateAndApply does, and has everything masked that klog, loggers of contexts, slog and the
+// package log write from then on. A logger that is set later is its author's, and is not touched; so is one that was
+// set after an earlier call, where reapplying is allowed.
+//
+// Info messages are not buffered, whatever the configuration says: klog has no way to keep the function that writes
+// the buffer out when its logger is replaced.
+func Apply(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error {
+	contextual := gate == nil || gate.Enabled(logsapi.ContextualLogging)
+	before := klog.Background().GetSink()
+	if err := applyUnmasked(c, gate); err != nil {
+		return err
+	}
+	logger := klog.Background()
+	if isSame(before, logger.GetSink()) { // the same configuration was applied before
+		return nil
+	}
+	options := []klog.LoggerOption{klog.ContextualLogger(contextual)}
+	if writer, ok := logger.GetSink().(textlogger.KlogBufferWriter); ok {
+		options = append(options, klog.WriteKlogBuffer(func(line []byte) { writer.WriteKlogBuffer(maskLine(line)) }))
+	}
+	klog.SetLoggerWithOptions(mask.Logger(logger), options...)
+	klog.EnableContextualLogging(contextual)
+	slog.SetDefault(slog.New(logr.ToSlogHandler(klog.Background())))
+	return nil
+}
+
+// applyUnmasked applies a configuration so that klog.Background returns the logger itself: without contextual logging
+// it returns one that calls klog, which would then call itself.
+func applyUnmasked(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error {
+	if errs := logsapi.Validate(c, gate, nil); len(errs) > 0 {
+		return errs.ToAggregate()
+	}
+	unbuffered := *c
+	for _, o := range []*logsapi.OutputRoutingOptions{
+		&unbuffered.Options.Text.OutputRoutingOptions,
+		&unbuffered.Options.JSON.OutputRoutingOptions,
+	} {
+		if !o.InfoBufferSize.IsZero() {
+			o.InfoBufferSize = resource.QuantityValue{}
+		}
+	}
+	if gate != nil {
+		gate = contextualGate{gate}
+	}
+	if err := logsapi.ValidateAndApply(&unbuffered, gate); err != nil {
+		return err
+	}
+	if isSame(klog.Background().GetSink(), klog.NewKlogr().GetSink()) {
+		return errors.New("the log format has no logger of its own, and what it writes cannot be masked")
+	}
+	return nil
+}
+
+// contextualGate has contextual logging enabled.
+type contextualGate struct{ featuregate.FeatureGate }
+
+// Enabled implements featuregate.FeatureGate.
+func (g contextualGate) Enabled(feature featuregate.Feature) bool {
+	return feature == logsapi.ContextualLogging || g.FeatureGate.Enabled(feature)
+}
+
+// isSame reports whether two sinks are one. Sinks that are no pointers cannot be compared: two of one type are taken
+// for one.
+func isSame(a, b logr.LogSink) bool {
+	if reflect.TypeOf(a) != reflect.TypeOf(b) {
+		return false
+	}
+	v := reflect.ValueOf(a)
+	return v.Kind() != reflect.Pointer || v.Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// header is what klog writes before a message: severity, time, process and place.
+var header = regexp.MustCompile(`^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^ \]]+:\d+\] `)
+
+// maskLine masks a line that klog has formatted. Its header stays: it names files, which may be called after secrets.
+func maskLine(line []byte) []byte {
+	at := len(header.Find(line))
+	return append(line[:at:at], mask.Text(string(line[at:]))...)
+}
