@@ -41,8 +41,8 @@ func judgeUnasked(f facts.Facts) v1.Finding {
 	finding := bad.Finding(
 		v1.Unknown,
 		"%s unknown: %s",
-		findings.Counting(len(bad.Lines), "fact", "is", "are"),
-		bad.Lines[0],
+		findings.Counting(len(bad), "fact", "is", "are"),
+		bad[0].Text,
 	)
 	return findings.With(
 		finding,

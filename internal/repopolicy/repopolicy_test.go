@@ -55,6 +55,18 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"a.go": "package a\n// ok reports whether it was amended next to it.\nvar s = \"anew\"\n",
 			"b.go": "package b\n// ok tells whether it was me" + "nded.\n", "b.md": "tells that\n",
 		}, []string{`b.go:2 says "me` + `nded", say "repair"`, `b.go:2 says "tells whether", say "reports whether"`}},
+		{"findings are not taken apart", map[string]string{
+			"internal/check/a/a.go":      "package a\nvar parts = strings.Split(f.Found, \"; \")\nvar name, _, _ = strings.Cut(strings.ToLower(bad[0].Object), \"@\")\n",
+			"internal/check/a/b.go":      "package a\nvar ok = strings.Contains(bad.Objects()[0], \"x\") || strings.HasPrefix(d.Error, \"x\")\n",
+			"internal/check/a/a_test.go": "package a\nvar parts = strings.Split(f.Found, \"; \")\n",
+			"internal/cli/printer/a.go":  "package printer\nvar ok = strings.Fields(f.Summary)\n",
+			"internal/snapshot/a.go":     "package snapshot\nvar ok = strings.Fields(line.Text)\n",
+		}, []string{
+			"internal/check/a/a.go:2 takes a finding's Found apart with strings.Split: keep the fact from which it was made",
+			"internal/check/a/a.go:3 takes a finding's Object apart with strings.Cut: keep the fact from which it was made",
+			"internal/check/a/b.go:2 takes a finding's Objects apart with strings.Contains: keep the fact from which it was made",
+			"internal/cli/printer/a.go:2 takes a finding's Summary apart with strings.Fields: keep the fact from which it was made",
+		}},
 		{"what a command does knows no cobra", map[string]string{
 			"internal/client/a.go":     "package client\nimport _ \"github.com/spf13/cobra\"\n",
 			"internal/client/run/a.go": "package run\nimport _ \"" + modulePath + "/internal/cli/printer\"\n",

@@ -39,6 +39,7 @@ var rules = map[string]rule{
 	"types stay small":                        methodCounts,
 	"what a command does knows no cobra":      clientImports,
 	"lines stay narrow":                       lineWidths,
+	"findings are not taken apart":            textSplits,
 	"comments use plain words":                commentWords,
 }
 

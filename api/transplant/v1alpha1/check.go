@@ -54,12 +54,16 @@ type Finding struct {
 	Level string `json:"level"`
 	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap,
 	// node join, scheduling, volume attach, image pulls, data loss.
-	Impact   string   `json:"impact,omitempty"`
-	Outcome  Outcome  `json:"outcome"`
-	Summary  string   `json:"summary"`
-	Objects  []string `json:"objects,omitempty"`
-	Expected string   `json:"expected,omitempty"`
-	Found    string   `json:"found,omitempty"`
+	Impact  string   `json:"impact,omitempty"`
+	Outcome Outcome  `json:"outcome"`
+	Summary string   `json:"summary"`
+	Objects []string `json:"objects,omitempty"`
+	// Problems are what is wrong with single objects: the first ten, and MoreProblems counts the rest.
+	Problems     []Problem `json:"problems,omitempty"`
+	MoreProblems int       `json:"moreProblems,omitempty"`
+	Expected     string    `json:"expected,omitempty"`
+	// Found is what there is instead, in one text for those who print it: the problems, where there are any.
+	Found string `json:"found,omitempty"`
 	// Source is where the fact was read: an API path, host:file, a cloud call.
 	Source string `json:"source,omitempty"`
 	// Fix is a runnable command.
@@ -73,4 +77,12 @@ type Finding struct {
 	// AcceptedBy and AcceptedAt say who accepted it and when, where the caller of the check said so.
 	AcceptedBy string     `json:"acceptedBy,omitempty"`
 	AcceptedAt *time.Time `json:"acceptedAt,omitempty"`
+}
+
+// Problem is what is wrong with one object.
+type Problem struct {
+	// Object is one of the finding's.
+	Object string `json:"object"`
+	// Text is a clause that names the object.
+	Text string `json:"text"`
 }

@@ -68,7 +68,7 @@ var hostsReadable = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s control-plane manifests and no Node that is labelled as control plane",
-					findings.Counting(len(bad.Lines), "host", "has", "have"),
+					findings.Counting(len(bad), "host", "has", "have"),
 				),
 				"the label node-role.kubernetes.io/control-plane on the Node with the host's name, if it is control plane",
 				"/api/v1/nodes",
@@ -140,7 +140,7 @@ func judgeHostsComplete(f facts.Facts) v1.Finding {
 			findings.Unknown(
 				"which Node is host %s is not known, and %s has no host",
 				strings.Join(unmatched, ", "),
-				strings.Join(bad.Objects, ", "),
+				strings.Join(bad.Objects(), ", "),
 			),
 			expected,
 			source,
@@ -151,9 +151,9 @@ func judgeHostsComplete(f facts.Facts) v1.Finding {
 		bad.Finding(
 			v1.Fail,
 			"%s of the control plane %s not among the hosts: %s",
-			findings.Plural(len(bad.Objects), "Node"),
-			findings.Be(len(bad.Objects)),
-			strings.Join(bad.Objects, ", "),
+			findings.Plural(len(bad), "Node"),
+			findings.Be(len(bad)),
+			strings.Join(bad.Objects(), ", "),
 		),
 		expected,
 		source,
@@ -197,9 +197,9 @@ func judgeCallerAccess(f facts.Facts) v1.Finding {
 			denied.Finding(
 				v1.Fail,
 				"the caller may not do %d of %s that apply needs: %s",
-				len(denied.Lines),
+				len(denied),
 				findings.Plural(asked, "thing"),
-				denied.Lines[0],
+				denied[0].Text,
 			),
 			expected,
 			source,

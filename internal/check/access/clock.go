@@ -53,7 +53,7 @@ func judgeClocks(f facts.Facts) v1.Finding {
 				v1.Fail,
 				"two clocks are %s apart: %s",
 				apart.Round(100*time.Millisecond),
-				strings.Join(bad.Lines, ", "),
+				strings.Join(bad.Texts(), ", "),
 			),
 			expected,
 			source,
@@ -74,7 +74,7 @@ func judgeClocks(f facts.Facts) v1.Finding {
 	}
 	if !here.Empty() {
 		return findings.With(
-			here.Some(v1.Warn, "the clock of the machine that runs transplant is off: %s", here.Lines[0]),
+			here.Some(v1.Warn, "the clock of the machine that runs transplant is off: %s", here[0].Text),
 			expected,
 			source,
 			"chronyc tracking",

@@ -58,14 +58,14 @@ func judgeHostsDistinct(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, "which Node is which host is not clear: %s", strings.Join(bad.First(), "; ")),
+			bad.Finding(v1.Fail, "which Node is which host is not clear: %s", bad[0].Text),
 			expected,
 			source,
 			"kubectl get nodes -L "+facts.LabelHostname+"   # and leave out of --host-access what is none of them",
 		)
 	case !odd.Empty():
 		return findings.With(
-			odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd.Lines), "host name"), findings.Be(len(odd.Lines))),
+			odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd), "host name"), findings.Be(len(odd))),
 			expected,
 			source,
 			"kubectl get nodes -L "+facts.LabelHostname,
@@ -117,8 +117,8 @@ func judgeHostsOfCluster(f facts.Facts) v1.Finding {
 			bad.Finding(
 				v1.Fail,
 				"%s of another cluster: %s",
-				findings.HowMany(len(bad.Lines), "1 host is", "hosts are"),
-				strings.Join(bad.Objects, ", "),
+				findings.HowMany(len(bad), "1 host is", "hosts are"),
+				strings.Join(bad.Objects(), ", "),
 			),
 			"a certificate that host and cluster both trust",
 			"/etc/kubernetes/pki/ca.crt on the host, ConfigMap kube-system/kube-root-ca.crt",

@@ -70,9 +70,9 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 			bad.Some(
 				v1.Fail,
 				"the running cloud-controller-manager may not do %d of %s that its loops do: %s",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(asked, "thing"),
-				bad.Lines[0],
+				bad[0].Text,
 			),
 			expected,
 			source,
@@ -81,10 +81,10 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 	}
 	finding := findings.Pass(
 		"the new manager's identity lacks %d of %s; the plan grants them before it starts",
-		len(bad.Lines),
+		len(bad),
 		findings.Plural(asked, "right"),
 	)
-	finding.Found = findings.Few(bad.Lines)
+	finding.Found = findings.Few(bad.Texts())
 	return finding
 }
 
@@ -212,7 +212,7 @@ func judgeMainLease(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			bad.Finding(v1.Fail, "%s", bad[0].Text),
 			expected,
 			source,
 			"kubectl -n kube-system get roles -o yaml | grep -B2 -A12 leader-locking",
@@ -268,29 +268,29 @@ var writeRefused = rule.Check{
 func judgeDryRuns(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var silent []string
+	fix := "kubectl auth can-i --list -n kube-system"
 	for _, d := range f.DryRuns {
 		switch {
 		case d.OK:
 		case d.Unanswered:
 			silent = append(silent, fmt.Sprintf("%s %s: %s", d.Verb, d.Ref, d.Error))
 		default:
+			if bad.Empty() && strings.Contains(d.Error, "webhook") {
+				fix = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+			}
 			bad.Add(d.Ref, "%s %s: %s", d.Verb, d.Ref, d.Error)
 		}
 	}
 	const expected, source = "no refusal", "the API server, with dryRun=All"
 	switch {
 	case !bad.Empty():
-		fix := "kubectl auth can-i --list -n kube-system"
-		if strings.Contains(bad.Lines[0], "webhook") {
-			fix = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
-		}
 		return findings.With(
 			bad.Some(
 				v1.Fail,
 				"the API server refuses %d of %s that apply writes: %s",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(len(f.DryRuns), "object"),
-				bad.Lines[0],
+				bad[0].Text,
 			),
 			expected,
 			source,

@@ -72,7 +72,7 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 		return findings.Pass("cloud-node-manager is ready on every node")
 	}
 	return findings.With(
-		bad.Some(v1.Fail, "%s", bad.Lines[0]),
+		bad.Some(v1.Fail, "%s", bad[0].Text),
 		expected,
 		source,
 		"kubectl get daemonsets -A -o wide | grep cloud-node-manager",
@@ -163,15 +163,15 @@ var ccmResources = rule.Check{
 			)
 		}
 		return findings.With(
-			bad.Some(v1.Warn, "%s", bad.Lines[0]),
+			bad.Some(v1.Warn, "%s", bad[0].Text),
 			"requests, no CPU limit, system-cluster-critical",
 			"/apis/apps/v1",
 			"kubectl -n "+facts.NamespaceOf(
-				bad.Objects[0],
+				bad[0].Object,
 			)+" get "+strings.ToLower(
-				facts.KindOf(bad.Objects[0]),
+				facts.KindOf(bad[0].Object),
 			)+" "+facts.NameOf(
-				bad.Objects[0],
+				bad[0].Object,
 			)+
 				" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'",
 		)

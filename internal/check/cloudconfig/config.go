@@ -28,7 +28,7 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	bad, changes, without, deployed := sortConfigs(f, in)
 	if !bad.Empty() {
 		return findings.With(
-			bad.Finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.Lines[0]),
+			bad.Finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad[0].Text),
 			"a cloud config that parses, on every host",
 			"--cloud-config of "+component.KCM,
 			"transplant explain CFG-001",
@@ -54,13 +54,21 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	if len(changes) == 0 {
 		return findings.Pass("the cloud config serves the external provider as it is")
 	}
-	finding := findings.Pass(
-		"the external provider's cloud config can be derived, with %s",
-		findings.Plural(len(changes), "change"),
+	source := in[0].Host.Name + ":" + in[0].Host.CloudConfig.Path // all of them have one
+	var changed findings.Problems
+	for _, c := range changes {
+		changed.Add(source, "%s", c)
+	}
+	return findings.With(
+		changed.Finding(
+			v1.Pass,
+			"the external provider's cloud config can be derived, with %s",
+			findings.Plural(len(changes), "change"),
+		),
+		"",
+		source,
+		"",
 	)
-	finding.Found = strings.Join(changes, "; ")
-	finding.Source = in[0].Host.Name + ":" + in[0].Host.CloudConfig.Path // all of them have one
-	return finding
 }
 
 // sortConfigs tells the managers' cloud configs apart: what is wrong with them, what their derivation changes, who has

@@ -48,17 +48,17 @@ func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
 			bad.Some(
 				v1.Warn,
 				"%s credentials of the cloud without need: %s",
-				findings.HowMany(len(bad.Lines), "1 kubelet holds", "kubelets hold"),
+				findings.HowMany(len(bad), "1 kubelet holds", "kubelets hold"),
 				have,
 			),
 			"no --cloud-config on an external kubelet",
 			"flags of the kubelets",
 			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+sourceOf(
 				f,
-				bad.Objects[0],
+				bad[0].Object,
 				"cloud-config",
 			)+" && systemctl restart kubelet   # on host "+facts.HostIn(
-				bad.Objects[0],
+				bad[0].Object,
 			),
 		)
 	case f.Stage() == facts.StageExternal:
@@ -156,10 +156,10 @@ func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
 		bad.Some(
 			v1.Warn,
 			"%s no identity of the cloud: the new manager would have no credentials there",
-			findings.HowMany(len(bad.Lines), "1 instance of the control plane has", "instances of the control plane have"),
+			findings.HowMany(len(bad), "1 instance of the control plane has", "instances of the control plane have"),
 		),
 		"an instance profile, or --ccm-env with a credentials file",
 		"ec2:DescribeInstances",
-		"aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad.Objects[0]].ID,
+		"aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad[0].Object].ID,
 	)
 }

@@ -55,8 +55,8 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 			missing.Some(
 				v1.Fail,
 				"%s that --ccm-env names %s not there, and the new manager would not start",
-				findings.Plural(len(missing.Lines), "file"),
-				findings.Be(len(missing.Lines)),
+				findings.Plural(len(missing), "file"),
+				findings.Be(len(missing)),
 			),
 			expected,
 			source,
@@ -64,7 +64,7 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 		), true
 	case !elsewhere.Empty():
 		return findings.With(
-			elsewhere.Some(v1.Fail, "%s", elsewhere.Lines[0]),
+			elsewhere.Some(v1.Fail, "%s", elsewhere[0].Text),
 			"a file below "+mountedBelow,
 			"--ccm-env",
 			"transplant plan --ccm-env <NAME>=/etc/kubernetes/<file>",

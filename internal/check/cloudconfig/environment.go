@@ -71,7 +71,7 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 		missing = append(missing, lostVariables(f, p, given, &failing, &warning)...)
 		missing = append(missing, lostAuthorities(p, given, &failing)...)
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	if !bad {
 		return findings.Pass(
 			"%s and the cloud config name no proxy and no authority that the new manager would lack",
@@ -83,13 +83,13 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 	const expected, source = "the same way to the cloud", "env of " + component.KCM + ", cloud config"
 	if len(missing) == 0 {
 		return findings.With(
-			all.Some(outcome, "%s", all.Lines[0]),
+			all.Some(outcome, "%s", all[0].Text),
 			expected,
 			source,
 			"grep -n -A1 'name: "+catalogue.ReadsEnvironment(
 				f.CloudName(),
 			)+"' "+in[0].Manifest+"   # on host "+facts.HostIn(
-				all.Objects[0],
+				all[0].Object,
 			),
 		)
 	}
@@ -197,12 +197,12 @@ func judgeMetadata(f facts.Facts) v1.Finding {
 			)
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	const expected = "the host's network or a hop limit of 2, and a cloud config that is whole"
 	switch {
 	case bad && outcome == v1.Fail:
 		return findings.With(
-			all.Some(outcome, "%s cannot reach the metadata service", findings.Plural(len(failing.Lines), "workload")),
+			all.Some(outcome, "%s cannot reach the metadata service", findings.Plural(len(failing), "workload")),
 			expected,
 			"ec2:DescribeInstances, workloads",
 			fmt.Sprintf(
@@ -215,10 +215,10 @@ func judgeMetadata(f facts.Facts) v1.Finding {
 		return findings.Dependent("CLOUD-001")
 	case bad:
 		return findings.With(
-			all.Some(outcome, "%s", warning.Lines[0]),
+			all.Some(outcome, "%s", warning[0].Text),
 			expected,
-			all.Objects[0],
-			"grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all.Objects[0]),
+			all[0].Object,
+			"grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all[0].Object),
 		)
 	}
 	if len(podNetwork) == 0 {

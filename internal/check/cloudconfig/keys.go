@@ -61,10 +61,13 @@ var configKeys = rule.Check{
 			return findings.Dependent("CFG-001")
 		}
 		var bad findings.Problems
-		keys := 0
+		keys, fix := 0, ""
 		for _, c := range configs {
 			keys += len(c.Keys)
 			for _, p := range c.Problems {
+				if bad.Empty() {
+					fix = "grep -n " + firstKey(p) + " " + c.Path + "   # on host " + c.host.Name
+				}
 				bad.Add(c.String(), "%s on %s: %s", c.Path, c.host.Name, p)
 			}
 		}
@@ -76,26 +79,24 @@ var configKeys = rule.Check{
 			)
 		}
 		return findings.With(
-			bad.Some(v1.Warn, "%s", bad.Lines[0]),
+			bad.Some(v1.Warn, "%s", bad[0].Text),
 			"keys that both providers know",
-			bad.Objects[0],
-			"grep -n "+firstKey(
-				bad.Lines[0],
-			)+" "+pathOf(
-				bad.Objects[0],
-			)+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0],
+			bad[0].Object,
+			fix,
 		)
 	},
 }
 
 // firstKey is the variable that a problem begins with, without its section.
-func firstKey(line string) string {
-	_, problem, _ := strings.Cut(line, ": ")
+func firstKey(problem string) string {
 	key, _, _ := strings.Cut(problem, " ")
 	return strings.Trim(key[strings.LastIndex(key, ".")+1:], `:,"`)
 }
 
+// pathOf and hostOf are the parts of the text of a config.
 func pathOf(object string) string { _, p, _ := strings.Cut(object, ":"); return p }
+
+func hostOf(object string) string { h, _, _ := strings.Cut(object, ":"); return h }
 
 var settingLost = rule.Check{
 	Code:      "CFG-003",
@@ -119,12 +120,10 @@ var settingLost = rule.Check{
 		switch {
 		case !bad.Empty():
 			return findings.With(
-				bad.Some(v1.Warn, "%s", bad.Lines[0]),
+				bad.Some(v1.Warn, "%s", bad[0].Text),
 				"no default that changes",
-				bad.Objects[0],
-				"grep -n -i -E 'vmType|loadBalancerSku' "+pathOf(
-					bad.Objects[0],
-				)+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0],
+				bad[0].Object,
+				"grep -n -i -E 'vmType|loadBalancerSku' "+pathOf(bad[0].Object)+"   # on host "+hostOf(bad[0].Object),
 			)
 		case !ignored.Empty():
 			finding := ignored.Some(
@@ -210,11 +209,11 @@ var secretsReadable = rule.Check{
 				bad.Some(
 					v1.Warn,
 					"%s readable to everybody on the host",
-					findings.HowMany(len(bad.Lines), "1 cloud config with secrets is", "cloud configs with secrets are"),
+					findings.HowMany(len(bad), "1 cloud config with secrets is", "cloud configs with secrets are"),
 				),
 				"mode 0600",
-				bad.Objects[0],
-				"chmod 600 "+pathOf(bad.Objects[0])+"   # on host "+strings.SplitN(bad.Objects[0], ":", 2)[0],
+				bad[0].Object,
+				"chmod 600 "+pathOf(bad[0].Object)+"   # on host "+hostOf(bad[0].Object),
 			)
 		case len(unclear) > 0:
 			return findings.With(

@@ -67,7 +67,7 @@ func judgeTokenExpiry(f facts.Facts) v1.Finding {
 		fix = "transplant renew --seed-namespace " + f.Cluster.Seed
 	}
 	return findings.With(bad.Some(v1.Warn, "%s within 30 days or cannot be used: run transplant renew",
-		findings.HowMany(len(bad.Lines), "1 manager's token ends", "managers' tokens end")),
+		findings.HowMany(len(bad), "1 manager's token ends", "managers' tokens end")),
 		expected, source, fix)
 }
 

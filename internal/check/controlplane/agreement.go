@@ -75,9 +75,9 @@ func judgeHostsDiffer(f facts.Facts) v1.Finding {
 		bad.Some(
 			v1.Warn,
 			"%s of control-plane components %s between the hosts: %s",
-			findings.Plural(len(bad.Lines), "setting"),
-			differs(len(bad.Lines)),
-			bad.Lines[0],
+			findings.Plural(len(bad), "setting"),
+			differs(len(bad)),
+			bad[0].Text,
 		),
 		"the same on every host",
 		"manifests and unit files",
@@ -144,9 +144,9 @@ var manifestCare = rule.Check{
 			bad.Some(
 				v1.Warn,
 				"%s in the manifests %s to be minded in an edit: %s",
-				findings.Plural(len(bad.Lines), "thing"),
-				findings.Has(len(bad.Lines)),
-				bad.Lines[0],
+				findings.Plural(len(bad), "thing"),
+				findings.Has(len(bad)),
+				bad[0].Text,
 			),
 			"plain lists of arguments",
 			"manifests and unit files",
@@ -209,18 +209,18 @@ func judgeProcessArgs(f facts.Facts) v1.Finding {
 	}
 	const expected, source = "the arguments that the manifest or unit gives", "/proc/<pid>/cmdline on each host"
 	if !bad.Empty() {
-		p := strings.SplitN(bad.Objects[0], "@", 2)
+		first := bad[0].Object
 		return findings.With(
 			bad.Some(
 				v1.Fail,
 				"%s %s with other arguments than the files say: %s",
-				findings.Plural(len(bad.Lines), "component"),
-				findings.RunVerb(len(bad.Lines)),
-				bad.Lines[0],
+				findings.Plural(len(bad), "component"),
+				findings.RunVerb(len(bad)),
+				bad[0].Text,
 			),
 			expected,
 			source,
-			fmt.Sprintf("tr '\\0' ' ' < /proc/$(pidof %s)/cmdline   # on host %s", p[0], p[1]),
+			fmt.Sprintf("tr '\\0' ' ' < /proc/$(pidof %s)/cmdline   # on host %s", facts.NameIn(first), facts.HostIn(first)),
 		)
 	}
 	if finding, ok := f.Missing("hosts/*/processes"); ok {

@@ -76,7 +76,7 @@ func judgeManifests(f facts.Facts) v1.Finding {
 		return findings.Pass("all %s are Pods, one for each component of a host", findings.Plural(n, "manifest"))
 	}
 	return findings.With(
-		bad.Finding(v1.Fail, "%s in the manifests directories cannot be relied on", findings.Plural(len(bad.Lines), "thing")),
+		bad.Finding(v1.Fail, "%s in the manifests directories cannot be relied on", findings.Plural(len(bad), "thing")),
 		"one Pod for each component of a host",
 		"/etc/kubernetes/manifests on each host",
 		fix,
@@ -215,11 +215,11 @@ var leaderElection = rule.Check{
 			return findings.Pass("leader election is on in %s", findings.Plural(len(f.AllManagers()), "manager"))
 		}
 		return findings.With(
-			bad.Finding(v1.Fail, "leader election is off in %s", findings.Plural(len(bad.Lines), "manager")),
+			bad.Finding(v1.Fail, "leader election is off in %s", findings.Plural(len(bad), "manager")),
 			"--leader-elect=true",
-			bad.Objects[0],
+			bad[0].Object,
 			facts.EditManifest(
-				"/etc/kubernetes/manifests/"+strings.Split(bad.Objects[0], "@")[0]+".yaml",
+				"/etc/kubernetes/manifests/"+facts.NameIn(bad[0].Object)+".yaml",
 				"s/--leader-elect=false/--leader-elect=true/",
 			)+"   # on each host named",
 		)
@@ -288,9 +288,9 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 		bad.Finding(
 			outcome,
 			"%s of %s %s between the hosts",
-			findings.Plural(len(bad.Lines), "setting"),
+			findings.Plural(len(bad), "setting"),
 			component.KCM,
-			differs(len(bad.Lines)),
+			differs(len(bad)),
 		),
 		"the same on every host",
 		"manifests of "+component.KCM,

@@ -62,20 +62,21 @@ func judgeKubeadm(f facts.Facts) v1.Finding {
 		)
 	}
 	var bad findings.Problems
-	where := map[string][]string{} // hosts by what differs
+	where := map[v1.Problem][]string{} // hosts by what differs
 	for _, section := range slices.Sorted(maps.Keys(kubeadmNames)) {
 		for _, p := range f.InstancesOf(kubeadmNames[section]) {
 			if p.RunKind() != v1.RunsStaticPod {
 				continue
 			}
 			for _, complaint := range kubeadmComplaints(f, section, p) {
-				where[p.Name+": "+complaint] = append(where[p.Name+": "+complaint], p.Host.Name)
+				one := v1.Problem{Object: p.Name, Text: p.Name + ": " + complaint}
+				where[one] = append(where[one], p.Host.Name)
 			}
 		}
 	}
-	for _, complaint := range slices.Sorted(maps.Keys(where)) {
-		name, _, _ := strings.Cut(complaint, ":")
-		bad.Add(name, "%s (%s)", complaint, findings.Few(where[complaint]))
+	byText := func(a, b v1.Problem) int { return strings.Compare(a.Text, b.Text) }
+	for _, one := range slices.SortedFunc(maps.Keys(where), byText) {
+		bad.Add(one.Object, "%s (%s)", one.Text, findings.Few(where[one]))
 	}
 	if bad.Empty() {
 		return findings.Pass("kubeadm-config has the cloud flags of the manifests")
@@ -84,8 +85,8 @@ func judgeKubeadm(f facts.Facts) v1.Finding {
 		bad.Some(
 			v1.Warn,
 			"the next kubeadm upgrade would change %s: %s",
-			findings.Plural(len(bad.Lines), "cloud flag"),
-			bad.Lines[0],
+			findings.Plural(len(bad), "cloud flag"),
+			bad[0].Text,
 		),
 		"the same flags in kubeadm-config as in the manifests",
 		source,

@@ -38,7 +38,7 @@ func judgeControllers(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+			bad.Finding(v1.Warn, "%s", bad[0].Text),
 			"--controllers with \"*\" and no cloud loop switched off",
 			"manifests of "+component.KCM,
 			"kubectl -n kube-system get pods -l component="+component.KCM+" -o jsonpath='{..command}'",
@@ -113,7 +113,7 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			bad.Finding(v1.Fail, "%s", bad[0].Text),
 			expected,
 			source,
 			"sed -n '/cidr\\|controllers\\|cloud-provider/p' /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named",
@@ -121,7 +121,7 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 	case len(f.InstancesOf(component.KCM)) == 0:
 		return findings.Unknown("no %s was found", component.KCM)
 	case !note.Empty():
-		return findings.With(note.Finding(v1.Warn, "%s", note.Lines[0]), expected, source, fix)
+		return findings.With(note.Finding(v1.Warn, "%s", note[0].Text), expected, source, fix)
 	}
 	p := f.InstancesOf(component.KCM)[0]
 	if !p.On("allocate-node-cidrs", false) {

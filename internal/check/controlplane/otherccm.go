@@ -39,14 +39,14 @@ func judgePorts(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Some(v1.Fail, "%s on the hosts' network: %s", findings.Plural(len(bad.Lines), "conflict"), bad.Lines[0]),
+			bad.Some(v1.Fail, "%s on the hosts' network: %s", findings.Plural(len(bad), "conflict"), bad[0].Text),
 			expected,
 			"manifests, workloads",
 			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", facts.DefaultPorts[component.CCM]),
 		)
 	case !somewhere.Empty():
-		return findings.With(somewhere.Some(v1.Warn, "%s", somewhere.Lines[0]), expected, "workloads",
-			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+facts.NameOf(somewhere.Objects[0]))
+		return findings.With(somewhere.Some(v1.Warn, "%s", somewhere[0].Text), expected, "workloads",
+			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+facts.NameOf(somewhere[0].Object))
 	}
 	return findings.Pass(
 		"port %s is free for the cloud-controller-manager on %s",
@@ -217,10 +217,10 @@ func judgeOtherCCM(f facts.Facts) v1.Finding {
 	switch {
 	case !live.Empty() && inTree && !f.Opts.InProgress:
 		return findings.With(
-			live.Finding(v1.Fail, "a cloud-controller-manager runs beside in-tree managers: %s", live.Lines[0]),
+			live.Finding(v1.Fail, "a cloud-controller-manager runs beside in-tree managers: %s", live[0].Text),
 			expected,
 			source,
-			facts.DeleteCommand(live.Objects[0]),
+			facts.DeleteCommand(live[0].Object),
 		)
 	case !live.Empty() && len(leases) > 1:
 		return findings.With(
@@ -232,17 +232,17 @@ func judgeOtherCCM(f facts.Facts) v1.Finding {
 			),
 			expected,
 			source,
-			facts.DeleteCommand(live.Objects[0]),
+			facts.DeleteCommand(live[0].Object),
 		)
 	case !idle.Empty():
 		return findings.With(
-			idle.Finding(v1.Warn, "%s", idle.Lines[0]),
+			idle.Finding(v1.Warn, "%s", idle[0].Text),
 			expected,
 			source,
-			facts.DeleteCommand(idle.Objects[0]),
+			facts.DeleteCommand(idle[0].Object),
 		)
 	case !live.Empty():
-		return findings.Pass("one cloud-controller-manager is in the cluster: %s", live.Lines[0])
+		return findings.Pass("one cloud-controller-manager is in the cluster: %s", live[0].Text)
 	}
 	return findings.Pass("no workload runs a cloud-controller-manager")
 }

@@ -62,9 +62,9 @@ func judgePods(f facts.Facts) v1.Finding {
 			bad.Finding(
 				v1.Fail,
 				"%d of %s %s not what the manifests say",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(n, "pod"),
-				findings.Be(len(bad.Lines)),
+				findings.Be(len(bad)),
 			),
 			expected,
 			source,
@@ -155,13 +155,13 @@ func judgeProcesses(f facts.Facts) v1.Finding {
 			bad.Finding(
 				v1.Fail,
 				"%d of %s %s not one running process",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(n, "component"),
-				findings.Be(len(bad.Lines)),
+				findings.Be(len(bad)),
 			),
 			"one running process each",
 			"/proc on each host",
-			"ps -C "+strings.Split(bad.Objects[0], "@")[0]+" -o pid,lstart,stat,args   # on host "+strings.Split(bad.Objects[0], "@")[1],
+			"ps -C "+facts.NameIn(bad[0].Object)+" -o pid,lstart,stat,args   # on host "+facts.HostIn(bad[0].Object),
 		)
 	}
 	if finding, ok := f.Missing("hosts/*/processes"); ok {

@@ -28,7 +28,7 @@ func judgeContradictions(f facts.Facts) v1.Finding {
 			bad.Add(p.String(), "%s: %s", p, complaint)
 		}
 	}
-	plugins := len(bad.Lines)
+	plugins := len(bad)
 	serverComplaints(f, &bad)
 	const expected, source = "one provider, and --external-cloud-volume-plugin only with --cloud-provider=external and --cloud-config", "manifests of " + component.KAS + " and " + component.KCM
 	switch {
@@ -49,7 +49,7 @@ func judgeContradictions(f facts.Facts) v1.Finding {
 		)
 	}
 	return findings.With(
-		bad.Some(v1.Fail, "%s", bad.Lines[0]),
+		bad.Some(v1.Fail, "%s", bad[0].Text),
 		expected,
 		source,
 		"grep -n cloud- /etc/kubernetes/manifests/kube-*.yaml   # on each host named",
@@ -141,8 +141,8 @@ var sshTunnels = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s reach%s the nodes through SSH tunnels of the cloud provider",
-					findings.Plural(len(bad.Lines), component.KAS),
-					findings.VerbES(len(bad.Lines)),
+					findings.Plural(len(bad), component.KAS),
+					findings.VerbES(len(bad)),
 				),
 				"--egress-selector-config-file, or a network in which the API servers reach the nodes",
 				"manifests of "+component.KAS,

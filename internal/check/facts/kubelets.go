@@ -121,6 +121,12 @@ func (f Facts) NoKubelets() (v1.Finding, bool) {
 // HostIn returns the host in the text of an Instance or a Kubelet.
 func HostIn(placed string) string { return placed[strings.Index(placed, "@")+1:] }
 
+// NameIn returns the component in the text of an Instance.
+func NameIn(placed string) string {
+	name, _, _ := strings.Cut(placed, "@")
+	return name
+}
+
 // External is the value of --cloud-provider that leaves the cloud loops to another manager.
 const External = catalogue.External
 

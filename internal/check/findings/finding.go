@@ -33,40 +33,71 @@ func Unknown(format string, a ...any) v1.Finding {
 	return v1.Finding{Outcome: v1.Unknown, Summary: fmt.Sprintf(format, a...)}
 }
 
-// Problems collects what is wrong with the objects of one check; the finding shows all of them at once.
-type Problems struct {
-	Lines   []string
-	Objects []string
-}
+// Problems are what is wrong with the objects of one check; the finding shows all of them at once.
+type Problems []v1.Problem
 
-// Add notes what is wrong with one object.
-func (c *Problems) Add(object, format string, a ...any) {
-	c.Lines = append(c.Lines, fmt.Sprintf(format, a...))
-	c.Objects = append(c.Objects, object)
+// Add notes what is wrong with one object, in a clause that names it.
+func (p *Problems) Add(object, format string, a ...any) {
+	*p = append(*p, v1.Problem{Object: object, Text: fmt.Sprintf(format, a...)})
 }
 
 // Empty reports whether no object has a problem.
-func (c *Problems) Empty() bool { return len(c.Lines) == 0 }
+func (p Problems) Empty() bool { return len(p) == 0 }
 
-// Finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found says
-// the first problems and counts the rest, and Objects are all of them.
-func (c *Problems) Finding(outcome v1.Outcome, format string, a ...any) v1.Finding {
-	objects := slices.Clone(c.Objects)
-	slices.Sort(objects)
-	return v1.Finding{
-		Outcome: outcome,
-		Summary: fmt.Sprintf(format, a...),
-		Objects: slices.Compact(objects),
-		Found:   strings.Join(c.First(), "; "),
+// Objects returns the object of each problem.
+func (p Problems) Objects() []string {
+	out := make([]string, 0, len(p))
+	for _, one := range p {
+		out = append(out, one.Object)
 	}
+	return out
 }
 
-// First are as many problems as a reader can take in, and how many more there are.
-func (c *Problems) First() []string {
-	if len(c.Lines) <= MaxShown {
-		return c.Lines
+// Texts returns the text of each problem.
+func (p Problems) Texts() []string {
+	out := make([]string, 0, len(p))
+	for _, one := range p {
+		out = append(out, one.Text)
 	}
-	return append(slices.Clone(c.Lines[:MaxShown]), fmt.Sprintf("and %d more", len(c.Lines)-MaxShown))
+	return out
+}
+
+// Finding returns a finding of the given outcome about these problems, the summary being the caller's sentence. It has
+// the first problems and counts the rest, and all objects.
+func (p Problems) Finding(outcome v1.Outcome, format string, a ...any) v1.Finding {
+	objects := p.Objects()
+	slices.Sort(objects)
+	shown := p[:min(len(p), MaxShown)]
+	f := v1.Finding{
+		Outcome:      outcome,
+		Summary:      fmt.Sprintf(format, a...),
+		Objects:      slices.Compact(objects),
+		Problems:     slices.Clone(shown),
+		MoreProblems: len(p) - len(shown),
+	}
+	texts := shown.Texts()
+	if f.MoreProblems > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", f.MoreProblems))
+	}
+	f.Found = strings.Join(texts, "; ")
+	return f
+}
+
+// Some returns a finding of problems about objects of which there may be thousands: sorted by object, and what several
+// objects share is said once.
+func (p Problems) Some(outcome v1.Outcome, format string, a ...any) v1.Finding {
+	sorted := slices.Clone(p)
+	slices.SortStableFunc(sorted, func(a, b v1.Problem) int { return cmp.Compare(a.Object, b.Object) })
+	said := make(map[string]bool, len(p))
+	sorted = slices.DeleteFunc(sorted, func(one v1.Problem) bool {
+		before := said[one.Text]
+		said[one.Text] = true
+		return before
+	})
+	finding := sorted.Finding(outcome, format, a...)
+	finding.Objects = slices.Sorted(slices.Values(p.Objects()))
+	finding.Objects = slices.Compact(finding.Objects)
+	return finding
 }
 
 // With fills in what a reader needs to act.
@@ -75,39 +106,13 @@ func With(f v1.Finding, expected, source, fix string) v1.Finding {
 	return f
 }
 
-// Some is the finding of problems about objects of which there may be thousands: by object, it says a few and counts
-// the rest, and says what several objects share once. Objects are all of them.
-func (c *Problems) Some(outcome v1.Outcome, format string, a ...any) v1.Finding {
-	order := make([]int, len(c.Lines))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.Objects[a], c.Objects[b]) })
-	var few Problems
-	said := make(map[string]bool, len(order))
-	for _, i := range order {
-		switch {
-		case said[c.Lines[i]], len(few.Lines) == MaxShown: // another object of the same complaint, or one too many to say
-			few.Objects = append(few.Objects, c.Objects[i])
-		default:
-			few.Add(c.Objects[i], "%s", c.Lines[i])
-		}
-		said[c.Lines[i]] = true
-	}
-	finding := few.Finding(outcome, format, a...)
-	if rest := len(said) - len(few.Lines); rest > 0 {
-		finding.Found += fmt.Sprintf("; and %d more", rest)
-	}
-	return finding
-}
-
 // Worst puts what warns behind what fails in one finding; ok is false when there is nothing of either.
-func Worst(failing, warning *Problems) (all Problems, outcome v1.Outcome, ok bool) {
-	all.Lines, all.Objects = slices.Concat(failing.Lines, warning.Lines), slices.Concat(failing.Objects, warning.Objects)
+func Worst(failing, warning Problems) (all Problems, outcome v1.Outcome, ok bool) {
 	outcome = v1.Warn
 	if !failing.Empty() {
 		outcome = v1.Fail
 	}
+	all = slices.Concat(failing, warning)
 	return all, outcome, !all.Empty()
 }
 

@@ -76,7 +76,7 @@ var kubeletUnknown = rule.Check{
 			bad.Some(
 				v1.Warn,
 				"%s not read, and they depend on the in-tree provider",
-				findings.HowMany(len(bad.Lines), "1 kubelet was", "kubelets were"),
+				findings.HowMany(len(bad), "1 kubelet was", "kubelets were"),
 			),
 			"access to the hosts of these nodes",
 			"hosts",
@@ -145,7 +145,7 @@ func judgeKubeletCurrent(f facts.Facts) v1.Finding {
 			}
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	const expected = "process and files with the same flags"
 	switch {
 	case bad && outcome == v1.Fail:
@@ -153,12 +153,12 @@ func judgeKubeletCurrent(f facts.Facts) v1.Finding {
 			all.Some(
 				outcome,
 				"%s would change with its next restart: %s",
-				findings.HowMany(len(failing.Lines), "1 flag of a kubelet", "flags of kubelets"),
-				failing.Lines[0],
+				findings.HowMany(len(failing), "1 flag of a kubelet", "flags of kubelets"),
+				failing[0].Text,
 			),
 			expected,
 			"/proc and the kubelets' files",
-			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all.Objects[0]),
+			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all[0].Object),
 		)
 	case len(unseen) == len(kubelets):
 		return findings.Skip("the hosts show no process of a kubelet")
@@ -171,10 +171,10 @@ func judgeKubeletCurrent(f facts.Facts) v1.Finding {
 		)
 	case bad:
 		return findings.With(
-			all.Some(outcome, "%s", warning.Lines[0]),
+			all.Some(outcome, "%s", warning[0].Text),
 			"each flag in one place",
 			"/proc on the hosts",
-			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all.Objects[0]),
+			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all[0].Object),
 		)
 	}
 	return findings.Pass("%s with what their files say", findings.HowMany(len(kubelets), "1 kubelet runs", "kubelets run"))
@@ -212,16 +212,16 @@ func judgeKubeletsMixed(f facts.Facts) v1.Finding {
 	for _, name := range slices.Sorted(maps.Keys(count)) {
 		parts = append(parts, fmt.Sprintf("%d with %s", count[name], name))
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	if !bad {
 		if n := len(f.Unseen()); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d not read", n))
 		}
 		return findings.Pass("kubelets: %s", strings.Join(parts, ", "))
 	}
-	first := all.Objects[0]
+	first := all[0].Object
 	return findings.With(
-		all.Some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.Lines[0]),
+		all.Some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all[0].Text),
 		"--cloud-provider="+findings.OrElse(cloud, "<the managers' provider>")+", or external once the managers are",
 		"the kubelets' flags and versions",
 		"ps -C kubelet -o args=   # on host "+facts.HostIn(first),
@@ -310,7 +310,7 @@ var kubeletRefused = rule.Check{
 				warning.Add(k.String(), "%s: 1.%d does not take %s", k, minor+1, strings.Join(next, ", "))
 			}
 		}
-		all, outcome, bad := findings.Worst(&failing, &warning)
+		all, outcome, bad := findings.Worst(failing, warning)
 		const expected, source = "flags and gates that the version knows", "the kubelets' flags and configuration"
 		switch {
 		case bad && outcome == v1.Warn && len(unclear) == 0:
@@ -318,22 +318,22 @@ var kubeletRefused = rule.Check{
 				all.Some(
 					outcome,
 					"%s in the next version",
-					findings.HowMany(len(all.Lines), "1 kubelet would not start", "kubelets would not start"),
+					findings.HowMany(len(all), "1 kubelet would not start", "kubelets would not start"),
 				),
 				expected,
 				source,
-				"systemctl cat kubelet   # on host "+facts.HostIn(all.Objects[0]),
+				"systemctl cat kubelet   # on host "+facts.HostIn(all[0].Object),
 			)
 		case bad && outcome == v1.Fail:
 			return findings.With(
 				all.Some(
 					outcome,
 					"%s again",
-					findings.HowMany(len(failing.Lines), "1 kubelet would not start", "kubelets would not start"),
+					findings.HowMany(len(failing), "1 kubelet would not start", "kubelets would not start"),
 				),
 				expected,
 				source,
-				"systemctl cat kubelet   # on host "+facts.HostIn(all.Objects[0]),
+				"systemctl cat kubelet   # on host "+facts.HostIn(all[0].Object),
 			)
 		case len(unclear) > 0:
 			return findings.Unknown("the version of %s is not known", findings.Few(unclear))

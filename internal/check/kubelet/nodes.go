@@ -46,14 +46,14 @@ var nameFromCloud = rule.Check{
 			}
 		}
 		const source, fix = "/api/v1/nodes", "kubectl get nodes -L " + facts.LabelHostname
-		bad, outcome, found := findings.Worst(&failing, &warning)
+		bad, outcome, found := findings.Worst(failing, warning)
 		switch {
 		case found:
 			return findings.With(
 				bad.Some(
 					outcome,
 					"%s another name from an external kubelet",
-					findings.HowMany(len(bad.Lines), "1 node would get", "nodes would get"),
+					findings.HowMany(len(bad), "1 node would get", "nodes would get"),
 				),
 				facts.LabelHostname+" equal to the node's name, or --hostname-override with it",
 				source,
@@ -64,7 +64,7 @@ var nameFromCloud = rule.Check{
 				planned.Some(
 					v1.Warn,
 					"%s from the cloud: the plan gives --hostname-override to the kubelets, and the label %s changes to the node's name",
-					findings.HowMany(len(planned.Lines), "1 node has its name", "nodes have their names"),
+					findings.HowMany(len(planned), "1 node has its name", "nodes have their names"),
 					facts.LabelHostname,
 				),
 				"nothing that selects nodes by the old value of "+facts.LabelHostname,
@@ -148,11 +148,11 @@ var nodeIPAbsent = rule.Check{
 			bad.Some(
 				v1.Warn,
 				"%s new Nodes without address until the cloud-controller-manager runs",
-				findings.HowMany(len(bad.Lines), "1 external kubelet would register", "external kubelets would register"),
+				findings.HowMany(len(bad), "1 external kubelet would register", "external kubelets would register"),
 			),
 			"--node-ip on each kubelet",
 			"/api/v1/nodes, flags of the kubelets",
-			"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}'",
+			"kubectl get node "+bad[0].Object+" -o jsonpath='{.metadata.annotations}'",
 		)
 	},
 }
@@ -205,12 +205,12 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 			)
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	fix := "kubectl -n kube-system edit configmap " + findings.OrElse(d.Name, "kubelet-config")
 	switch {
 	case bad && outcome == v1.Fail:
 		return findings.With(
-			all.Some(outcome, "%s", failing.Lines[0]),
+			all.Some(outcome, "%s", failing[0].Text),
 			"no providerID there",
 			name,
 			"kubectl -n kube-system get configmap "+findings.OrElse(
@@ -223,7 +223,7 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 			all.Some(
 				outcome,
 				"kubeadm would change %s at its next upgrade",
-				findings.HowMany(len(warning.Lines), "a kubelet", "settings of kubelets"),
+				findings.HowMany(len(warning), "a kubelet", "settings of kubelets"),
 			),
 			"the same gates in the ConfigMap and on the nodes",
 			name,
@@ -312,11 +312,11 @@ func judgeServing(f facts.Facts) v1.Finding {
 			bad.Some(
 				v1.Warn,
 				"%s not answered",
-				findings.HowMany(len(bad.Lines), "1 request of a kubelet is", "requests of kubelets are"),
+				findings.HowMany(len(bad), "1 request of a kubelet is", "requests of kubelets are"),
 			),
 			"approved soon after they are made",
 			"/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			answer(f, bad.Objects[0]),
+			answer(f, bad[0].Object),
 		)
 	case asking == "" && serving == 0:
 		return findings.Pass("no kubelet asks the cluster for a serving certificate")
@@ -430,12 +430,12 @@ var kubeletProviderID = rule.Check{
 			bad.Some(
 				v1.Fail,
 				"%s another providerID than its Node has",
-				findings.HowMany(len(bad.Lines), "1 kubelet is told", "kubelets are told"),
+				findings.HowMany(len(bad), "1 kubelet is told", "kubelets are told"),
 			),
 			"none, or the Node's",
 			"flags and configuration of the kubelets",
 			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+facts.HostIn(
-				bad.Objects[0],
+				bad[0].Object,
 			),
 		)
 	},

@@ -55,7 +55,7 @@ func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
 		judgePuller(n, k, read, provider.Credentials.LastInTree, &failing, &warning)
 	}
 	binary := provider.Credentials.Binary
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	switch {
 	case pulling == 0:
 		return findings.Pass(
@@ -67,7 +67,7 @@ func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
 			all.Some(
 				outcome,
 				"%s images of the cloud's registry on new pods",
-				findings.HowMany(len(failing.Lines), "1 node cannot pull", "nodes cannot pull"),
+				findings.HowMany(len(failing), "1 node cannot pull", "nodes cannot pull"),
 			),
 			binary+" and a CredentialProviderConfig on every node",
 			"status.images of the Nodes, the kubelets' flags",
@@ -78,7 +78,7 @@ func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
 			all.Some(
 				outcome,
 				"%s on the built-in image credentials",
-				findings.HowMany(len(warning.Lines), "1 node may depend", "nodes may depend"),
+				findings.HowMany(len(warning), "1 node may depend", "nodes may depend"),
 			),
 			binary+" and a CredentialProviderConfig on every node before its kubelet changes",
 			"status.images of the Nodes, the kubelets' flags",
@@ -177,7 +177,7 @@ var credentialProviderBroken = rule.Check{
 				warning.Add(k.String(), "%s names no provider", k.Host.Name+":"+c.ConfigPath)
 			}
 		}
-		all, outcome, bad := findings.Worst(&failing, &warning)
+		all, outcome, bad := findings.Worst(failing, warning)
 		if !bad {
 			return findings.Pass(
 				"%s of %s there, and %d of them answered",
@@ -187,10 +187,10 @@ var credentialProviderBroken = rule.Check{
 			)
 		}
 		return findings.With(
-			all.Some(outcome, "%s", all.Lines[0]),
+			all.Some(outcome, "%s", all[0].Text),
 			"a configuration that can be read, and executable binaries that answer",
 			"the kubelets' hosts",
-			askProvider(kubelets, all.Objects[0])+"   # on host "+facts.HostIn(all.Objects[0]),
+			askProvider(kubelets, all[0].Object)+"   # on host "+facts.HostIn(all[0].Object),
 		)
 	},
 }
@@ -236,7 +236,7 @@ var credentialProviderVersion = rule.Check{
 			}
 			judgeCredentialVersions(k, minor, &failing, &warning)
 		}
-		all, outcome, bad := findings.Worst(&failing, &warning)
+		all, outcome, bad := findings.Worst(failing, warning)
 		switch {
 		case !bad && len(unclear) > 0:
 			return findings.Unknown("the version of %s is not known", findings.Few(unclear))
@@ -247,10 +247,10 @@ var credentialProviderVersion = rule.Check{
 			)
 		}
 		return findings.With(
-			all.Some(outcome, "%s", all.Lines[0]),
+			all.Some(outcome, "%s", all[0].Text),
 			"a version that the kubelet knows",
 			"--image-credential-provider-config",
-			"head -3 "+configOf(kubelets, all.Objects[0])+"   # on host "+facts.HostIn(all.Objects[0]),
+			"head -3 "+configOf(kubelets, all[0].Object)+"   # on host "+facts.HostIn(all[0].Object),
 		)
 	},
 }
@@ -330,10 +330,10 @@ var registryNotMatched = rule.Check{
 			)
 		}
 		return findings.With(
-			bad.Some(v1.Fail, "%s: its images would be pulled without credentials", bad.Lines[0]),
+			bad.Some(v1.Fail, "%s: its images would be pulled without credentials", bad[0].Text),
 			"a pattern in matchImages for each registry",
 			"CredentialProviderConfig, status.images of the Nodes",
-			"grep -n -A8 matchImages "+configOf(kubelets, bad.Objects[0])+"   # on host "+facts.HostIn(bad.Objects[0]),
+			"grep -n -A8 matchImages "+configOf(kubelets, bad[0].Object)+"   # on host "+facts.HostIn(bad[0].Object),
 		)
 	},
 }

@@ -168,12 +168,8 @@ func judgeProblems(f facts.Facts, wanted func(migrationconfig.Code) bool, bad, g
 			if q.Blocking {
 				to = &blocking
 			}
-			to.Lines = append(
-				to.Lines,
-				fmt.Sprintf("%s for %s on %s: %s", j.path, j.Name, findings.Few(hostsOf(group)), inOne(q)),
-			)
 			for _, g := range group {
-				to.Objects = append(to.Objects, g.source())
+				to.Add(g.source(), "%s for %s on %s: %s", j.path, j.Name, findings.Few(hostsOf(group)), inOne(q))
 			}
 			if fix == "" {
 				fix = j.rewrite(hostsOf(group))
@@ -184,7 +180,7 @@ func judgeProblems(f facts.Facts, wanted func(migrationconfig.Code) bool, bad, g
 	switch {
 	case !blocking.Empty():
 		return findings.With(
-			blocking.Finding(v1.Fail, "%s: %s", bad, blocking.Lines[0]),
+			blocking.Some(v1.Fail, "%s: %s", bad, blocking[0].Text),
 			"names and fields of the version that reads the file",
 			source,
 			fix,
@@ -193,7 +189,7 @@ func judgeProblems(f facts.Facts, wanted func(migrationconfig.Code) bool, bad, g
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case !warning.Empty():
 		return findings.With(
-			warning.Finding(v1.Warn, "%s", warning.Lines[0]),
+			warning.Some(v1.Warn, "%s", warning[0].Text),
 			"names and fields of the version that reads the file",
 			source,
 			fix,
@@ -269,10 +265,10 @@ var migrationLeftOn = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s can take the migration lease and run nothing under it",
-					findings.Plural(len(bad.Lines), "external "+component.KCM),
+					findings.Plural(len(bad), "external "+component.KCM),
 				),
 				"no --enable-leader-migration beside --cloud-provider=external",
-				bad.Objects[0],
+				bad[0].Object,
 				facts.EditManifest(
 					"/etc/kubernetes/manifests/"+component.KCM+".yaml",
 					"/--enable-leader-migration/d; /--leader-migration-config/d",
@@ -325,10 +321,10 @@ var defaultConfig = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s on a default that is not there, or matches neither the service nor the route loop",
-					findings.Plural(len(bad.Lines), "manager")+" "+relies(len(bad.Lines)),
+					findings.Plural(len(bad), "manager")+" "+relies(len(bad)),
 				),
 				"--leader-migration-config with the names of this version",
-				bad.Objects[0],
+				bad[0].Object,
 				"transplant explain LM-001",
 			)
 		case len(unclear) > 0:
@@ -389,7 +385,7 @@ var differentLeases = rule.Check{
 				bad.Add(strings.Join(users, ", "), "%s name the lease %q", strings.Join(users, ", "), name)
 			}
 		}
-		slices.Sort(bad.Lines)
+		slices.SortFunc(bad, func(a, b v1.Problem) int { return strings.Compare(a.Text, b.Text) })
 		if bad.Empty() {
 			return findings.Pass("every manager with leader migration on names the lease %s", f.Opts.LeaseName)
 		}

@@ -54,7 +54,7 @@ func judgeMigrationGate(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			bad.Finding(v1.Fail, "%s", bad[0].Text),
 			"--feature-gates="+gateLeaderMigration+"=true",
 			"manifests of the managers",
 			"grep -n 'feature-gates\\|leader-migration' /etc/kubernetes/manifests/*controller-manager.yaml   # on each host named",
@@ -125,9 +125,9 @@ func judgeMixed(f facts.Facts) v1.Finding {
 			without.Finding(
 				v1.Fail,
 				"a cloud-controller-manager contends for the migration lease, and %d of %s %s not respect it",
-				len(without.Lines),
+				len(without),
 				findings.Plural(len(in), "in-tree manager"),
-				does(len(without.Lines)),
+				does(len(without)),
 			),
 			expected,
 			source,

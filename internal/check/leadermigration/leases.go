@@ -29,9 +29,8 @@ func judgeHolders(f facts.Facts) v1.Finding {
 	if finding, ok := f.Missing("leases"); ok {
 		return finding
 	}
-	var bad, unclear findings.Problems
+	var bad, unclear []v1.Lease
 	held := 0
-	var since *time.Time
 	for _, l := range f.Leases {
 		if !electsManagers(f, l) || l.Holder == "" || facts.Expired(l, f.Now()) {
 			continue
@@ -41,43 +40,39 @@ func judgeHolders(f facts.Facts) v1.Finding {
 		switch {
 		case led || knows(f, l.Holder):
 		case silent:
-			unclear.Add("Lease/kube-system/"+l.Name, "%s holds the lease %s", l.Holder, l.Name)
+			unclear = append(unclear, l)
 		default:
-			bad.Add("Lease/kube-system/"+l.Name, "%s holds the lease %s", l.Holder, l.Name)
-			since = l.AcquireTime
+			bad = append(bad, l)
 		}
 	}
 	// Who could not be asked is LM-006's to say, so that one cause is one line.
 	const source = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases, /metrics of the managers"
 	expected := "a holder on one of " + findings.Few(hostNames(f))
+	claim := func(l v1.Lease) string { return l.Holder + " holds the lease " + l.Name }
+	search := func(l v1.Lease) string {
+		host, _, _ := strings.Cut(l.Holder, "_")
+		return "kubectl get nodes -o wide | grep " + host
+	}
 	switch {
-	case !bad.Empty():
-		finding := findings.With(
-			bad.Finding(v1.Fail, "%s, which is none of the known hosts", bad.Lines[0]),
-			expected,
-			source,
-			"kubectl get nodes -o wide | grep "+hostOf(bad.Lines[0]),
-		)
-		finding.Since = since
+	case len(bad) > 0:
+		var problems findings.Problems
+		for _, l := range bad {
+			problems.Add("Lease/kube-system/"+l.Name, "%s", claim(l))
+		}
+		summary := claim(bad[0]) + ", which is none of the known hosts"
+		finding := findings.With(problems.Finding(v1.Fail, "%s", summary), expected, source, search(bad[0]))
+		finding.Since = bad[len(bad)-1].AcquireTime
 		return finding
-	case !unclear.Empty():
-		finding := findings.With(
-			findings.Dependent("LM-006"),
-			expected,
-			source,
-			"kubectl get nodes -o wide | grep "+hostOf(unclear.Lines[0]),
-		)
+	case len(unclear) > 0:
+		finding := findings.With(findings.Dependent("LM-006"), expected, source, search(unclear[0]))
 		finding.Summary += fmt.Sprintf(
 			": %s; no known host has that name, and not every manager could be asked whether it leads",
-			unclear.Lines[0],
+			claim(unclear[0]),
 		)
 		return finding
 	}
 	return findings.Pass("%s of managers %s held, on known hosts", findings.Plural(held, "lease"), findings.Be(held))
 }
-
-// hostOf is the host's name in "host_uuid holds the lease ...".
-func hostOf(line string) string { return strings.SplitN(line, "_", 2)[0] }
 
 // leader reports whether one of the known managers says that it leads by a lease, and otherwise whether one that might
 // was silent.
@@ -181,7 +176,7 @@ func judgeStability(f facts.Facts) v1.Finding {
 		return findings.Pass("the leaders of %s are settled", findings.Plural(n, "election"))
 	}
 	finding := findings.With(
-		bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+		bad.Finding(v1.Warn, "%s", bad[0].Text),
 		"leaders that stay for days",
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
 		"kubectl -n kube-system logs -l component="+component.KCM+" --previous --tail=50",
@@ -305,12 +300,12 @@ func judgeLockKinds(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Some(v1.Fail, "%s", bad.Lines[0]),
+			bad.Some(v1.Fail, "%s", bad[0].Text),
 			"--leader-elect-resource-lock=leases, which is the default",
 			"manifests of the managers",
 			fmt.Sprintf(
 				"grep -n leader-elect-resource-lock /etc/kubernetes/manifests/%s.yaml   # on each host named",
-				strings.SplitN(bad.Objects[0], "@", 2)[0],
+				facts.NameIn(bad[0].Object),
 			),
 		)
 	case n == 0:

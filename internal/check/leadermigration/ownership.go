@@ -66,7 +66,7 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 		)
 	case !bad.Empty() && on:
 		return findings.With(
-			bad.Finding(v1.Fail, "leader migration is on and the lease %s is out of reach: %s", f.Opts.LeaseName, bad.Lines[0]),
+			bad.Finding(v1.Fail, "leader migration is on and the lease %s is out of reach: %s", f.Opts.LeaseName, bad[0].Text),
 			expected,
 			source,
 			grantLease(f.Opts.LeaseName),
@@ -141,7 +141,7 @@ func judgeOwnership(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty() && (two || len(silent) == 0):
 		return findings.With(
-			bad.Finding(v1.Fail, "%s", strings.Join(bad.Lines, "; ")),
+			bad.Finding(v1.Fail, "%s", strings.Join(bad.Texts(), "; ")),
 			expected,
 			source,
 			"kubectl -n kube-system get leases",

@@ -53,7 +53,7 @@ func judgeSeries(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Some(v1.Warn, "%s", bad.Lines[0]),
+			bad.Some(v1.Warn, "%s", bad[0].Text),
 			"99% within 60 s, no more than 1% errors",
 			"/metrics of the managers",
 			"kubectl -n kube-system logs -l component="+component.KCM+" --tail=200 | grep -i 'error\\|failed'",

@@ -90,10 +90,10 @@ func judgeMembers(f facts.Facts) v1.Finding {
 		)
 	}
 	return findings.With(
-		bad.Finding(v1.Warn, "the members of %s would change at takeover", findings.Plural(len(bad.Lines), "load balancer")),
+		bad.Finding(v1.Warn, "the members of %s would change at takeover", findings.Plural(len(bad), "load balancer")),
 		"the nodes that are not excluded",
 		sourceBalancers,
-		kubectlService("get", bad.Objects[0], "-o wide"),
+		kubectlService("get", bad[0].Object, "-o wide"),
 	)
 }
 
@@ -226,11 +226,11 @@ var balancersLeft = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s left in the cloud without a Service",
-				findings.Counting(len(bad.Lines), "load balancer", "is", "are"),
+				findings.Counting(len(bad), "load balancer", "is", "are"),
 			),
 			"a Service for each",
 			sourceBalancers,
-			"aws elb describe-load-balancers --load-balancer-names "+bad.Objects[0],
+			"aws elb describe-load-balancers --load-balancer-names "+bad[0].Object,
 		)
 	},
 }
@@ -278,11 +278,11 @@ var balancersThere = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%s no load balancer in the cloud, and would get a new one with a new address",
-				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+				findings.Counting(len(bad), "Service", "has", "have"),
 			),
 			"a load balancer with the address in the status",
 			sourceBalancers,
-			kubectlService("get", bad.Objects[0], "-o wide"),
+			kubectlService("get", bad[0].Object, "-o wide"),
 		)
 	},
 }

@@ -51,6 +51,10 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 		}
 	}
 	decides := cloudprovider.NamesBalancersByCluster(f.CloudName())
+	fix := "kubectl -n kube-system get pods -o yaml | grep cluster-name"
+	if bad.Empty() { // only kubeadm has another one
+		fix = "kubectl -n kube-system edit configmap kubeadm-config"
+	}
 	if k := f.Kubeadm; k != nil {
 		if arg, given := k.ExtraArgs["controllerManager"]["cluster-name"]; given && arg != first {
 			bad.Add("ConfigMap/kube-system/kubeadm-config", "kubeadm would write --cluster-name=%s", arg)
@@ -69,15 +73,11 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 	if decides {
 		outcome = v1.Fail
 	}
-	fix := "kubectl -n kube-system get pods -o yaml | grep cluster-name"
-	if strings.HasPrefix(bad.Objects[0], "ConfigMap/") {
-		fix = "kubectl -n kube-system edit configmap kubeadm-config"
-	}
 	return findings.With(
 		bad.Finding(
 			outcome,
 			"%s another name of the cluster than the live %s, which has %s",
-			findings.Counting(len(bad.Lines), "place", "has", "have"),
+			findings.Counting(len(bad), "place", "has", "have"),
 			component.KCM,
 			first,
 		),
@@ -198,17 +198,17 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 	case !ok:
 		return findings.With(finding, expected, "the in-tree cloud config", "")
 	case says:
-		return findings.Pass("create-monitor=true, for %s", findings.Plural(len(bad.Lines), "Service"))
+		return findings.Pass("create-monitor=true, for %s", findings.Plural(len(bad), "Service"))
 	}
 	return findings.With(
 		bad.Finding(
 			v1.Warn,
 			"the load balancers of %s go on sending connections to nodes that are not ready",
-			findings.Plural(len(bad.Lines), "Service"),
+			findings.Plural(len(bad), "Service"),
 		),
 		expected,
 		"the in-tree cloud config",
-		kubectlService("annotate", bad.Objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"),
+		kubectlService("annotate", bad[0].Object, "loadbalancer.openstack.org/enable-health-monitor=true"),
 	)
 }
 
@@ -305,11 +305,11 @@ func judgeClusterTags(f facts.Facts) v1.Finding {
 		bad.Finding(
 			v1.Fail,
 			"%s not tagged for the cluster alone",
-			findings.Counting(len(bad.Lines), "instance", "is", "are"),
+			findings.Counting(len(bad), "instance", "is", "are"),
 		),
 		"kubernetes.io/cluster/"+cluster+"=owned on each",
 		"ec2:DescribeInstances",
-		retag(instances[bad.Objects[0]], cluster),
+		retag(instances[bad[0].Object], cluster),
 	)
 }
 
@@ -399,22 +399,22 @@ var taggedGroups = rule.Check{
 				several.Finding(
 					v1.Fail,
 					"%s several security groups with the cluster's tag, where load balancers cannot be let in",
-					findings.Counting(len(several.Lines), "instance", "has", "have"),
+					findings.Counting(len(several), "instance", "has", "have"),
 				),
 				expected,
 				source,
-				fix(several.Objects[0]),
+				fix(several[0].Object),
 			)
 		case !without.Empty():
 			return findings.With(
 				without.Finding(
 					v1.Warn,
 					"%s no security group with the cluster's tag, which works only while they have a single one",
-					findings.Counting(len(without.Lines), "instance", "has", "have"),
+					findings.Counting(len(without), "instance", "has", "have"),
 				),
 				expected,
 				source,
-				fix(without.Objects[0]),
+				fix(without[0].Object),
 			)
 		}
 		return findings.Pass(
@@ -459,11 +459,11 @@ var excludeLabel = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s excluded from load balancers now and would be registered at takeover",
-				findings.Plural(len(bad.Lines), "node")+" "+findings.Be(len(bad.Lines)),
+				findings.Plural(len(bad), "node")+" "+findings.Be(len(bad)),
 			),
 			"true, or no such label",
 			"/api/v1/nodes",
-			"kubectl label --overwrite node "+bad.Objects[0]+" "+facts.LabelExclude+"=true",
+			"kubectl label --overwrite node "+bad[0].Object+" "+facts.LabelExclude+"=true",
 		)
 	},
 }

@@ -108,10 +108,10 @@ var servicesServed = rule.Check{
 			)
 		}
 		return findings.With(
-			bad.Finding(v1.Warn, "%s without an address", findings.Counting(len(bad.Lines), "Service", "is", "are")),
+			bad.Finding(v1.Warn, "%s without an address", findings.Counting(len(bad), "Service", "is", "are")),
 			"an address in status.loadBalancer",
 			sourceServices,
-			kubectlService("describe", bad.Objects[0], ""),
+			kubectlService("describe", bad[0].Object, ""),
 		)
 	},
 }
@@ -141,11 +141,11 @@ var deletionStuck = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s to be deleted, which the new manager would try at takeover",
-				findings.Counting(len(bad.Lines), "Service", "waits", "wait"),
+				findings.Counting(len(bad), "Service", "waits", "wait"),
 			),
 			"no deletion under way",
 			sourceServices,
-			kubectlService("describe", bad.Objects[0], ""),
+			kubectlService("describe", bad[0].Object, ""),
 		)
 	},
 }
@@ -182,11 +182,11 @@ var finalizerMissing = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s would leave a load balancer behind if deleted during the handover",
-				findings.Plural(len(bad.Lines), "Service"),
+				findings.Plural(len(bad), "Service"),
 			),
 			FinalizerBalancer,
 			sourceServices,
-			kubectlService("annotate", bad.Objects[0], "--overwrite transplant.dev/touched=\"$(date +%s)\""),
+			kubectlService("annotate", bad[0].Object, "--overwrite transplant.dev/touched=\"$(date +%s)\""),
 		)
 	},
 }
@@ -234,11 +234,11 @@ var annotationsLost = rule.Check{
 			bad.Finding(
 				outcome,
 				"%s annotations that the external provider ignores or refuses",
-				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+				findings.Counting(len(bad), "Service", "has", "have"),
 			),
 			"annotations that both providers read alike",
 			sourceServices,
-			kubectlService("get", bad.Objects[0], "-o jsonpath='{.metadata.annotations}'"),
+			kubectlService("get", bad[0].Object, "-o jsonpath='{.metadata.annotations}'"),
 		)
 	},
 }
@@ -299,11 +299,11 @@ var annotationsBegin = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s annotations that do nothing today and something after the handover",
-				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+				findings.Counting(len(bad), "Service", "has", "have"),
 			),
 			"annotations that both providers read alike",
 			sourceServices,
-			kubectlService("get", bad.Objects[0], "-o jsonpath='{.metadata.annotations}'"),
+			kubectlService("get", bad[0].Object, "-o jsonpath='{.metadata.annotations}'"),
 		)
 	},
 }
@@ -352,11 +352,11 @@ func judgeLoadBalancerIPs(f facts.Facts) v1.Finding {
 		bad.Finding(
 			v1.Fail,
 			"%s for another address than they have",
-			findings.Counting(len(bad.Lines), "Service", "asks", "ask"),
+			findings.Counting(len(bad), "Service", "asks", "ask"),
 		),
 		"the address in status.loadBalancer, or no spec.loadBalancerIP",
 		sourceServices,
-		kubectlService("patch", bad.Objects[0], `--type=json -p '[{"op":"remove","path":"/spec/loadBalancerIP"}]'`),
+		kubectlService("patch", bad[0].Object, `--type=json -p '[{"op":"remove","path":"/spec/loadBalancerIP"}]'`),
 	)
 }
 
@@ -393,11 +393,11 @@ var classServedTwice = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s both a class and the cloud's finalizer",
-				findings.Counting(len(bad.Lines), "Service", "has", "have"),
+				findings.Counting(len(bad), "Service", "has", "have"),
 			),
 			"one controller for each Service",
 			sourceServices,
-			kubectlService("get", bad.Objects[0], "-o yaml"),
+			kubectlService("get", bad[0].Object, "-o yaml"),
 		)
 	},
 }

@@ -43,7 +43,7 @@ var addressShared = rule.Check{
 			)
 		}
 		return findings.With(
-			bad.Finding(v1.Fail, "%s the internal address of another", findings.Counting(len(bad.Lines), "node", "has", "have")),
+			bad.Finding(v1.Fail, "%s the internal address of another", findings.Counting(len(bad), "node", "has", "have")),
 			"one node for each address",
 			facts.SourceNodes,
 			"kubectl get nodes -o wide",
@@ -101,10 +101,10 @@ func judgeProvidedAddress(f facts.Facts) v1.Finding {
 		)
 	}
 	return findings.With(
-		bad.Finding(v1.Fail, "the new manager would not write the addresses of %s", findings.Plural(len(bad.Lines), "node")),
+		bad.Finding(v1.Fail, "the new manager would not write the addresses of %s", findings.Plural(len(bad), "node")),
 		"one of the addresses that the cloud knows",
 		facts.SourceNodes,
-		"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}{.status.addresses}'",
+		"kubectl get node "+bad[0].Object+" -o jsonpath='{.metadata.annotations}{.status.addresses}'",
 	)
 }
 
@@ -166,7 +166,7 @@ var severalAddresses = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s several internal addresses whose order the new provider may change",
-				findings.Counting(len(bad.Lines), "node", "has", "have"),
+				findings.Counting(len(bad), "node", "has", "have"),
 			),
 			"one of each family, --node-ip, or a proof",
 			facts.SourceNodes,

@@ -48,12 +48,12 @@ var providerIDForm = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%s cannot be read by the external provider of %s",
-				findings.Plural(len(bad.Lines), "providerID"),
+				findings.Plural(len(bad), "providerID"),
 				name,
 			),
 			form.Example,
 			facts.SourceNodes,
-			registerAgain(f, bad.Objects, n),
+			registerAgain(f, bad.Objects(), n),
 		)
 	},
 }
@@ -116,7 +116,7 @@ var providerIDShared = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%s an instance with another node",
-				findings.Counting(len(bad.Lines), "node", "shares", "share"),
+				findings.Counting(len(bad), "node", "shares", "share"),
 			),
 			"one Node for each instance",
 			facts.SourceNodes,
@@ -176,11 +176,11 @@ func judgeNodeNames(f facts.Facts) v1.Finding {
 		bad.Finding(
 			v1.Fail,
 			"%s not the name that the provider looks for",
-			findings.Counting(len(bad.Lines), "node", "has", "have"),
+			findings.Counting(len(bad), "node", "has", "have"),
 		),
 		"the node's name",
 		facts.SourceNodes+", the kubelets' flags",
-		"kubectl get node "+bad.Objects[0]+" -o wide",
+		"kubectl get node "+bad[0].Object+" -o wide",
 	)
 }
 
@@ -243,10 +243,10 @@ var resourceNames = rule.Check{
 			return findings.Pass("%s would register under the same name again", findings.Plural(known, "node"))
 		}
 		return findings.With(
-			bad.Finding(v1.Warn, "%s would register under another name", findings.Plural(len(bad.Lines), "node")),
+			bad.Finding(v1.Warn, "%s would register under another name", findings.Plural(len(bad), "node")),
 			"ip-name for nodes named after addresses, or --hostname-override",
 			"ec2:DescribeInstances",
-			"aws ec2 describe-instances --instance-ids "+instances[bad.Objects[0]].ID+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'",
+			"aws ec2 describe-instances --instance-ids "+instances[bad[0].Object].ID+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'",
 		)
 	},
 }
@@ -298,11 +298,11 @@ var systemUUIDs = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%s another UUID than their virtual machine",
-				findings.Counting(len(bad.Lines), "node", "has", "have"),
+				findings.Counting(len(bad), "node", "has", "have"),
 			),
 			"the UUID in the providerID",
 			facts.SourceNodes,
-			"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'",
+			"kubectl get node "+bad[0].Object+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'",
 		)
 	},
 }

@@ -95,7 +95,7 @@ func judgeTopologyLabels(f facts.Facts) v1.Finding {
 		bad.Finding(
 			outcome,
 			"%s labels of zone, region or type that are missing or contradict each other",
-			findings.Counting(len(bad.Lines), "node", "has", "have"),
+			findings.Counting(len(bad), "node", "has", "have"),
 		),
 		"one value under both names",
 		facts.SourceNodes,
@@ -138,11 +138,11 @@ var metadataAtRisk = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s could be deleted with labels or taints that nobody would set again",
-				findings.Plural(len(bad.Lines), "node"),
+				findings.Plural(len(bad), "node"),
 			),
 			"ready, or found in the cloud",
 			facts.SourceNodes,
-			"kubectl get node "+bad.Objects[0]+" -o yaml > "+bad.Objects[0]+".yaml",
+			"kubectl get node "+bad[0].Object+" -o yaml > "+bad[0].Object+".yaml",
 		)
 	},
 }
@@ -215,7 +215,7 @@ var windowsNodes = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"the kubelets of %s have to be changed by hand",
-				findings.Plural(len(bad.Lines), "Windows node"),
+				findings.Plural(len(bad), "Windows node"),
 			),
 			"linux",
 			facts.SourceNodes,

@@ -36,13 +36,13 @@ var providerIDs = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%d of %s %s no providerID",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(len(f.Nodes), "node"),
-				findings.Has(len(bad.Lines)),
+				findings.Has(len(bad)),
 			),
 			findings.OrElse(form.Example, "the provider's id of the instance"),
 			facts.SourceNodes,
-			f.GiveProviderID(bad.Objects[0]),
+			f.GiveProviderID(bad[0].Object),
 		)
 	},
 }
@@ -86,10 +86,10 @@ func judgeNodesInCloud(f facts.Facts) v1.Finding {
 		return finding
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, "the external manager would delete or lose %s", findings.Plural(len(bad.Lines), "node")),
+			bad.Finding(v1.Fail, "the external manager would delete or lose %s", findings.Plural(len(bad), "node")),
 			expected,
 			source,
-			"kubectl get node "+bad.Objects[0]+" -o wide",
+			"kubectl get node "+bad[0].Object+" -o wide",
 		)
 	case len(unasked) > 0:
 		why := strings.Join(f.CloudErrors("instances"), "; ")
@@ -136,14 +136,14 @@ var nodesReady = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%d of %s %s not ready and %s",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(len(f.Nodes), "node"),
-				findings.Be(len(bad.Lines)),
+				findings.Be(len(bad)),
 				then,
 			),
 			"Ready is True",
 			"/api/v1/nodes",
-			"kubectl describe node "+bad.Objects[0],
+			"kubectl describe node "+bad[0].Object,
 		)
 	},
 }
@@ -171,10 +171,10 @@ var nodesInitialised = rule.Check{
 			return findings.Pass("no node has the taint %s", facts.TaintUninitialized)
 		}
 		return findings.With(
-			bad.Finding(v1.Warn, "%s for a cloud-controller-manager to be initialised", findings.Waits(len(bad.Lines))),
+			bad.Finding(v1.Warn, "%s for a cloud-controller-manager to be initialised", findings.Waits(len(bad))),
 			"no such taint",
 			"/api/v1/nodes",
-			"kubectl describe node "+bad.Objects[0],
+			"kubectl describe node "+bad[0].Object,
 		)
 	},
 }

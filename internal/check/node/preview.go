@@ -62,10 +62,10 @@ func compared(
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, complaint, len(bad.Lines), findings.Plural(len(f.Nodes), "node")),
+			bad.Finding(v1.Fail, complaint, len(bad), findings.Plural(len(f.Nodes), "node")),
 			expected,
 			sourcePreview,
-			fmt.Sprintf(fix, bad.Objects[0]),
+			fmt.Sprintf(fix, bad[0].Object),
 		)
 	case !ok || len(unanswered) > 0:
 		return findings.Dependent("NODE-010")
@@ -111,10 +111,10 @@ var previewFound = rule.Check{
 			)
 		case !bad.Empty():
 			return findings.With(
-				bad.Finding(v1.Fail, "the new manager would delete %s when not ready", findings.Plural(len(bad.Lines), "node")),
+				bad.Finding(v1.Fail, "the new manager would delete %s when not ready", findings.Plural(len(bad), "node")),
 				expected,
 				sourcePreview,
-				"kubectl get node "+bad.Objects[0]+" -o wide",
+				"kubectl get node "+bad[0].Object+" -o wide",
 			)
 		case len(unanswered) > 0:
 			return findings.With(

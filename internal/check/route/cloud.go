@@ -58,7 +58,7 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 		return findings.Pass("all %s to instances lead to nodes", findings.Plural(n, "route"))
 	}
 	return findings.With(
-		bad.Finding(v1.Fail, "%s would stop the external route loop", findings.Plural(len(bad.Lines), "route")),
+		bad.Finding(v1.Fail, "%s would stop the external route loop", findings.Plural(len(bad), "route")),
 		"routes to instances of nodes only",
 		"ec2:DescribeRouteTables",
 		fix,

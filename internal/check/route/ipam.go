@@ -62,7 +62,7 @@ var ipamByCloud = rule.Check{
 				never.Finding(
 					v1.Fail,
 					"%s pod CIDRs in a way that no external manager can take over",
-					findings.Counting(len(never.Lines), component.KCM, "allocates", "allocate"),
+					findings.Counting(len(never), component.KCM, "allocates", "allocate"),
 				),
 				expected,
 				source,
@@ -111,13 +111,13 @@ var podCIDRMissing = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%d of %s %s no pod CIDR",
-				len(bad.Lines),
+				len(bad),
 				findings.Plural(len(f.Nodes), "node"),
-				findings.Has(len(bad.Lines)),
+				findings.Has(len(bad)),
 			),
 			"spec.podCIDRs",
 			facts.SourceNodes,
-			"kubectl describe node "+bad.Objects[0],
+			"kubectl describe node "+bad[0].Object,
 		)
 	},
 }
@@ -201,7 +201,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		bad.Finding(
 			v1.Fail,
 			"%s of pod CIDRs that overlap or lie outside their range",
-			findings.Plural(len(bad.Lines), "case"),
+			findings.Plural(len(bad), "case"),
 		),
 		"one CIDR for each node, inside --cluster-cidr",
 		facts.SourceNodes+", the managers' flags",
@@ -280,7 +280,7 @@ func judgeNodeMasks(f facts.Facts) v1.Finding {
 		)
 	}
 	return findings.With(
-		bad.Finding(v1.Warn, "%s of another size, or too few that are left", findings.Plural(len(bad.Lines), "pod CIDR")),
+		bad.Finding(v1.Warn, "%s of another size, or too few that are left", findings.Plural(len(bad), "pod CIDR")),
 		fmt.Sprintf("/%d, and one more piece than nodes", maskSize(flags, true)),
 		facts.SourceNodes+", the managers' flags",
 		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs",
@@ -334,7 +334,7 @@ var twoAllocators = rule.Check{
 		case len(old) == 0:
 			return findings.Pass(
 				"%s pod CIDRs, and no %s does",
-				findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"),
+				findings.Counting(len(bad), component.CCM, "allocates", "allocate"),
 				component.KCM,
 			)
 		}
@@ -342,7 +342,7 @@ var twoAllocators = rule.Check{
 			bad.Finding(
 				v1.Fail,
 				"%s pod CIDRs beside %s",
-				findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"),
+				findings.Counting(len(bad), component.CCM, "allocates", "allocate"),
 				findings.Plural(len(old), component.KCM),
 			),
 			"--allocate-node-cidrs=false there",

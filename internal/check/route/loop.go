@@ -49,21 +49,21 @@ var networkUnavailable = rule.Check{
 			return findings.Pass("none of %s says that its network is unavailable", findings.Plural(len(f.Nodes), "node"))
 		case routed(f):
 			return findings.With(
-				bad.Finding(v1.Warn, "%s for a route", findings.Counting(len(bad.Lines), "node", "waits", "wait")),
+				bad.Finding(v1.Warn, "%s for a route", findings.Counting(len(bad), "node", "waits", "wait")),
 				expected,
 				facts.SourceNodes,
-				"kubectl describe node "+bad.Objects[0],
+				"kubectl describe node "+bad[0].Object,
 			)
 		}
 		return findings.With(
 			bad.Finding(
 				v1.Fail,
 				"%s for a route, and no manager runs the route loop",
-				findings.Counting(len(bad.Lines), "node", "waits", "wait"),
+				findings.Counting(len(bad), "node", "waits", "wait"),
 			),
 			expected,
 			facts.SourceNodes,
-			"kubectl describe node "+bad.Objects[0],
+			"kubectl describe node "+bad[0].Object,
 		)
 	},
 }
@@ -118,7 +118,7 @@ func judgeRouteLoops(f facts.Facts) v1.Finding {
 		what = "would leave the routes alone that the in-tree loop keeps"
 	}
 	return findings.With(
-		bad.Finding(v1.Fail, "%s %s", findings.Plural(len(bad.Lines), component.CCM), what),
+		bad.Finding(v1.Fail, "%s %s", findings.Plural(len(bad), component.CCM), what),
 		fmt.Sprintf("--configure-cloud-routes=%t", runs),
 		"the managers' flags",
 		"kubectl -n kube-system get pods -o yaml | grep configure-cloud-routes",
@@ -295,10 +295,7 @@ var routeTables = rule.Check{
 			),
 			"one route table",
 			"ec2:DescribeRouteTables",
-			"aws ec2 describe-route-tables --route-table-ids "+strings.Join(
-				bad.Objects,
-				" ",
-			)+" --query 'RouteTables[].[RouteTableId,Tags]'",
+			"aws ec2 describe-route-tables --route-table-ids "+strings.Join(bad.Objects(), " ")+" --query 'RouteTables[].[RouteTableId,Tags]'",
 		)
 	},
 }
@@ -346,7 +343,7 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 		}
 	}
 	const expected, source = "one row for each pod CIDR, to its node", "ec2:DescribeRouteTables, /api/v1/nodes"
-	all := findings.Problems{Lines: append(wrong.Lines, extra.Lines...), Objects: append(wrong.Objects, extra.Objects...)}
+	all := slices.Concat(wrong, extra)
 	fix := "kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDR,ID:.spec.providerID"
 	switch {
 	case !wrong.Empty():
@@ -354,7 +351,7 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 			all.Finding(
 				v1.Fail,
 				"%s to another node than the one that has the pod CIDR",
-				findings.Counting(len(wrong.Lines), "route", "leads", "lead"),
+				findings.Counting(len(wrong), "route", "leads", "lead"),
 			),
 			expected,
 			source,
@@ -362,7 +359,7 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 		)
 	case !extra.Empty():
 		return findings.With(
-			all.Finding(v1.Warn, "the new manager would change %s", findings.Plural(len(extra.Lines), "route")),
+			all.Finding(v1.Warn, "the new manager would change %s", findings.Plural(len(extra), "route")),
 			expected,
 			source,
 			fix,

@@ -90,10 +90,10 @@ var machinesRolling = rule.Check{
 			return findings.Pass("none of %s is in a rollout", findings.Plural(len(f.Machines), "machine object"))
 		}
 		return findings.With(
-			bad.Finding(v1.Fail, "%s in a rollout", findings.Counting(len(bad.Lines), "machine object", "is", "are")),
+			bad.Finding(v1.Fail, "%s in a rollout", findings.Counting(len(bad), "machine object", "is", "are")),
 			"all replicas ready, nothing being deleted",
 			sourceMachines,
-			kubectlObject("describe", bad.Objects[0]),
+			kubectlObject("describe", bad[0].Object),
 		)
 	},
 }
@@ -143,10 +143,10 @@ var machinesAtZero = rule.Check{
 				empty.Add(m.Ref, "%s has no machine", m.Ref)
 			}
 		}
-		if len(empty.Lines) < len(deployments) {
+		if len(empty) < len(deployments) {
 			return findings.Pass(
 				"%d of %s machines",
-				len(deployments)-len(empty.Lines),
+				len(deployments)-len(empty),
 				findings.Counting(len(deployments), "MachineDeployment", "has", "have"),
 			)
 		}
@@ -158,7 +158,7 @@ var machinesAtZero = rule.Check{
 			),
 			"machines, or a template that was changed",
 			sourceMachines,
-			kubectlObject("get", empty.Objects[0])+" -o yaml",
+			kubectlObject("get", empty[0].Object)+" -o yaml",
 		)
 	},
 }
@@ -212,7 +212,7 @@ var machinesMixed = rule.Check{
 			),
 			kindOfKubelet(wantExternal)+" kubelets",
 			sourceMachines,
-			kubectlObject("get", bad.Objects[0])+" -o yaml",
+			kubectlObject("get", bad[0].Object)+" -o yaml",
 		)
 	},
 }

@@ -96,7 +96,7 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 			bad.Finding(
 				v1.Fail,
 				"new nodes and the new manager would wait for each other: %s",
-				findings.Counting(len(bad.Lines), "workload", "does not tolerate the taint", "do not tolerate the taint"),
+				findings.Counting(len(bad), "workload", "does not tolerate the taint", "do not tolerate the taint"),
 			),
 			expected,
 			sourceWorkloads,
@@ -107,7 +107,7 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 		bad.Finding(
 			v1.Warn,
 			"%s not start on a new node before it is initialised",
-			findings.Counting(len(bad.Lines), "workload", "does", "do"),
+			findings.Counting(len(bad), "workload", "does", "do"),
 		),
 		expected,
 		sourceWorkloads,
@@ -179,14 +179,14 @@ var controlPlaneUnschedulable = rule.Check{
 				bad.Finding(v1.Fail, "none of %s is ready", findings.Plural(total, "control-plane node")),
 				expected,
 				facts.SourceNodes,
-				"kubectl describe node "+bad.Objects[0],
+				"kubectl describe node "+bad[0].Object,
 			)
 		}
 		return findings.With(
 			bad.Finding(v1.Warn, "none of %s takes pods", findings.Plural(total, "control-plane node")),
 			expected,
 			facts.SourceNodes,
-			"kubectl uncordon "+bad.Objects[0],
+			"kubectl uncordon "+bad[0].Object,
 		)
 	},
 }
@@ -204,11 +204,15 @@ var drainBlocked = rule.Check{
 			return finding
 		}
 		var bad findings.Problems
+		fix := ""
 		for _, b := range f.Budgets {
 			if b.Allowed > 0 || b.Expected == 0 && b.Desired == 0 {
 				continue
 			}
 			name := b.Namespace + "/" + b.Name
+			if bad.Empty() {
+				fix = fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", b.Namespace, b.Name)
+			}
 			bad.Add(name, "%s: %d of %d pods healthy, %d needed", name, b.Healthy, b.Expected, b.Desired)
 		}
 		if bad.Empty() {
@@ -217,16 +221,15 @@ var drainBlocked = rule.Check{
 				findings.Plural(max(f.Counts["poddisruptionbudgets"], len(f.Budgets)), "PodDisruptionBudget"),
 			)
 		}
-		namespace, name, _ := strings.Cut(bad.Objects[0], "/")
 		return findings.With(
 			bad.Finding(
 				v1.Warn,
 				"%s no disruption, and would hold a drain",
-				findings.Counting(len(bad.Lines), "PodDisruptionBudget", "allows", "allow"),
+				findings.Counting(len(bad), "PodDisruptionBudget", "allows", "allow"),
 			),
 			"at least one allowed disruption",
 			"/apis/policy/v1/poddisruptionbudgets",
-			fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", namespace, name),
+			fix,
 		)
 	},
 }

@@ -45,11 +45,11 @@ var webhookDead = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s must answer for writes that the migration needs, and cannot",
-					findings.Plural(len(bad.Lines), "webhook"),
+					findings.Plural(len(bad), "webhook"),
 				),
 				expected,
 				sourceWebhooks,
-				patchWebhook(bad.Objects[0], `"failurePolicy":"Ignore"`)+"   # or repair its backend",
+				patchWebhook(bad[0].Object, `"failurePolicy":"Ignore"`)+"   # or repair its backend",
 			)
 		case len(unknowns) > 0:
 			return findings.With(
@@ -111,12 +111,12 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 			findings.Also(n, fmt.Sprintf(", %d with a known backend that must answer: each tolerates the taint", known)),
 		)
 	}
-	backend := workloads[backendOf(f, bad.Objects[0])]
+	backend := workloads[backendOf(f, bad[0].Object)]
 	return findings.With(
 		bad.Finding(
 			v1.Warn,
 			"the backends of %s do not run on uninitialised nodes",
-			findings.Plural(len(bad.Lines), "webhook"),
+			findings.Plural(len(bad), "webhook"),
 		),
 		"a toleration of "+facts.TaintUninitialized,
 		sourceWebhooks,
@@ -191,11 +191,11 @@ var webhookSlow = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s could hold the renewal of a lease until its leader ends",
-				findings.Plural(len(bad.Lines), "webhook"),
+				findings.Plural(len(bad), "webhook"),
 			),
 			"timeoutSeconds below "+deadline.String()+", or no rule about leases",
 			sourceWebhooks,
-			patchWebhook(bad.Objects[0], fmt.Sprintf(`"timeoutSeconds":%d`, quickAnswer(deadline))),
+			patchWebhook(bad[0].Object, fmt.Sprintf(`"timeoutSeconds":%d`, quickAnswer(deadline))),
 		)
 	},
 }
@@ -248,11 +248,11 @@ var webhookOutside = rule.Check{
 			)
 		}
 		url := ""
-		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad.Objects[0] }); i >= 0 {
+		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad[0].Object }); i >= 0 {
 			url = f.Webhooks[i].URL
 		}
 		return findings.With(
-			bad.Finding(v1.Warn, "%s must answer from outside the cluster", findings.Plural(len(bad.Lines), "webhook")),
+			bad.Finding(v1.Warn, "%s must answer from outside the cluster", findings.Plural(len(bad), "webhook")),
 			"a Service of the cluster, or failurePolicy Ignore",
 			sourceWebhooks,
 			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+url,
@@ -289,14 +289,14 @@ var webhookOnMigration = rule.Check{
 			return findings.Pass(
 				"%s sent as dry runs past %s; PROOF-001 says what they answered",
 				findings.Counting(answered, "object", "was", "were"),
-				findings.Plural(len(bad.Lines), "webhook"),
+				findings.Plural(len(bad), "webhook"),
 			)
 		}
 		return findings.With(
 			bad.Finding(
 				v1.Warn,
 				"%s about objects of the migration, which no dry run has shown to pass",
-				findings.Counting(len(bad.Lines), "webhook", "is asked", "are asked"),
+				findings.Counting(len(bad), "webhook", "is asked", "are asked"),
 			),
 			"a dry run of every object",
 			sourceWebhooks,

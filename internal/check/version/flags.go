@@ -72,7 +72,7 @@ func judgeRefusals(f facts.Facts, ahead int, outcome v1.Outcome, what, expected 
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(outcome, "%s %s", findings.Plural(len(bad.Lines), "component"), what),
+			bad.Finding(outcome, "%s %s", findings.Plural(len(bad), "component"), what),
 			expected,
 			source,
 			command,

@@ -65,11 +65,11 @@ func judgeProviderIDRequired(f facts.Facts) v1.Finding {
 				v1.Fail,
 				"cloud-controller-manager 0.%d would never initialise %s",
 				minor,
-				findings.Plural(len(refused.Objects), "node"),
+				findings.Plural(len(refused), "node"),
 			),
 			"a providerID, or one that the provider finds",
 			source,
-			f.GiveProviderID(refused.Objects[0]),
+			f.GiveProviderID(refused[0].Object),
 		)
 	case len(unclear) > 0:
 		return findings.With(v1.Finding{

@@ -101,7 +101,7 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+			bad.Finding(v1.Fail, "%s", bad[0].Text),
 			expected,
 			"manifests of "+component.KAS+" and "+component.KCM,
 			"grep -n feature-gates /etc/kubernetes/manifests/*.yaml   # on each host",
@@ -202,7 +202,7 @@ func judgeKubeletSkew(f facts.Facts) v1.Finding {
 			bad.Some(
 				v1.Fail,
 				"the kubelets of %d of %s are outside the version skew policy",
-				len(bad.Objects),
+				len(bad),
 				findings.Plural(len(f.Nodes), "node"),
 			),
 			expected,

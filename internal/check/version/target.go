@@ -70,7 +70,7 @@ func judgeImages(f facts.Facts) v1.Finding {
 				v1.Warn,
 				"images of %s are missing, or not listed, on %s",
 				version,
-				findings.Plural(len(bad.Objects), "control-plane host"),
+				findings.Plural(len(bad), "control-plane host"),
 			),
 			"every image pulled before the first step",
 			"status.images of the nodes",

@@ -40,14 +40,14 @@ func judgeUpgrade(f facts.Facts) v1.Finding {
 	switch {
 	case !minors.Empty() && (f.Opts.ReplaceHosts || f.Opts.InProgress):
 		return findings.With(
-			minors.Finding(v1.Warn, "the control plane has two minor versions: %s", minors.Lines[0]),
+			minors.Finding(v1.Warn, "the control plane has two minor versions: %s", minors[0].Text),
 			expected,
 			source,
 			"transplant status",
 		)
 	case !minors.Empty():
 		return findings.With(
-			minors.Finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors.Lines[0]),
+			minors.Finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors[0].Text),
 			expected,
 			source,
 			fix,
@@ -55,7 +55,7 @@ func judgeUpgrade(f facts.Facts) v1.Finding {
 	case len(unclear) > 0:
 		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), expected, source, "")
 	case !patches.Empty():
-		return findings.With(patches.Finding(v1.Warn, "%s", patches.Lines[0]), expected, source, fix)
+		return findings.With(patches.Finding(v1.Warn, "%s", patches[0].Text), expected, source, fix)
 	}
 	if finding, ok := f.Missing("kubeadm"); ok {
 		return finding
@@ -147,8 +147,8 @@ func judgeProviderEnds(f facts.Facts) v1.Finding {
 			bad.Some(
 				v1.Fail,
 				"%s %s past 1.%d, the last version with the in-tree provider %s",
-				findings.Plural(len(bad.Objects), "thing"),
-				findings.Be(len(bad.Objects)),
+				findings.Plural(len(bad), "thing"),
+				findings.Be(len(bad)),
 				provider.LastInTree,
 				provider.Name,
 			),

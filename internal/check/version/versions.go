@@ -142,7 +142,7 @@ var providerInTree = rule.Check{
 		switch {
 		case !bad.Empty():
 			return findings.With(
-				bad.Finding(v1.Fail, "%s", bad.Lines[0]),
+				bad.Finding(v1.Fail, "%s", bad[0].Text),
 				"a version that has the provider in tree",
 				"manifests of "+component.KCM,
 				"transplant explain VER-002",
@@ -210,8 +210,8 @@ var managerSkew = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s %s outside the version skew policy",
-					findings.Plural(len(bad.Lines), "component"),
-					findings.Be(len(bad.Lines)),
+					findings.Plural(len(bad), "component"),
+					findings.Be(len(bad)),
 				),
 				fmt.Sprintf("1.%d or 1.%d", server-1, server),
 				"images in the manifests",

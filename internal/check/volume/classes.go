@@ -53,7 +53,7 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 			warning.Add(pv.Name, "the deletion of %s failed", pv.Name)
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	if n == 0 {
 		return findings.Pass("no volume of a cloud takes its disk with it")
 	}
@@ -63,17 +63,17 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 	const expected, source = "migrated-to or provisioned-by names the CSI driver", "/api/v1/persistentvolumes"
 	if outcome == v1.Warn {
 		return findings.With(
-			all.Some(outcome, "%d of %s could not be deleted", len(all.Lines), findings.Plural(n, "volume")),
+			all.Some(outcome, "%d of %s could not be deleted", len(all), findings.Plural(n, "volume")),
 			expected,
 			source,
-			"kubectl describe pv "+all.Objects[0],
+			"kubectl describe pv "+all[0].Object,
 		)
 	}
 	return findings.With(
-		all.Some(outcome, "%d of %s would leave their disks behind", len(failing.Lines), findings.Plural(n, "volume")),
+		all.Some(outcome, "%d of %s would leave their disks behind", len(failing), findings.Plural(n, "volume")),
 		expected,
 		source,
-		"kubectl annotate --overwrite pv "+all.Objects[0]+" "+markOf(vols, all.Objects[0]),
+		"kubectl annotate --overwrite pv "+all[0].Object+" "+markOf(vols, all[0].Object),
 	)
 }
 
@@ -126,7 +126,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 			bad.Add(p.String(), "%s has the admission plugin %s", p, labelAdmission)
 		}
 	}
-	admissions := len(bad.Lines)
+	admissions := len(bad)
 	zones := zones(f)
 	zonal := 0
 	for _, pv := range vols.PersistentVolumes {
@@ -139,7 +139,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 		}
 	}
 	const expected, source = "zones in labels or node affinity, and no admission plugin " + labelAdmission, "/api/v1/persistentvolumes, --enable-admission-plugins"
-	switch unlabelled := len(bad.Lines) - admissions; {
+	switch unlabelled := len(bad) - admissions; {
 	case bad.Empty() && zonal == 0:
 		return findings.Pass("no volume is bound to a zone, and no API server labels volumes")
 	case bad.Empty():
@@ -174,7 +174,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 		),
 		expected,
 		source,
-		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+facts.HostIn(bad.Objects[0]),
+		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+facts.HostIn(bad[0].Object),
 	)
 }
 
@@ -227,7 +227,7 @@ var defaultClass = rule.Check{
 		switch {
 		case len(vols.StorageClasses) == 0:
 			return findings.Skip("there is no StorageClass")
-		case len(bad.Lines) == 0:
+		case len(bad) == 0:
 			return findings.With(
 				v1.Finding{
 					Outcome: v1.Warn,
@@ -241,17 +241,17 @@ var defaultClass = rule.Check{
 				source,
 				"kubectl annotate --overwrite storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true",
 			)
-		case len(bad.Lines) > 1:
+		case len(bad) > 1:
 			return findings.With(
-				bad.Some(v1.Warn, "%s call themselves the default", findings.Plural(len(bad.Lines), "class")),
+				bad.Some(v1.Warn, "%s call themselves the default", findings.Plural(len(bad), "class")),
 				expected,
 				source,
-				"kubectl annotate storageclass "+bad.Objects[0]+" storageclass.kubernetes.io/is-default-class-",
+				"kubectl annotate storageclass "+bad[0].Object+" storageclass.kubernetes.io/is-default-class-",
 			)
 		case len(inTree) > 0:
 			return findings.Pass(
 				"%s is the only default of %s; %s of an in-tree plugin, which migration translates: %s",
-				bad.Objects[0],
+				bad[0].Object,
 				findings.Plural(len(vols.StorageClasses), "class"),
 				findings.HowMany(len(inTree), "one is", "are"),
 				findings.Few(inTree),
@@ -259,7 +259,7 @@ var defaultClass = rule.Check{
 		}
 		return findings.Pass(
 			"%s is the only default of %s",
-			bad.Objects[0],
+			bad[0].Object,
 			findings.Plural(len(vols.StorageClasses), "class"),
 		)
 	},
@@ -296,25 +296,25 @@ var volumesUnsupported = rule.Check{
 			}
 		}
 		const expected, source = "volumes and parameters that CSI migration translates", "/api/v1/persistentvolumes, /apis/storage.k8s.io/v1/storageclasses"
-		all, outcome, bad := findings.Worst(&failing, &warning)
+		all, outcome, bad := findings.Worst(failing, warning)
 		switch {
 		case bad && outcome == v1.Fail:
 			return findings.With(
-				all.Some(outcome, "the CSI driver does not take %s", findings.Plural(len(failing.Lines), "existing volume")),
+				all.Some(outcome, "the CSI driver does not take %s", findings.Plural(len(failing), "existing volume")),
 				expected,
 				source,
-				"kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml",
+				"kubectl get "+strings.ToLower(all[0].Object)+" -o yaml",
 			)
 		case bad:
 			return findings.With(
 				all.Some(
 					outcome,
 					"%s of a StorageClass would have no effect through CSI",
-					findings.Plural(len(warning.Lines), "parameter"),
+					findings.Plural(len(warning), "parameter"),
 				),
 				expected,
 				source,
-				"kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml",
+				"kubectl get "+strings.ToLower(all[0].Object)+" -o yaml",
 			)
 		case n == 0 && len(facts.Uses(f, vols)) == 0:
 			return findings.Skip("no in-tree cloud plugin is in use")

@@ -37,7 +37,7 @@ var driverMissing = rule.Check{
 				warning.Add("CSIDriver/"+u.Driver, "%s stays with the in-tree plugin, as %s is not installed", u, u.Driver)
 			}
 		}
-		all, outcome, bad := findings.Worst(&failing, &warning)
+		all, outcome, bad := findings.Worst(failing, warning)
 		switch {
 		case len(uses) == 0:
 			return findings.Pass("no in-tree cloud plugin is in use, so that no driver has to take its place")
@@ -45,7 +45,7 @@ var driverMissing = rule.Check{
 			return findings.Pass("the drivers of %s are installed", describeUses(uses))
 		}
 		return findings.With(
-			all.Finding(outcome, "%s", all.Lines[0]),
+			all.Finding(outcome, "%s", all[0].Text),
 			"a CSIDriver for every in-tree plugin in use",
 			"/apis/storage.k8s.io/v1/csidrivers",
 			"kubectl get csidrivers",
@@ -98,7 +98,7 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 			}
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	switch {
 	case len(uses) == 0:
 		return findings.Skip("no in-tree cloud plugin is in use")
@@ -110,10 +110,10 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 		)
 	}
 	return findings.With(
-		all.Some(outcome, "the CSI driver does not run on %d of %s", len(all.Objects), findings.Plural(len(nodes), "node")),
+		all.Some(outcome, "the CSI driver does not run on %d of %s", len(all), findings.Plural(len(nodes), "node")),
 		"spec.drivers with "+uses[0].Driver,
 		"/apis/storage.k8s.io/v1/csinodes",
-		"kubectl describe csinode "+all.Objects[0],
+		"kubectl describe csinode "+all[0].Object,
 	)
 }
 
@@ -203,22 +203,22 @@ func judgeDriverVersion(f facts.Facts) v1.Finding {
 			passed = append(passed, d.Driver.Name+" "+findings.OrElse(version, "of an unknown release"))
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	slices.Sort(passed)
 	switch {
 	case len(found) == 0:
 		return findings.Skip("no workload of the cluster runs a CSI driver that replaces an in-tree plugin")
 	case bad:
 		return findings.With(
-			all.Some(outcome, "%s (the cluster is 1.%d)", all.Lines[0], cluster),
+			all.Some(outcome, "%s (the cluster is 1.%d)", all[0].Text, cluster),
 			"a release that migrates and is meant for 1."+fmt.Sprint(cluster),
-			"images of "+all.Objects[0],
+			"images of "+all[0].Object,
 			"kubectl -n "+facts.NamespaceOf(
-				all.Objects[0],
+				all[0].Object,
 			)+" get "+strings.ToLower(
-				facts.KindOf(all.Objects[0]),
+				facts.KindOf(all[0].Object),
 			)+" "+facts.NameOf(
-				all.Objects[0],
+				all[0].Object,
 			)+" -o wide",
 		)
 	}
@@ -283,20 +283,20 @@ func judgeDriverRuns(f facts.Facts) v1.Finding {
 			warning.Add(u.Driver, "no controller of %s was found in the cluster", u.Driver)
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	if !bad {
 		return findings.Pass("the drivers of %s are ready, with their sidecars", describeUses(uses))
 	}
 	fix := "kubectl get deployments,daemonsets,statefulsets -A -o wide | grep csi"
-	if ns := facts.NamespaceOf(all.Objects[0]); ns != "" {
+	if ns := facts.NamespaceOf(all[0].Object); ns != "" {
 		fix = "kubectl -n " + ns + " describe " + strings.ToLower(
-			facts.KindOf(all.Objects[0]),
+			facts.KindOf(all[0].Object),
 		) + " " + facts.NameOf(
-			all.Objects[0],
+			all[0].Object,
 		)
 	}
 	return findings.With(
-		all.Finding(outcome, "%s", all.Lines[0]),
+		all.Finding(outcome, "%s", all[0].Text),
 		"ready, with provisioner and attacher",
 		"/apis/apps/v1",
 		fix,
@@ -384,15 +384,15 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+			bad.Finding(v1.Warn, "%s", bad[0].Text),
 			"one ID, that of the cluster",
 			"flags of the CSI drivers",
 			"kubectl -n "+facts.NamespaceOf(
-				bad.Objects[0],
+				bad[0].Object,
 			)+" get "+strings.ToLower(
-				facts.KindOf(bad.Objects[0]),
+				facts.KindOf(bad[0].Object),
 			)+" "+facts.NameOf(
-				bad.Objects[0],
+				bad[0].Object,
 			)+" -o yaml",
 		)
 	case len(ids) > 0:

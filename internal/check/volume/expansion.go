@@ -51,7 +51,7 @@ func judgeExpansion(f facts.Facts) v1.Finding {
 		return findings.Pass("nothing keeps the volumes of %s from growing through CSI", findings.Plural(n, "class"))
 	}
 	return findings.With(
-		bad.Finding(v1.Warn, "%s", bad.Lines[0]),
+		bad.Finding(v1.Warn, "%s", bad[0].Text),
 		"csi-resizer beside the driver, and ExpandCSIVolumes on",
 		"/apis/apps/v1, --feature-gates",
 		"kubectl get deployments -A -o custom-columns='NAME:.metadata.name,IMAGES:.spec.template.spec.containers[*].image' | grep csi",

@@ -50,11 +50,11 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 			judgeAttacher(f, p, u, notMigrated(f, u, migrated), &failing, &warning, &unclear)
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	switch {
 	case bad && outcome == v1.Fail:
 		return findings.With(
-			all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing.Lines[0]),
+			all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing[0].Text),
 			"CSI migration, or --external-cloud-volume-plugin with --cloud-config",
 			"flags of "+component.KCM,
 			"kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'",
@@ -162,13 +162,13 @@ func judgeMigrationOrder(f facts.Facts) v1.Finding {
 		state, unknowns := judgeOrder(f, u, migrated, &failing, &warning)
 		passed, unclear = append(passed, state), append(unclear, unknowns...)
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	switch {
 	case len(uses) == 0:
 		return findings.Pass("no volume of an in-tree cloud plugin is in use")
 	case bad && outcome == v1.Fail:
 		return findings.With(
-			all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing.Lines[0]),
+			all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing[0].Text),
 			"on in every "+component.KCM+" and "+component.Scheduler+" before any kubelet",
 			"--feature-gates, CSINode annotations",
 			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins",
@@ -177,7 +177,7 @@ func judgeMigrationOrder(f facts.Facts) v1.Finding {
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case bad:
 		return findings.With(
-			all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning.Lines[0]),
+			all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning[0].Text),
 			"the same in "+component.KCM+" and "+component.Scheduler,
 			"--feature-gates",
 			"transplant plan --out plan.yaml",
@@ -304,7 +304,7 @@ func judgeUnregistered(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Some(v1.Fail, "%s an in-tree volume plugin that is still needed", drops(len(bad.Lines))),
+			bad.Some(v1.Fail, "%s an in-tree volume plugin that is still needed", drops(len(bad))),
 			"InTreePlugin…Unregister only after the last kubelet migrates",
 			"--feature-gates",
 			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins",

@@ -69,11 +69,11 @@ func judgeMounted(f facts.Facts) v1.Finding {
 			failing.Some(
 				v1.Fail,
 				"%s cannot be unmounted or detached by the CSI driver: a kubelet was switched without a drain",
-				findings.Plural(len(failing.Lines), "node or attachment"),
+				findings.Plural(len(failing), "node or attachment"),
 			),
 			expected,
 			source,
-			unmount(failing.Objects),
+			unmount(failing.Objects()),
 		)
 	case !warning.Empty():
 		return findings.With(
@@ -82,11 +82,11 @@ func judgeMounted(f facts.Facts) v1.Finding {
 				"%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate",
 				findings.Plural(volumes, "volume"),
 				findings.Be(volumes),
-				findings.Plural(len(warning.Lines), "node"),
+				findings.Plural(len(warning), "node"),
 			),
 			expected,
 			source,
-			drain(warning.Objects[0]),
+			drain(warning[0].Object),
 		)
 	}
 	return findings.Pass(
@@ -149,7 +149,7 @@ func judgeStuck(f facts.Facts) v1.Finding {
 			)
 		}
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	if len(vols.Attachments) == 0 {
 		return findings.Pass("no volume is attached by CSI")
 	}
@@ -163,13 +163,13 @@ func judgeStuck(f facts.Facts) v1.Finding {
 		all.Some(
 			outcome,
 			"%d of %s %s",
-			len(all.Lines),
+			len(all),
 			findings.Plural(len(vols.Attachments), "VolumeAttachment"),
-			findings.HowMany(len(all.Lines), "hangs", "hang"),
+			findings.HowMany(len(all), "hangs", "hang"),
 		),
 		"attached to a node that exists",
 		"/apis/storage.k8s.io/v1/volumeattachments",
-		"kubectl describe volumeattachment "+all.Objects[0],
+		"kubectl describe volumeattachment "+all[0].Object,
 	)
 }
 
@@ -200,7 +200,7 @@ func judgeLimits(f facts.Facts) v1.Finding {
 	for _, n := range f.Nodes {
 		judgeLimit(n, uses, limits[n.Name], &failing, &warning)
 	}
-	all, outcome, bad := findings.Worst(&failing, &warning)
+	all, outcome, bad := findings.Worst(failing, warning)
 	const expected, source = "no fewer than the node holds", "/apis/storage.k8s.io/v1/csinodes, status.allocatable of the Nodes"
 	fix := "kubectl get csinodes -o custom-columns='NODE:.metadata.name,LIMITS:.spec.drivers[*].allocatable.count'"
 	switch {
@@ -209,7 +209,7 @@ func judgeLimits(f facts.Facts) v1.Finding {
 			all.Some(
 				outcome,
 				"%s more volumes than the CSI driver attaches",
-				findings.HowMany(len(failing.Lines), "1 node holds", "nodes hold"),
+				findings.HowMany(len(failing), "1 node holds", "nodes hold"),
 			),
 			expected,
 			source,
@@ -220,7 +220,7 @@ func judgeLimits(f facts.Facts) v1.Finding {
 			all.Some(
 				outcome,
 				"%s fewer volumes through CSI",
-				findings.HowMany(len(warning.Lines), "1 node attaches", "nodes attach"),
+				findings.HowMany(len(warning), "1 node attaches", "nodes attach"),
 			),
 			expected,
 			source,

@@ -157,28 +157,39 @@ func details(f v1.Finding, l Layout) []detail {
 	return out
 }
 
-// foundLines is how many of many complaints are printed; -o wide prints them all.
-const foundLines = 3
+// problemLines is how many of many problems are printed; -o wide prints all that the finding has.
+const problemLines = 3
 
-// compared is what was expected and what was found: on one line, or with a line for each complaint where there are
+// compared is what was expected and what was found: on one line, or with a line for each problem where there are
 // several.
 func compared(f v1.Finding, l Layout) string {
-	complaints := strings.Split(f.Found, "; ")
 	var parts []string
 	if f.Expected != "" {
 		parts = append(parts, "expected "+f.Expected)
 	}
-	if len(complaints) == 1 {
+	if len(f.Problems) < 2 {
 		if f.Found != "" {
 			parts = append(parts, "found "+f.Found)
 		}
 		return strings.Join(parts, ", ")
 	}
-	more := ""
-	if n := len(complaints) - foundLines; n > 0 && !l.Wide {
-		complaints, more = complaints[:foundLines], fmt.Sprintf("\n  and %d more: -o wide shows them all", n)
+	shown, more := f.Problems, ""
+	if !l.Wide {
+		shown = shown[:min(len(shown), problemLines)]
 	}
-	return strings.Join(append(parts, "found"), ", ") + "\n  " + strings.Join(complaints, "\n  ") + more
+	if n := len(f.Problems) + f.MoreProblems - len(shown); n > 0 {
+		more = fmt.Sprintf("\n  and %d more", n)
+		if !l.Wide && f.MoreProblems == 0 {
+			more += ": -o wide shows them all"
+		} else if !l.Wide {
+			more += ": -o wide shows ten"
+		}
+	}
+	text := strings.Join(append(parts, "found"), ", ")
+	for _, p := range shown {
+		text += "\n  " + p.Text
+	}
+	return text + more
 }
 
 // docsURL is the page of a check as this version of the program has it; explain prints the same, offline.
