@@ -52,7 +52,7 @@ hosts-down: ## Remove the cluster of hosts-up, or what is left of it (NAME=lab)
 	cd lab && exec ../bin/lab hosts down --name $(NAME)
 
 .PHONY: e2e-hosts
-e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back, beside another that moves its loops again and again; needs root (writes out/hosts/)
+e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back, next to another that moves its loops again and again; needs root (writes out/hosts/)
 	cd lab && $(GO) test ./hosts/stage -count=1 -v -timeout 0 -hosts.real -hosts.out=$(CURDIR)/out/hosts
 
 .PHONY: bad-hosts
@@ -69,10 +69,10 @@ engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock
 upstream := ./ccm/conformance
 unraced := $(pure) $(engine) $(upstream)
 # Tests of the engine and the command line in which something runs side by side.
-beside  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
+next to  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
 
 .PHONY: test
-test: ## Run every test in its short version: units, those with goroutines raced, beside the lab's, which migrate real clusters (SHUFFLE=on)
+test: ## Run every test in its short version: units, those with goroutines raced, next to the lab's, which migrate real clusters (SHUFFLE=on)
 	$(if $(race),,@echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --output-sync=target -j2 test-lab test-units
 
@@ -85,7 +85,7 @@ test_flags = -vet=off -timeout 40m $(if $(SHUFFLE),-shuffle=$(SHUFFLE))
 .PHONY: test-units
 test-units:
 	$(GO) test $(test_flags) $(unraced)
-	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(beside)' $(engine))
+	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(next to)' $(engine))
 	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
@@ -138,7 +138,7 @@ conformance: ## Run the scenarios of upstream's own tests with upstream's contro
 	grep -v -e '^=== ' -e '--- PASS' -e '^[IWE][0-9]' out/conformance.txt; exit $$status
 
 .PHONY: bench
-bench: ## Measure our manager beside upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
+bench: ## Measure our manager next to upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
 	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
 	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench $(bench_flags)
 

@@ -176,7 +176,7 @@ func TestRunReadsLeaderMigrationAsTheCommandDoes(t *testing.T) {
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- Run(c, &authored{}, inits, nil, stop) }()
 	if got := receive(t, started); got != "mine" {
-		t.Errorf("%s runs beside kube-controller-manager's", got)
+		t.Errorf("%s runs next to kube-controller-manager's", got)
 	}
 	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrationLeaseName)
 	if got := receive(t, started); got != names.ServiceLBController {

@@ -211,7 +211,7 @@ func TestNotesSayWhatWasChangedAndWhatLooksWrong(t *testing.T) {
 		`controllerLeaders[0].name: "service" is read as service-lb-controller`,
 		`controllerLeaders[2].name: "nodeipam" is read as node-ipam-controller`,
 		"resourceLock: v1 has no such field; it is ignored here, and other managers of 1.32 or later exit because of it; remove it",
-		"controllerLeaders: the cloud-node-lifecycle loop is not listed: this manager runs it under its main lease, beside the other manager's; add cloud-node-lifecycle-controller",
+		"controllerLeaders: the cloud-node-lifecycle loop is not listed: this manager runs it under its main lease, next to the other manager's; add cloud-node-lifecycle-controller",
 		"controllerLeaders[2]: this manager has no node-ipam-controller, so that the entry has no effect; keep the controller enabled elsewhere",
 	}
 	if diff := cmp.Diff(want, m.notes); diff != "" {

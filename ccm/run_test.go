@@ -98,7 +98,7 @@ func TestLeaderMigrationDividesTheLoopsBetweenTwoLeases(t *testing.T) {
 	m.until("/readyz", http.StatusOK, "ok")
 	select {
 	case <-service.started:
-		t.Error("the service loop runs beside kube-controller-manager's")
+		t.Error("the service loop runs next to kube-controller-manager's")
 	default:
 	}
 	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrationLeaseName)

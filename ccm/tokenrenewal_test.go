@@ -75,7 +75,7 @@ func TestATokenIsRenewedOnceAThirdOfItsLifeIsOver(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Dir(r.file))
 	if err != nil || len(left) != 1 {
-		t.Errorf("beside the token: %v, error %v", left, err)
+		t.Errorf("next to the token: %v, error %v", left, err)
 	}
 }
 

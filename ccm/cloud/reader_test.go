@@ -353,7 +353,7 @@ func TestOneListThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 
 // A join of 5,000 nodes against a cloud that takes 20 calls a second, which load balancers use up.
 func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
-	for name, busy := range map[string]bool{"alone": false, "beside load balancers that are throttled": true} {
+	for name, busy := range map[string]bool{"alone": false, "next to load balancers that are throttled": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cloud := newBucket(20, 100, 50*time.Millisecond)

@@ -246,7 +246,7 @@ func TestSharedAndForeignPodCIDRsAreToldNotFatal(t *testing.T) {
 		_, events := a.take()
 		want := []string{
 			"cidrAllocator Warning CIDRConflict b-2: Node b has the podCIDR 10.0.0.0/24, which overlaps with that of [node a]: something else gives out podCIDRs. " +
-				"Drain and delete the younger node, and let it register anew",
+				"Drain and delete the younger node, and let it register again",
 			"cidrAllocator Warning CIDROutOfRange c-3: Node c has the podCIDR 192.168.0.0/24, which is not in the ranges of --cluster-cidr",
 		}
 		if diff := cmp.Diff(want, events); diff != "" {

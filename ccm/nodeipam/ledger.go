@@ -85,7 +85,7 @@ func (l *ledger) conflict(i int, s span, name, cidr string) string {
 		with = fmt.Sprint(others)
 	}
 	return fmt.Sprintf("Node %s has the podCIDR %s, which overlaps with that of %s: something else gives out podCIDRs. "+
-		"Drain and delete the younger node, and let it register anew", name, cidr, with)
+		"Drain and delete the younger node, and let it register again", name, cidr, with)
 }
 
 // reserve chooses podCIDRs for a node: one of each pool, or none at all. A node for which some were chosen before gets

@@ -18,7 +18,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-var update = flag.Bool("update", false, "write the reference pages anew")
+var update = flag.Bool("update", false, "write the reference pages again")
 
 const (
 	metricsPage = "../../docs/reference/metrics.md"

@@ -18,7 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/operator.md anew")
+var update = flag.Bool("update", false, "write docs/reference/operator.md again")
 
 const (
 	reference = "../../docs/reference/operator.md"

@@ -122,7 +122,7 @@ var endings = map[string][]ending{
 		{harmless: "true", Ending: Ending{Refused: "let the autoscaler read the metrics API instead of Heapster first"}},
 	},
 	"pod-eviction-timeout": {{Ending: Ending{
-		Effect: "pods leave a node that is not ready after the tolerationSeconds of their own (300 s by default); it had an effect beside --enable-taint-manager=false only",
+		Effect: "pods leave a node that is not ready after the tolerationSeconds of their own (300 s by default); it had an effect next to --enable-taint-manager=false only",
 	}}},
 	"register-retry-count":             nothing,
 	"volume-host-allow-local-loopback": nothing,

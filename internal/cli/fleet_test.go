@@ -222,7 +222,7 @@ func (p fakePlane) Check(*v1.Snapshot) v1.CheckReport {
 			Category: "control plane",
 			Level:    "warning",
 			Outcome:  v1.Warn,
-			Summary:  "controller-manager has one replica: nobody runs the loops for a moment",
+			Summary:  "controller-manager has one replica: no manager runs the loops for a moment",
 		},
 	}}
 	if strings.HasPrefix(p.name, "blocked") {

@@ -153,7 +153,7 @@ func TestApplyIsRefused(t *testing.T) {
 		},
 		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = planstep.Rollback }), "--yes"}, exitcode.Error, []string{"is a rollback: apply carries out migrations"}},
 		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitcode.Error,
-			[]string{"cannot be carried out; make it anew with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
+			[]string{"cannot be carried out; make it again with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
 		{"two plans", []string{good, good}, exitcode.Error, []string{"accepts at most 1 arg"}},
 	} {
 		t.Run(r.name, func(t *testing.T) { fails(t, c.run(append([]string{"apply"}, r.args...)...), r.code, r.words...) })
@@ -263,7 +263,7 @@ func TestTwoAtOnce(t *testing.T) {
 	)
 	fails(t, c.run("rollback", "--yes", here), exitcode.Locked, "the cluster is locked by ops@bastion")
 	if have := len(c.api.Writes()); have != before {
-		t.Errorf("%d writes beside the holder of the lock", have-before)
+		t.Errorf("%d writes next to the holder of the lock", have-before)
 	}
 }
 

@@ -85,7 +85,7 @@ func newResume(c *console.Console) *cobra.Command {
 			c.Narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
 			if ownLock, err := lock.Read(cmd.Context(), c.Kube); errors.Is(err, lock.ErrNoLock) {
 				c.Narrate(
-					"nobody carries it out now\nnext: transplant %s",
+					"no command carries it out now\nnext: transplant %s",
 					map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase],
 				)
 			} else if err == nil {
@@ -126,7 +126,7 @@ func describePause(ctx context.Context, c *console.Console) string {
 	ownLock, err := lock.Read(ctx, c.Kube)
 	switch {
 	case errors.Is(err, lock.ErrNoLock):
-		return "nobody carries it out now; the next apply or rollback waits before its first step"
+		return "no command carries it out now; the next apply or rollback waits before its first step"
 	case err != nil:
 		return fmt.Sprintf("whether somebody carries it out now is unknown: %v", err)
 	}

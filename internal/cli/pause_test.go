@@ -36,7 +36,7 @@ func TestPausingAndResuming(t *testing.T) {
 		t.Errorf("pausing twice: %s", again.text(nil))
 	}
 	o.unlock()
-	if r := o.run("resume"); r.code != exitcode.OK || !strings.Contains(r.errOut, "nobody carries it out now\nnext: transplant apply") {
+	if r := o.run("resume"); r.code != exitcode.OK || !strings.Contains(r.errOut, "no command carries it out now\nnext: transplant apply") {
 		t.Errorf("resume: %s", r.text(nil))
 	}
 	if o.api.Field(controlPath, "data", "paused-by") != "" {

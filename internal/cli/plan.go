@@ -48,7 +48,7 @@ func newPlan(c *console.Console) *cobra.Command {
 		&o.refresh,
 		"refresh",
 		"",
-		"make the plan in this file anew with its own options, and say which facts have changed",
+		"make the plan in this file again with its own options, and say which facts have changed",
 	)
 	o.format = console.AddFormatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
 	fl.BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")

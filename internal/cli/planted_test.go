@@ -304,7 +304,7 @@ func TestOnlyItsOwnApprovalCountsForAStoredRollback(t *testing.T) {
 		}
 		doc.Phase, doc.Rollback = v1.RunRollingBack, back
 		if c.IsBackApproved(&doc, back, "run") {
-			t.Error("the approval of the plan counts for the rollback that somebody has written beside it")
+			t.Error("the approval of the plan counts for the rollback that somebody has written next to it")
 		}
 		if err := c.NoteApproval(back, client.RollbackRun("run")); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func newStatus(c *console.Console) *cobra.Command {
 			"  transplant status --watch   # until the run ends; the exit code is that of its result",
 		Long: "Status says how a run goes that may be carried out on another machine. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
 			"written. What may not be read is named in a line, and the rest is said all the same.\n\n" +
-			"With --watch a terminal is drawn anew in place, a pipe gets a line when something changes, and -o json one document a line. It ends when the run does:\n" +
+			"With --watch a terminal is redrawn in place, a pipe gets a line when something changes, and -o json one document a line. It ends when the run does:\n" +
 			"with 0 when it was applied or rolled back, with 1 when it failed, with 130 at Ctrl-C.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.CheckOutput(output.Value); err != nil {
@@ -143,7 +143,7 @@ func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
 	}
 	return true, exitcode.With(
 		exitcode.Error,
-		"nobody works on migration %s any longer: %d of %d steps are done\nnext: %s",
+		"no command works on migration %s any longer: %d of %d steps are done\nnext: %s",
 		s.Run,
 		s.StepsDone,
 		s.StepsTotal,

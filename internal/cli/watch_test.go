@@ -152,7 +152,7 @@ func TestWhenAWatchedRunHasEnded(t *testing.T) {
 	}{
 		{"nobody has begun it", []v1.Status{{State: v1.StateNotStarted}}, false, exitcode.OK},
 		{"it is applied", []v1.Status{working, {State: v1.StateApplied}}, true, exitcode.OK},
-		{"nobody works on it, and nobody did", []v1.Status{{State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}}, false, exitcode.OK},
+		{"no command works on it, and nobody did", []v1.Status{{State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}}, false, exitcode.OK},
 		{"the lock went before the journal said that it was applied", []v1.Status{working, {State: v1.StateStopped}, {State: v1.StateApplied}}, true, exitcode.OK},
 		{"its holder stopped", []v1.Status{working, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}, {State: v1.StateStopped}}, true, exitcode.Error},
 		{"it failed and was begun again", []v1.Status{working, {State: v1.StateFailed}, {State: v1.StateFailed}, working, {State: v1.StateFailed}}, false, exitcode.OK},
@@ -186,7 +186,7 @@ func TestATerminalIsDrawnAnewInPlace(t *testing.T) {
 	}
 	t.Setenv("TERM", "dumb")
 	if console.New(console.Streams{}).NewView(&out).Redraws {
-		t.Error("a pipe is drawn anew")
+		t.Error("a pipe is redrawn")
 	}
 }
 
@@ -232,7 +232,7 @@ func TestALongMessageOfAKubeletIsSaidOnce(t *testing.T) {
 	}
 	line, changed := p.line(of(3, backsOff))
 	if !changed || !strings.HasPrefix(line, "applying 3/6 · external/ccm@cp-1 waits: pod kube-system/ccm-cp-1 on node cp-1: ImagePullBackOff") || len(line) > 160 {
-		t.Errorf("beside something new: %v %q", changed, line)
+		t.Errorf("next to something new: %v %q", changed, line)
 	}
 	if line, changed := p.line(of(3, "another reason")); !changed || !strings.HasSuffix(line, "waits: another reason") {
 		t.Errorf("another reason: %v %q", changed, line)

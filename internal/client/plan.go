@@ -142,7 +142,7 @@ func ReadPlan(path string) (*v1.Plan, error) {
 	}
 	if err := invariant.CheckWellFormed(&p); err != nil {
 		return nil, fmt.Errorf(
-			"plan %s cannot be carried out; make it anew with transplant plan --refresh, or undo what was edited:\n%w",
+			"plan %s cannot be carried out; make it again with transplant plan --refresh, or undo what was edited:\n%w",
 			path,
 			err,
 		)
@@ -179,7 +179,7 @@ func checkPlanHeader(path string, data []byte) error {
 		)
 	case head.APIVersion != v1.GroupVersion:
 		return fmt.Errorf(
-			"reading the plan: %s is of %q, and this version of transplant reads %s only; use the version that wrote it, or make the plan anew with transplant plan",
+			"reading the plan: %s is of %q, and this version of transplant reads %s only; use the version that wrote it, or make the plan again with transplant plan",
 			path,
 			head.APIVersion,
 			v1.GroupVersion,
@@ -189,7 +189,7 @@ func checkPlanHeader(path string, data []byte) error {
 		head.Schema,
 		head.ToolVersion,
 	); err != nil {
-		return fmt.Errorf("reading the plan: %w; or make the plan anew with transplant plan", err)
+		return fmt.Errorf("reading the plan: %w; or make the plan again with transplant plan", err)
 	}
 	return nil
 }

@@ -180,7 +180,7 @@ func TestDeriveRefuses(t *testing.T) {
 				t.Errorf("err = %v, want %q", err, tt.want)
 			}
 			if out != nil || changes != nil {
-				t.Errorf("there is a result beside the error: %q, %q", out, changes)
+				t.Errorf("there is a result next to the error: %q, %q", out, changes)
 			}
 		})
 	}

@@ -159,7 +159,7 @@ func TestApplyTouchesOnlyTheseLines(t *testing.T) {
 			[]string{"-              - '--cluster-name'", "-              - 'it''s prod'", "+              - --cluster-name=-x"}},
 		"all of args go": {hand, []v1.Edit{unset("v"), unset("leader-elect")},
 			[]string{"-          args:", "-              - --leader-elect", "-              - --v", `-              - "4"`, "+          args: []"}},
-		"a mount beside maps in brackets": {hand, []v1.Edit{add("migration", "/etc/m.yaml")}, []string{
+		"a mount next to maps in brackets": {hand, []v1.Edit{add("migration", "/etc/m.yaml")}, []string{
 			"+              - mountPath: /etc/m.yaml", "+                name: migration", "+                readOnly: true",
 			"+        - hostPath:", "+            path: /etc/m.yaml", "+            type: File", "+          name: migration",
 		}},

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-var update = goflag.Bool("update", false, "write the golden files anew")
+var update = goflag.Bool("update", false, "write the golden files again")
 
 var ccm = CCM{
 	Name:        "cloud-controller-manager",

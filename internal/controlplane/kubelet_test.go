@@ -157,7 +157,7 @@ func TestApplyKubelet(t *testing.T) {
 			[]v1.Edit{set("c", "e"), unset("a")},
 			"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=e $KUBELET_EXTRA_ARGS $OTHER\n",
 		},
-		"quotes beside it stay": {
+		"quotes next to it stay": {
 			`KUBELET_EXTRA_ARGS="--a=\"b c\" --d=e"`,
 			[]v1.Edit{set("d", "f"), set("g", "h")},
 			`KUBELET_EXTRA_ARGS="--a=\"b c\" --d=f --g=h"`,

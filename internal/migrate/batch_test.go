@@ -143,7 +143,7 @@ func TestOneRegressionInABatchLeavesTheRestAndLosesNoRecord(t *testing.T) {
 		t.Errorf("cp-2: %s", have)
 	}
 	if have := j.Record("external/kubelet@cp-1").Result; have != "done" && have != "" {
-		t.Errorf("cp-1, which was done beside it, or not begun: %q", have)
+		t.Errorf("cp-1, which was done next to it, or not begun: %q", have)
 	}
 	for _, host := range []string{"cp-3", "cp-4"} {
 		if j.Record("external/kubelet@"+host).Result != "" || w.restarts["kubelet@"+host] != 0 {

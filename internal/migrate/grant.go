@@ -28,7 +28,7 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 	}
 	if s.Component == component.KAS {
 		if err := e.needBeside(ctx, h, s, &n); err != nil {
-			return nil, fmt.Errorf("looking for the managers beside the API server of host %s: %w", s.Host, err)
+			return nil, fmt.Errorf("looking for the managers next to the API server of host %s: %w", s.Host, err)
 		}
 	}
 	release, err := hostaccess.Grant(ctx, h, n)

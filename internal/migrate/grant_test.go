@@ -37,7 +37,7 @@ func TestAStepIsGrantedWhatItChangesAndNothingElse(t *testing.T) {
 		write   []string
 		service bool
 	}{
-		{"an API server, and the manager beside it that hands over before", nil, planned, []string{manifest, backup, manifests + "kube-controller-manager.yaml"}, false},
+		{"an API server, and the manager next to it that hands over before", nil, planned, []string{manifest, backup, manifests + "kube-controller-manager.yaml"}, false},
 		{"whatever the manifests are called", func(w *world) {
 			if err := os.Rename(w.at("cp-1", manifests+"kube-controller-manager.yaml"), w.at("cp-1", manifests+"10-managers.yaml")); err != nil {
 				t.Fatal(err)

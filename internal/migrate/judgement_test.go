@@ -53,14 +53,14 @@ func TestOwned(t *testing.T) {
 			"",
 		},
 		{"either kind is right", []v1.Manager{asked(component.KCM, "a", "service")}, map[string]string{"service": ""}, ""},
-		{"nobody", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": component.KCM}, "nobody runs loop service"},
-		{"nobody of either kind", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": ""}, "nobody runs loop service"},
+		{"nobody", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": component.KCM}, "no manager runs loop service"},
+		{"nobody of either kind", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": ""}, "no manager runs loop service"},
 		{"two", []v1.Manager{asked(component.KCM, "a", "service"), asked(component.CCM, "b", "service")}, map[string]string{"service": component.CCM},
 			"loop service runs in kube-controller-manager@a and cloud-controller-manager@b at once"},
 		{"the wrong one", []v1.Manager{asked(component.KCM, "a", "service")}, map[string]string{"service": component.CCM}, "loop service runs in kube-controller-manager@a, not in a cloud-controller-manager"},
 		{"one that does not answer may be an owner", []v1.Manager{asked(component.KCM, "a", "service"), {Component: component.CCM, Host: "b", Error: "timeout"}}, map[string]string{"service": component.KCM},
 			"cloud-controller-manager on b did not answer: timeout"},
-		{"the first problem in the order of the loops", nil, map[string]string{"service": component.KCM, "route": component.KCM}, "nobody runs loop route"},
+		{"the first problem in the order of the loops", nil, map[string]string{"service": component.KCM, "route": component.KCM}, "no manager runs loop route"},
 	} {
 		if have := manager.CompareOwners(c.managers, c.expect); have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)

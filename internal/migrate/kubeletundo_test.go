@@ -225,13 +225,13 @@ func TestAKubeletThatDoesNotStartOnTheWayBackIsSaidToRunWithTheNewFlags(t *testi
 	}
 	way := wayBack(p)
 	_, err := w.run(way, guard)
-	says(t, err, "it runs with the flags of the migration", "run the same command again when that is mended")
+	says(t, err, "it runs with the flags of the migration", "run the same command again when that is fixed")
 	if strings.Contains(err.Error(), "as they were before the migration") || w.running("cp-1", "cloud-provider") != "external" {
 		t.Errorf("the kubelet runs with --cloud-provider=%s, and the error is %v", w.running("cp-1", "cloud-provider"), err)
 	}
 	w.fate = nil
 	if _, err := w.run(way, guard); err != nil || w.running("cp-1", "cloud-provider") != "aws" {
-		t.Errorf("when it is mended: %v, it runs with --cloud-provider=%s", err, w.running("cp-1", "cloud-provider"))
+		t.Errorf("when it is fixed: %v, it runs with --cloud-provider=%s", err, w.running("cp-1", "cloud-provider"))
 	}
 }
 

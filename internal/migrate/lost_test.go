@@ -336,9 +336,9 @@ func TestWhyAPodDoesNotComeUpIsSaid(t *testing.T) {
 		hosts  int
 		owners []string
 	}{
-		"beside the old owner": {2, []string{"kube-controller-manager on cp-", "runs cloud-node-lifecycle, ", "service"}},
+		"next to the old owner": {2, []string{"kube-controller-manager on cp-", "runs cloud-node-lifecycle, ", "service"}},
 		"after it, on the only host": {1, []string{
-			"kube-controller-manager on cp-1 runs nodeipam; nobody who answers runs cloud-node-lifecycle, ", "service"}},
+			"kube-controller-manager on cp-1 runs nodeipam; no manager that answers runs cloud-node-lifecycle, ", "service"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

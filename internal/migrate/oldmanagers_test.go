@@ -63,7 +63,7 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 				return
 			}
 			// The order believed the records, and the owner's host came first: nobody is there yet who could take over.
-			says(t, err, step, "was not stopped, since nobody is ready")
+			says(t, err, step, "was not stopped, since no manager is ready")
 			for key := range w.procs {
 				if strings.HasPrefix(key, component.CCM+"@") {
 					t.Errorf("%s runs", key)

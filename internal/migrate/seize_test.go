@@ -208,7 +208,7 @@ func TestAManagerThatLeadsIsMovedWhateverItsRecordSays(t *testing.T) {
 		}
 	}
 	if first.ID == "" {
-		t.Fatal("no API server is restarted beside the owner")
+		t.Fatal("no API server is restarted next to the owner")
 	}
 	h, now := w.claim(component.KCM, component.KCM, first.Host), w.clock.Now()
 	h.Ended, h.Released = &now, &now

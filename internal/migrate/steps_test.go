@@ -61,7 +61,7 @@ func TestAStalePlanNamesWhatChanged(t *testing.T) {
 		{"an argument of a manifest", func(w *world) {
 			w.write("cp-2", kcmManifest, strings.Replace(w.read("cp-2", kcmManifest), "--cluster-name=lab", "--cluster-name=other", 1), 0o600)
 		}, []string{kcmManifest + " on host cp-2 was changed by somebody else (+ --cluster-name=other, - --cluster-name=lab)"}},
-		{"a manifest beside its arguments", func(w *world) {
+		{"a manifest next to its arguments", func(w *world) {
 			w.write("cp-2", kcmManifest, strings.Replace(w.read("cp-2", kcmManifest), "v1.26.0", "v1.26.1", 1), 0o600)
 		}, []string{kcmManifest + " on host cp-2 was changed by somebody else: something other than its arguments"}},
 		{"a manifest that is gone", func(w *world) { w.remove("cp-2", kcmManifest) }, []string{kcmManifest + " on host cp-2 was changed by somebody else: it is gone"}},
@@ -418,7 +418,7 @@ func TestWhatAVerificationSees(t *testing.T) {
 			for _, name := range []string{"cp-1", "cp-2"} {
 				w.remove(name, kcmManifest)
 			}
-		}, "nobody runs loop service"},
+		}, "no manager runs loop service"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 2)

@@ -135,7 +135,7 @@ func (e *Engine) ownersNow(ctx context.Context) string {
 	}
 	slices.Sort(out)
 	if idle := e.idle(managers); len(idle) > 0 {
-		out = append(out, "nobody who answers runs "+strings.Join(idle, ", "))
+		out = append(out, "no manager that answers runs "+strings.Join(idle, ", "))
 	}
 	return strings.Join(out, "; ")
 }

@@ -287,7 +287,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 				said = append(said, e.Message)
 			case e.Kind == "paused":
 				if w.owners()["service"] == nil {
-					t.Errorf("paused before %s, when nobody runs the loops: %v", e.Step.ID, w.owners())
+					t.Errorf("paused before %s, when no manager runs the loops: %v", e.Step.ID, w.owners())
 				}
 				said = append(said, "paused")
 				if _, err := pause.Resume(t.Context(), w.kube, "run-1"); err != nil {

@@ -42,7 +42,7 @@ func (w *world) neverNewer() {
 	for _, h := range w.hostNames() {
 		for _, other := range w.hostNames() {
 			if m, s := w.tag(component.KCM, h), w.tag(component.KAS, other); m == next && s != next && s != "" {
-				w.t.Errorf("%s on %s is %s beside an API server of %s on %s", component.KCM, h, m, s, other)
+				w.t.Errorf("%s on %s is %s next to an API server of %s on %s", component.KCM, h, m, s, other)
 			}
 		}
 	}

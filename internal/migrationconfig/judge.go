@@ -65,7 +65,7 @@ func Judge(component controllernames.Component, minor int, config Config) []Prob
 		if !listed[loop] {
 			name := controllernames.Name(component, minor, loop)
 			j.block(MissingLoop, "controllerLeaders", "add "+name,
-				"the %s loop is not listed: this manager runs it under its main lease, beside the other manager's", loop)
+				"the %s loop is not listed: this manager runs it under its main lease, next to the other manager's", loop)
 		}
 	}
 	return j.problems
@@ -154,7 +154,7 @@ func (j *judge) leader(at string, leader Leader) (controllernames.Loop, bool) {
 	}
 	if why := controllernames.Explain(j.component, j.minor, leader.Name); why != "" {
 		j.block(WrongName, at+".name", "write "+right,
-			"%q matches no controller of %s 1.%d, so that the %s loop runs under the main lease, beside the other manager's: %s",
+			"%q matches no controller of %s 1.%d, so that the %s loop runs under the main lease, next to the other manager's: %s",
 			leader.Name, j.component, j.minor, loop, why)
 	}
 	j.runsIn(at, leader, loop)

@@ -96,7 +96,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeSaysWhatFollowsAndWhatToWrite(t *testing.T) {
 	got := Judge(ccm, 37, listing("*", "service", "node-route-controller", "cloud-node-lifecycle-controller"))
 	want := `controllerLeaders[0].name: "service" matches no controller of cloud-controller-manager 1.37, so that the service loop runs under the main lease, ` +
-		`beside the other manager's: this is the name up to 1.27; from 1.28 on the controller is called service-lb-controller; write service-lb-controller`
+		`next to the other manager's: this is the name up to 1.27; from 1.28 on the controller is called service-lb-controller; write service-lb-controller`
 	if len(got) != 1 || got[0].String() != want {
 		t.Errorf("problems = %v, want %s", got, want)
 	}

@@ -126,7 +126,7 @@ func (c *counts) tell(j *judge) {
 	}
 	if c.outside > 0 {
 		j.note(
-			"%s before %s or after %s left out: nobody looked at owners then",
+			"%s before %s or after %s left out: the owners were not looked at then",
 			calls(c.outside),
 			clockTime(j.opts.From),
 			clockTime(j.opts.Until),

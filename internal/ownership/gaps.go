@@ -37,7 +37,7 @@ func (j *judge) findGaps() {
 		case loopRank(loop) < len(controllernames.Loops):
 			j.gap(last, nil, j.opts.Until)
 		default: // cloud-node exists in a cloud-controller-manager only, and goes with the last one
-			j.note("nobody ran %s after %s", loop, clockTime(last.end.lo))
+			j.note("no manager ran %s after %s", loop, clockTime(last.end.lo))
 		}
 	}
 }

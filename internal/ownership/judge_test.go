@@ -151,7 +151,7 @@ func TestCloudNodeBeginsWithItsFirstOwnerAndEndsWithItsLast(t *testing.T) {
 	if len(j.Gaps) != 0 {
 		t.Errorf("gaps are %+v, want none", j.Gaps)
 	}
-	mustMention(t, j.Notes, "nobody ran cloud-node after 12:00:08.890")
+	mustMention(t, j.Notes, "no manager ran cloud-node after 12:00:08.890")
 }
 
 func TestALateEffectIsCountedApart(t *testing.T) {

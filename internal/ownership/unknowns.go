@@ -18,7 +18,7 @@ func (j *judge) findUnknowns(haveEvents bool) {
 	}
 	for _, loop := range CoreLoops() {
 		if haveEvents && !slices.ContainsFunc(j.tenures, func(t *tenure) bool { return t.loop == loop }) {
-			j.unknown("nobody was seen to run %s between %s and %s", loop, clockTime(j.opts.From), clockTime(j.opts.Until))
+			j.unknown("no manager was seen to run %s between %s and %s", loop, clockTime(j.opts.From), clockTime(j.opts.Until))
 		}
 	}
 	for _, h := range j.sortedManagers() {

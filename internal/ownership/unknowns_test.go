@@ -24,7 +24,7 @@ func TestCallsAloneDoNotMakeAnEmptyLogGood(t *testing.T) {
 
 func TestALogWithoutOneAnswerSaysWhomItDidNotSee(t *testing.T) {
 	s := newStory().lives(0, kcm1).fails(10, kcm1, v1.SourceScrape).fails(40000, kcm1, v1.SourceScrape)
-	mustMention(t, s.judge(Options{}).Unknown, "nobody was seen to run service", "12:00:00.000", "12:00:40.000")
+	mustMention(t, s.judge(Options{}).Unknown, "no manager was seen to run service", "12:00:00.000", "12:00:40.000")
 }
 
 func TestAMissingScrapeMakesTheGapAnUpperBound(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAPausedOwnerBesideItsSuccessorIsUnknown(t *testing.T) {
 	s.lives(25000, kcm1).ends(29000, kcm1).stays(35000)
 	j := s.judge(Options{})
 	if len(j.Overlaps) > 0 {
-		t.Errorf("overlaps are %+v, want none: the old owner never answered beside the new one", j.Overlaps)
+		t.Errorf("overlaps are %+v, want none: the old owner never answered next to the new one", j.Overlaps)
 	}
 	mustMention(t, j.Unknown, "kube-controller-manager@cp-1 (pid 101)", "no answer after 12:00:04.900", "lived until 12:00:28.890",
 		"cloud-controller-manager@cp-2 (pid 202) ran service, route, cloud-node-lifecycle", "whether both acted is unknown")

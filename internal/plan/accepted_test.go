@@ -39,7 +39,7 @@ func TestDigestsHoldWhatIsAcceptedAndNoWordsOfIt(t *testing.T) {
 func TestFindingsOfNowTakeThePlaceOfAFiles(t *testing.T) {
 	p := &v1.Plan{Findings: []v1.Finding{
 		{Code: "GAP-001", Outcome: v1.Fail, Summary: "of the file", Accepted: "known"}, {Code: "CP-001", Outcome: v1.Warn, Summary: "of the file"},
-		{Code: "CP-002", Outcome: v1.Fail, Summary: "of the file", Accepted: "mended soon"}, {Code: "XX-001", Outcome: v1.Fail, Accepted: "there is no such check"},
+		{Code: "CP-002", Outcome: v1.Fail, Summary: "of the file", Accepted: "fixed soon"}, {Code: "XX-001", Outcome: v1.Fail, Accepted: "there is no such check"},
 	}}
 	sum := compare.Digest(&v1.Plan{Findings: p.Findings[:3]})
 	compare.ReplaceFindings(p, []v1.Finding{
@@ -51,7 +51,7 @@ func TestFindingsOfNowTakeThePlaceOfAFiles(t *testing.T) {
 	for _, f := range p.Findings {
 		have = append(have, f.Code+" "+string(f.Outcome)+" "+f.Summary+" "+f.Accepted)
 	}
-	want := []string{"GAP-001 fail of now known", "CP-002 pass of now mended soon", "CP-003 warn of now "}
+	want := []string{"GAP-001 fail of now known", "CP-002 pass of now fixed soon", "CP-003 warn of now "}
 	if len(have) != len(want) || have[0] != want[0] || have[1] != want[1] || have[2] != want[2] {
 		t.Errorf("the findings are %q, want %q", have, want)
 	}

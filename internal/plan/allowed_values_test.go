@@ -59,7 +59,7 @@ var valueAttacks = []struct {
 		edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "AlwaysAdmit"}),
 	},
 	{
-		"a plugin comes beside it",
+		"a plugin comes next to it",
 		"lab",
 		"external/" + component.KAS,
 		edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"}),

@@ -131,7 +131,7 @@ func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
 		t.Errorf("step %+v", s)
 	}
 	if at[s.ID] > at["external/"+component.KCM+"@Deployment/kube-system/"+component.KCM] {
-		t.Error("it is derived when nobody runs the loops any longer")
+		t.Error("it is derived when no manager runs the loops any longer")
 	}
 	spec := managerDeployment(t, p).Spec.Template.Spec
 	if !slices.Contains(spec.Containers[0].Command, "--cloud-config=/etc/kubernetes/cloud-config/config") {

@@ -34,10 +34,10 @@ func TestEffectsOnLoadBalancersAndVolumes(t *testing.T) {
 		want    []string
 		not     string
 	}{
-		{"a plan keeps load balancers", openstack20, v1.Options{}, []string{"load balancers: 1 kept, 0 recreated, 0 address changes", "gap: for about 45 s nobody runs the loops service, route, cloud-node-lifecycle",
-			"volumes: those of kubernetes.io/cinder go to CSI node by node", "1 persistent volumes say that kubernetes.io/cinder made them"}, "anew"},
+		{"a plan keeps load balancers", openstack20, v1.Options{}, []string{"load balancers: 1 kept, 0 recreated, 0 address changes", "gap: for about 45 s no manager runs the loops service, route, cloud-node-lifecycle",
+			"volumes: those of kubernetes.io/cinder go to CSI node by node", "1 persistent volumes say that kubernetes.io/cinder made them"}, "again"},
 		{
-			"another cluster name makes them anew on OpenStack",
+			"another cluster name makes them again on OpenStack",
 			openstack20,
 			v1.Options{ClusterName: "other"},
 			[]string{"0 kept, 1 recreated, 1 address changes", `the cluster's name becomes "other", and they were made under "prod-eu"`},
@@ -52,7 +52,7 @@ func TestEffectsOnLoadBalancersAndVolumes(t *testing.T) {
 			s := aws26()
 			s.Services = []v1.Service{{Name: "web"}}
 			return s
-		}, v1.Options{ClusterName: "other"}, []string{"load balancers: 1 kept, 0 recreated"}, "anew"},
+		}, v1.Options{ClusterName: "other"}, []string{"load balancers: 1 kept, 0 recreated"}, "made again"},
 		{"volumes stay in-tree without a driver", func() *v1.Snapshot {
 			s := openstack20()
 			s.Volumes.CSIDrivers = nil

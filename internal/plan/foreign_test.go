@@ -57,9 +57,9 @@ func TestTwoCandidatesAreRefused(t *testing.T) {
 		more    v1.Component
 		says    []string
 	}{
-		"beside static pods":        {aws26HA, tenantsManager("Deployment/kube-system/"+component.KCM, 1), []string{"Deployment/kube-system/" + component.KCM, "host cp-1"}},
-		"beside units":              {func() *v1.Snapshot { return units(aws26HA()) }, tenantsManager("Deployment/kube-system/"+component.KCM, 0), []string{"host cp-1"}},
-		"beside another Deployment": {deployedCluster, tenantsManager("Deployment/kube-system/kcm", 1), []string{"Deployment/kube-system/" + component.KCM + " and Deployment/kube-system/kcm"}},
+		"next to static pods":        {aws26HA, tenantsManager("Deployment/kube-system/"+component.KCM, 1), []string{"Deployment/kube-system/" + component.KCM, "host cp-1"}},
+		"next to units":              {func() *v1.Snapshot { return units(aws26HA()) }, tenantsManager("Deployment/kube-system/"+component.KCM, 0), []string{"host cp-1"}},
+		"next to another Deployment": {deployedCluster, tenantsManager("Deployment/kube-system/kcm", 1), []string{"Deployment/kube-system/" + component.KCM + " and Deployment/kube-system/kcm"}},
 		"a kube-apiserver":          {deployedCluster, api, []string{component.KAS + " runs as", "host cp-1"}},
 	} {
 		s := c.cluster()

@@ -138,7 +138,7 @@ func TestTheShapeOfTheManagerWhereTheKubeletReadsNoManifests(t *testing.T) {
 	}{
 		{"a static pod is there", v1.Host{Components: []v1.Component{{Manifest: "/srv/pods/a.yaml"}}}, "", v1.ShapeStaticPod},
 		{
-			"a unit beside a kubelet with a directory",
+			"a unit next to a kubelet with a directory",
 			v1.Host{Components: []v1.Component{{Runs: v1.RunsSystemd, Manifest: "/etc/default/a"}}, Kubelet: &v1.Kubelet{Flags: map[string]string{"pod-manifest-path": "/srv/pods"}}},
 			"",
 			v1.ShapeStaticPod,
@@ -403,7 +403,7 @@ func TestWhereAPlanMayBeCut(t *testing.T) {
 		}
 	}
 	down := mustMake(t, aws26(), v1.Options{Volumes: v1.VolumesInTree})
-	if _, err := planstep.Until(down, "external/"+component.KAS); err == nil || !strings.Contains(err.Error(), "is in the downtime: nobody would run the loops") {
+	if _, err := planstep.Until(down, "external/"+component.KAS); err == nil || !strings.Contains(err.Error(), "is in the downtime: no manager would run the loops") {
 		t.Errorf("a cut in the downtime: %v", err)
 	}
 	if n, err := planstep.Until(down, planstep.PhasePrepare); err != nil || planstep.Remaining(down, n)[0] == "" {

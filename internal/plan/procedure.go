@@ -85,7 +85,7 @@ func handOverWithGap(d *draft.Draft) {
 		external.MakeManagerExternal(
 			d,
 			h,
-			"it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: nobody runs them until the first "+component.CCM+" does",
+			"it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: no manager runs them until the first "+component.CCM+" does",
 			[]string{component.KCM},
 			[]string{component.KCM},
 		)
@@ -126,7 +126,7 @@ func handOverOnOneHost(d *draft.Draft, h v1.Host) {
 		ID:     "stop/" + component.KCM + "@" + h.Name,
 		Phase:  planstep.PhaseHandover,
 		Title:  "stop " + component.KCM + " on " + h.Name,
-		Why:    "the gap begins: nobody runs the cloud loops until the " + component.CCM + " does, and no other loop until this one is back",
+		Why:    "the gap begins: no manager runs the cloud loops until the " + component.CCM + " does, and no other loop until this one is back",
 		Leases: []string{component.KCM},
 		Group:  group,
 		Edits:  edits,

@@ -83,7 +83,7 @@ func TestChoicesThatAClusterCannotBear(t *testing.T) {
 	}{
 		{"leader migration with one host", aws26(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"only one control-plane host (cp-1)", "--strategy=downtime"}},
 		{"leader migration before it was there", openstack20(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"1.20 has no leader migration"}},
-		{"leader migration with a manager that ignores it", azure28(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"has no leader migration: it would take the flags and run the loops beside the in-tree manager"}},
+		{"leader migration with a manager that ignores it", azure28(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"has no leader migration: it would take the flags and run the loops next to the in-tree manager"}},
 		{"node IPAM that cannot stay", gce30(), v1.Options{NodeIPAM: v1.IPAMKeep}, []string{"node IPAM has to move"}},
 		{"node IPAM that cannot move", vsphere29(), v1.Options{NodeIPAM: v1.IPAMMove}, []string{"node IPAM cannot move"}},
 		{"volumes without a driver", func() *v1.Snapshot {

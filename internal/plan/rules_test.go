@@ -152,7 +152,7 @@ var broken = []struct {
 		s := find(t, p, "write/"+layout.CCMMigration)
 		replaceIn(&s.Content, "- name: node-ipam-controller\n  component: "+component.CCM+"\n", "")
 	}},
-	{"P-13", "Azure's allocator runs beside the old one", "azure-1.28", func(t *testing.T, p *v1.Plan) {
+	{"P-13", "Azure's allocator runs next to the old one", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "start/"+component.CCM)
 		replaceIn(&s.Content, ",-node-ipam", "")
 	}},

@@ -27,7 +27,7 @@ func TestTheDowntimeEndsBeforeTheKubelets(t *testing.T) {
 				}
 			case strings.HasPrefix(s.ID, "start/"+component.CCM):
 				if behind := planstep.IdleUntil(p, i); !strings.HasPrefix(behind, "start/"+component.CCM) {
-					t.Errorf("%s: before %s nobody runs the loops, and a stop has to wait for %q", c.name, s.ID, behind)
+					t.Errorf("%s: before %s no manager runs the loops, and a stop has to wait for %q", c.name, s.ID, behind)
 				}
 			}
 			if kubelets && s.Component == component.KCM && planstep.ChangesComponent(s) {

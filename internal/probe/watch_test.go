@@ -140,7 +140,7 @@ func cluster() *api {
 }
 
 func TestTheAPIWatch(t *testing.T) {
-	bubble(t, "a watch that is broken off and opened anew is a reconnect and next to no outage", func(t *testing.T) {
+	bubble(t, "a watch that is broken off and opened again is a reconnect and next to no outage", func(t *testing.T) {
 		a := cluster()
 		d := watching(t, a, func() {
 			sleep(10 * time.Second)

@@ -81,10 +81,10 @@ func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
 				in.Events = append(in.Events, v1.OwnershipEvent{Time: gone, Source: v1.SourceProcess, Component: ccm, Host: h},
 					v1.OwnershipEvent{Time: later, Source: v1.SourceScrape, Component: kcm, Host: h, Looked: &gone, Loops: map[string][]string{"cp-1": {"nodeipam"}}[h]})
 			}
-		}, v1.ResultFailed, []string{"service: nobody has run it since cloud-controller-manager@cp-1 ended"}},
+		}, v1.ResultFailed, []string{"service: no manager has run it since cloud-controller-manager@cp-1 ended"}},
 		{"an overlapping write", func(in *Input) {
 			in.Calls = append(in.Calls, v1.CloudCall{Seq: 8, Key: "AKIALABCP3KCM", Service: "elb", Action: "AddTags", Mutating: true, Arrived: at(53)})
-		}, v1.ResultOverlap, []string{"service: 1 mutating call of kube-controller-manager@cp-3 arrived beside cloud-controller-manager@cp-1"}},
+		}, v1.ResultOverlap, []string{"service: 1 mutating call of kube-controller-manager@cp-3 arrived next to cloud-controller-manager@cp-1"}},
 		{"a load balancer that is gone", func(in *Input) { in.After.Cloud.LoadBalancers = in.After.Cloud.LoadBalancers[1:] },
 			v1.ResultLost, []string{"LoadBalancer/a0000000000000000000000000000000 is gone"}},
 		{"no ownership log", func(in *Input) { in.Events = nil }, v1.ResultUnknown, []string{"ownership log is empty"}},

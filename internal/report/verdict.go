@@ -250,7 +250,7 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 func (why reasons) owners(r v1.Report) {
 	for _, o := range r.Overlaps {
 		if o.Evidence == v1.EvidenceCalls {
-			why.add(v1.ResultOverlap, "%s: %s of %s arrived beside %s, between %s and %s",
+			why.add(v1.ResultOverlap, "%s: %s of %s arrived next to %s, between %s and %s",
 				o.Loop, plural(len(o.Calls), "mutating call"), o.Old, o.New, clock(o.Start), clock(o.End))
 		} else {
 			why.add(
@@ -266,7 +266,7 @@ func (why reasons) owners(r v1.Report) {
 	}
 	for _, g := range allGaps(r) {
 		if g.To == "" {
-			why.add(v1.ResultFailed, "%s: nobody has run it since %s ended at %s", g.Loop, g.From, clock(g.Start))
+			why.add(v1.ResultFailed, "%s: no manager has run it since %s ended at %s", g.Loop, g.From, clock(g.Start))
 		}
 	}
 }

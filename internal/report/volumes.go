@@ -116,7 +116,7 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 		case !there:
 			return "its claim " + b.Claim + " is gone too: no step of a migration deletes a claim"
 		case claim.Volume != b.Name:
-			return "its claim " + b.Claim + " was made anew, and has another volume"
+			return "its claim " + b.Claim + " was made again, and has another volume"
 		}
 		return ""
 	}

@@ -162,7 +162,7 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 				n,
 			)
 			if state == pending {
-				what = "schema " + fmt.Sprint(n) + " was never released: list its fields anew with go test -update"
+				what = "schema " + fmt.Sprint(n) + " was never released: list its fields again with go test -update"
 			}
 			out = append(out, fmt.Sprintf("%s: the fields are not those of schema %d (%s); %s", f.file(n), n, changes, what))
 		}

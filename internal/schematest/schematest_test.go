@@ -48,7 +48,7 @@ func TestAChangedFieldNeedsANewNumber(t *testing.T) {
 				"that the tests read, go on with and take back (testdata/kept of internal/migrate), with a conversion where an older one means something else",
 		}},
 		{"another type", one, "# kept, schema 2, not released\n" + listing + "  size int\n", []string{
-			"kept-2.txt: the fields are not those of schema 2 (-schematest.inner.size int); schema 2 was never released: list its fields anew with go test -update",
+			"kept-2.txt: the fields are not those of schema 2 (-schematest.inner.size int); schema 2 was never released: list its fields again with go test -update",
 		}},
 		{"a field of before went", one + "  gone string\n", "# kept, schema 2, released\n" + listing, []string{
 			"kept-1.txt: what was kept under schema 1 can no longer be read, for these fields are gone or of another type: schematest.kept.gone string; keep them, or convert such documents where they are read",

@@ -109,7 +109,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	if s.State == v1.StateFailed {
 		out = append(
 			out,
-			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it"},
+			v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and no command works on it"},
 		)
 	}
 	if s.Paused != nil && f.running() {
@@ -223,7 +223,7 @@ func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
 			Level:        levelWarning,
 			Impact:       onLoops,
 			SinceSeconds: &took,
-			Message:      fmt.Sprintf("lease %s of %s is not renewed: nobody acts under it", l.Name, l.Holder),
+			Message:      fmt.Sprintf("lease %s of %s is not renewed: no process acts under it", l.Name, l.Holder),
 		}
 		if f.Journal == nil || s.State == v1.StateRolledBack || s.State == v1.StateApplied {
 			b.Level = levelInfo // it may be left over

@@ -82,11 +82,11 @@ func TestStates(t *testing.T) {
 			"transplant unlock, then transplant rollback",
 		},
 		{"it is paused", []func(*Facts){paused}, "paused", "transplant resume"},
-		{"it is paused and nobody works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
+		{"it is paused and no command works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
 		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
-		{"nobody works on it", []func(*Facts){noLock}, "stopped", "transplant apply, or transplant rollback"},
+		{"no command works on it", []func(*Facts){noLock}, "stopped", "transplant apply, or transplant rollback"},
 		{"whether somebody works on it may not be read", []func(*Facts){noLock, func(f *Facts) { f.LockUnknown = true }}, "applying", "transplant status --watch, or transplant pause"},
-		{"nobody works on it after an error", []func(*Facts){noLock, failed}, "failed", "transplant apply, or transplant rollback"},
+		{"no command works on it after an error", []func(*Facts){noLock, failed}, "failed", "transplant apply, or transplant rollback"},
 		{"nobody works on a rollback after an error", []func(*Facts){noLock, failed, phase(v1.RunRollingBack)}, "failed", "transplant rollback"},
 		{"it is applied", []func(*Facts){noLock, phase(v1.RunApplied)}, "applied", "transplant verify"},
 		{"it is rolled back", []func(*Facts){noLock, phase(v1.RunRolledBack)}, "rolled-back", "transplant check"},
@@ -162,7 +162,7 @@ func TestHowMuchLongerItTakes(t *testing.T) {
 		{"two steps are done side by side", func(f *Facts) {
 			f.Journal.Plan.Steps[2].Batch, f.Journal.Plan.Steps[3].Batch = "x", "x"
 		}, &v1.Range{LowSeconds: 13, HighSeconds: 50}},
-		{"nobody works on it", func(f *Facts) { f.Lock = nil }, nil},
+		{"no command works on it", func(f *Facts) { f.Lock = nil }, nil},
 		{"it is paused", paused, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 	want := []string{
 		"warning/migration/120/paused by boss@desk at 11:58:00 UTC: lunch",
 		"warning/nodes/60/5 of 5 nodes not Ready: worker-0, worker-1, worker-2 and 2 more",
-		"warning/cloud loops/40/lease kube-controller-manager of cp-1_x is not renewed: nobody acts under it",
+		"warning/cloud loops/40/lease kube-controller-manager of cp-1_x is not renewed: no process acts under it",
 		"warning/control plane/30/pod kube-system/kube-apiserver-cp-1 is not Ready (CrashLoopBackOff)",
 		"warning/migration/20/ops@bastion pid 4412 start 1 has not renewed its lock for 20s; it does so every 5s",
 		"warning/load balancers/5/Service/shop/web: SyncLoadBalancerFailed: try 1",

@@ -138,7 +138,7 @@ var hostRepairs = []repair{
 		outcome: v1.Fail,
 		broken:  everywhere("kube-controller-manager", "--leader-elect=true", "--leader-elect=false"),
 	},
-	{code: "CP-003", about: "a backup lies beside a manifest", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
+	{code: "CP-003", about: "a backup lies next to a manifest", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		p.write(t, "cp-2", "kube-controller-manager.yaml.bak", p.read(t, "cp-2", "kube-controller-manager.yaml"))
 	}},
 	{
@@ -147,7 +147,7 @@ var hostRepairs = []repair{
 		outcome: v1.Fail,
 		broken:  on("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external", "cp-1"),
 	},
-	{code: "CP-007", about: "a cloud-controller-manager was put beside the in-tree ones", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
+	{code: "CP-007", about: "a cloud-controller-manager was put next to the in-tree ones", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		text := strings.ReplaceAll(p.read(t, "cp-3", "kube-controller-manager.yaml"), "kube-controller-manager", "cloud-controller-manager")
 		p.write(t, "cp-3", "cloud-controller-manager.yaml", text)
 	}},
@@ -195,7 +195,7 @@ var hostRepairs = []repair{
 		})
 	}, after: func(t *testing.T, p *patient) {
 		if log, err := os.ReadFile(p.path("systemctl.log")); err != nil || string(log) != "restart kubelet\n" {
-			t.Errorf("asked of systemctl: %q, %v; want the start of the kubelet anew", log, err)
+			t.Errorf("asked of systemctl: %q, %v; want the start of the kubelet again", log, err)
 		}
 		p.kubelet(t, p.Hosts()[0], func(text string) string { return text })
 	}, tidy: func(t *testing.T, p *patient) {

@@ -191,7 +191,7 @@ func pageActs(t *testing.T, w *World, page string, c *seed.Cluster, o *Object) {
 	b.Do(chromedp.Evaluate(`location.hash = "#/"`, nil))
 	seePhase(ctx, t, b, kv1.PhaseCompleted)
 	if browsertest.Eval[float64](b, `window.mark`) != mark {
-		t.Error("the page was loaded anew on the way")
+		t.Error("the page was loaded again on the way")
 	}
 	shootAll(b)
 	b.Quiet()

@@ -69,7 +69,7 @@ func fewInotify(hosts int) string {
 	limit, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if want := 64 + 2*inotifyPerHost*hosts; err == nil && limit < want {
 		return fmt.Sprintf(
-			"this machine allows %d inotify instances, and %d hosts beside other programs may need %d: sysctl -w fs.inotify.max_user_instances=512",
+			"this machine allows %d inotify instances, and %d hosts next to other programs may need %d: sysctl -w fs.inotify.max_user_instances=512",
 			limit,
 			hosts,
 			want,

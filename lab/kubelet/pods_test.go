@@ -71,7 +71,7 @@ func TestEditStopsTheOldProcessAndStartsTheNewOneAfterAGap(t *testing.T) {
 	h.manifest(kcmFile, kcm("--v=2"))
 	fresh := h.running(old.PID)
 	if alive(old.PID) {
-		t.Errorf("the old process %d still runs beside the new one", old.PID)
+		t.Errorf("the old process %d still runs next to the new one", old.PID)
 	}
 	if h.hash() == hash {
 		t.Error("the hash is the same after an edit")

@@ -47,7 +47,7 @@ func TestTheDocumentedConfigurationsBreakSilently(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"without a right to the migration lease nobody runs the loops", func(t *testing.T) { withoutTheRight(t, op) }},
+		{"without a right to the migration lease no manager runs the loops", func(t *testing.T) { withoutTheRight(t, op) }},
 		{"a resourceLock ends the new manager, and only the new one", func(t *testing.T) {
 			if err := <-upstream; err != nil {
 				t.Fatal(err)

@@ -94,7 +94,7 @@ func requireNoOwner(t *testing.T, w *Watch, loops ...string) {
 			if i < 0 {
 				return fmt.Sprintf("%s has the gaps %+v", loop, j.Gaps)
 			}
-			t.Logf("nobody runs %s since %.1f s, after %s", loop, j.Gaps[i].Seconds, j.Gaps[i].From)
+			t.Logf("no manager runs %s since %.1f s, after %s", loop, j.Gaps[i].Seconds, j.Gaps[i].From)
 		}
 		return ""
 	})

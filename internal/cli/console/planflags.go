@@ -163,7 +163,7 @@ func AddPinFlag(f *client.Pin, cmd *cobra.Command) {
 // AddProbeFlag adds --probe and what belongs to it to a command that changes a cluster.
 func AddProbeFlag(f *client.ProbeOptions, cmd *cobra.Command) {
 	cmd.Flags().
-		BoolVar(&f.On, "probe", false, "measure beside it what the cluster's clients notice: API, endpoints, load balancers; see transplant probe")
+		BoolVar(&f.On, "probe", false, "measure next to it what the cluster's clients notice: API, endpoints, load balancers; see transplant probe")
 	AddProbeSettings(f, cmd.Flags(), "probe-")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		f.Given = func(name string) bool { return cmd.Flags().Changed(name) }

@@ -110,7 +110,7 @@ type WatchFlag struct{ On bool }
 // AddTo adds --watch to a command.
 func (w *WatchFlag) AddTo(cmd *cobra.Command) {
 	cmd.Flags().
-		BoolVarP(&w.On, "watch", "w", false, "go on until the run ends: a terminal is drawn anew, a pipe gets a line on change, -o json a document a line")
+		BoolVarP(&w.On, "watch", "w", false, "go on until the run ends: a terminal is redrawn, a pipe gets a line on change, -o json a document a line")
 }
 
 // CheckOutput says why an output cannot be watched.

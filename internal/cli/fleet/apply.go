@@ -31,7 +31,7 @@ func newApply(c *console.Console) *cobra.Command {
 			"after its own checks, and with --details whole by the steps that were printed and by no others; apply follows the objects and starts the next clusters as\n" +
 			"others are done. A wave begins when all of the one before are done and have been watched for --soak. It stops starting clusters when more than\n" +
 			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may (those that do when it begins get --patience, too: somebody\n" +
-			"may just have mended them).\n\n" +
+			"may just have fixed them).\n\n" +
 			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
 			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -66,7 +66,7 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 	if blocked := rollout.BlockedMembers(p); len(blocked) > 0 {
 		return exitcode.With(
 			exitcode.Blocked,
-			"the checks refuse or cannot judge %s: %s; nothing was changed. Mend what they name, or leave the clusters out with --except",
+			"the checks refuse or cannot judge %s: %s; nothing was changed. Fix what they name, or leave the clusters out with --except",
 			wording.Count(len(blocked), "cluster"),
 			strings.Join(blocked, ", "),
 		)

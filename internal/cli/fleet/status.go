@@ -35,7 +35,7 @@ func newStatus(c *console.Console) *cobra.Command {
 			"  transplant fleet status crh4xbxz5f -o yaml",
 		Long: "Status reads the Cluster objects of both groups and nothing else: no user cluster is asked. What it says of a cluster is what the operator wrote into the\n" +
 			"object's conditions, with the time since when that is so.\n\n" +
-			"With --watch a terminal is drawn anew in place, a pipe gets a line for each cluster that changed, and -o json a document a line. It ends at Ctrl-C.",
+			"With --watch a terminal is redrawn in place, a pipe gets a line for each cluster that changed, and -o json a document a line. It ends at Ctrl-C.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			choose.Names = names
 			if watch && output.Value != "table" && output.Value != "json" {
@@ -50,7 +50,7 @@ func newStatus(c *console.Console) *cobra.Command {
 	output = console.AddFormatFlag(cmd, "table", "wide", "json", "yaml")
 	addSelectionFlags(&choose, cmd)
 	cmd.Flags().
-		BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C: a terminal is drawn anew, a pipe gets a line on change, -o json a document a line")
+		BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C: a terminal is redrawn, a pipe gets a line on change, -o json a document a line")
 	return cmd
 }
 

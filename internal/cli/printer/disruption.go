@@ -84,7 +84,7 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 		if p.Reconnects > 0 {
 			out = append(
 				out,
-				l.Cut(fmt.Sprintf("%s was opened anew %s", probe.Title(p.Kind, p.Path), wording.Count(p.Reconnects, "time"))),
+				l.Cut(fmt.Sprintf("%s was opened again %s", probe.Title(p.Kind, p.Path), wording.Count(p.Reconnects, "time"))),
 			)
 		}
 		for i, o := range p.Outages {

@@ -188,7 +188,7 @@ func (r *rolloutWatch) end(n fleet.Next) error {
 		last := n.Failed[len(n.Failed)-1]
 		return exitcode.With(
 			r.stoppedCode(n),
-			"stopped in wave %d: %s\nwhat is under way is carried on by the operator; when the failed ones are mended, or left out with --except, the same command goes on",
+			"stopped in wave %d: %s\nwhat is under way is carried on by the operator; when the failed ones are fixed, or left out with --except, the same command goes on",
 			r.waveOf(fleet.Key{Group: last.Group, Name: last.Name}),
 			sum,
 		)

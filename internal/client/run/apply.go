@@ -170,7 +170,7 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 	return exitcode.With(
 		exitcode.Stale,
 		"plan %s is not the one that this version of transplant (%s; the file was made by %s) makes of the cluster as it is now:\n  %s%s\nnothing was changed; "+
-			"make it anew with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
+			"make it again with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
 		args[0],
 		client.Version,
 		wording.OrDash(p.ToolVersion),
@@ -260,7 +260,7 @@ func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOp
 		if err := invariant.CheckAllowed(p, snap); err != nil {
 			return nil, exitcode.With(
 				exitcode.Stale,
-				"plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w",
+				"plan %s would do what no migration of this cluster does; make it again with transplant plan --refresh %s:\n%w",
 				args[0],
 				args[0],
 				err,

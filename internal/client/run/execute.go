@@ -88,7 +88,7 @@ func execute(
 		ExplainLostHosts(c, err, p.Direction)
 		if errors.Is(err, step.ErrInterrupted) {
 			if idle := engine.Unowned(context.WithoutCancel(ctx)); len(idle) > 0 {
-				c.Narrate("this is the middle of the downtime: nobody runs %s until it goes on or back", strings.Join(idle, ", "))
+				c.Narrate("this is the middle of the downtime: no manager runs %s until it goes on or back", strings.Join(idle, ", "))
 			}
 		}
 		c.Narrate(

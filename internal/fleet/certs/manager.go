@@ -188,7 +188,7 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 	case missing:
 	default:
 		if ring, err = parse(secret.Data); err != nil {
-			m.options.Log.Info("The secret of the webhooks is made anew", "secret", m.options.Secret, "why", mask.Error(err))
+			m.options.Log.Info("The secret of the webhooks is made again", "secret", m.options.Secret, "why", mask.Error(err))
 		}
 	}
 	o := m.options

@@ -133,7 +133,7 @@ func TestASecretThatIsLostOrSpoiltIsPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := secretOf(t, server); trusts(after.bundle, after, "webhooks", start) != nil {
-		t.Error("a spoilt secret was not made anew")
+		t.Error("a spoilt secret was not made again")
 	}
 }
 

@@ -19,7 +19,7 @@ func (n *next) stopped() (Step, bool) {
 		Record:  n.record,
 		Stopped: s,
 		Waiting: fmt.Sprintf(
-			"stopped at MachineDeployment %s: %s: mend it, then take the annotation off and put it on again",
+			"stopped at MachineDeployment %s: %s: fix it, then take the annotation off and put it on again",
 			d.Name,
 			s.Reason,
 		),

@@ -360,7 +360,7 @@ func TestARunThatFailsThreeTimesIsTakenBackAndStays(t *testing.T) {
 			t.Errorf("there were %d events about failures", failed)
 		}
 		w.change("a", func(c *userCluster) { c.run = nil })
-		w.patch("a", fmt.Sprintf(`{"metadata":{"annotations":{%q:"mended"}}}`, kubermaticv1.AnnotationHold))
+		w.patch("a", fmt.Sprintf(`{"metadata":{"annotations":{%q:"fixed"}}}`, kubermaticv1.AnnotationHold))
 		w.until("a", kubermaticv1.PhaseHeld, time.Second)
 		w.patch("a", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kubermaticv1.AnnotationHold))
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)

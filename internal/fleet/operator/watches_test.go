@@ -202,7 +202,7 @@ func TestAPlanThatIsNotTheConfirmedOneBlocksUntilItIsConfirmedAnew(t *testing.T)
 		w.change("a", func(c *userCluster) { c.run = nil })
 		w.patch("a", fmt.Sprintf(`{"metadata":{"annotations":{%q:"abcdef0123"}}}`, kubermaticv1.AnnotationPlan))
 		if took := w.until("a", kubermaticv1.PhaseHandover, time.Minute); took > 2*time.Second {
-			t.Errorf("what was confirmed anew is begun after %s", took)
+			t.Errorf("what was confirmed again is begun after %s", took)
 		}
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
 		if _, there := w.read("a").Annotations[kubermaticv1.AnnotationPlan]; there {

@@ -278,7 +278,7 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf(
-		"somebody else has installed it, and its %s does not run: mend it, or delete CSIDriver %s, and ours is installed",
+		"somebody else has installed it, and its %s does not run: fix it, or delete CSIDriver %s, and ours is installed",
 		strings.Join(missing, " and "),
 		d.name,
 	), nil

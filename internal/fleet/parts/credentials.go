@@ -57,7 +57,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 		return have.ResourceVersion, nil
 	case err != nil:
 		return "", fmt.Errorf(
-			"%w: mend that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCsiDriver",
+			"%w: fix that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCsiDriver",
 			err,
 			namespace,
 			credentials,

@@ -37,7 +37,7 @@ func TestAClusterGoesThroughEveryPhaseOnceAndEndsCompleted(t *testing.T) {
 	l.ended(Succeeded, "")
 	l.Journal.Handover = Done
 	if d := l.in(kubermaticv1.PhaseComponents); d.Work.Parts {
-		t.Error("machine-controller is patched although nobody runs the loops")
+		t.Error("machine-controller is patched although no manager runs the loops")
 	}
 	l.external()
 	if d := l.in(kubermaticv1.PhaseComponents); !d.Work.Parts {

@@ -282,7 +282,7 @@ func (j *judge) warned(why string) string {
 	if j.Journal.Handover != Begun {
 		return why
 	}
-	return why + ". The handover is not finished, so perhaps nobody runs the cloud loops: do not leave it like this"
+	return why + ". The handover is not finished, so perhaps no manager runs the cloud loops: do not leave it like this"
 }
 
 // exhausted reports whether a part was tried as often as it may be.

@@ -112,7 +112,7 @@ func TestAHandoverThatFailedInItsMiddleIsTriedAgainAfterAHold(t *testing.T) {
 	l.external()
 	l.in(kubermaticv1.PhaseFailed)
 	l.Cluster.Annotations[kubermaticv1.AnnotationHold] = ""
-	if d := l.in(kubermaticv1.PhaseHeld); !d.Work.Forget || !strings.Contains(d.Message, "nobody runs the cloud loops") {
+	if d := l.in(kubermaticv1.PhaseHeld); !d.Work.Forget || !strings.Contains(d.Message, "no manager runs the cloud loops") {
 		t.Errorf("work %+v: %s", d.Work, d.Message)
 	}
 	l.Run = Run{}
@@ -162,7 +162,7 @@ func TestAnOperatorThatStartsMovesNoClusterBack(t *testing.T) {
 			l.external()
 			l.in(phase)
 			if got := l.condition(kubermaticv1.ConditionMigration).LastTransitionTime; got != since || len(l.events) != events {
-				t.Errorf("the phase began anew at %s, was %s; events %v", got, since, l.events[events:])
+				t.Errorf("the phase began again at %s, was %s; events %v", got, since, l.events[events:])
 			}
 		})
 	}

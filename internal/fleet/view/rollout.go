@@ -177,7 +177,7 @@ func (r Rollout) fate(
 func (r Rollout) sound(row v1.FleetCluster) (fate, string, time.Time) {
 	if row.Owners == OwnersBoth || row.Owners == OwnersNobody || row.Owners == OwnersInTree {
 		return fateFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
-			OwnersBoth: "more than one manager", OwnersNobody: "nobody", OwnersInTree: "kube-controller-manager"}[row.Owners]), time.Time{}
+			OwnersBoth: "more than one manager", OwnersNobody: "no manager", OwnersInTree: "kube-controller-manager"}[row.Owners]), time.Time{}
 	}
 	if r.Options.Until == UntilHandover { // its phase goes on changing
 		for _, c := range row.Conditions {

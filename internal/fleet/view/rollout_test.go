@@ -353,7 +353,7 @@ func TestAWaveIsWatchedBeforeTheNextOneBegins(t *testing.T) {
 		t.Errorf("eleven minutes after it: %+v", n)
 	}
 	bad := Rows([]Object{cluster("a", enabled, owned(OwnersNobody), in(kubermaticv1.PhaseCompleted, "", time.Minute)), cluster("b")})
-	if n := r.Next(bad, nil, noon); !n.Stopped || !strings.Contains(n.Failed[0].Reason, "nobody runs the cloud loops") {
+	if n := r.Next(bad, nil, noon); !n.Stopped || !strings.Contains(n.Failed[0].Reason, "no manager runs the cloud loops") {
 		t.Errorf("the first wave went wrong while it was watched: %+v", n)
 	}
 }

@@ -313,7 +313,7 @@ func (s *server) written(shown *Preview, o view.Object, action ActionName, p *pe
 		shown.Title = "Take the hold off"
 		shown.Effects = []string{"the operator forgets an earlier failure and tries again"}
 	case Confirm:
-		shown.Title = "Confirm the plan anew"
+		shown.Title = "Confirm the plan again"
 		shown.Effects = []string{"the operator begins with this plan when it is the cluster's turn, and with no other"}
 	case RestartMachines:
 		change.Annotate(kubermaticv1.AnnotationRestartMachines, "true")

@@ -91,7 +91,7 @@ func TestInABrowserTheListIsThereAndLives(t *testing.T) {
 	b.Until(`document.querySelector('tr[data-key$="/c1"] .badge').textContent === "Handover" && document.querySelectorAll("#rows tr").length === 10`)
 	b.Until(`document.querySelector("#live").textContent.includes("c1: Handover")`) // for who listens
 	if browsertest.Eval[float64](b, `window.mark`) != mark {
-		t.Error("the page was loaded anew")
+		t.Error("the page was loaded again")
 	}
 	if at := browsertest.Eval[string](b, `document.activeElement.textContent`); at != "c5machines" {
 		t.Errorf("the focus went to %q when rows changed", at)

@@ -96,7 +96,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("err = %v, want %q", err, tt.want)
 			}
 			if got != nil {
-				t.Errorf("there are hosts beside the error: %v", got)
+				t.Errorf("there are hosts next to the error: %v", got)
 			}
 		})
 	}

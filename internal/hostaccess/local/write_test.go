@@ -262,7 +262,7 @@ func TestAManifestsDirectoryThatIsAFileSystemOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(during) != 2 || !strings.HasPrefix(during[0], ".") {
-		t.Errorf("during the write there are %q, want one dot-file beside the manifest", during)
+		t.Errorf("during the write there are %q, want one dot-file next to the manifest", during)
 	}
 	want := []string{"/etc/", "/etc/kubernetes/", "/etc/kubernetes/manifests/", manifest}
 	if diff := cmp.Diff(want, tree(t, l)); diff != "" {

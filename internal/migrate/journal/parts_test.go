@@ -81,7 +81,7 @@ func TestACrashBetweenAnyTwoWritesLeavesOneJournal(t *testing.T) {
 				t.Fatalf("after %d writes: a journal that was not written to the end: %v", last, openErr)
 			}
 			if _, err := home.Create(t.Context(), noisyPlan(), &v1.Snapshot{}); err != nil {
-				t.Fatalf("after %d writes: beginning anew: %v", last, err)
+				t.Fatalf("after %d writes: beginning again: %v", last, err)
 			}
 			continue
 		}

@@ -206,7 +206,7 @@ func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (st
 		managers, leases = []string{component.CCM}, []string{component.CCM}
 	}
 	if component := runsManager(ctx, e, h.Name, managers); component != "" {
-		return component + " runs on it: it may take the loops beside their owner", nil
+		return component + " runs on it: it may take the loops next to their owner", nil
 	}
 	names := []string{h.Node, e.NodeOf(h.Name)}
 	for _, node := range names {
@@ -220,7 +220,7 @@ func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (st
 		if !state.gone && state.ready == corev1.ConditionTrue {
 			return fmt.Sprintf(
 				"it is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
-					"which may take the loops beside their owner, or hold a lease of theirs and run none",
+					"which may take the loops next to their owner, or hold a lease of theirs and run none",
 				node,
 			), nil
 		}

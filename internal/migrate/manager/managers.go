@@ -85,7 +85,7 @@ func CompareOwners(managers []v1.Manager, expect map[string]string) string {
 		}
 		switch {
 		case len(owners) == 0:
-			return fmt.Sprintf("nobody runs loop %s", loop)
+			return fmt.Sprintf("no manager runs loop %s", loop)
 		case len(owners) > 1:
 			return fmt.Sprintf("loop %s runs in %s at once", loop, strings.Join(owners, " and "))
 		case !right:

@@ -59,7 +59,7 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 			s,
 			"progress",
 			fmt.Sprintf(
-				"whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). Nobody runs the loops until it does",
+				"whether the manager of %s starts is not proven: no pod may be made in namespace %s to try it (%v). No manager runs the loops until it does",
 				start.Ref,
 				p.Namespace,
 				err,

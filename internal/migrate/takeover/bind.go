@@ -122,7 +122,7 @@ func successor(ctx context.Context, e *step.Env, s v1.Step, b handover.Binding) 
 		s,
 		BindTimeout,
 		step.SettleInterval,
-		func() string { return "nobody is ready to take lease " + b.Lease + " over: " + reason },
+		func() string { return "no manager is ready to take lease " + b.Lease + " over: " + reason },
 		func(ctx context.Context) (bool, error) {
 			managers, err := manager.Ask(ctx, e, s.Successors...)
 			if err != nil {
@@ -136,7 +136,7 @@ func successor(ctx context.Context, e *step.Env, s v1.Step, b handover.Binding) 
 		return &step.WaitError{
 			Waited: BindTimeout,
 			Reason: fmt.Sprintf(
-				"the owner %s on host %s was not stopped, since nobody is ready to take lease %s over: %s",
+				"the owner %s on host %s was not stopped, since no manager is ready to take lease %s over: %s",
 				b.Component,
 				b.Host,
 				b.Lease,

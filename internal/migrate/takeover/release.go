@@ -145,7 +145,7 @@ func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecor
 			return err == nil && holder != "" && holder != r.Holder, nil
 		})
 		if err != nil {
-			e.Report(s, "progress", fmt.Sprintf("nobody has taken lease %s over for %s", r.Lease, takeoverBudget))
+			e.Report(s, "progress", fmt.Sprintf("no manager has taken lease %s over for %s", r.Lease, takeoverBudget))
 		}
 	}
 }

@@ -184,7 +184,7 @@ func controllersChange(j Judge, base map[string]string, value string, isNow bool
 	before := base[flagvalue.FlagControllers]
 	if rest := othersOf(before); !slices.Equal(rest, othersOf(value)) {
 		return fmt.Errorf(
-			"beside cloud loops it would say %s, and it says %s",
+			"next to cloud loops it would say %s, and it says %s",
 			strings.Join(othersOf(value), ","),
 			strings.Join(rest, ","),
 		)

@@ -37,7 +37,7 @@ func DescribeManager(d *draft.Draft) []string {
 	if !d.Program.Ours {
 		return []string{
 			fmt.Sprintf(
-				"the manager: %s, built from %s. Not promised: it is not fenced. One that is paused and resumed can write to the cloud for one renew deadline beside its successor, and when it ends its leases run out instead of being released",
+				"the manager: %s, built from %s. Not promised: it is not fenced. One that is paused and resumed can write to the cloud for one renew deadline next to its successor, and when it ends its leases run out instead of being released",
 				d.Program.Image,
 				libraryRelease(d.Program.Minor),
 			),

@@ -25,7 +25,7 @@ type InheritedFlag struct {
 var InheritedFlags = []InheritedFlag{
 	{
 		Name: "cluster-name",
-		Why:  "it names load balancers and cloud tags: with another one every load balancer is orphaned and made anew (OpenStack, GCE, Azure)",
+		Why:  "it names load balancers and cloud tags: with another one every load balancer is orphaned and made again (OpenStack, GCE, Azure)",
 	},
 	{
 		Name: "cluster-cidr",
@@ -33,7 +33,7 @@ var InheritedFlags = []InheritedFlag{
 	},
 	{
 		Name: "configure-cloud-routes",
-		Why:  "it is true unless said otherwise: where the CNI routes, the table would fill up with routes beside it",
+		Why:  "it is true unless said otherwise: where the CNI routes, the table would fill up with routes next to it",
 	},
 	{Name: "allocate-node-cidrs", Why: "without it there is no route loop; where node IPAM runs is said by --controllers"},
 	{Name: "route-reconciliation-period", Why: "the rate at which routes are repaired stays"},

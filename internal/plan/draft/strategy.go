@@ -61,7 +61,7 @@ func (d *Draft) ResolveStrategy() []error {
 		why = append(
 			why,
 			fmt.Sprintf(
-				"the manager in image %s has no leader migration: it would take the flags and run the loops beside the in-tree manager",
+				"the manager in image %s has no leader migration: it would take the flags and run the loops next to the in-tree manager",
 				d.Program.Image,
 			),
 		)

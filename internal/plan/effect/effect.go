@@ -28,12 +28,12 @@ func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Opti
 			restarts[s.Component]++ // steps that restart nothing name no component
 		}
 	}
-	anew := 0
+	recreated := 0
 	if direction == planstep.Forward && WhyRecreated(snap, opts) != "" {
-		anew = len(snap.Services)
+		recreated = len(snap.Services)
 	}
 	out := []string{
-		fmt.Sprintf("load balancers: %d kept, %d recreated, %d address changes", len(snap.Services)-anew, anew, anew),
+		fmt.Sprintf("load balancers: %d kept, %d recreated, %d address changes", len(snap.Services)-recreated, recreated, recreated),
 		describeNodes(snap, steps),
 	}
 	if snap.Cloud != nil {
@@ -142,7 +142,7 @@ func DescribeLoadBalancers(d *draft.Draft) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"load balancers: all %d are made anew with new addresses and the old ones are left behind: %s",
+				"load balancers: all %d are made again with new addresses and the old ones are left behind: %s",
 				len(d.Snapshot.Services),
 				why,
 			),

@@ -50,7 +50,7 @@ func finishLeaderMigration(d *draft.Draft) {
 		planstep.PhaseFinish,
 		"delete/",
 		"Lease/"+layout.Namespace+"/"+d.Options.LeaseName,
-		"nobody respects it any longer",
+		"no manager uses it any longer",
 	)
 	for _, o := range layout.MigrationObjects(d.Options.LeaseName) {
 		d.DeleteObject(planstep.PhaseFinish, "delete/", layout.Ref(o), "the lease that it grants is gone")

@@ -58,7 +58,7 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"%s runs with --leader-elect=false: nothing keeps an old pod from acting beside a new one; take the flag out first",
+				"%s runs with --leader-elect=false: nothing keeps an old pod from acting next to a new one; take the flag out first",
 				m.Manifest,
 			),
 		)
@@ -133,7 +133,7 @@ func chooseStrategy(d *draft.Draft, m *v1.Component) error {
 		)
 	case !d.Program.LeaderMigration:
 		why = fmt.Sprintf(
-			"the manager in image %s has no leader migration: it would take the flags and run the loops beside the in-tree manager",
+			"the manager in image %s has no leader migration: it would take the flags and run the loops next to the in-tree manager",
 			d.Program.Image,
 		)
 	case len(runningLoops(d)) < len(expectedLoops(d)):
@@ -194,7 +194,7 @@ func checkInstall(d *draft.Draft, m *v1.Component) error {
 	switch p := m.Flags["cloud-provider"]; {
 	case p != "" && p != "external":
 		return fmt.Errorf(
-			"%s runs the in-tree provider %s: its loops are handed over, and no other manager is started beside it",
+			"%s runs the in-tree provider %s: its loops are handed over, and no other manager is started next to it",
 			m.Manifest,
 			p,
 		)

@@ -98,7 +98,7 @@ func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 		ID:    "loops-off/" + component.KCM + "@" + m.Manifest,
 		Phase: planstep.PhaseHandover,
 		Title: "take the cloud loops out of " + m.Manifest + ", and wait until its old pods have ended",
-		Why:   "with the last old pod the loops stop, and nobody runs them until the " + component.CCM + " does; the cloud provider stays for the volumes of machines that are not replaced yet",
+		Why:   "with the last old pod the loops stop, and no manager runs them until the " + component.CCM + " does; the cloud provider stays for the volumes of machines that are not replaced yet",
 		Leases: []string{
 			component.KCM,
 		},

@@ -104,7 +104,7 @@ var Rules = []Rule{
 	{
 		"P-15",
 		"the cloud-controller-manager has the cluster name of the live kube-controller-manager, or the one that was asked for",
-		"load balancers would be made anew under another name, with other addresses, and the old ones left behind",
+		"load balancers would be made again under another name, with other addresses, and the old ones left behind",
 		sameName,
 		false,
 	},
@@ -136,7 +136,7 @@ var Rules = []Rule{
 	{"P-21", "every change says how it is undone",
 		"an operator at night would have to guess", undoTold, false},
 	{"P-22", "providerIDs are filled in after the handover, node by node, and only where there is none",
-		"an in-tree manager would write beside the new one; a providerID cannot be changed", fillLast, false},
+		"an in-tree manager would write next to the new one; a providerID cannot be changed", fillLast, false},
 	{
 		"P-23",
 		"the cloud-controller-manager runs on nodes that are not initialised, on the host's network and resolver, with a priority of its own",
@@ -145,7 +145,7 @@ var Rules = []Rule{
 		false,
 	},
 	{"P-24", "no port of the cloud-controller-manager is taken on its host",
-		"it would crash for ever beside the one that has the port", portFree, false},
+		"it would crash for ever next to the one that has the port", portFree, false},
 	{"P-25", "a kubelet keeps its name, addresses, providerID and taints",
 		"a node that registers under another name orphans volumes and pods of the old one", kubeletIdentity, false},
 	{"P-26", "no kube-apiserver is left external with the admission plugin " + flagvalue.PluginPVLabels,
@@ -158,7 +158,7 @@ var Rules = []Rule{
 		false,
 	},
 	{"P-28", "each migration config names the loops as its own component and version calls them",
-		"a name of another version matches nothing, and the manager runs the loop beside the other one", ownDialect, false},
+		"a name of another version matches nothing, and the manager runs the loop next to the other one", ownDialect, false},
 	{"P-29", "what kubeadm would write at the next upgrade is what the plan leaves behind",
 		"the next kubeadm upgrade would bring the in-tree provider back", kubeadmAgrees, false},
 	{
@@ -171,7 +171,7 @@ var Rules = []Rule{
 	{
 		"P-31",
 		"Azure: the cloud-controller-manager leaves nodes to the cloud-node-manager, which runs before the first kubelet changes",
-		"nobody initialises nodes, or two managers do",
+		"no manager initialises nodes, or two managers do",
 		azureNodes,
 		false,
 	},
@@ -179,7 +179,7 @@ var Rules = []Rule{
 		"the loops would end and never begin again", supportedOnly, false},
 	{
 		"P-33",
-		"after every step the component starts with its --cloud-provider and the gates that its version wants beside it",
+		"after every step the component starts with its --cloud-provider and the gates that its version wants next to it",
 		"from 1.29 on a kube-apiserver whose gates disagree with --cloud-provider ends at once",
 		startsAgain,
 		false,
@@ -187,7 +187,7 @@ var Rules = []Rule{
 	{
 		"P-34",
 		"where kube-controller-managers give up the cloud loops a cloud-controller-manager starts, on each of their hosts or as a workload",
-		"nobody would run the cloud loops, and nothing would say so",
+		"no manager would run the cloud loops, and nothing would say so",
 		successorThere,
 		false,
 	},
@@ -222,7 +222,7 @@ var Rules = []Rule{
 	{
 		"P-39",
 		"no cloud-controller-manager of a hosted control plane starts before the cloud loops are out of every pod of kube-controller-manager, which was looked at, or before all of them respect the migration lease",
-		"an old pod that still ends, or whose node is away, would write to the cloud beside it",
+		"an old pod that still ends, or whose node is away, would write to the cloud next to it",
 		seedOneOwner,
 		false,
 	},

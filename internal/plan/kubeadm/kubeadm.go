@@ -50,7 +50,7 @@ func updateComponent(d *draft.Draft, name string, k *v1.KubeadmConfig) {
 		Phase:     planstep.PhaseKubeadm,
 		Kind:      v1.StepPatchObject,
 		Title:     "tell kubeadm of the flags of " + name,
-		Why:       "kubeadm upgrade writes the manifests anew from this: without it the next upgrade brings the in-tree provider back",
+		Why:       "kubeadm upgrade writes the manifests again from this: without it the next upgrade brings the in-tree provider back",
 		Ref:       layout.KubeadmConfigRef,
 		Component: name,
 		Derive:    layout.DeriveKubeadm,
@@ -193,7 +193,7 @@ func updateKubeletDefaults(b *draft.Draft) {
 		Phase: planstep.PhaseKubeadm,
 		Kind:  v1.StepPatchObject,
 		Title: "change the gates of kubelets to come",
-		Why:   "kubeadm upgrade node writes every kubelet's configuration anew from this",
+		Why:   "kubeadm upgrade node writes every kubelet's configuration again from this",
 		Ref:   ref,
 		Patch: layout.EncodeObject(layout.Object{"data": layout.Object{"kubelet": text}}),
 		Requires: []string{

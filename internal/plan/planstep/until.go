@@ -83,7 +83,7 @@ func safeToStop(p *v1.Plan, n int) error {
 		before = "at " + p.Steps[first-1].ID
 	}
 	return fmt.Errorf(
-		"step %s is in the downtime: nobody would run the loops until the rest is done; stop %s, or at %s or later",
+		"step %s is in the downtime: no manager would run the loops until the rest is done; stop %s, or at %s or later",
 		p.Steps[n-1].ID,
 		before,
 		p.Steps[last].ID,

@@ -233,7 +233,7 @@ func (r *replacement) awaitLeaderMigration() {
 	if r.from < 22 {
 		instructions = append(
 			instructions,
-			"flag of "+component.KCM+": --feature-gates=ControllerManagerLeaderMigration=true, beside those that are there: before 1.22 it is alpha",
+			"flag of "+component.KCM+": --feature-gates=ControllerManagerLeaderMigration=true, next to those that are there: before 1.22 it is alpha",
 		)
 	}
 	r.draft.AwaitOperator(
@@ -403,7 +403,7 @@ func (r *replacement) awaitFinish() {
 		planstep.PhaseFinish,
 		"delete/",
 		"Lease/"+layout.Namespace+"/"+r.draft.Options.LeaseName,
-		"nobody respects it any longer",
+		"no manager uses it any longer",
 	)
 	for _, o := range layout.MigrationObjects(r.draft.Options.LeaseName) {
 		r.draft.DeleteObject(planstep.PhaseFinish, "delete/", layout.Ref(o), "the lease that it grants is gone")

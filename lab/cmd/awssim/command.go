@@ -20,7 +20,7 @@ import (
 // go at once.
 const drain = 5 * time.Second
 
-const example = `  # The account: three instances, and a key that may only read beside one that may do everything.
+const example = `  # The account: three instances, and a key that may only read next to one that may do everything.
   cat > account.yaml <<EOF
   instances:
   - privateIP: 10.0.0.11

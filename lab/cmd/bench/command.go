@@ -17,7 +17,7 @@ import (
 const example = `  # Everything: more than an hour.
   bench --out out/bench
 
-  # One scenario with one size, ours beside upstream's defaults.
+  # One scenario with one size, ours next to upstream's defaults.
   bench --scenario join --nodes 1000 --implementations upstream,ours
 
   # The steady state for as long as the figures of the documentation were taken.
@@ -70,7 +70,7 @@ func newCommand() *cobra.Command {
 		&s.Manager,
 		"manager",
 		"",
-		"the program sim-cloud-controller-manager (default: the one beside this program)",
+		"the program sim-cloud-controller-manager (default: the one next to this program)",
 	)
 	f.StringVar(&s.out, "out", filepath.Join("out", "bench"), "directory of results.json and bench.svg")
 	f.BoolVar(&s.keep, "keep", false, "keep the results in results.json that this run does not repeat")

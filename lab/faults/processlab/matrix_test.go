@@ -204,6 +204,6 @@ func reportsItsGap(t *testing.T, lab *Lab) {
 		if found == "" {
 			t.Errorf("no gap of %s was measured: %+v", loop, r.Gaps)
 		}
-		t.Logf("nobody ran %s for %s", loop, found)
+		t.Logf("no manager ran %s for %s", loop, found)
 	}
 }

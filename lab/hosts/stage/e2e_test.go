@@ -324,7 +324,7 @@ func judged(t *testing.T, s *Stage, back bool, f func()) {
 	for _, g := range j.Gaps {
 		t.Logf("gap of %-20s %6.2fs  %s -> %s (%s)", g.Loop, g.Seconds, g.From, g.To, g.Cause)
 		if most := limit(g, back); g.Seconds > most {
-			t.Errorf("nobody ran %s for %.2f s, more than %.0f", g.Loop, g.Seconds, most)
+			t.Errorf("no manager ran %s for %.2f s, more than %.0f", g.Loop, g.Seconds, most)
 		}
 	}
 }
