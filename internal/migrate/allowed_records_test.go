@@ -29,6 +29,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		return s.Component == component.KAS && s.Kind == v1.StepEditManifest && s.Host != restart.Host
 	})]
 	secret := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == layout.CCMKubeconfig })]
+	sum := hostaccess.SHA256([]byte("kept"))
 	own := func(id string) string { return trust.BackupDir("run-1") + "/" + trust.BackupName(id) }
 	rollback := func(doc *v1.Journal, change func(s *v1.Step)) {
 		all := *doc
@@ -50,28 +51,35 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		plant      func(doc *v1.Journal)
 	}{
 		{"its own backup", "", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "0640"}}
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupSHA256: sum, BackupMode: "0640"}}
 		}},
 		{"a manager that hands over", "", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{
-				{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM))},
+				{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM)), BackupSHA256: sum},
 			}
 		}},
 		{"the way back as it is made", "", func(doc *v1.Journal) { rollback(doc, func(*v1.Step) {}) }},
+		{"a backup without a sum", "without a SHA-256", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "0640"}}
+		}},
+		{"a backup of a file without a sum", "without a SHA-256", func(doc *v1.Journal) {
+			files := []v1.FileRecord{{Path: flagsFile, Backup: own(restart.ID + ":" + flagsFile)}}
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Files: files}}
+		}},
 		{"another step's backup", "is not that of this step", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(other.ID), BackupMode: "0600"}}
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(other.ID), BackupSHA256: sum, BackupMode: "0600"}}
 		}},
 		{"a program that acts as its owner", "permissions alone", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "4755"}}
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupSHA256: sum, BackupMode: "4755"}}
 		}},
 		{"a mode that is none", "permissions alone", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "rwx"}}
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupSHA256: sum, BackupMode: "rwx"}}
 		}},
 		{"a kubeconfig that all could read before", "", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: secret.ID, Backup: own(secret.ID), BackupMode: "0644"}}
+			doc.Records = []v1.StepRecord{{ID: secret.ID, Backup: own(secret.ID), BackupSHA256: sum, BackupMode: "0644"}}
 		}},
 		{"a file that is none of its step", "none of this step", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: restart.ID, Files: []v1.FileRecord{{Path: "/etc/shadow", Backup: own(restart.ID + ":/etc/shadow"), BackupSHA256: "x"}}}}
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Files: []v1.FileRecord{{Path: "/etc/shadow", Backup: own(restart.ID + ":/etc/shadow"), BackupSHA256: sum}}}}
 		}},
 		{"a file of a step that is not in the plan", "none of this step", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: "x", Files: []v1.FileRecord{{Path: "/etc/shadow"}}}}

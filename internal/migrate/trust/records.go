@@ -1,6 +1,8 @@
 package trust
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,18 +58,31 @@ func JournaledSteps(doc v1.Journal) (map[string]v1.Step, error) {
 	return out, nil
 }
 
-// JudgeRecord holds the backups of a record to the directory of its run, where only root has put something, and their
-// modes to plain ones.
+// JudgeRecord holds the backups of a record to the directory of its run, where only root has put something, to a
+// sum, and their modes to plain ones.
 func JudgeRecord(run string, r v1.StepRecord) error {
-	for _, f := range append([]v1.FileRecord{{Backup: r.Backup, BackupMode: r.BackupMode}}, r.Files...) {
+	own := v1.FileRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode}
+	for _, f := range append([]v1.FileRecord{own}, r.Files...) {
 		if f.Backup != "" && !isBackup(run, f.Backup) {
 			return fmt.Errorf("backup %s is not in %s", f.Backup, BackupDir(run))
+		}
+		if f.Backup != "" && !isSHA256(f.BackupSHA256) {
+			return fmt.Errorf(
+				"it names backup %s without a SHA-256, which every version of transplant has written: "+
+					"compare the backup with the file in its place, and put it back by hand if it is the one you want",
+				f.Backup,
+			)
 		}
 		if _, err := BackupMode(f.BackupMode); err != nil && f.BackupMode != "" {
 			return err
 		}
 	}
 	return nil
+}
+
+func isSHA256(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == sha256.Size
 }
 
 // BackupMode reads the mode that a file had: permissions alone, never those that let a program act as its owner. A file

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -33,12 +35,68 @@ func CheckManifest(p *v1.Plan, s v1.Step, now, back []byte) error {
 		return fmt.Errorf("the backup: %w", err)
 	}
 	if !reflect.DeepEqual(have, want) {
-		return fmt.Errorf(
-			"the backup of %s differs from what is there in more than the plan changes: it is of another time, or of another migration",
-			s.Path,
-		)
+		return differsError(s.Path)
 	}
 	return listsBack(Judge{Options: p.Options, cluster: p.Cluster}, changed, now, back)
+}
+
+func differsError(path string) error {
+	return fmt.Errorf(
+		"the backup of %s differs from what is there in more than the plan changes: it is of another time, or of another migration",
+		path,
+	)
+}
+
+// FlagFile is a file that holds flags of a component, as it is or as a backup has it.
+type FlagFile struct {
+	// Without is the file without the flags that Blank takes out of it.
+	Without []byte
+	// Flags are those of its component.
+	Flags map[string]string
+}
+
+// CheckFlagFile is CheckManifest for a file of a unit or of a kubelet. Its step names the file as its path.
+func CheckFlagFile(p *v1.Plan, s v1.Step, now, back FlagFile) error {
+	if settled(now.Without) != settled(back.Without) {
+		return differsError(s.Path)
+	}
+	return flagListsBack(Judge{Options: p.Options, cluster: p.Cluster}, s, now.Flags, back.Flags)
+}
+
+// settled returns a file of flags without what is left where a flag was taken out: spaces, quotes, and variables that
+// hold nothing.
+func settled(data []byte) string {
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.NewReplacer(`"`, " ", "'", " ", "\\\n", " ", "=", "= ").Replace(line)
+		words := strings.Fields(line)
+		if n := len(words); n == 0 || strings.HasSuffix(words[n-1], "=") && n <= 2 {
+			continue
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return strings.Join(out, "\n")
+}
+
+// Blank returns the edits that take all out of a file of flags which steps of the plan change in it.
+func Blank(p *v1.Plan, s v1.Step) []v1.Edit {
+	var out []v1.Edit
+	for _, o := range p.Steps {
+		if o.Host != s.Host || o.Component != s.Component {
+			continue
+		}
+		_, edits := planstep.EditsByFile(o)
+		for _, e := range edits[s.Path] {
+			switch e.Op {
+			case "setFlag":
+				e.Op, e.Value = "unsetFlag", ""
+			case kubeletfile.OpSetGate:
+				e.Op, e.Value = kubeletfile.OpUnsetGate, ""
+			}
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // CheckBackup returns why a backup is no manifest of a step's component.
@@ -152,17 +210,26 @@ func listsBack(j Judge, s v1.Step, now, back []byte) error {
 	if err != nil {
 		return fmt.Errorf("the backup of %s: %w", s.Path, err)
 	}
-	flags := [2]map[string]string{commandline.FlagsOf(live.Command()), commandline.FlagsOf(was.Command())}
-	flags[0][flagvalue.FlagFeatureGates] = flagvalue.MergeGates(live.Command(), flags[0][flagvalue.FlagFeatureGates])
-	flags[1][flagvalue.FlagFeatureGates] = flagvalue.MergeGates(was.Command(), flags[1][flagvalue.FlagFeatureGates])
+	return flagListsBack(j, s, flagsOf(live.Command()), flagsOf(was.Command()))
+}
+
+// flagsOf returns the flags of a command, with the gates of each --feature-gates in one.
+func flagsOf(command []string) map[string]string {
+	out := commandline.FlagsOf(command)
+	out[flagvalue.FlagFeatureGates] = flagvalue.MergeGates(command, out[flagvalue.FlagFeatureGates])
+	return out
+}
+
+// flagListsBack is listsBack for flags.
+func flagListsBack(j Judge, s v1.Step, now, back map[string]string) error {
 	for _, name := range []string{
 		flagvalue.FlagFeatureGates, flagvalue.FlagEnablePlugins, flagvalue.FlagDisablePlugins,
 		flagvalue.FlagControllers,
 	} {
-		if flags[0][name] == flags[1][name] {
+		if now[name] == back[name] {
 			continue
 		}
-		if err := change(j, s, name, flags[0], flags[1][name], false); err != nil {
+		if err := change(j, s, name, now, back[name], false); err != nil {
 			return fmt.Errorf("the backup of %s, --%s: %w", s.Path, name, err)
 		}
 	}

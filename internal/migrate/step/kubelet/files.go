@@ -150,14 +150,48 @@ func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 				return nil, err
 			}
 			if !x.wrote(sum) {
-				if c, err = x.mended(ctx, s, c, r.Backup); err != nil {
-					return nil, err
-				}
+				c, err = x.mended(ctx, s, c, r.Backup)
+			} else {
+				err = x.judgeBackup(ctx, s, c)
+			}
+			if err != nil {
+				return nil, err
 			}
 		}
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// judgeBackup returns why a file must not be put back: it differs from what is there in more than the plan changes. A
+// record says which backup is meant, and the record is in a ConfigMap.
+func (x Kubelet) judgeBackup(ctx context.Context, s v1.Step, c fileChange) error {
+	if x.Env.Unjudged || c.now == nil {
+		return nil
+	}
+	h, err := x.Env.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	used, err := kubeletfile.KubeletVariables(hostaccess.Reading(ctx, h), c.path)
+	if err != nil {
+		return fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", c.path, s.Host, err)
+	}
+	p, of := x.Env.Journal.Doc().Plan, s
+	of.Path, of.Files = c.path, nil
+	var files [2]allowed.FlagFile
+	for i, data := range [][]byte{c.now, c.Want} {
+		without, err := kubeletfile.ApplyKubeletFile(data, allowed.Blank(&p, of), used...)
+		if err != nil {
+			return &trust.UntrustedError{What: "what step " + s.ID + " would put back in " + c.path, Err: err}
+		}
+		files[i].Without = without
+		files[i].Flags, _ = kubeletfile.ParseKubeletFlags(data) // a configuration file has none
+	}
+	if err := allowed.CheckFlagFile(&p, of, files[0], files[1]); err != nil {
+		return &trust.UntrustedError{What: "what step " + s.ID + " would put back", Err: err}
+	}
+	return nil
 }
 
 // wrote reports whether a step of the way there wrote, or found, a file of this content. What the way back found may be

@@ -137,10 +137,12 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 	}
 	var copies []string
 	for _, f := range append([]v1.FileRecord{
-		{Path: s.Path, Backup: rec.Backup, AfterSHA256: rec.AfterSHA256},
+		{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, AfterSHA256: rec.AfterSHA256},
 	}, rec.Files...) {
 		if f.Backup != "" && f.AfterSHA256 != "" {
-			copies = append(copies, "    cp "+f.Backup+" "+f.Path)
+			copies = append(copies, fmt.Sprintf(
+				"    echo '%s  %s' | sha256sum -c && cp %s %s", f.BackupSHA256, f.Backup, f.Backup, f.Path,
+			))
 		}
 	}
 	if len(copies) == 0 {
