@@ -69,7 +69,7 @@ engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock
 upstream := ./ccm/conformance
 unraced := $(pure) $(engine) $(upstream)
 # Tests of the engine and the command line in which something runs side by side.
-next to  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
+concurrent := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
 
 .PHONY: test
 test: ## Run every test in its short version: units, those with goroutines raced, next to the lab's, which migrate real clusters (SHUFFLE=on)
@@ -85,7 +85,7 @@ test_flags = -vet=off -timeout 40m $(if $(SHUFFLE),-shuffle=$(SHUFFLE))
 .PHONY: test-units
 test-units:
 	$(GO) test $(test_flags) $(unraced)
-	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(next to)' $(engine))
+	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine))
 	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
