@@ -15,6 +15,7 @@ const (
 	maxFiles    = 10 // of a package, tests left out
 	maxCLIFiles = 12 // of internal/cli, which has a file for each command
 	maxMethods  = 40 // of a type
+	prefix      = 5  // letters that no two files of a package share at their beginning
 )
 
 // isProduct reports whether a file is Go code of the product.
@@ -45,6 +46,25 @@ func packageSizes(tree fs.FS) ([]string, error) {
 		}
 		if len(names) > most {
 			broken = append(broken, fmt.Sprintf("%s has %d files, a package may have %d", dir, len(names), most))
+		}
+	}
+	slices.Sort(broken)
+	return broken, err
+}
+
+// filePrefixes reports files of one package whose names begin alike: what they have in common is a package.
+func filePrefixes(tree fs.FS) ([]string, error) {
+	all, err := sources(tree)
+	var broken []string
+	for dir, names := range all {
+		slices.Sort(names)
+		for i := 1; i < len(names); i++ {
+			a, platform, _ := strings.Cut(names[i-1], "_") // clock_linux and clock_other are one file to Go
+			b, _, _ := strings.Cut(names[i], "_")
+			same := len(a) >= prefix && len(b) >= prefix && a[:prefix] == b[:prefix]
+			if same && !(a == b && platform != "") {
+				broken = append(broken, fmt.Sprintf("%s: %s.go and %s.go begin alike", dir, names[i-1], names[i]))
+			}
 		}
 	}
 	slices.Sort(broken)

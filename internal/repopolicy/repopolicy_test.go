@@ -38,6 +38,11 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 	}{
 		{"packages stay small", manyFiles(map[string]int{"internal/good": 10, "internal/cli": 12, "internal/bad": 11, "lab/big": 20}),
 			[]string{"internal/bad has 11 files, a package may have 10"}},
+		{"files of a package begin differently", map[string]string{
+			"internal/good/plan.go": "package good\n", "internal/good/plans.go": "package good\n", "internal/good/plans_test.go": "package good\n",
+			"internal/good/clock_linux.go": "package good\n", "internal/good/clock_other.go": "package good\n",
+			"internal/bad/volumes.go": "package bad\n", "internal/bad/volumeset.go": "package bad\n", "internal/other/volumes.go": "package other\n",
+		}, []string{"internal/bad: volumes.go and volumeset.go begin alike"}},
 		{"types stay small", map[string]string{
 			"internal/good/a.go": "package good\ntype T struct{}\n" + methods("T", 40), "lab/a.go": "package lab\n" + methods("T", 41),
 			"internal/bad/a.go": "package bad\ntype T[K any] struct{}\n" + methods("*T[K]", 40), "internal/bad/b.go": "package bad\nfunc (t T[K]) last() {}\n",

@@ -36,6 +36,7 @@ var rules = map[string]rule{
 	"the product does not know the lab":       productImports,
 	"a cluster's kubeconfig has one reader":   kubeconfigDoors,
 	"packages stay small":                     packageSizes,
+	"files of a package begin differently":    filePrefixes,
 	"types stay small":                        methodCounts,
 	"what a command does knows no cobra":      clientImports,
 	"lines stay narrow":                       lineWidths,
