@@ -491,7 +491,7 @@ var balancerRules = []ruleCase{
 	{name: "instances could not be read", code: "LB-014", want: skipped, says: []string{"CLOUD-001"}, change: instancesNotRead},
 	{name: "nodes could not be listed", code: "LB-014", want: unknwn, change: noNodes},
 
-	{name: "nothing is served twice", code: "LB-015", want: pass_, says: []string{"no Service has a class"}},
+	{name: "nothing is served twice", code: "LB-015", want: pass_, says: []string{"no Service has both a class"}},
 	{
 		name:   "F35: a class and the cloud's finalizer",
 		code:   "LB-015",

@@ -136,7 +136,7 @@ var identityRules = []ruleCase{
 	}},
 	{name: "nodes could not be listed", code: "NODE-005", want: unknwn, change: noNodes},
 
-	{name: "every node has its own", code: "NODE-006", want: pass_, says: []string{"5 providerIDs among 5 nodes"}},
+	{name: "every node has its own", code: "NODE-006", want: pass_, says: []string{"5 nodes have a providerID, and no two the same"}},
 	{
 		name: "F12: two nodes of one instance",
 		code: "NODE-006",
@@ -154,7 +154,7 @@ var identityRules = []ruleCase{
 	},
 	{name: "nodes could not be listed", code: "NODE-006", want: unknwn, change: noNodes},
 
-	{name: "every node has its own", code: "NODE-007", want: pass_, says: []string{"5 internal addresses"}},
+	{name: "every node has its own", code: "NODE-007", want: pass_, says: []string{"among 5 nodes"}},
 	{
 		name:   "F10: two nodes with one address",
 		code:   "NODE-007",

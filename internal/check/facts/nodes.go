@@ -113,22 +113,27 @@ func (f Facts) CloudErrors(part string) []string {
 // EachNode is the finding of a check that looks at every node. The judge returns what is wrong with one, or "".
 func (f Facts) EachNode(judge func(v1.Node) string) (findings.Problems, v1.Finding, bool) {
 	var bad findings.Problems
-	if finding, ok := f.Missing("nodes"); ok {
-		return bad, finding, false
-	}
-	if len(f.Nodes) == 0 && f.Cluster.Seed != "" {
-		// hosted control planes need none, and a cluster of no machines is migrated, too
-		return bad, findings.Skip("the cluster has no node"), false
-	}
-	if len(f.Nodes) == 0 {
-		return bad, findings.Unknown("the API lists no node at all"), false
-	}
-	for _, n := range f.Nodes {
+	nodes, finding, ok := ListNodes(f)
+	for _, n := range nodes {
 		if complaint := judge(n); complaint != "" {
 			bad.Add(n.Name, "%s: %s", n.Name, complaint)
 		}
 	}
-	return bad, v1.Finding{}, true
+	return bad, finding, ok
+}
+
+// ListNodes returns the nodes; false, and the finding of a check of nodes, when there is none to judge.
+func ListNodes(f Facts) ([]v1.Node, v1.Finding, bool) {
+	if finding, ok := f.Missing("nodes"); ok {
+		return nil, finding, false
+	}
+	switch {
+	case len(f.Nodes) > 0:
+		return f.Nodes, v1.Finding{}, true
+	case f.Cluster.Seed != "": // hosted control planes need none, and a cluster of no machines is migrated, too
+		return nil, findings.Skip("the cluster has no node"), false
+	}
+	return nil, findings.Unknown("the API lists no node at all"), false
 }
 
 // GiveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to

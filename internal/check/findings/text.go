@@ -2,6 +2,8 @@ package findings
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -107,10 +109,20 @@ func VerbES(n int) string {
 	return ""
 }
 
-// Waits returns "1 node waits" or "3 nodes wait".
-func Waits(n int) string {
-	if n == 1 {
-		return "1 node waits"
+// alternatives are the words for one thing and for another number of them, as in [node is|nodes are].
+var alternatives = regexp.MustCompile(`\[([^|\]]*)\|([^|\]]*)\]`)
+
+// Number puts a number into a text, and the words that go with it: "# of ## nodes [has|have] none", ## being all. A
+// text that is about no thing begins as one about one: "no node has".
+func Number(text string, n, all int) string {
+	words := "$2"
+	if n < 2 {
+		words = "$1"
 	}
-	return fmt.Sprintf("%d nodes wait", n)
+	number := strconv.Itoa(n)
+	if n == 0 {
+		number = "no"
+	}
+	text = strings.ReplaceAll(alternatives.ReplaceAllString(text, words), "##", strconv.Itoa(all))
+	return strings.ReplaceAll(text, "#", number)
 }

@@ -431,39 +431,25 @@ var excludeLabel = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		if minor := f.NewMinor(); !catalogue.ServiceLoopAt(minor).ReadsExclusion {
-			return findings.Skip(
-				"the new manager's library 0.%d does not read the value of %s either",
-				minor,
-				facts.LabelExclude,
-			)
-		}
-		bad, finding, ok := f.EachNode(func(n v1.Node) string {
-			v, labelled := n.Labels[facts.LabelExclude]
-			if !labelled || v == "" {
-				return ""
-			}
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		When: func(f facts.Facts) (v1.Finding, bool) {
+			minor := f.NewMinor()
+			const notRead = "the new manager's library 0.%d does not read the value of %s either"
+			return findings.Skip(notRead, minor, facts.LabelExclude), catalogue.ServiceLoopAt(minor).ReadsExclusion
+		},
+		Wrong: rule.Always(func(n v1.Node) string {
+			v := n.Labels[facts.LabelExclude]
 			if excluded, err := strconv.ParseBool(v); err == nil && !excluded {
 				return facts.LabelExclude + "=" + v
 			}
 			return ""
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("no node has %s=false", facts.LabelExclude)
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"%s excluded from load balancers now and would be registered at takeover",
-				findings.Plural(len(bad), "node")+" "+findings.Be(len(bad)),
-			),
-			"true, or no such label",
-			"/api/v1/nodes",
-			"kubectl label --overwrite node "+bad[0].Object+" "+facts.LabelExclude+"=true",
-		)
-	},
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "no node has " + facts.LabelExclude + "=false",
+		Fails:    "# [node is|nodes are] excluded from load balancers now and would be registered at takeover",
+		Expected: "true, or no such label",
+		Fix: func(name string) string {
+			return "kubectl label --overwrite node " + name + " " + facts.LabelExclude + "=true"
+		},
+	}),
 }

@@ -26,18 +26,26 @@ func serviceName(s v1.Service) string { return s.Namespace + "/" + s.Name }
 // wrong with one, or "".
 func eachService(f facts.Facts, judge func(v1.Service) string) (findings.Problems, v1.Finding, bool) {
 	var bad findings.Problems
-	if finding, ok := f.Missing("services"); ok {
-		return bad, finding, false
-	}
-	if len(f.Services) == 0 {
-		return bad, facts.None("Service of type LoadBalancer"), false
-	}
-	for _, s := range f.Services {
+	all, finding, ok := listServices(f)
+	for _, s := range all {
 		if complaint := judge(s); complaint != "" {
 			bad.Add(serviceName(s), "%s: %s", serviceName(s), complaint)
 		}
 	}
-	return bad, v1.Finding{}, true
+	return bad, finding, ok
+}
+
+// services returns a check of every Service of type LoadBalancer.
+func services(e rule.Each[v1.Service]) func(facts.Facts) v1.Finding {
+	e.List, e.Name, e.Source = listServices, serviceName, sourceServices
+	return e.Judge
+}
+
+func listServices(f facts.Facts) ([]v1.Service, v1.Finding, bool) {
+	if finding, ok := f.Missing("services"); ok {
+		return nil, finding, false
+	}
+	return f.Services, facts.None("Service of type LoadBalancer"), len(f.Services) > 0
 }
 
 // balanced reports whether the cluster's provider makes load balancers at all; the finding says why a check of them is
@@ -80,40 +88,22 @@ var servicesServed = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := balanced(f); !ok {
-			return finding
-		}
-		served := 0
-		bad, finding, ok := eachService(f, func(s v1.Service) string {
-			if s.Deleting || elsewhere(f, s) {
-				return ""
-			}
+	Judge: services(rule.Each[v1.Service]{
+		When:     balanced,
+		Concerns: func(f facts.Facts, s v1.Service) bool { return !s.Deleting && !elsewhere(f, s) },
+		Wrong: rule.Always(func(s v1.Service) string {
 			if len(s.Addresses) > 0 {
-				served++
 				return ""
 			}
-			return strings.Join(
-				append([]string{"no address since " + s.Created.UTC().Format("2006-01-02 15:04")}, s.Conditions...),
-				", ",
-			)
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass(
-				"%s an address from the cloud's service loop, and none waits for one",
-				findings.Counting(served, "Service", "has", "have"),
-			)
-		}
-		return findings.With(
-			bad.Finding(v1.Warn, "%s without an address", findings.Counting(len(bad), "Service", "is", "are")),
-			"an address in status.loadBalancer",
-			sourceServices,
-			kubectlService("describe", bad[0].Object, ""),
-		)
-	},
+			since := "no address since " + s.Created.UTC().Format("2006-01-02 15:04")
+			return strings.Join(append([]string{since}, s.Conditions...), ", ")
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "# [Service has|Services have] an address from the cloud's service loop, and none waits for one",
+		Fails:    "# [Service is|Services are] without an address",
+		Expected: "an address in status.loadBalancer",
+		Fix:      func(object string) string { return kubectlService("describe", object, "") },
+	}),
 }
 
 var deletionStuck = rule.Check{
@@ -124,30 +114,19 @@ var deletionStuck = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Judge: func(f facts.Facts) v1.Finding {
-		bad, finding, ok := eachService(f, func(s v1.Service) string {
+	Judge: services(rule.Each[v1.Service]{
+		Wrong: rule.Always(func(s v1.Service) string {
 			if !s.Deleting {
 				return ""
 			}
 			return "is being deleted, held by " + findings.OrElse(strings.Join(s.Finalizers, ", "), "nothing")
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("none of %s is being deleted", findings.Plural(len(f.Services), "Service"))
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"%s to be deleted, which the new manager would try at takeover",
-				findings.Counting(len(bad), "Service", "waits", "wait"),
-			),
-			"no deletion under way",
-			sourceServices,
-			kubectlService("describe", bad[0].Object, ""),
-		)
-	},
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "none of # [Service|Services] is being deleted",
+		Fails:    "# [Service waits|Services wait] to be deleted, which the new manager would try at takeover",
+		Expected: "no deletion under way",
+		Fix:      func(object string) string { return kubectlService("describe", object, "") },
+	}),
 }
 
 var finalizerMissing = rule.Check{
@@ -157,38 +136,25 @@ var finalizerMissing = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := balanced(f); !ok {
-			return finding
-		}
-		kept := 0
-		bad, finding, ok := eachService(f, func(s v1.Service) string {
-			switch {
-			case s.Deleting || len(s.Addresses) == 0 || elsewhere(f, s):
-				return ""
-			case slices.Contains(s.Finalizers, FinalizerBalancer):
-				kept++
+	Judge: services(rule.Each[v1.Service]{
+		When: balanced,
+		Concerns: func(f facts.Facts, s v1.Service) bool {
+			return !s.Deleting && len(s.Addresses) > 0 && !elsewhere(f, s)
+		},
+		Wrong: rule.Always(func(s v1.Service) string {
+			if slices.Contains(s.Finalizers, FinalizerBalancer) {
 				return ""
 			}
 			return "no finalizer " + FinalizerBalancer
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("%s a load balancer and the finalizer", findings.Counting(kept, "Service", "has", "have"))
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"%s would leave a load balancer behind if deleted during the handover",
-				findings.Plural(len(bad), "Service"),
-			),
-			FinalizerBalancer,
-			sourceServices,
-			kubectlService("annotate", bad[0].Object, "--overwrite transplant.dev/touched=\"$(date +%s)\""),
-		)
-	},
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "# [Service has|Services have] a load balancer and the finalizer",
+		Fails:    "# [Service|Services] would leave a load balancer behind if deleted during the handover",
+		Expected: FinalizerBalancer,
+		Fix: func(object string) string {
+			return kubectlService("annotate", object, "--overwrite transplant.dev/touched=\"$(date +%s)\"")
+		},
+	}),
 }
 
 var annotationsLost = rule.Check{
@@ -273,39 +239,30 @@ var annotationsBegin = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := balanced(f); !ok {
-			return finding
-		}
-		bad, finding, ok := eachService(f, func(s v1.Service) string {
-			if elsewhere(f, s) {
-				return ""
-			}
-			var begin []string
-			for _, a := range readings(f, s) {
-				if a.Reading == catalogue.Begins {
-					begin = append(begin, fmt.Sprintf("with %s=%s it %s", a.Key, s.Annotations[a.Key], a.Effect))
+	Judge: services(rule.Each[v1.Service]{
+		When: balanced,
+		Wrong: func(f facts.Facts) func(v1.Service) string {
+			return func(s v1.Service) string {
+				if elsewhere(f, s) {
+					return ""
 				}
+				var begin []string
+				for _, a := range readings(f, s) {
+					if a.Reading == catalogue.Begins {
+						begin = append(begin, fmt.Sprintf("with %s=%s it %s", a.Key, s.Annotations[a.Key], a.Effect))
+					}
+				}
+				return strings.Join(begin, ", ")
 			}
-			return strings.Join(begin, ", ")
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("no annotation of %s begins to matter", findings.Plural(len(f.Services), "Service"))
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"%s annotations that do nothing today and something after the handover",
-				findings.Counting(len(bad), "Service", "has", "have"),
-			),
-			"annotations that both providers read alike",
-			sourceServices,
-			kubectlService("get", bad[0].Object, "-o jsonpath='{.metadata.annotations}'"),
-		)
-	},
+		},
+		Outcome:  v1.Warn,
+		Passes:   "no annotation of # [Service|Services] begins to matter",
+		Fails:    "# [Service has|Services have] annotations that do nothing today and something after the handover",
+		Expected: "annotations that both providers read alike",
+		Fix: func(object string) string {
+			return kubectlService("get", object, "-o jsonpath='{.metadata.annotations}'")
+		},
+	}),
 }
 
 var loadBalancerIPs = rule.Check{
@@ -367,37 +324,18 @@ var classServedTwice = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		classes := 0
-		bad, finding, ok := eachService(f, func(s v1.Service) string {
-			if s.Class == "" {
-				return ""
-			}
-			classes++
+	Judge: services(rule.Each[v1.Service]{
+		Concerns: func(_ facts.Facts, s v1.Service) bool { return s.Class != "" },
+		Wrong: rule.Always(func(s v1.Service) string {
 			if !slices.Contains(s.Finalizers, FinalizerBalancer) {
 				return ""
 			}
 			return "class " + s.Class + " and the finalizer " + FinalizerBalancer
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass(
-				"%s a class%s",
-				findings.Counting(classes, "Service", "has", "have"),
-				findings.Also(classes, ", and none of those the cloud's finalizer"),
-			)
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"%s both a class and the cloud's finalizer",
-				findings.Counting(len(bad), "Service", "has", "have"),
-			),
-			"one controller for each Service",
-			sourceServices,
-			kubectlService("get", bad[0].Object, "-o yaml"),
-		)
-	},
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "no Service has both a class and the cloud's finalizer",
+		Fails:    "# [Service has|Services have] both a class and the cloud's finalizer",
+		Expected: "one controller for each Service",
+		Fix:      func(object string) string { return kubectlService("get", object, "-o yaml") },
+	}),
 }

@@ -21,34 +21,25 @@ var addressShared = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		first := map[string]string{}
-		bad, finding, ok := f.EachNode(func(n v1.Node) string {
-			for _, ip := range facts.OfType(n.Addresses, "InternalIP") {
-				if other, taken := first[ip]; taken && other != n.Name {
-					return fmt.Sprintf("InternalIP %s is also that of %s (this node ready: %s)", ip, other, n.Ready)
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		Wrong: func(facts.Facts) func(v1.Node) string {
+			first := map[string]string{}
+			return func(n v1.Node) string {
+				for _, ip := range facts.OfType(n.Addresses, "InternalIP") {
+					if other, taken := first[ip]; taken && other != n.Name {
+						return fmt.Sprintf("InternalIP %s is also that of %s (this node ready: %s)", ip, other, n.Ready)
+					}
+					first[ip] = n.Name
 				}
-				first[ip] = n.Name
+				return ""
 			}
-			return ""
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass(
-				"%d internal addresses among %s: none is there twice",
-				len(first),
-				findings.Plural(len(f.Nodes), "node"),
-			)
-		}
-		return findings.With(
-			bad.Finding(v1.Fail, "%s the internal address of another", findings.Counting(len(bad), "node", "has", "have")),
-			"one node for each address",
-			facts.SourceNodes,
-			"kubectl get nodes -o wide",
-		)
-	},
+		},
+		Outcome:  v1.Fail,
+		Passes:   "no internal address is there twice among # [node|nodes]",
+		Fails:    "# [node has|nodes have] the internal address of another",
+		Expected: "one node for each address",
+		Fix:      func(string) string { return "kubectl get nodes -o wide" },
+	}),
 }
 
 var providedAddress = rule.Check{

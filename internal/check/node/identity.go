@@ -89,40 +89,27 @@ var providerIDShared = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		first := map[string]string{}
-		bad, finding, ok := f.EachNode(func(n v1.Node) string {
-			if n.ProviderID == "" {
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		Concerns: func(_ facts.Facts, n v1.Node) bool { return n.ProviderID != "" },
+		Wrong: func(facts.Facts) func(v1.Node) string {
+			first := map[string]string{}
+			return func(n v1.Node) string {
+				id := strings.ToLower(n.ProviderID) // Azure and vSphere answer in either case
+				if other, taken := first[id]; taken {
+					return fmt.Sprintf("%s is also that of %s (this node ready: %s)", n.ProviderID, other, n.Ready)
+				}
+				first[id] = n.Name
 				return ""
 			}
-			id := strings.ToLower(n.ProviderID) // Azure and vSphere answer in either case
-			if other, taken := first[id]; taken {
-				return fmt.Sprintf("%s is also that of %s (this node ready: %s)", n.ProviderID, other, n.Ready)
-			}
-			first[id] = n.Name
-			return ""
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass(
-				"%s among %s: none is there twice",
-				findings.Plural(len(first), "providerID"),
-				findings.Plural(len(f.Nodes), "node"),
-			)
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Fail,
-				"%s an instance with another node",
-				findings.Counting(len(bad), "node", "shares", "share"),
-			),
-			"one Node for each instance",
-			facts.SourceNodes,
-			"kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID | sort -k2",
-		)
-	},
+		},
+		Outcome:  v1.Fail,
+		Passes:   "# [node has|nodes have] a providerID, and no two the same",
+		Fails:    "# [node shares|nodes share] an instance with another node",
+		Expected: "one Node for each instance",
+		Fix: func(string) string {
+			return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID | sort -k2"
+		},
+	}),
 }
 
 var nodeNames = rule.Check{
@@ -262,6 +249,9 @@ func overridden(f facts.Facts) map[string]bool {
 	return out
 }
 
+// vsphereID is what the providerIDs of vSphere begin with.
+const vsphereID = "vsphere://"
+
 var systemUUIDs = rule.Check{
 	Code:      "NODE-017",
 	Reason:    "SystemUUIDMismatch",
@@ -269,42 +259,29 @@ var systemUUIDs = rule.Check{
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := f.ConcernsProvider("vsphere"); !ok {
-			return finding
-		}
-		n := 0
-		bad, finding, ok := f.EachNode(func(node v1.Node) string {
-			id, isID := strings.CutPrefix(strings.ToLower(node.ProviderID), "vsphere://")
-			if !isID {
-				return ""
-			}
-			n++
-			switch has := strings.ToLower(node.SystemUUID); {
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		When: func(f facts.Facts) (v1.Finding, bool) { return f.ConcernsProvider("vsphere") },
+		Concerns: func(_ facts.Facts, n v1.Node) bool {
+			return strings.HasPrefix(strings.ToLower(n.ProviderID), vsphereID)
+		},
+		Wrong: rule.Always(func(n v1.Node) string {
+			id := strings.TrimPrefix(strings.ToLower(n.ProviderID), vsphereID)
+			switch has := strings.ToLower(n.SystemUUID); {
 			case has == "":
 				return "the kubelet reports no system UUID"
 			case has != id && has != swapUUID(id):
-				return "system UUID " + node.SystemUUID + ", providerID " + node.ProviderID
+				return "system UUID " + n.SystemUUID + ", providerID " + n.ProviderID
 			}
 			return ""
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("%s the UUID of the providerID", findings.Counting(n, "node", "reports", "report"))
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Fail,
-				"%s another UUID than their virtual machine",
-				findings.Counting(len(bad), "node", "has", "have"),
-			),
-			"the UUID in the providerID",
-			facts.SourceNodes,
-			"kubectl get node "+bad[0].Object+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'",
-		)
-	},
+		}),
+		Outcome:  v1.Fail,
+		Passes:   "# [node reports|nodes report] the UUID of the providerID",
+		Fails:    "# [node has|nodes have] another UUID than their virtual machine",
+		Expected: "the UUID in the providerID",
+		Fix: func(name string) string {
+			return "kubectl get node " + name + " -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'"
+		},
+	}),
 }
 
 // swapUUID returns a UUID with the bytes of its first three groups in the other order; the same text for what is no

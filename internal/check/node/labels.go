@@ -198,28 +198,17 @@ var windowsNodes = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		Wrong: rule.Always(func(n v1.Node) string {
 			if system := findings.OrElse(n.OS, n.Labels["kubernetes.io/os"]); strings.EqualFold(system, "windows") {
 				return "kubelet " + findings.OrElse(n.KubeletVersion, "of an unknown version") + " on Windows"
 			}
 			return ""
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("none of %s runs Windows", findings.Plural(len(f.Nodes), "node"))
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"the kubelets of %s have to be changed by hand",
-				findings.Plural(len(bad), "Windows node"),
-			),
-			"linux",
-			facts.SourceNodes,
-			"kubectl get nodes -l kubernetes.io/os=windows -o wide",
-		)
-	},
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "none of # [node|nodes] runs Windows",
+		Fails:    "the kubelets of # Windows [node|nodes] have to be changed by hand",
+		Expected: "linux",
+		Fix:      func(string) string { return "kubectl get nodes -l kubernetes.io/os=windows -o wide" },
+	}),
 }

@@ -155,26 +155,19 @@ var nodesInitialised = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
 	DependsOn: rule.OnAPI,
-	Judge: func(f facts.Facts) v1.Finding {
-		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		Wrong: rule.Always(func(n v1.Node) string {
 			for _, t := range n.Taints {
 				if strings.HasPrefix(t, facts.TaintUninitialized+"=") || strings.HasPrefix(t, facts.TaintUninitialized+":") {
 					return "taint " + t
 				}
 			}
 			return ""
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("no node has the taint %s", facts.TaintUninitialized)
-		}
-		return findings.With(
-			bad.Finding(v1.Warn, "%s for a cloud-controller-manager to be initialised", findings.Waits(len(bad))),
-			"no such taint",
-			"/api/v1/nodes",
-			"kubectl describe node "+bad[0].Object,
-		)
-	},
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "no node has the taint " + facts.TaintUninitialized,
+		Fails:    "# [node waits|nodes wait] for a cloud-controller-manager to be initialised",
+		Expected: "no such taint",
+		Fix:      rule.DescribeNode,
+	}),
 }

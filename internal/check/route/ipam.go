@@ -91,35 +91,22 @@ var podCIDRMissing = rule.Check{
 	Impact:    findings.ImpactNodeJoin,
 	DependsOn: onManifests,
 	Retryable: true,
-	Judge: func(f facts.Facts) v1.Finding {
-		if len(allocators(f)) == 0 {
-			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
-		}
-		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+	Judge: rule.Nodes(rule.Each[v1.Node]{
+		When: func(f facts.Facts) (v1.Finding, bool) {
+			return findings.Skip("no kube-controller-manager allocates pod CIDRs"), len(allocators(f)) > 0
+		},
+		Wrong: rule.Always(func(n v1.Node) string {
 			if len(n.PodCIDRs) > 0 {
 				return ""
 			}
 			return "no pod CIDR since " + n.Created.UTC().Format("2006-01-02 15:04")
-		})
-		switch {
-		case !ok:
-			return finding
-		case bad.Empty():
-			return findings.Pass("%s a pod CIDR", findings.Counting(len(f.Nodes), "node", "has", "have"))
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Fail,
-				"%d of %s %s no pod CIDR",
-				len(bad),
-				findings.Plural(len(f.Nodes), "node"),
-				findings.Has(len(bad)),
-			),
-			"spec.podCIDRs",
-			facts.SourceNodes,
-			"kubectl describe node "+bad[0].Object,
-		)
-	},
+		}),
+		Outcome:  v1.Fail,
+		Passes:   "# [node has|nodes have] a pod CIDR",
+		Fails:    "# of ## nodes [has|have] no pod CIDR",
+		Expected: "spec.podCIDRs",
+		Fix:      rule.DescribeNode,
+	}),
 }
 
 // podCIDR is one pod CIDR of a node.

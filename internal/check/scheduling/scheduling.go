@@ -199,37 +199,26 @@ var drainBlocked = rule.Check{
 	Impact:    findings.ImpactScheduling,
 	DependsOn: rule.OnAPI,
 	Retryable: true,
-	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := f.Missing("budgets"); ok {
-			return finding
-		}
-		var bad findings.Problems
-		fix := ""
-		for _, b := range f.Budgets {
+	Judge: rule.Each[v1.DisruptionBudget]{
+		List: func(f facts.Facts) ([]v1.DisruptionBudget, v1.Finding, bool) {
+			finding, missing := f.Missing("budgets")
+			return f.Budgets, finding, !missing
+		},
+		Name: func(b v1.DisruptionBudget) string { return b.Namespace + "/" + b.Name },
+		Wrong: rule.Always(func(b v1.DisruptionBudget) string {
 			if b.Allowed > 0 || b.Expected == 0 && b.Desired == 0 {
-				continue
+				return ""
 			}
-			name := b.Namespace + "/" + b.Name
-			if bad.Empty() {
-				fix = fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", b.Namespace, b.Name)
-			}
-			bad.Add(name, "%s: %d of %d pods healthy, %d needed", name, b.Healthy, b.Expected, b.Desired)
-		}
-		if bad.Empty() {
-			return findings.Pass(
-				"none of %s holds a drain",
-				findings.Plural(max(f.Counts["poddisruptionbudgets"], len(f.Budgets)), "PodDisruptionBudget"),
-			)
-		}
-		return findings.With(
-			bad.Finding(
-				v1.Warn,
-				"%s no disruption, and would hold a drain",
-				findings.Counting(len(bad), "PodDisruptionBudget", "allows", "allow"),
-			),
-			"at least one allowed disruption",
-			"/apis/policy/v1/poddisruptionbudgets",
-			fix,
-		)
-	},
+			return fmt.Sprintf("%d of %d pods healthy, %d needed", b.Healthy, b.Expected, b.Desired)
+		}),
+		Outcome:  v1.Warn,
+		Passes:   "no PodDisruptionBudget holds a drain",
+		Fails:    "# [PodDisruptionBudget allows|PodDisruptionBudgets allow] no disruption, and would hold a drain",
+		Expected: "at least one allowed disruption",
+		Source:   "/apis/policy/v1/poddisruptionbudgets",
+		Fix: func(object string) string {
+			namespace, name, _ := strings.Cut(object, "/")
+			return fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", namespace, name)
+		},
+	}.Judge,
 }
