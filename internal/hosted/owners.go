@@ -24,41 +24,55 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
+// survey is one look at who runs the loops of a cluster: the managers' pods, what each one's cloud config says, and what
+// came of asking them.
+type survey struct {
+	plane   *Plane
+	pods    []collect.SeedPod
+	configs []*v1.CloudConfig // of the pods, where they were read
+	found   Owners
+}
+
 // Owners asks every manager's pod, and the leases. It takes no snapshot. Its error says that the pods could not be
 // listed; what else could not be looked at is in Unknown.
 func (p *Plane) Owners(ctx context.Context) (Owners, error) {
-	out := Owners{Time: p.clock().Now().UTC(), Loops: map[string]Owner{}}
+	s := survey{plane: p, found: Owners{Time: p.clock().Now().UTC(), Loops: map[string]Owner{}}}
 	pods, err := p.Seed.Kube.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return out, fmt.Errorf("listing the pods of namespace %s in the seed: %w", p.Namespace, err)
+		return s.found, fmt.Errorf("listing the pods of namespace %s in the seed: %w", p.Namespace, err)
 	}
-	var asked []collect.SeedPod
 	for _, m := range workloads.SeedPods(pods.Items, component.KCM, component.CCM) {
 		if !m.Ended && (m.Container != "" || m.Running) {
-			asked = append(asked, m)
+			s.pods = append(s.pods, m)
 		}
 	}
-	out.Managers = make([]v1.Manager, len(asked))
-	var wg sync.WaitGroup
-	for i, m := range asked {
-		wg.Go(func() { out.Managers[i] = p.ask(ctx, m) })
-	}
-	wg.Wait()
-	for _, m := range out.Managers {
-		if m.Error != "" {
-			out.Unknown = append(out.Unknown, fmt.Sprintf("%s in pod %s: %s", m.Component, m.Host, m.Error))
-		}
-	}
-	p.leases(ctx, &out)
-	p.judge(asked, p.configs(ctx, pods.Items, asked, &out), &out)
-	return out, nil
+	s.ask(ctx)
+	s.readLeases(ctx)
+	s.readConfigs(ctx, pods.Items)
+	s.judge()
+	return s.found, nil
 }
 
-func (p *Plane) ask(ctx context.Context, pod collect.SeedPod) v1.Manager {
+// ask asks every manager which loops it runs.
+func (s *survey) ask(ctx context.Context) {
+	s.found.Managers = make([]v1.Manager, len(s.pods))
+	var wg sync.WaitGroup
+	for i, m := range s.pods {
+		wg.Go(func() { s.found.Managers[i] = s.askOne(ctx, m) })
+	}
+	wg.Wait()
+	for _, m := range s.found.Managers {
+		if m.Error != "" {
+			s.found.Unknown = append(s.found.Unknown, fmt.Sprintf("%s in pod %s: %s", m.Component, m.Host, m.Error))
+		}
+	}
+}
+
+func (s *survey) askOne(ctx context.Context, pod collect.SeedPod) v1.Manager {
 	m := v1.Manager{Error: "its pod has no address"}
 	if pod.Address != "" {
 		var err error
-		if m, err = p.scrape(ctx, pod.Component, pod.Name, pod.Address); err != nil {
+		if m, err = s.plane.scrape(ctx, pod.Component, pod.Name, pod.Address); err != nil {
 			m.Error = err.Error()
 		}
 	}
@@ -66,47 +80,42 @@ func (p *Plane) ask(ctx context.Context, pod collect.SeedPod) v1.Manager {
 	return m
 }
 
-// configs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is seen
-// to run.
-func (p *Plane) configs(
-	ctx context.Context,
-	pods []corev1.Pod,
-	asked []collect.SeedPod,
-	seen *Owners,
-) []*v1.CloudConfig {
-	out := make([]*v1.CloudConfig, len(asked))
-	if ownerOf(seen.Managers, string(controllernames.Route)).Component != "" {
-		return out
+// readConfigs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is
+// seen to run.
+func (s *survey) readConfigs(ctx context.Context, pods []corev1.Pod) {
+	s.configs = make([]*v1.CloudConfig, len(s.pods))
+	if ownerOf(s.found.Managers, string(controllernames.Route)).Component != "" {
+		return
 	}
-	for i, m := range asked {
-		if !clusterview.DependsOnConfig(p.provider(m), m.Flags) {
+	for i, m := range s.pods {
+		if !clusterview.DependsOnConfig(s.provider(m), m.Flags) {
 			continue
 		}
 		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == m.Name })
 		var err error
-		if out[i], err = hosted.PodCloudConfig(ctx, p.Seed.Kube, &pods[at], m.Component, p.provider(m)); err != nil {
-			seen.Unknown = append(
-				seen.Unknown,
+		s.configs[i], err = hosted.PodCloudConfig(ctx, s.plane.Seed.Kube, &pods[at], m.Component, s.provider(m))
+		if err != nil {
+			s.found.Unknown = append(
+				s.found.Unknown,
 				fmt.Sprintf("whether %s in pod %s has a route loop, which its cloud config says: %v", m.Component, m.Name, err),
 			)
 		}
 	}
-	return out
 }
 
 // judge names the owner of each loop that the cluster has, or that somebody runs.
-func (p *Plane) judge(asked []collect.SeedPod, configs []*v1.CloudConfig, seen *Owners) {
-	silent, expected := p.silent(asked, seen), p.expected(asked, configs)
+func (s *survey) judge() {
+	silent, expected := s.silent(), s.expected()
 	for _, loop := range LoopNames() {
-		owner := ownerOf(seen.Managers, loop)
+		owner := ownerOf(s.found.Managers, loop)
 		has := slices.Contains(expected, loop)
-		for i, m := range asked {
+		for i, m := range s.pods {
 			if silent[i] && has && !clusterview.IsSwitchedOff(m.Flags["controllers"], loop) {
 				owner = owner.and(Owner{Component: m.Component, Pod: m.Name, ByLease: true})
 			}
 		}
 		if has || owner.Component != "" {
-			seen.Loops[loop] = owner
+			s.found.Loops[loop] = owner
 		}
 	}
 }
@@ -132,13 +141,13 @@ func (o Owner) and(other Owner) Owner {
 
 // expected are the loops that this cluster has, by the flags and the cloud configs of its managers; all of them while
 // there is no manager.
-func (p *Plane) expected(asked []collect.SeedPod, configs []*v1.CloudConfig) []string {
-	if len(asked) == 0 {
+func (s *survey) expected() []string {
+	if len(s.pods) == 0 {
 		return LoopNames()
 	}
 	var out []string
-	for i, m := range asked {
-		for _, loop := range clusterview.ExpectedLoops(p.provider(m), m.Flags, configs[i]) {
+	for i, m := range s.pods {
+		for _, loop := range clusterview.ExpectedLoops(s.provider(m), m.Flags, s.configs[i]) {
 			if !slices.Contains(out, loop) {
 				out = append(out, loop)
 			}
@@ -148,32 +157,32 @@ func (p *Plane) expected(asked []collect.SeedPod, configs []*v1.CloudConfig) []s
 }
 
 // provider is that of the cluster: the one that was given, or the one that a manager was started with.
-func (p *Plane) provider(m collect.SeedPod) string {
-	if name := m.Flags["cloud-provider"]; p.Provider == "" && name != "external" {
+func (s *survey) provider(m collect.SeedPod) string {
+	if name := m.Flags["cloud-provider"]; s.plane.Provider == "" && name != "external" {
 		return name
 	}
-	return p.Provider
+	return s.plane.Provider
 }
 
-// silent tells of each pod that was asked whether it leads without saying which loops it runs: it answers, its version
+// silent reports of each pod that was asked whether it leads without saying which loops it runs: it answers, its version
 // is one that never says, it is no manager without a provider, and it holds its lease.
-func (p *Plane) silent(asked []collect.SeedPod, seen *Owners) []bool {
-	out := make([]bool, len(asked))
-	for i, m := range asked {
-		answer := seen.Managers[i]
+func (s *survey) silent() []bool {
+	out := make([]bool, len(s.pods))
+	for i, m := range s.pods {
+		answer := s.found.Managers[i]
 		if answer.Error != "" || len(answer.Loops) > 0 || m.Flags["cloud-provider"] == "external" ||
-			program.ShowsLoops(m.Component, p.provider(m), m.Image) {
+			program.ShowsLoops(m.Component, s.provider(m), m.Image) {
 			continue
 		}
 		alone := 0
-		for _, other := range asked {
+		for _, other := range s.pods {
 			if other.Component == m.Component {
 				alone++
 			}
 		}
-		for _, l := range seen.Leases {
+		for _, l := range s.found.Leases {
 			if l.Name != m.Component || l.Holder == "" || l.RenewTime == nil ||
-				p.clock().Since(*l.RenewTime) > 2*time.Duration(l.DurationSeconds)*time.Second {
+				s.plane.clock().Since(*l.RenewTime) > 2*time.Duration(l.DurationSeconds)*time.Second {
 				continue
 			}
 			// A pod on the network of its node holds the lease under the node's name.
@@ -183,17 +192,17 @@ func (p *Plane) silent(asked []collect.SeedPod, seen *Owners) []bool {
 	return out
 }
 
-func (p *Plane) leases(ctx context.Context, out *Owners) {
-	name := p.Options.LeaseName
+func (s *survey) readLeases(ctx context.Context) {
+	name := s.plane.Options.LeaseName
 	if name == "" {
 		name = layout.DefaultLease
 	}
 	for _, lease := range []string{component.KCM, component.CCM, name} {
-		l, err := p.User.Kube.CoordinationV1().Leases(layout.Namespace).Get(ctx, lease, metav1.GetOptions{})
+		l, err := s.plane.User.Kube.CoordinationV1().Leases(layout.Namespace).Get(ctx, lease, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			out.Unknown = append(out.Unknown, fmt.Sprintf("lease %s: %v", lease, err))
+			s.found.Unknown = append(s.found.Unknown, fmt.Sprintf("lease %s: %v", lease, err))
 			continue
 		}
 		seen := v1.Lease{
@@ -209,6 +218,6 @@ func (p *Plane) leases(ctx context.Context, out *Owners) {
 		if l.Spec.RenewTime != nil {
 			seen.RenewTime = &l.Spec.RenewTime.Time
 		}
-		out.Leases = append(out.Leases, seen)
+		s.found.Leases = append(s.found.Leases, seen)
 	}
 }

@@ -412,11 +412,13 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 	if !ok {
 		return
 	}
-	op.start(t.Name, "watch", func() {
+	op.jobs.start(t.Name, "watch", func() {
 		defer op.watches.end(t.Name)
 		wait := op.Limits.Retry
 		for ctx.Err() == nil {
-			err := op.guard(t.Name, "watch", func() error { return machines.Watch(ctx, t, func() { op.machinesChanged(t) }) })
+			err := op.jobs.guard(t.Name, "watch", func() error {
+				return machines.Watch(ctx, t, func() { op.machinesChanged(t) })
+			})
 			op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.watched = false })
 			if err == nil {
 				wait = op.Limits.Retry

@@ -130,7 +130,7 @@ func (m *Metrics) watch(op *Operator) {
 	_ = m.Registry.Register(
 		prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "transplant_looks_active", Help: "User clusters that are being looked at."},
-			func() float64 { return float64(len(op.lanes.fast) + len(op.lanes.slow)) },
+			func() float64 { return float64(len(op.looks.limiter.fast) + len(op.looks.limiter.slow)) },
 		),
 	)
 }

@@ -40,10 +40,10 @@ type Operator struct {
 	memory      *memory
 	runs        *runs
 	watches     *watches
-	lanes       lanes
+	looks       looks
 	// leading is open while Lead runs: what is enqueued before that is nobody's.
 	leading atomic.Bool
-	jobs    sync.WaitGroup
+	jobs    jobs
 	pulse   pulse
 }
 
@@ -57,12 +57,13 @@ func New(o Options) (*Operator, error) {
 		memory:  newMemory(),
 		runs:    newRuns(o.MaxParallel, o.StallAfter, time.Now),
 		watches: newWatches(o.MaxWatches),
-		lanes:   newLanes(o.Looks),
 	}
 	op.queue = workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute),
 	)
 	op.clusters = newClusters(&o, op.changed)
+	op.jobs = jobs{Options: &op.Options, clusters: op.clusters, queue: op.queue}
+	op.looks = looks{&op.Options, &op.jobs, op.memory, newLookLimiter(o.Looks)}
 	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces)
 	o.Metrics.watch(op)
 	return op, nil
@@ -110,7 +111,7 @@ func (op *Operator) Lead(ctx context.Context) {
 	}
 	workers.Go(func() { op.handOut(ctx) })
 	workers.Wait()
-	op.jobs.Wait()
+	op.jobs.running.Wait()
 }
 
 // work takes clusters from the queue until ctx ends; acting is the context of what it begins.
@@ -122,7 +123,7 @@ func (op *Operator) work(ctx, acting context.Context, worker int) {
 		}
 		begun := time.Now()
 		op.pulse.begin(worker, begun)
-		err := op.guard(name, "decision", func() error { return op.reconcile(acting, name) })
+		err := op.jobs.guard(name, "decision", func() error { return op.reconcile(acting, name) })
 		op.pulse.end(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {

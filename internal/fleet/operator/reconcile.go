@@ -192,7 +192,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 		op.begin(ctx, t, d)
 	}
 	if w.Journal || w.Owners || w.Parts || w.Machines || w.Token {
-		op.look(ctx, t, w)
+		op.looks.begin(ctx, t, w)
 	}
 	if d.Wake > 0 {
 		op.queue.AddAfter(c.Name, d.Wake)

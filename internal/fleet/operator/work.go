@@ -8,10 +8,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -34,9 +36,17 @@ func (e *panicError) Error() string {
 	return "the operator's own code has failed (panic: " + e.value + "); its log has the stack: please report it. Other clusters are not affected, and this one is tried again with growing intervals"
 }
 
+// jobs are what is under way for clusters, each apart from the others.
+type jobs struct {
+	*Options
+	clusters *clusters
+	queue    workqueue.TypedRateLimitingInterface[string]
+	running  sync.WaitGroup
+}
+
 // guard calls f and returns its panic as an error, which is logged with its stack, counted and told as an event of the
 // cluster.
-func (op *Operator) guard(name, what string, f func() error) (err error) {
+func (j *jobs) guard(name, what string, f func() error) (err error) {
 	defer func() {
 		value := recover()
 		if value == nil {
@@ -44,8 +54,8 @@ func (op *Operator) guard(name, what string, f func() error) (err error) {
 		}
 		failed := &panicError{mask.Text(fmt.Sprint(value))}
 		err = failed
-		op.Metrics.panicked(what)
-		op.Log.Error(
+		j.Metrics.panicked(what)
+		j.Log.Error(
 			failed,
 			"Code that worked for one cluster has panicked",
 			"cluster",
@@ -55,8 +65,8 @@ func (op *Operator) guard(name, what string, f func() error) (err error) {
 			"stack",
 			string(debug.Stack()),
 		)
-		for _, o := range op.clusters.get(name) {
-			op.Recorder.Event(
+		for _, o := range j.clusters.get(name) {
+			j.Recorder.Event(
 				reference(o.Group, o.Cluster),
 				corev1.EventTypeWarning,
 				state.ReasonPanicked,
@@ -69,12 +79,22 @@ func (op *Operator) guard(name, what string, f func() error) (err error) {
 
 // start begins a job for a cluster. A panic that nothing else has caught ends the job alone; the cluster is decided
 // about again later.
-func (op *Operator) start(name, what string, job func()) {
-	op.jobs.Go(func() {
-		if op.guard(name, what, func() error { job(); return nil }) != nil {
-			op.queue.AddRateLimited(name)
+func (j *jobs) start(name, what string, job func()) {
+	j.running.Go(func() {
+		if j.guard(name, what, func() error { job(); return nil }) != nil {
+			j.queue.AddRateLimited(name)
 		}
 	})
+}
+
+// errTooSlow is the cause of the end of a look that took too long.
+var errTooSlow = errors.New("no answer in time")
+
+// bounded gives f the time of one look.
+func (j *jobs) bounded(ctx context.Context, name, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.LookTimeout, errTooSlow)
+	defer cancel()
+	return j.guard(name, what, func() error { return f(ctx) })
 }
 
 // outcome is what an error of the engine means for the cluster.
@@ -167,19 +187,19 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
 	})
-	op.start(t.Name, "run", func() { op.run(ctx, t, admitted) })
+	op.jobs.start(t.Name, "run", func() { op.run(ctx, t, admitted) })
 }
 
 // run carries a part out and notes how it ended.
 func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	begun := time.Now()
-	err := op.guard(t.Name, "run", func() error {
+	err := op.jobs.guard(t.Name, "run", func() error {
 		return op.Engine.Run(ctx, t, r.part, r.back, func(e step.Event) { op.heard(t, e) }, r.stop)
 	})
 	result, message := outcome(err)
 	message = mask.Text(message)
 	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
-		if down := op.bounded(
+		if down := op.jobs.bounded(
 			ctx,
 			t.Name,
 			"reach",
@@ -188,7 +208,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 			result, message = state.Unreachable, mask.Error(down)
 		}
 	}
-	journal, readErr := op.journal(ctx, t)
+	journal, readErr := op.looks.journal(ctx, t)
 	op.Metrics.runEnded(r.part, r.back, result, time.Since(begun))
 	op.memory.known(t.Name, t.Cluster.UID, func(rec *dossier) {
 		ended(&rec.run, result, message)
@@ -257,30 +277,38 @@ func (op *Operator) heard(t Target, e step.Event) {
 	}
 }
 
-// look looks at what is due, one thing after the other, unless a look is under way.
-func (op *Operator) look(ctx context.Context, t Target, w state.Work) {
+// looks look at user clusters, at so many at a time, and note in the memory what they found.
+type looks struct {
+	*Options
+	jobs    *jobs
+	memory  *memory
+	limiter lookLimiter
+}
+
+// begin looks at what is due, one thing after the other, unless a look is under way.
+func (l *looks) begin(ctx context.Context, t Target, w state.Work) {
 	begin, failing := false, false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		begin, failing = !r.looking, r.owners.Failures+r.parts.Failures+r.machines.Failures > 0
 		r.looking = true
 	})
 	if !begin {
 		return
 	}
-	op.start(t.Name, "look", func() {
-		defer op.queue.Add(t.Name)
-		defer op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.looking = false })
-		if leave := op.lanes.enter(ctx, failing); leave != nil {
+	l.jobs.start(t.Name, "look", func() {
+		defer l.jobs.queue.Add(t.Name)
+		defer l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.looking = false })
+		if leave := l.limiter.enter(ctx, failing); leave != nil {
 			defer leave()
-			op.see(ctx, t, w)
+			l.see(ctx, t, w)
 		}
 	})
 }
 
-func (op *Operator) see(ctx context.Context, t Target, w state.Work) {
+func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 	if w.Journal {
-		journal, err := op.journal(ctx, t)
-		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		journal, err := l.journal(ctx, t)
+		l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 			if err != nil {
 				r.journal.At, r.journal.Error = time.Now(), mask.Error(err)
 				return
@@ -289,24 +317,24 @@ func (op *Operator) see(ctx context.Context, t Target, w state.Work) {
 		})
 	}
 	if w.Owners {
-		op.seeOwners(ctx, t)
+		l.seeOwners(ctx, t)
 	}
 	if w.Parts {
-		op.seeParts(ctx, t)
+		l.seeParts(ctx, t)
 	}
 	if w.Machines {
-		op.seeMachines(ctx, t, w.Restart)
+		l.seeMachines(ctx, t, w.Restart)
 	}
 	if w.Token {
-		op.ask(ctx, t, "token", func(ctx context.Context) error { return op.Parts.RenewToken(ctx, t) },
+		l.ask(ctx, t, "token", func(ctx context.Context) error { return l.Parts.RenewToken(ctx, t) },
 			func(r *dossier, _ bool) *state.Seen { return &r.token })
 	}
 }
 
-func (op *Operator) seeOwners(ctx context.Context, t Target) {
+func (l *looks) seeOwners(ctx context.Context, t Target) {
 	var found state.Owners
-	op.ask(ctx, t, "owners", func(ctx context.Context) (err error) {
-		found, err = op.Engine.Owners(ctx, t)
+	l.ask(ctx, t, "owners", func(ctx context.Context) (err error) {
+		found, err = l.Engine.Owners(ctx, t)
 		found.Unsure = mask.Texts(found.Unsure)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
@@ -318,10 +346,10 @@ func (op *Operator) seeOwners(ctx context.Context, t Target) {
 	})
 }
 
-func (op *Operator) seeParts(ctx context.Context, t Target) {
+func (l *looks) seeParts(ctx context.Context, t Target) {
 	var found PartsSeen
-	op.ask(ctx, t, "parts", func(ctx context.Context) (err error) {
-		found, err = op.Parts.Ensure(ctx, t)
+	l.ask(ctx, t, "parts", func(ctx context.Context) (err error) {
+		found, err = l.Parts.Ensure(ctx, t)
 		found.CSI, found.Waiting, found.Did = mask.Text(found.CSI), mask.Texts(found.Waiting), mask.Texts(found.Did)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
@@ -332,26 +360,26 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 		return &r.parts.Seen
 	})
 	for _, did := range found.Did {
-		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonPartsChanged, did)
+		l.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonPartsChanged, did)
 	}
 }
 
 // seeMachines looks at the machines, and lets one more MachineDeployment be restarted where the owner wants that, the
 // cluster is ready for it and a place is free. That it is not now must not be taken for the owner's not wanting it,
 // which lets a restart that has stopped begin again.
-func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
+func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	asked := MachinesAsked{Wanted: t.Cluster.RestartsMachines()}
 	switch {
 	case !asked.Wanted:
 	case !ready:
 		asked.Hold = "the owners of the loops and the parts around machines have to be looked at before a machine is replaced"
-	case !op.memory.restart(t.Name, op.MaxParallelMachines):
+	case !l.memory.restart(t.Name, l.MaxParallelMachines):
 		asked.Hold = fmt.Sprintf(
 			"one of the %d places for clusters whose machines are restarted at a time (--max-parallel-machines) has to become free",
-			op.MaxParallelMachines,
+			l.MaxParallelMachines,
 		)
 	}
-	op.memory.known(
+	l.memory.known(
 		t.Name,
 		t.Cluster.UID,
 		func(r *dossier) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() },
@@ -362,8 +390,8 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 	var found state.Machines
 	var did string
 	begun := time.Now()
-	op.ask(ctx, t, "machines", func(ctx context.Context) (err error) {
-		found, did, err = op.Machines.Pass(ctx, t, asked)
+	l.ask(ctx, t, "machines", func(ctx context.Context) (err error) {
+		found, did, err = l.Machines.Pass(ctx, t, asked)
 		found.Reasons, found.Regression, did = mask.Texts(found.Reasons), mask.Text(found.Regression), mask.Text(did)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
@@ -373,35 +401,46 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 				found.Moved = time.Now()
 			}
 			r.machines, r.looked = found, begun
-			op.Metrics.machines(t.Name, found)
+			l.Metrics.machines(t.Name, found)
 		}
 		// a cluster that cannot go on, or cannot be seen, keeps no other one waiting
 		r.restarting = good && r.machines.Rolling
 		return &r.machines.Seen
 	})
 	if did != "" {
-		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonMachinesRestarted, did)
+		l.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonMachinesRestarted, did)
 	}
 }
 
 // ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep
 // takes in what a good look found.
-func (op *Operator) ask(
+func (l *looks) ask(
 	ctx context.Context,
 	t Target,
 	what string,
 	look func(context.Context) error,
 	keep func(r *dossier, good bool) *state.Seen,
 ) {
-	err := op.bounded(ctx, t.Name, what, look)
-	op.Metrics.looked(what, err)
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	err := l.jobs.bounded(ctx, t.Name, what, look)
+	l.Metrics.looked(what, err)
+	l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		seen := keep(r, err == nil)
 		note(seen, time.Now(), err)
 		if seen.Failures == 1 {
-			op.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", mask.Error(err))
+			l.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", mask.Error(err))
 		}
 	})
+}
+
+func (l *looks) journal(ctx context.Context, t Target) (state.Journal, error) {
+	var out state.Journal
+	err := l.jobs.bounded(ctx, t.Name, "journal", func(ctx context.Context) (err error) {
+		out, err = l.Engine.Journal(ctx, t)
+		return err
+	})
+	l.Metrics.looked("journal", err)
+	out.Known, out.At = true, time.Now()
+	return out, err
 }
 
 // annotate does what the mutating webhook has missed.
@@ -411,9 +450,9 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 	if !begin {
 		return
 	}
-	op.start(t.Name, "annotate", func() {
+	op.jobs.start(t.Name, "annotate", func() {
 		written := false
-		err := op.bounded(ctx, t.Name, "annotate", func(ctx context.Context) (err error) {
+		err := op.jobs.bounded(ctx, t.Name, "annotate", func(ctx context.Context) (err error) {
 			written, err = op.Rules.Repair(ctx, t.Group, t.Cluster)
 			return err
 		})
@@ -438,10 +477,10 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 	if !begin {
 		return
 	}
-	op.start(t.Name, "unconfirm", func() {
+	op.jobs.start(t.Name, "unconfirm", func() {
 		ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
 		defer cancel()
-		err := op.guard(t.Name, "unconfirm", func() error {
+		err := op.jobs.guard(t.Name, "unconfirm", func() error {
 			_, err := objects.Of(t.Group, t.Cluster).
 				Unconditional().
 				Unannotate(kubermaticv1.AnnotationPlan).
@@ -459,25 +498,4 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 // confirmationOf is the plan that a person confirmed; empty for none.
 func confirmationOf(c *kubermaticv1.Cluster) string {
 	return c.Annotations[kubermaticv1.AnnotationPlan]
-}
-
-func (op *Operator) journal(ctx context.Context, t Target) (state.Journal, error) {
-	var out state.Journal
-	err := op.bounded(ctx, t.Name, "journal", func(ctx context.Context) (err error) {
-		out, err = op.Engine.Journal(ctx, t)
-		return err
-	})
-	op.Metrics.looked("journal", err)
-	out.Known, out.At = true, time.Now()
-	return out, err
-}
-
-// errTooSlow is the cause of the end of a look that took too long.
-var errTooSlow = errors.New("no answer in time")
-
-// bounded gives f the time of one look.
-func (op *Operator) bounded(ctx context.Context, name, what string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, op.LookTimeout, errTooSlow)
-	defer cancel()
-	return op.guard(name, what, func() error { return f(ctx) })
 }

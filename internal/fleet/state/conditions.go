@@ -30,62 +30,69 @@ const debounce = 3
 
 type conditionMap = map[kubermaticv1.ClusterConditionType]kubermaticv1.ClusterCondition
 
+// conditionSet are the conditions of a cluster as they are being decided, by what was observed.
+type conditionSet struct {
+	conditionMap
+	*Observation
+	limits Limits
+}
+
 // conditions are all conditions as they should be in the phase.
 func (j *judge) conditions(d Decision) conditionMap {
-	out := conditionMap{}
+	set := conditionSet{conditionMap{}, &j.Observation, j.limits}
 	phase := status(d.Phase == kubermaticv1.PhaseCompleted || d.Phase == kubermaticv1.PhaseNotNeeded)
-	j.set(out, kubermaticv1.ConditionMigration, phase, d.Phase, d.Message)
+	set.put(kubermaticv1.ConditionMigration, phase, d.Phase, d.Message)
 	if d.Phase == kubermaticv1.PhaseNotNeeded {
-		return out
+		return set.conditionMap
 	}
+	migrated := kubermaticv1.ConditionCSIKubeletMigrationCompleted
 	if d.Phase == kubermaticv1.PhaseCompleted {
-		j.set(
-			out,
-			kubermaticv1.ConditionCSIKubeletMigrationCompleted,
+		set.put(
+			migrated,
 			corev1.ConditionTrue,
 			kubermaticv1.ReasonMigrationSuccess,
 			kubermaticv1.MessageMigrationSuccess,
 		)
 	} else {
-		j.set(
-			out,
-			kubermaticv1.ConditionCSIKubeletMigrationCompleted,
+		set.put(
+			migrated,
 			corev1.ConditionFalse,
 			kubermaticv1.ReasonMigrationInProgress,
 			kubermaticv1.MessageMigrationInProgress,
 		)
 	}
-	j.owners(out)
-	j.csi(out)
-	j.machinesMigrated(out)
-	j.stuck(out, d.Phase)
-	return out
+	set.owners()
+	set.csi()
+	set.machinesMigrated()
+	if left := set.stuck(d.Phase); left > 0 {
+		j.wakeIn(left)
+	}
+	return set.conditionMap
 }
 
-// set writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
-func (j *judge) set(
-	out conditionMap,
+// put writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
+func (set *conditionSet) put(
 	t kubermaticv1.ClusterConditionType,
 	s corev1.ConditionStatus,
 	reason, message string,
 ) {
-	now := metav1.NewTime(j.Now.Truncate(time.Second))
+	now := metav1.NewTime(set.Now.Truncate(time.Second))
 	if message = shorten(message); message == "" { // a merge patch cannot tell an empty one from one that is left as it is
 		message = reason
 	}
-	was, ok := j.Cluster.Status.Conditions[t]
+	was, ok := set.Cluster.Status.Conditions[t]
 	if last := lastKnown(was); s == corev1.ConditionUnknown && last != corev1.ConditionUnknown {
 		message = shorten(wasBefore + string(last) + "; " + message)
 	}
 	if ok && was.Status == s && was.Reason == reason && was.Message == message && !was.LastTransitionTime.IsZero() {
-		out[t] = was
+		set.conditionMap[t] = was
 		return
 	}
 	c := kubermaticv1.ClusterCondition{
 		Status:             s,
 		Reason:             reason,
 		Message:            message,
-		KubermaticVersion:  j.limits.Version,
+		KubermaticVersion:  set.limits.Version,
 		LastHeartbeatTime:  now,
 		LastTransitionTime: now,
 	}
@@ -93,7 +100,7 @@ func (j *judge) set(
 	if same && (t != kubermaticv1.ConditionMigration || was.Reason == reason) {
 		c.LastTransitionTime = was.LastTransitionTime
 	}
-	out[t] = c
+	set.conditionMap[t] = c
 }
 
 // wasBefore begins the message of a condition that has become Unknown, and says what it was until then.
@@ -114,116 +121,114 @@ func lastKnown(c kubermaticv1.ClusterCondition) corev1.ConditionStatus {
 }
 
 // retain leaves a condition as it is, if it is there.
-func (j *judge) retain(out conditionMap, t kubermaticv1.ClusterConditionType) {
-	if was, ok := j.Cluster.Status.Conditions[t]; ok {
-		out[t] = was
+func (set *conditionSet) retain(t kubermaticv1.ClusterConditionType) {
+	if was, ok := set.Cluster.Status.Conditions[t]; ok {
+		set.conditionMap[t] = was
 	}
 }
 
 // unseen settles conditions about what the last look did not see: they stay as they are for some looks that fail, and
 // become Unknown then. False where it was seen.
-func (j *judge) unseen(out conditionMap, s Seen, conditions ...kubermaticv1.ClusterConditionType) bool {
+func (set *conditionSet) unseen(s Seen, conditions ...kubermaticv1.ClusterConditionType) bool {
 	keep := !lookedAt(s) || s.Error != "" && s.Failures < debounce
 	if !keep && s.Error == "" {
 		return false
 	}
 	for _, t := range conditions {
 		if keep {
-			j.retain(out, t)
+			set.retain(t)
 		} else {
-			j.set(out, t, corev1.ConditionUnknown, ReasonUnknown, s.Error)
+			set.put(t, corev1.ConditionUnknown, ReasonUnknown, s.Error)
 		}
 	}
 	return true
 }
 
-func (j *judge) owners(out conditionMap) {
+func (set *conditionSet) owners() {
 	loops, ccm := kubermaticv1.ConditionLoopsOff, kubermaticv1.ConditionCCMReady
-	o := j.Owners
-	if j.unseen(out, o.Seen, loops, ccm) {
+	o := set.Owners
+	if set.unseen(o.Seen, loops, ccm) {
 		return
 	}
 	switch {
 	case len(o.Twice) > 0:
-		j.set(out, loops, corev1.ConditionFalse, ReasonTwoOwners, o.sentence())
+		set.put(loops, corev1.ConditionFalse, ReasonTwoOwners, o.sentence())
 	case len(o.InTree) > 0:
-		j.set(out, loops, corev1.ConditionFalse, ReasonWaiting, o.sentence())
+		set.put(loops, corev1.ConditionFalse, ReasonWaiting, o.sentence())
 	case len(o.Unsure) > 0:
-		j.set(out, loops, corev1.ConditionUnknown, ReasonUnknown, strings.Join(o.Unsure, "; "))
+		set.put(loops, corev1.ConditionUnknown, ReasonUnknown, strings.Join(o.Unsure, "; "))
 	default:
-		j.set(out, loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop"+o.unseen())
+		set.put(loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop"+o.unseen())
 	}
 	if o.AllExternal() {
-		j.set(
-			out,
+		set.put(
 			ccm,
 			corev1.ConditionTrue,
 			ReasonObserved,
 			"a cloud-controller-manager runs "+strings.Join(o.External, ", ")+o.unseen(),
 		)
 	} else {
-		j.set(out, ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
+		set.put(ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
 	}
 }
 
 // lookedAt reports whether there is an answer, good or bad.
 func lookedAt(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "") }
 
-func (j *judge) csi(out conditionMap) {
-	t, p := kubermaticv1.ConditionCSIReady, j.Parts
+func (set *conditionSet) csi() {
+	t, p := kubermaticv1.ConditionCSIReady, set.Parts
 	switch {
-	case j.unseen(out, p.Seen, t):
-	case j.Cluster.Spec.CSIDriverDisabled():
-		j.set(out, t, status(p.CSIReady), ReasonNotWanted, p.CSI)
+	case set.unseen(p.Seen, t):
+	case set.Cluster.Spec.CSIDriverDisabled():
+		set.put(t, status(p.CSIReady), ReasonNotWanted, p.CSI)
 	case p.CSIReady:
-		j.set(out, t, corev1.ConditionTrue, ReasonObserved, p.CSI)
+		set.put(t, corev1.ConditionTrue, ReasonObserved, p.CSI)
 	default:
-		j.set(out, t, corev1.ConditionFalse, ReasonWaiting, p.CSI)
+		set.put(t, corev1.ConditionFalse, ReasonWaiting, p.CSI)
 	}
 }
 
-func (j *judge) machinesMigrated(out conditionMap) {
-	t, m := kubermaticv1.ConditionMachines, j.Machines
-	condition := j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted]
+func (set *conditionSet) machinesMigrated() {
+	t, m := kubermaticv1.ConditionMachines, set.Machines
+	condition := set.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted]
 	completed := condition.Status == corev1.ConditionTrue
 	switch {
-	case j.unseen(out, m.Seen, t):
+	case set.unseen(m.Seen, t):
 	case m.Regression != "":
-		j.set(out, t, corev1.ConditionFalse, ReasonRegression, m.Regression)
+		set.put(t, corev1.ConditionFalse, ReasonRegression, m.Regression)
 	case m.Done:
-		j.set(out, t, corev1.ConditionTrue, ReasonObserved, m.sentence())
+		set.put(t, corev1.ConditionTrue, ReasonObserved, m.sentence())
 	case completed:
-		j.set(out, t, corev1.ConditionFalse, ReasonNotExternal, m.sentence())
+		set.put(t, corev1.ConditionFalse, ReasonNotExternal, m.sentence())
 	default:
-		j.set(out, t, corev1.ConditionFalse, ReasonWaiting, m.sentence())
+		set.put(t, corev1.ConditionFalse, ReasonWaiting, m.sentence())
 	}
 }
 
-// stuck says whether the phase takes longer than it may. A phase that is just beginning has all of its time.
-func (j *judge) stuck(out conditionMap, phase string) {
-	limit := j.limits.of(phase)
-	since := out[kubermaticv1.ConditionMigration].LastTransitionTime.Time
-	if phase == kubermaticv1.PhaseMachines && j.Machines.Moved.After(since) {
-		since = j.Machines.Moved
+// stuck says whether the phase takes longer than it may. A phase that is just beginning has all of its time. It returns
+// how much is left.
+func (set *conditionSet) stuck(phase string) (left time.Duration) {
+	limit, migration := set.limits.of(phase), set.conditionMap[kubermaticv1.ConditionMigration]
+	since := migration.LastTransitionTime.Time
+	if phase == kubermaticv1.PhaseMachines && set.Machines.Moved.After(since) {
+		since = set.Machines.Moved
 	}
-	message := out[kubermaticv1.ConditionMigration].Message
+	taken := set.Now.Sub(since)
 	switch {
-	case phase == kubermaticv1.PhaseMachines && j.Machines.Regression != "":
-		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonRegression, message)
-	case limit == 0 || j.Now.Sub(since) < limit:
-		if limit > 0 {
-			j.wakeIn(limit - j.Now.Sub(since))
-		}
-		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "the phase takes no longer than it may")
-	default:
-		j.set(
-			out,
+	case phase == kubermaticv1.PhaseMachines && set.Machines.Regression != "":
+		set.put(kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonRegression, migration.Message)
+		return 0
+	case limit > 0 && taken >= limit:
+		set.put(
 			kubermaticv1.ConditionStuck,
 			corev1.ConditionTrue,
 			ReasonTooLong,
-			fmt.Sprintf("%s takes longer than %s: %s", phase, limit, message),
+			fmt.Sprintf("%s takes longer than %s: %s", phase, limit, migration.Message),
 		)
+		return 0
 	}
+	set.put(kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "the phase takes no longer than it may")
+	return limit - taken
 }
 
 // of is how long a phase may take; 0 is for ever.
