@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Owned are the types of the conditions that this program writes, and nobody else.
@@ -65,7 +66,7 @@ func (j *judge) conditions(d Decision) conditionMap {
 	set.csi()
 	set.machinesMigrated()
 	if left := set.stuck(d.Phase); left > 0 {
-		j.wakeIn(left)
+		j.alarm.in(left)
 	}
 	return set.conditionMap
 }
@@ -275,7 +276,7 @@ func (o Owners) sentence() string {
 	for _, l := range []struct {
 		loops []string
 		by    string
-	}{{o.Twice, "two managers"}, {o.InTree, "kube-controller-manager"}, {o.External, "the cloud-controller-manager"}, {o.Nobody, "nobody"}} {
+	}{{o.Twice, "two managers"}, {o.InTree, component.KCM}, {o.External, "the cloud-controller-manager"}, {o.Nobody, "nobody"}} {
 		if len(l.loops) > 0 {
 			out = append(out, l.by+" runs "+strings.Join(l.loops, ", "))
 		}

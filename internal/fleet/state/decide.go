@@ -15,7 +15,7 @@ type judge struct {
 	prior string
 	since time.Time
 	work  Work
-	wake  time.Duration
+	alarm alarm
 	// notes are what is wrong with the Cluster although its migration is carried on.
 	notes []string
 }
@@ -48,7 +48,7 @@ var rules = []rule{
 // Decide says how the cluster's migration stands and what is to be done next.
 func Decide(o Observation, limits Limits) Decision {
 	before := o.Cluster.Status.Conditions
-	j := &judge{Observation: o, limits: limits}
+	j := &judge{Observation: o, limits: limits, alarm: alarm{now: o.Now, rarest: limits.MaxRetry}}
 	if c, ok := before[kubermaticv1.ConditionMigration]; ok {
 		j.prior, j.since = c.Reason, c.LastTransitionTime.Time
 	}
@@ -63,7 +63,7 @@ func Decide(o Observation, limits Limits) Decision {
 	d := Decision{Phase: v.phase, Message: shorten(joined(v.message, j.notes)), Work: j.work}
 	d.Conditions = j.conditions(d)
 	d.Events = events(before, d.Conditions)
-	d.Wake = j.wake
+	d.Wake = j.alarm.wake
 	return d
 }
 
@@ -85,7 +85,7 @@ func (j *judge) judge() verdict {
 			return v
 		}
 	}
-	j.work, j.wake = Work{}, 0
+	j.work, j.alarm.wake = Work{}, 0
 	return verdict{kubermaticv1.PhaseCompleted, "the control plane and all machines are external"}
 }
 
@@ -151,26 +151,33 @@ func (j *judge) keep(fallback, message string) (verdict, bool) {
 	return verdict{j.prior, message}, true
 }
 
-// wakeIn asks for another decision after d at the latest.
-func (j *judge) wakeIn(d time.Duration) {
+// alarm is when the next decision is asked for.
+type alarm struct {
+	now    time.Time
+	rarest time.Duration // between two looks that fail
+	wake   time.Duration // 0 for none
+}
+
+// in asks for another decision after d at the latest.
+func (a *alarm) in(d time.Duration) {
 	d = max(d, time.Second)
-	if j.wake == 0 || d < j.wake {
-		j.wake = d
+	if a.wake == 0 || d < a.wake {
+		a.wake = d
 	}
 }
 
 // due reports whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks
 // that fail become rarer.
-func (j *judge) due(s Seen, every time.Duration) bool {
+func (a *alarm) due(s Seen, every time.Duration) bool {
 	if s.At.IsZero() {
 		return true
 	}
-	next := s.At.Add(backoff(every, s.Failures+1, max(every, j.limits.MaxRetry)))
-	if !j.Now.Before(next) {
-		j.wakeIn(every)
+	next := s.At.Add(backoff(every, s.Failures+1, max(every, a.rarest)))
+	if !a.now.Before(next) {
+		a.in(every)
 		return true
 	}
-	j.wakeIn(next.Sub(j.Now))
+	a.in(next.Sub(a.now))
 	return false
 }
 

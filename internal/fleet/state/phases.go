@@ -24,7 +24,7 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
 	if j.Journal.Handover == Begun {
-		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
+		j.work.Owners = j.alarm.due(j.Owners.Seen, j.limits.Look)
 		return verdict{kubermaticv1.PhaseHandover, j.told(doing)}, true
 	}
 	if j.Run.Outcome == Blocked {
@@ -62,7 +62,7 @@ func (j *judge) notUp() string {
 }
 
 func (j *judge) components() (verdict, bool) {
-	j.work.Owners = j.due(j.Owners.Seen, j.calm())
+	j.work.Owners = j.alarm.due(j.Owners.Seen, j.calm())
 	later := j.prior == kubermaticv1.PhaseMachines || j.prior == kubermaticv1.PhaseFinish
 	if !j.Owners.Known || j.Owners.Error != "" {
 		if later {
@@ -75,7 +75,7 @@ func (j *judge) components() (verdict, bool) {
 	}
 	if !j.Owners.AllExternal() {
 		if len(j.Owners.InTree)+len(j.Owners.Twice) > 0 { // taken back by hand, perhaps
-			j.work.Journal = j.due(Seen{At: j.Journal.At}, j.limits.Look)
+			j.work.Journal = j.alarm.due(Seen{At: j.Journal.At}, j.limits.Look)
 		}
 		if later && len(j.Owners.Unsure) > 0 {
 			return verdict{}, false
@@ -85,7 +85,7 @@ func (j *judge) components() (verdict, bool) {
 			"the cloud-controller-manager does not run every loop: " + j.Owners.sentence(),
 		}, true
 	}
-	j.work.Parts = j.due(j.Parts.Seen, j.calm())
+	j.work.Parts = j.alarm.due(j.Parts.Seen, j.calm())
 	switch {
 	case j.Parts.Known && j.Parts.Ready || later && !j.Parts.Known:
 		return verdict{}, false
@@ -143,20 +143,20 @@ const (
 func (j *judge) newsDue() bool {
 	m := j.Machines
 	if !m.Watched || m.Error != "" || !m.Known {
-		return j.due(m.Seen, j.limits.Look)
+		return j.alarm.due(m.Seen, j.limits.Look)
 	}
 	if !m.Changed.After(m.Looked) {
-		return j.due(m.Seen, seldom*j.limits.Look)
+		return j.alarm.due(m.Seen, seldom*j.limits.Look)
 	}
 	next := m.Changed.Add(settle)
 	if rest := m.At.Add(j.limits.Look / 2); rest.After(next) {
 		next = rest
 	}
 	if j.Now.Before(next) {
-		j.wakeIn(next.Sub(j.Now))
+		j.alarm.in(next.Sub(j.Now))
 		return false
 	}
-	j.wakeIn(j.limits.Look)
+	j.alarm.in(j.limits.Look)
 	return true
 }
 
@@ -192,7 +192,7 @@ func (j *judge) run(p Part, back bool) {
 	if j.Run.Outcome != NoOutcome && j.Run.Outcome != Succeeded && j.Run.Outcome != Interrupted {
 		next := j.Run.Ended.Add(backoff(j.limits.Retry, j.Run.Retries, j.limits.MaxRetry))
 		if j.Now.Before(next) {
-			j.wakeIn(next.Sub(j.Now))
+			j.alarm.in(next.Sub(j.Now))
 			return
 		}
 	}

@@ -25,8 +25,8 @@ func (j *judge) latched() (verdict, bool) {
 		return verdict{}, false
 	}
 	if j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
-		j.work.Machines = j.limits.Audit > 0 && j.due(j.Machines.Seen, j.limits.Audit)
-		j.work.Token = j.limits.Renew > 0 && j.due(j.Token, j.limits.Renew)
+		j.work.Machines = j.limits.Audit > 0 && j.alarm.due(j.Machines.Seen, j.limits.Audit)
+		j.work.Token = j.limits.Renew > 0 && j.alarm.due(j.Token, j.limits.Renew)
 	}
 	message := kubermaticv1.MessageMigrationSuccess
 	switch {
@@ -117,7 +117,7 @@ func (j *judge) unread() (verdict, bool) {
 		return verdict{}, false
 	}
 	seen := Seen{At: j.Journal.At}
-	j.work.Journal = j.due(seen, j.limits.Look)
+	j.work.Journal = j.alarm.due(seen, j.limits.Look)
 	message := "it is being read how far the migration is"
 	if j.Journal.Error != "" {
 		message = "how far the migration is cannot be read from the seed: " + j.Journal.Error
@@ -223,10 +223,10 @@ func (j *judge) failed() (verdict, bool) {
 	if !j.exhausted() && (j.prior != kubermaticv1.PhaseFailed || j.overcome()) {
 		return verdict{}, false
 	}
-	j.work.Journal = j.due(Seen{At: j.Journal.At}, j.limits.MaxRetry)
+	j.work.Journal = j.alarm.due(Seen{At: j.Journal.At}, j.limits.MaxRetry)
 	message := "a step failed for good"
 	if j.Journal.Handover == Begun {
-		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
+		j.work.Owners = j.alarm.due(j.Owners.Seen, j.limits.Look)
 		if j.mayGoBack() {
 			j.run(Handover, true)
 			return verdict{
