@@ -144,7 +144,6 @@ type Controller struct {
 	pace          *rate.Limiter // of calls for groups that are not full
 	jobs          chan *job
 	teller        *teller
-	tracker       *progress.Tracker
 
 	mu     sync.Mutex
 	wrote  map[string]version // what this controller has made of nodes, by name: the cache may still show what was before
@@ -162,17 +161,11 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	registerMetrics()
-	tracker := progress.New(stuckAfter)
 	c := &Controller{
-		client: config.Client,
-		nodes:  config.Nodes.Lister(),
-		synced: config.Nodes.Informer().HasSynced,
-		reader: reading.Reader{
-			Instances: config.Instances,
-			Class:     cloud.ClassNode,
-			Timeout:   readTimeout,
-			Tracker:   tracker,
-		},
+		client:        config.Client,
+		nodes:         config.Nodes.Lister(),
+		synced:        config.Nodes.Informer().HasSynced,
+		reader:        reading.New(config.Instances, cloud.ClassNode, readTimeout, stuckAfter),
 		idsOptional:   idsOptional(config.Cloud),
 		frequency:     config.StatusUpdateFrequency,
 		workers:       config.Workers,
@@ -183,7 +176,6 @@ func New(config Config) (*Controller, error) {
 		pace:          rate.NewLimiter(1, 5),
 		jobs:          make(chan *job),
 		teller:        newTeller(),
-		tracker:       tracker,
 		wrote:         map[string]version{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, config.Options.RetryLimit),
@@ -226,7 +218,7 @@ func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
 type healthCheck struct{ c *Controller }
 
 func (h healthCheck) Check(request *http.Request) error {
-	if err := h.c.tracker.Check(request); err != nil {
+	if err := h.c.reader.Tracker.Check(request); err != nil {
 		return err
 	}
 	h.c.mu.Lock()

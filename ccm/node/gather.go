@@ -162,7 +162,7 @@ func (c *Controller) work(ctx, calls context.Context) {
 
 // do does what is to be done for a node. Whatever it stumbles over, the worker goes on with the next.
 func (c *Controller) do(calls context.Context, j *job) (err error) {
-	defer c.tracker.Start(fmt.Sprintf("writing node %q", j.node.Name))()
+	defer c.reader.Tracker.Start(fmt.Sprintf("writing node %q", j.node.Name))()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("syncing node %q: panic: %v", j.node.Name, p)

@@ -102,7 +102,6 @@ type Controller struct {
 	writes   chan struct{}        // one for each node that is being written
 	warnings *rate.Limiter
 	work     sync.WaitGroup
-	tracker  *progress.Tracker
 
 	mu      sync.Mutex
 	watched map[string]*watched // nodes that are not Ready, or that are being written, by name
@@ -128,17 +127,11 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	registerMetrics()
-	tracker := progress.New(stuckAfter)
 	c := &Controller{
-		client: config.Client,
-		nodes:  config.Nodes.Lister(),
-		synced: config.Nodes.Informer().HasSynced,
-		reader: reading.Reader{
-			Instances: config.Instances,
-			Class:     cloud.ClassLifecycle,
-			Timeout:   readTimeout,
-			Tracker:   tracker,
-		},
+		client:  config.Client,
+		nodes:   config.Nodes.Lister(),
+		synced:  config.Nodes.Informer().HasSynced,
+		reader:  reading.New(config.Instances, cloud.ClassLifecycle, readTimeout, stuckAfter),
 		period:  config.MonitorPeriod,
 		options: config.Options,
 		metrics: config.Metrics,
@@ -148,7 +141,6 @@ func New(config Config) (*Controller, error) {
 			config.Workers,
 		),
 		warnings:  rate.NewLimiter(1, 50),
-		tracker:   tracker,
 		watched:   map[string]*watched{},
 		host:      config.HostName,
 		witnesses: map[string]bool{},
@@ -172,7 +164,7 @@ func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
 type healthCheck struct{ c *Controller }
 
 func (h healthCheck) Check(request *http.Request) error {
-	if err := h.c.tracker.Check(request); err != nil {
+	if err := h.c.reader.Tracker.Check(request); err != nil {
 		return err
 	}
 	h.c.mu.Lock()

@@ -267,7 +267,7 @@ func (c *Controller) writing(
 	if reads.Err() != nil {
 		return
 	}
-	defer c.tracker.Start(fmt.Sprintf("writing node %q", node.Name))()
+	defer c.reader.Tracker.Start(fmt.Sprintf("writing node %q", node.Name))()
 	defer func() {
 		if p := recover(); p != nil {
 			klog.FromContext(calls).Error(fmt.Errorf("panic: %v", p), "Looking after node, will be retried", "node", node.Name)

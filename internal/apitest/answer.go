@@ -56,19 +56,15 @@ func (r request) about(o request) bool {
 		(r.name == "" || r.name == o.name)
 }
 
+var writeVerbs = map[string]string{
+	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
 // verb is what the authorizer would call a request.
 func verb(method string, r request, watch bool) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		return "delete"
-	}
 	switch {
+	case writeVerbs[method] != "":
+		return writeVerbs[method]
 	case watch:
 		return "watch"
 	case r.name == "":

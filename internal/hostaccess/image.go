@@ -24,3 +24,17 @@ type ImageError struct {
 func (e *ImageError) Error() string {
 	return fmt.Sprintf("image %s cannot be used on host %s: %s", e.Image, e.Host, e.Why)
 }
+
+// StuckReasons are what a kubelet says of a container that will not come up by itself soon.
+var StuckReasons = []string{
+	"ErrImagePull",
+	"ImagePullBackOff",
+	"InvalidImageName",
+	"ErrImageNeverPull",
+	"ImageInspectError",
+	"RegistryUnavailable",
+	"CreateContainerConfigError",
+	"CreateContainerError",
+	"RunContainerError",
+	"CrashLoopBackOff",
+}

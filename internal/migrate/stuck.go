@@ -13,6 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
@@ -20,26 +21,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// stuckReasons are what a kubelet says of a container that will not come up by itself soon.
-var stuckReasons = []string{
-	"ErrImagePull",
-	"ImagePullBackOff",
-	"InvalidImageName",
-	"ErrImageNeverPull",
-	"ImageInspectError",
-	"RegistryUnavailable",
-	"CreateContainerConfigError",
-	"CreateContainerError",
-	"RunContainerError",
-	"CrashLoopBackOff",
-}
-
 // whyStuck is why the step's pod does not come up, where its kubelet says that; else the reason that was known before.
 func (e *Engine) whyStuck(ctx context.Context, s v1.Step, reason string) string {
 	for _, p := range e.podsOfStep(ctx, s) {
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			w := c.State.Waiting
-			if w == nil || !slices.Contains(stuckReasons, w.Reason) {
+			if w == nil || !slices.Contains(hostaccess.StuckReasons, w.Reason) {
 				continue
 			}
 			out := fmt.Sprintf(

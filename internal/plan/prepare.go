@@ -19,19 +19,7 @@ import (
 // prepare makes everything that the later phases need and that changes nothing yet: rights, files, binaries.
 func prepare(d *draft.Draft) {
 	d.AddFact("cluster:uid", d.Snapshot.Cluster.UID, "")
-	d.EnsureObjects(
-		planstep.PhasePrepare,
-		"reads the managers' /metrics with a token that may do nothing else",
-		layout.ObserverObjects(),
-	)
-	if d.Options.Strategy == planstep.LeaderMigration {
-		d.EnsureObjects(
-			planstep.PhasePrepare,
-			"the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so",
-			layout.MigrationObjects(d.Options.LeaseName),
-		)
-	}
-	d.EnsureObjects(planstep.PhasePrepare, "identity and rights of the cloud-controller-manager", ccm.IdentityObjects(d))
+	ccm.EnsureRights(d)
 	for _, h := range d.Hosts {
 		writeConfigs(d, h)
 	}

@@ -25,19 +25,7 @@ const (
 var _ hostaccess.ImageTrier = (*host)(nil)
 
 // hopelessImage are what a kubelet says of an image or a container that waiting does not make better.
-var hopelessImage = []string{
-	"ErrImagePull",
-	"ImagePullBackOff",
-	"InvalidImageName",
-	"ErrImageNeverPull",
-	"ImageInspectError",
-	"RegistryUnavailable",
-	"CreateContainerConfigError",
-	"CreateContainerError",
-	"RunContainerError",
-	"StartError",
-	"CrashLoopBackOff",
-}
+var hopelessImage = append([]string{"StartError"}, hostaccess.StuckReasons...)
 
 // notStarted are the reasons with which a container ends that never ran.
 var notStarted = []string{"StartError", "ContainerCannotRun", "ContainerStatusUnknown"}

@@ -42,11 +42,9 @@ func ReleaseLeases(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepReco
 	return nil
 }
 
-func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecord) error {
-	if e.Seed != nil {
-		return releasePod(ctx, e, s, r)
-	}
-	b := handover.Binding{
+// bindingOf is what a record says of the process that holds a lease.
+func bindingOf(r *v1.HandoverRecord) handover.Binding {
+	return handover.Binding{
 		Lease:       r.Lease,
 		Holder:      r.Holder,
 		Transitions: r.Transitions,
@@ -56,6 +54,13 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		PID:         r.PID,
 		StartTicks:  r.StartTicks,
 	}
+}
+
+func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecord) error {
+	if e.Seed != nil {
+		return releasePod(ctx, e, s, r)
+	}
+	b := bindingOf(r)
 	h, err := e.Host(r.Host)
 	if err != nil {
 		return err
@@ -186,16 +191,7 @@ func BindPods(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) e
 // releasePod waits until a bound pod has ended and gives its lease up. Where the end is not proven it waits until the
 // lease has run out by itself.
 func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecord) error {
-	b := handover.Binding{
-		Lease:       r.Lease,
-		Holder:      r.Holder,
-		Transitions: r.Transitions,
-		AcquireTime: r.AcquireTime,
-		Component:   r.Component,
-		Host:        r.Host,
-		PID:         r.PID,
-		StartTicks:  r.StartTicks,
-	}
+	b := bindingOf(r)
 	isOwn := e.Proofs.IsBound(*r)
 	var quiet, silence handover.Silence
 	watch := watchPodEnd(ctx, e, r)

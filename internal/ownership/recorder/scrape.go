@@ -110,21 +110,19 @@ func NewClient(roots *x509.CertPool) *http.Client {
 
 func neverRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Scrape asks the manager at address (host:port) what it runs and which leases it leads. Component and Host of the
-// answer are left to the caller. It never follows a redirect, which would hand the token to somebody else, and never
-// puts the token into an error.
-func Scrape(ctx context.Context, client *http.Client, address, token string) (v1.Manager, error) {
-	m := v1.Manager{Address: address}
-	// Servers since client_golang 1.23 answer only the named metrics, which spares them most of the work; older ones
-	// ignore the query.
-	query := url.Values{"name[]": askedMetrics}
-	target := url.URL{Scheme: "https", Host: address, Path: "/metrics", RawQuery: query.Encode()}
+// get asks for a URL with a token. It never follows a redirect, which would hand the token to somebody else.
+func get(
+	ctx context.Context,
+	client *http.Client,
+	target url.URL,
+	token string,
+	header http.Header,
+) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
-		return m, fmt.Errorf("asking for the metrics of %s: %w", address, err)
+		return nil, err
 	}
-	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	req.Header.Set("Accept-Encoding", "identity")
+	req.Header = header
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -136,6 +134,23 @@ func Scrape(ctx context.Context, client *http.Client, address, token string) (v1
 		if errors.As(err, &urlErr) { // its text repeats the whole query
 			err = urlErr.Err
 		}
+		return nil, err
+	}
+	return resp, nil
+}
+
+// Scrape asks the manager at address (host:port) what it runs and which leases it leads. Component and Host of the
+// answer are left to the caller. It never follows a redirect, which would hand the token to somebody else, and never
+// puts the token into an error.
+func Scrape(ctx context.Context, client *http.Client, address, token string) (v1.Manager, error) {
+	m := v1.Manager{Address: address}
+	// Servers since client_golang 1.23 answer only the named metrics, which spares them most of the work; older ones
+	// ignore the query.
+	query := url.Values{"name[]": askedMetrics}
+	target := url.URL{Scheme: "https", Host: address, Path: "/metrics", RawQuery: query.Encode()}
+	header := http.Header{"Accept": {"text/plain;version=0.0.4"}, "Accept-Encoding": {"identity"}}
+	resp, err := get(ctx, client, target, token, header)
+	if err != nil {
 		return m, fmt.Errorf("asking for the metrics of %s: %w", address, err)
 	}
 	defer resp.Body.Close()
@@ -376,21 +391,8 @@ const maxVersion = 1 << 16
 // Version asks the API server at address (host:port) for the version that it was built as, e.g. v1.27.4.
 func Version(ctx context.Context, client *http.Client, address, token string) (string, error) {
 	target := url.URL{Scheme: "https", Host: address, Path: "/version"}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	resp, err := get(ctx, client, target, token, http.Header{})
 	if err != nil {
-		return "", fmt.Errorf("asking for the version of %s: %w", address, err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	c := *client
-	c.CheckRedirect = neverRedirect
-	resp, err := c.Do(req)
-	if err != nil {
-		var urlErr *url.Error
-		if errors.As(err, &urlErr) { // its text repeats the URL
-			err = urlErr.Err
-		}
 		return "", fmt.Errorf("asking for the version of %s: %w", address, err)
 	}
 	defer resp.Body.Close()

@@ -9,6 +9,24 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
+// EnsureRights makes the accounts and rights in the cluster that a migration needs: to read the managers' /metrics, for
+// the migration lease, and the cloud-controller-manager's own.
+func EnsureRights(d *draft.Draft) {
+	d.EnsureObjects(
+		planstep.PhasePrepare,
+		"reads the managers' /metrics with a token that may do nothing else",
+		layout.ObserverObjects(),
+	)
+	if d.Options.Strategy == planstep.LeaderMigration {
+		d.EnsureObjects(
+			planstep.PhasePrepare,
+			"the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so",
+			layout.MigrationObjects(d.Options.LeaseName),
+		)
+	}
+	d.EnsureObjects(planstep.PhasePrepare, "identity and rights of the cloud-controller-manager", IdentityObjects(d))
+}
+
 // IdentityObjects is that of the cloud-controller-manager of this plan.
 func IdentityObjects(d *draft.Draft) []layout.Object {
 	objects := layout.IdentityObjects(d.Provider.Name, renewsToken(d))

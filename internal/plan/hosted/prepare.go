@@ -16,19 +16,7 @@ import (
 // prepare makes what changes nothing yet: rights in the migrated cluster, credentials and configuration in the seed.
 // All that could fail for what stands in them fails here, while the loops still run.
 func prepare(d *draft.Draft, m *v1.Component) {
-	d.EnsureObjects(
-		planstep.PhasePrepare,
-		"reads the managers' /metrics with a token that may do nothing else",
-		layout.ObserverObjects(),
-	)
-	if d.Options.Strategy == planstep.LeaderMigration {
-		d.EnsureObjects(
-			planstep.PhasePrepare,
-			"the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so",
-			layout.MigrationObjects(d.Options.LeaseName),
-		)
-	}
-	d.EnsureObjects(planstep.PhasePrepare, "identity and rights of the cloud-controller-manager", ccm.IdentityObjects(d))
+	ccm.EnsureRights(d)
 	createSecret(
 		d,
 		layout.SeedKubeconfig,
