@@ -173,7 +173,7 @@ func normaliseMigration(
 	r, given := roster{constructors, names.CCMControllerAliases()}, generic.LeaderMigration
 	m := migration{enabled: true, source: "the options of the program"}
 	if reflect.DeepEqual(&given, upstreammigration.DefaultLeaderMigrationConfiguration()) {
-		m.source, m.config = "default", internal(migrationconfig.Default(component, linkedMinor))
+		m.source, m.config = "default", internal(migrationconfig.Default(ownComponent, linkedMinor))
 	} else {
 		file := migrationconfig.Config{Version: migrationconfig.V1, LeaderName: given.LeaderName}
 		for _, leader := range given.ControllerLeaders {

@@ -31,6 +31,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
 	"github.com/transplant-dev/transplant/ccm/route"
 	"github.com/transplant-dev/transplant/ccm/service"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask/logging"
 )
 
@@ -61,7 +62,7 @@ func NewCloudControllerManagerCommand(
 	stopCh <-chan struct{},
 ) *cobra.Command {
 	return (&program{
-		use: "cloud-controller-manager", long: "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
+		use: component.CCM, long: "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
 		options:      opts,
 		initCloud:    cloudInitializer,
 		constructors: controllerInitFuncConstructors,

@@ -33,6 +33,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
 	"github.com/transplant-dev/transplant/ccm/route"
 	"github.com/transplant-dev/transplant/ccm/service"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // openFence returns the fence of a process without leader election. It waits for the API server to say when the first
@@ -83,7 +84,7 @@ type CommandBuilder struct {
 // NewBuilder returns a builder of a command without controllers.
 func NewBuilder() *CommandBuilder {
 	return &CommandBuilder{program: program{
-		use:          "cloud-controller-manager",
+		use:          component.CCM,
 		long:         "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
 		constructors: map[string]ControllerInitFuncConstructor{},
 		aliases:      map[string]string{},
@@ -499,7 +500,7 @@ func divide(
 		switch owner, listed := leaderOf(name, generic.LeaderMigration); {
 		case migrating == nil || !listed:
 			main.controllers = append(main.controllers, name)
-		case owner == "*" || owner == string(component):
+		case owner == "*" || owner == string(ownComponent):
 			migrating.controllers = append(migrating.controllers, name)
 		default:
 			klog.InfoS("The controller is left to another manager", "controller", name, "component", owner)

@@ -164,7 +164,7 @@ func (p *process) controllerContext(ctx context.Context, g *group) (genericcontr
 		Stop:                     ctx.Done(),
 		InformersStarted:         make(chan struct{}),
 		ResyncPeriod:             resync,
-		ControllerManagerMetrics: controllersmetrics.NewControllerManagerMetrics(string(component)),
+		ControllerManagerMetrics: controllersmetrics.NewControllerManagerMetrics(string(ownComponent)),
 	}, nil
 }
 

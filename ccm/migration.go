@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	component = controllernames.CloudControllerManager
+	ownComponent = controllernames.CloudControllerManager
 	// linkedMinor is the minor of the k8s.io/cloud-provider that this is built with. A test holds it to the names that the
 	// library registers.
 	linkedMinor = 37
@@ -56,7 +56,7 @@ func (r roster) migration(given migrationoptions.LeaderMigrationOptions) (migrat
 		return migration{
 			enabled: true,
 			source:  "default",
-			config:  internal(migrationconfig.Default(component, linkedMinor)),
+			config:  internal(migrationconfig.Default(ownComponent, linkedMinor)),
 		}, nil
 	}
 	data, err := os.ReadFile(path)
@@ -78,7 +78,7 @@ func (r roster) migration(given migrationoptions.LeaderMigrationOptions) (migrat
 // does not run it, since a file for both sides lists it.
 func (r roster) canonical(name string) (string, bool) {
 	if loop, _, ok := controllernames.Lookup(name); ok {
-		return controllernames.Name(component, linkedMinor, loop), true
+		return controllernames.Name(ownComponent, linkedMinor, loop), true
 	}
 	if alias, ok := r.aliases[name]; ok {
 		name = alias
@@ -114,7 +114,7 @@ func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, 
 			return normal, nil, fmt.Errorf(
 				"controllerLeaders[%d].name: %s has no controller %q; it has %s",
 				i,
-				component,
+				ownComponent,
 				leader.Name,
 				strings.Join(r.known(), ", "),
 			)
@@ -144,12 +144,12 @@ func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
 		return nil, fmt.Errorf(
 			"controllerLeaders: %s would have nothing to run under the lease %s, and may be the only manager that could; give it a loop, "+
 				"or leave out --enable-leader-migration",
-			component,
+			ownComponent,
 			normal.LeaderName,
 		)
 	}
 	var notes []string
-	for _, p := range migrationconfig.Judge(component, linkedMinor, normal) {
+	for _, p := range migrationconfig.Judge(ownComponent, linkedMinor, normal) {
 		if p.Code == migrationconfig.BadResourceLock || p.Code == migrationconfig.UnknownComponent {
 			return nil, fmt.Errorf("%s", p)
 		}
@@ -159,7 +159,7 @@ func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
 		notes = append(notes, p.String())
 	}
 	for i, leader := range normal.Leaders {
-		if _, registered := r.controllers[leader.Name]; !registered && leader.Runs(component) {
+		if _, registered := r.controllers[leader.Name]; !registered && leader.Runs(ownComponent) {
 			notes = append(
 				notes,
 				fmt.Sprintf(
@@ -176,7 +176,7 @@ func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
 // runs reports whether the manager would run an entry's controller.
 func (r roster) runs(leader migrationconfig.Leader) bool {
 	_, registered := r.controllers[leader.Name]
-	return registered && leader.Runs(component)
+	return registered && leader.Runs(ownComponent)
 }
 
 // internal returns a config as upstream's types, and /configz, hold it.

@@ -221,7 +221,7 @@ func TestNotesSayWhatWasChangedAndWhatLooksWrong(t *testing.T) {
 
 func TestTheLinkedLibraryRegistersTheNamesOfItsMinor(t *testing.T) {
 	for _, loop := range controllernames.CloudLoops {
-		if name := controllernames.Name(component, linkedMinor, loop); app.DefaultInitFuncConstructors[name].Constructor == nil {
+		if name := controllernames.Name(ownComponent, linkedMinor, loop); app.DefaultInitFuncConstructors[name].Constructor == nil {
 			t.Errorf("the library registers no %s", name)
 		}
 	}

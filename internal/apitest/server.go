@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // remembered is how many changes a watch can go back at least.
@@ -91,7 +93,7 @@ func New(t testing.TB) *Server {
 	s.objects["/api/v1/namespaces/kube-system"] = map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Namespace",
-		"metadata":   map[string]any{"name": "kube-system", "uid": UID, "resourceVersion": "1"},
+		"metadata":   map[string]any{"name": component.Namespace, "uid": UID, "resourceVersion": "1"},
 	}
 	return s
 }

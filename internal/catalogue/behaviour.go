@@ -1,5 +1,7 @@
 package catalogue
 
+import "github.com/transplant-dev/transplant/internal/component"
+
 // ShowsLoops reports whether a manager (kube-controller-manager; a cloud-controller-manager by its library's minor) of
 // a minor says on /metrics which loops it runs, as running_managed_controllers. Of an earlier one only its leases can
 // be seen, and what runs under them has to be taken from its flags.
@@ -7,9 +9,9 @@ package catalogue
 // Source: ControllerManagerMetrics in cmd/kube-controller-manager/app/controllermanager.go of k8s.io/kubernetes and
 // app/controllermanager.go of k8s.io/cloud-provider, both since 1.25; the series itself is in k8s.io/component-base
 // since 0.24.
-func ShowsLoops(component string, minor int) bool {
-	switch component {
-	case "kube-controller-manager", "cloud-controller-manager":
+func ShowsLoops(name string, minor int) bool {
+	switch name {
+	case component.KCM, component.CCM:
 		return minor >= 25
 	}
 	return false

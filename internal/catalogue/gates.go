@@ -73,11 +73,11 @@ const (
 	inAll        scope = "a"
 )
 
-func (s scope) has(component string) bool {
-	switch component {
-	case "cloud-controller-manager":
+func (s scope) has(name string) bool {
+	switch name {
+	case component.CCM:
 		return s == inManagers || s == inAll
-	case "kube-controller-manager":
+	case component.KCM:
 		return s != ""
 	default:
 		return s == inKubernetes || s == inAll

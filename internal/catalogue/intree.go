@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // The two gates by which 1.22 and 1.23 began to switch the in-tree providers off (KEP-2395).
@@ -36,18 +37,18 @@ type Acceptance struct {
 // Sources: pkg/kubeapiserver/options/cloudprovider.go (Validate, since 1.29),
 // cmd/kube-controller-manager/app/cloudproviders.go, cmd/kubelet/app/server.go and pkg/kubelet/kubelet.go of each
 // minor, and plugins.go of k8s.io/cloud-provider.
-func Accepts(component, value string, minor int) Acceptance {
-	if flag, _ := FlagAt(component, "cloud-provider", minor); value != "" && !flag.Known {
-		return Acceptance{Why: fmt.Sprintf("%s 1.%d does not know --cloud-provider", component, minor)}
+func Accepts(name, value string, minor int) Acceptance {
+	if flag, _ := FlagAt(name, "cloud-provider", minor); value != "" && !flag.Known {
+		return Acceptance{Why: fmt.Sprintf("%s 1.%d does not know --cloud-provider", name, minor)}
 	}
-	if component == "kube-apiserver" {
+	if name == component.KAS {
 		return serverAccepts(value, minor)
 	}
 	switch {
 	case value == "", value == External:
 		return Acceptance{Starts: true}
 	case !InTree(value, minor):
-		return Acceptance{Why: fmt.Sprintf("%s 1.%d has no provider %q: it ends at once", component, minor, value)}
+		return Acceptance{Why: fmt.Sprintf("%s 1.%d has no provider %q: it ends at once", name, minor, value)}
 	}
 	return Acceptance{Starts: true, Gates: gatesThat(DisableCloudProviders, false, minor)}
 }

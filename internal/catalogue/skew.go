@@ -1,5 +1,7 @@
 package catalogue
 
+import "github.com/transplant-dev/transplant/internal/component"
+
 // KubeletSkew is how many minors a kubelet may be older than an API server of a minor: two, and three since API server
 // 1.28 (https://kubernetes.io/releases/version-skew-policy/; KEP-3935).
 func KubeletSkew(server int) int {
@@ -12,11 +14,11 @@ func KubeletSkew(server int) int {
 // SkewOf is how many minors a component may be older than the oldest API server that it talks to; no component may be
 // newer. The policy names one minor for kube-controller-manager, kube-scheduler and cloud-controller-manager, so that
 // they can be upgraded after the API servers (the same page). False for what it does not name.
-func SkewOf(component string, server int) (older int, ok bool) {
-	switch component {
-	case "kube-controller-manager", "kube-scheduler", "cloud-controller-manager":
+func SkewOf(name string, server int) (older int, ok bool) {
+	switch name {
+	case component.KCM, component.Scheduler, component.CCM:
 		return 1, true
-	case "kubelet", "kube-proxy":
+	case component.Kubelet, "kube-proxy":
 		return KubeletSkew(server), true
 	}
 	return 0, false

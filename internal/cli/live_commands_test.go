@@ -22,6 +22,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
@@ -95,7 +96,7 @@ func (c *live) lock(holder string) {
 	c.api.Put(
 		c.t,
 		&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: planlayout.Namespace},
+			ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: component.Namespace},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now},
 		},
 	)

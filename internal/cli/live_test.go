@@ -105,8 +105,8 @@ func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *liv
 	}
 	// Nobody renews it: it lasts as long as any test, and was taken long before, so that what is said of it does not change with the time of a look.
 	renewed, taken := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(-72*time.Hour))
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.Observer, Namespace: planlayout.Namespace}},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: planlayout.Namespace}, Spec: coordinationv1.LeaseSpec{
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.Observer, Namespace: component.Namespace}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("cp-1_x"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &taken, RenewTime: &renewed}})
 	return c
 }
@@ -158,7 +158,7 @@ func (c *live) component(host, name, metrics string, args ...string) {
 	c.api.Put(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name + "-node-" + host,
-			Namespace:   planlayout.Namespace,
+			Namespace:   component.Namespace,
 			Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
 			Labels:      map[string]string{"component": name, "tier": "control-plane"},
 		},
@@ -226,7 +226,7 @@ func (c *live) journal(phase string, n, m int) *journal.Journal {
 		doc.Records = append(doc.Records, r)
 	}
 	before := c.snapshot()
-	c.api.Delete("/api/v1/namespaces/" + planlayout.Namespace + "/configmaps/" + journal.Name)
+	c.api.Delete("/api/v1/namespaces/" + component.Namespace + "/configmaps/" + journal.Name)
 	j, err := journal.Create(c.t.Context(), kube, doc, before)
 	if err != nil {
 		c.t.Fatal(err)

@@ -20,7 +20,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // lockHolder is who carries a run out that is looked at from elsewhere.
@@ -116,7 +115,7 @@ func (o *onlooker) lease(name, holder string, age time.Duration) {
 func leaseObject(name, holder string, age time.Duration) *coordinationv1.Lease {
 	renewed, written := metav1.NewMicroTime(client.Now().Add(-age)), metav1.NewTime(client.Now().Add(-age))
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: planlayout.Namespace, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x", Time: &written}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x", Time: &written}}},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity:       &holder,
 			RenewTime:            &renewed,
@@ -154,7 +153,7 @@ func (o *onlooker) waiting(what string) v1.StepProgress {
 
 // paused lets somebody ask the run to wait.
 func (o *onlooker) paused() {
-	o.api.Put(o.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: planlayout.Namespace}, Data: map[string]string{
+	o.api.Put(o.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: component.Namespace}, Data: map[string]string{
 		"run": o.doc.Run, "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z", "reason": "the shop is open",
 	}})
 }

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
@@ -198,7 +199,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 
 // TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is carried out.
 func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
-	const journalPath = "/api/v1/namespaces/" + planlayout.Namespace + "/configmaps/" + journal.Name
+	const journalPath = "/api/v1/namespaces/" + component.Namespace + "/configmaps/" + journal.Name
 	for _, command := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host", "cp-2"}} {
 		c := newLive(t)
 		journal := func(change func(*v1.Plan)) (*v1.Plan, *corev1.ConfigMap) {

@@ -101,7 +101,7 @@ func TestThePlannersRoleIsWhatPlanningTakes(t *testing.T) {
 func toGet(names []string) []apitest.Right {
 	var out []apitest.Right
 	for _, name := range names {
-		out = append(out, apitest.Right{Verb: "get", Resource: "configmaps", Namespace: planlayout.Namespace, Name: name})
+		out = append(out, apitest.Right{Verb: "get", Resource: "configmaps", Namespace: component.Namespace, Name: name})
 	}
 	return out
 }
@@ -166,7 +166,7 @@ func TestTheMigratorAsksForTokensOfTwoAccounts(t *testing.T) {
 	for name, want := range map[string]bool{planlayout.Observer: true, component.CCM: true, "clusterrole-aggregation-controller": false, "": false} {
 		missing := apitest.Uncovered(
 			granted,
-			asRights([]collect.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: planlayout.Namespace, Name: name}}),
+			asRights([]collect.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: name}}),
 		)
 		if has := len(missing) == 0; has != want {
 			t.Errorf("account %q: %v", name, has)

@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/component"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
@@ -28,9 +29,9 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	if r.code != exitcode.OK || !strings.Contains(r.out, "nothing to renew") {
 		t.Fatal(r.text(nil))
 	}
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: planlayout.Namespace}})
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: component.Namespace}})
 	kube, _ := c.api.Clients(t)
-	old, _, err := tokenrequest.Create(t.Context(), kube, planlayout.Namespace, planlayout.CCMAccount, boundtoken.RenewingLifetime)
+	old, _, err := tokenrequest.Create(t.Context(), kube, component.Namespace, planlayout.CCMAccount, boundtoken.RenewingLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +74,9 @@ func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed, user := apitest.New(t), apitest.New(t)
-			user.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: planlayout.Namespace}})
+			user.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: component.Namespace}})
 			kube, _ := user.Clients(t)
-			token, _, err := tokenrequest.Create(t.Context(), kube, planlayout.Namespace, planlayout.CCMAccount, c.lifetime)
+			token, _, err := tokenrequest.Create(t.Context(), kube, component.Namespace, planlayout.CCMAccount, c.lifetime)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +106,7 @@ func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
 func TestRenewGivesATokenToHostsOfTheControlPlaneAlone(t *testing.T) {
 	c := newLive(t)
 	c.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: planlayout.Namespace}})
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: component.Namespace}})
 	for _, host := range []string{"cp-1", "cp-2"} {
 		c.write(host, planlayout.CCMToken, "what is no token")
 		c.write(host, planlayout.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")

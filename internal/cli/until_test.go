@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -93,7 +93,7 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 	c := newLive(t)
 	text := "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nkubernetesVersion: v1.26.0\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\n    cloud-config: /etc/kubernetes/cloud.conf\n"
 	config := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: planlayout.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: component.Namespace},
 		Data:       map[string]string{"ClusterConfiguration": text},
 	}
 	c.api.Put(t, config)

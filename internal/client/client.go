@@ -18,12 +18,12 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/status"
 )
@@ -167,7 +167,7 @@ func (c *Client) DescribeCluster(ctx context.Context, doc *v1.Journal) v1.Cluste
 	if v, err := c.Kube.Discovery().ServerVersion(); err == nil {
 		out.Version = v.GitVersion
 	}
-	if ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, planlayout.Namespace, metav1.GetOptions{}); err == nil {
+	if ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, component.Namespace, metav1.GetOptions{}); err == nil {
 		out.UID = string(ns.UID)
 	}
 	return out

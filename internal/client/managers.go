@@ -102,26 +102,26 @@ func (c *Client) observerToken(ctx context.Context) (string, error) {
 	}
 	// Asked first, so that a command that only looks sends no create before a migration has begun.
 	if _, err := c.Kube.CoreV1().
-		ServiceAccounts(planlayout.Namespace).
+		ServiceAccounts(component.Namespace).
 		Get(ctx, planlayout.Observer, metav1.GetOptions{}); apierrors.IsNotFound(
 		err,
 	) {
 		return "", fmt.Errorf(
 			"ServiceAccount %s/%s is not there yet (apply makes it)",
-			planlayout.Namespace,
+			component.Namespace,
 			planlayout.Observer,
 		)
 	} else if err != nil {
-		return "", fmt.Errorf("reading ServiceAccount %s/%s: %w", planlayout.Namespace, planlayout.Observer, err)
+		return "", fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, planlayout.Observer, err)
 	}
-	t, err := c.Kube.CoreV1().ServiceAccounts(planlayout.Namespace).CreateToken(ctx, planlayout.Observer,
+	t, err := c.Kube.CoreV1().ServiceAccounts(component.Namespace).CreateToken(ctx, planlayout.Observer,
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)},
 		}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf(
 			"asking for a token of ServiceAccount %s/%s: %w",
-			planlayout.Namespace,
+			component.Namespace,
 			planlayout.Observer,
 			err,
 		)

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
@@ -187,7 +188,7 @@ func promised(doc v1.Journal) map[string]string {
 	}
 	owner := ""
 	if doc.Phase == v1.RunRolledBack {
-		owner = "kube-controller-manager"
+		owner = component.KCM
 	}
 	for loop := range expect {
 		expect[loop] = owner

@@ -16,6 +16,7 @@ const (
 	// Scheduler is changed only where volumes move to CSI.
 	Scheduler = "kube-scheduler"
 	Kubelet   = "kubelet"
+	Etcd      = "etcd"
 )
 
 // Versioned are the components that get another version on the way, in the order in which their versions change.

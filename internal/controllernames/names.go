@@ -7,7 +7,11 @@
 // are a table and not a string constant.
 package controllernames
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/transplant-dev/transplant/internal/component"
+)
 
 // Loop is a cloud controller, whatever a manager calls it. Its value is the loop's short name, which is also its name
 // in metrics.
@@ -33,8 +37,8 @@ type Component string
 
 // The two managers.
 const (
-	KubeControllerManager  Component = "kube-controller-manager"
-	CloudControllerManager Component = "cloud-controller-manager"
+	KubeControllerManager  Component = component.KCM
+	CloudControllerManager Component = component.CCM
 )
 
 // Components are both managers, the one that loses the loops first.

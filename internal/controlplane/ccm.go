@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
@@ -127,7 +128,7 @@ func RenderCCM(c CCM) []byte {
 
 // probe writes a health check of the secure port.
 func (c CCM) probe(line func(string, ...any), p probe) {
-	port := commandline.DefaultPorts[commandline.CloudControllerManager]
+	port := commandline.DefaultPorts[component.CCM]
 	for _, f := range c.Flags {
 		if f.Name == "secure-port" {
 			port = f.Value

@@ -20,12 +20,12 @@ import (
 func (w *world) shown() []v1.Step {
 	w.t.Helper()
 	p := w.plane()
-	p.Scrape = func(ctx context.Context, component, pod, address string) (v1.Manager, error) {
-		_, err := w.u.Kube.CoreV1().ServiceAccounts(layout.Namespace).Get(ctx, layout.Observer, metav1.GetOptions{})
+	p.Scrape = func(ctx context.Context, name, pod, address string) (v1.Manager, error) {
+		_, err := w.u.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.Observer, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return v1.Manager{}, ErrNoObserver
 		}
-		return w.scrape(ctx, component, pod, address)
+		return w.scrape(ctx, name, pod, address)
 	}
 	made, err := p.Plan(p.Gather(w.t.Context()), Handover)
 	if err != nil {

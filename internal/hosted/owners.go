@@ -24,8 +24,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// survey is one look at who runs the loops of a cluster: the managers' pods, what each one's cloud config says, and what
-// came of asking them.
+// survey is one look at who runs the loops of a cluster: the managers' pods, their cloud configs, and what came of asking
+// them.
 type survey struct {
 	plane   *Plane
 	pods    []collect.SeedPod
@@ -164,8 +164,8 @@ func (s *survey) provider(m collect.SeedPod) string {
 	return s.plane.Provider
 }
 
-// silent reports of each pod that was asked whether it leads without saying which loops it runs: it answers, its version
-// is one that never says, it is no manager without a provider, and it holds its lease.
+// silent reports of each pod that was asked whether it leads without saying which loops it runs: it answers, its
+// version is one that never says, it is no manager without a provider, and it holds its lease.
 func (s *survey) silent() []bool {
 	out := make([]bool, len(s.pods))
 	for i, m := range s.pods {
@@ -198,7 +198,7 @@ func (s *survey) readLeases(ctx context.Context) {
 		name = layout.DefaultLease
 	}
 	for _, lease := range []string{component.KCM, component.CCM, name} {
-		l, err := s.plane.User.Kube.CoordinationV1().Leases(layout.Namespace).Get(ctx, lease, metav1.GetOptions{})
+		l, err := s.plane.User.Kube.CoordinationV1().Leases(component.Namespace).Get(ctx, lease, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {

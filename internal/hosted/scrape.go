@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
@@ -30,7 +31,7 @@ const (
 // ErrNoObserver says that the account is not there yet by which managers are asked for their gauges. Run makes it
 // before it looks.
 var ErrNoObserver = errors.New(
-	"the account that may read /metrics, ServiceAccount " + layout.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins",
+	"the account that may read /metrics, ServiceAccount " + component.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins",
 )
 
 // NewScraper returns a Scrape that connects to the pods' addresses, with a token of the observer's account in the user
@@ -87,7 +88,7 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 	if t.now != "" && time.Now().Before(t.end) {
 		return t.now, nil
 	}
-	accounts := t.user.Kube.CoreV1().ServiceAccounts(layout.Namespace)
+	accounts := t.user.Kube.CoreV1().ServiceAccounts(component.Namespace)
 	answer, err := accounts.CreateToken(
 		ctx,
 		layout.Observer,
@@ -99,7 +100,7 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 	if apierrors.IsNotFound(err) {
 		return "", ErrNoObserver
 	} else if err != nil {
-		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", layout.Namespace, layout.Observer, err)
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", component.Namespace, layout.Observer, err)
 	}
 	t.now, t.end = answer.Status.Token, time.Now().Add(tokenUse)
 	return t.now, nil

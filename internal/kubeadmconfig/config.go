@@ -12,20 +12,20 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// Name, Namespace and Key say where kubeadm keeps the text.
+// Name and Key say where kubeadm keeps the text.
 const (
-	Name      = "kubeadm-config"
-	Namespace = "kube-system"
-	Key       = "ClusterConfiguration"
+	Name = "kubeadm-config"
+	Key  = "ClusterConfiguration"
 )
 
 // sections are the components' names in the text.
 var sections = map[string]string{
-	"kube-apiserver":          "apiServer",
-	"kube-controller-manager": "controllerManager",
-	"kube-scheduler":          "scheduler",
+	component.KAS:       "apiServer",
+	component.KCM:       "controllerManager",
+	component.Scheduler: "scheduler",
 }
 
 // Apply carries the edits of a component out on a ClusterConfiguration of the versions v1beta1 to v1beta4 and returns

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
@@ -116,24 +117,24 @@ func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error)
 	claims, err := boundtoken.Read(old)
 	switch {
 	case err != nil:
-	case claims.Namespace != layout.Namespace || claims.Account != layout.CCMAccount:
+	case claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount:
 		return Token{}, "", fmt.Errorf(
 			"the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced",
 			claims.Namespace,
 			claims.Account,
-			layout.Namespace,
+			component.Namespace,
 			layout.CCMAccount,
 		)
 	default:
-		account, err := r.Kube.CoreV1().ServiceAccounts(layout.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
+		account, err := r.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
 		if err != nil {
-			return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", layout.Namespace, layout.CCMAccount, err)
+			return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, layout.CCMAccount, err)
 		}
 		if !r.Always && !claims.IsDue(r.Now()) && claims.UID == string(account.UID) {
 			return Token{Valid, claims.Expires}, "", nil
 		}
 		lifetime = min(claims.Lifetime(), boundtoken.Lifetime) // the file says it, and its signature is not verified
 	}
-	token, claims, err := tokenrequest.Create(ctx, r.Kube, layout.Namespace, layout.CCMAccount, lifetime)
+	token, claims, err := tokenrequest.Create(ctx, r.Kube, component.Namespace, layout.CCMAccount, lifetime)
 	return Token{Renewed, claims.Expires}, token, err
 }

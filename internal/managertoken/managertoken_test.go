@@ -14,6 +14,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
@@ -37,7 +38,7 @@ func newPlace(t *testing.T) *place {
 	p := &place{t: t, server: apitest.New(t), clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), dir: t.TempDir()}
 	p.server.Now = p.clock.Now
 	p.kube, _ = p.server.Clients(t)
-	p.server.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: layout.Namespace}})
+	p.server.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: component.Namespace}})
 	if err := os.MkdirAll(filepath.Join(p.dir, "cp-1", layout.CCMTokenDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func newPlace(t *testing.T) *place {
 
 func (p *place) token(account string) string {
 	p.t.Helper()
-	token, _, err := tokenrequest.Create(p.t.Context(), p.kube, layout.Namespace, account, boundtoken.Lifetime)
+	token, _, err := tokenrequest.Create(p.t.Context(), p.kube, component.Namespace, account, boundtoken.Lifetime)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -142,11 +143,11 @@ func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
 }
 
 func (p *place) remake() {
-	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: layout.Namespace, UID: "another"}})
+	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: component.Namespace, UID: "another"}})
 }
 
 func (p *place) otherToken() string {
-	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: layout.Namespace}})
+	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: component.Namespace}})
 	return p.token("other")
 }
 
@@ -183,7 +184,7 @@ func TestAManagerOfAnEarlierVersionIsSaidToHaveAnEndlessToken(t *testing.T) {
 // TestATokenDoesNotSayHowLongTheNextOneLasts: its signature is not verified where it is read.
 func TestATokenDoesNotSayHowLongTheNextOneLasts(t *testing.T) {
 	p := newPlace(t)
-	long, _, err := tokenrequest.Create(t.Context(), p.kube, layout.Namespace, layout.CCMAccount, 100*boundtoken.Lifetime)
+	long, _, err := tokenrequest.Create(t.Context(), p.kube, component.Namespace, layout.CCMAccount, 100*boundtoken.Lifetime)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestTwoCandidatesAreRefused(t *testing.T) {
 		"next to static pods":        {aws26HA, tenantsManager("Deployment/kube-system/"+component.KCM, 1), []string{"Deployment/kube-system/" + component.KCM, "host cp-1"}},
 		"next to units":              {func() *v1.Snapshot { return units(aws26HA()) }, tenantsManager("Deployment/kube-system/"+component.KCM, 0), []string{"host cp-1"}},
 		"next to another Deployment": {deployedCluster, tenantsManager("Deployment/kube-system/kcm", 1), []string{"Deployment/kube-system/" + component.KCM + " and Deployment/kube-system/kcm"}},
-		"a kube-apiserver":          {deployedCluster, api, []string{component.KAS + " runs as", "host cp-1"}},
+		"a kube-apiserver":           {deployedCluster, api, []string{component.KAS + " runs as", "host cp-1"}},
 	} {
 		s := c.cluster()
 		s.Hosted = append(s.Hosted, c.more)
@@ -89,7 +89,7 @@ func TestNoStepChangesATenantsDeployment(t *testing.T) {
 		"read":                func() v1.Step { s := p.Steps[derive]; s.Source = foreign; return s },
 	} {
 		for _, seen := range []*v1.Snapshot{live, nil} {
-			if err := allowed.CheckStep(p, step(), seen); err == nil || !strings.Contains(err.Error(), layout.Namespace) {
+			if err := allowed.CheckStep(p, step(), seen); err == nil || !strings.Contains(err.Error(), component.Namespace) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const (
@@ -54,7 +55,7 @@ func (r *run) watchAPI(ctx context.Context) {
 	connected := false
 	r.again(ctx, func(ctx context.Context) error {
 		attempt := r.now()
-		w, stop, err := r.open(ctx, r.Kube.CoordinationV1().Leases("kube-system").Watch, "")
+		w, stop, err := r.open(ctx, r.Kube.CoordinationV1().Leases(component.Namespace).Watch, "")
 		if err != nil {
 			if ctx.Err() == nil {
 				p.broke(attempt, r.now(), err)
@@ -175,7 +176,7 @@ func (r *run) read(e watch.Event, open bool, opened time.Time) (uint64, error) {
 func (r *run) newest(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	list, err := r.Kube.CoordinationV1().Leases("kube-system").List(ctx, metav1.ListOptions{})
+	list, err := r.Kube.CoordinationV1().Leases(component.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -72,6 +72,23 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/check/a/b.go:2 takes a finding's Objects apart with strings.Contains: keep the fact from which it was made",
 			"internal/cli/printer/a.go:2 takes a finding's Summary apart with strings.Fields: keep the fact from which it was made",
 		}},
+		{"no code is written twice", map[string]string{
+			"internal/a/a.go":      "package a\nimport \"x\"\nfunc a() {\n" + numbered(8) + "}\nfunc b() {\n" + numbered(9) + "}\n",
+			"internal/b/b.go":      "package b\nimport \"x\"\nfunc c() {\n" + strings.ReplaceAll(numbered(9), "\n", " // why\n\n\t{\n\t}\n") + "}\n",
+			"internal/c/c.go":      "package c\nimport \"x\"\nfunc d() {\n" + strings.Replace(numbered(9), "5", "6", 1) + "}\n",
+			"internal/b/b_test.go": "package b\nfunc a() {\n" + numbered(9) + "}\n", "lab/a.go": "package b\nfunc a() {\n" + numbered(9) + "}\n",
+		}, []string{"internal/b/b.go:4 repeats 9 lines of internal/a/a.go:14, two places may share 8"}},
+		{"components are named in one place", map[string]string{
+			"internal/component/a.go": "package component\nconst KCM = \"kube-controller-manager\"\n",
+			"internal/a/a.go":         "package a\nvar a = []string{\"kubelet\", `kube-system`,\n\t\"etcd\", \"the kubelet\"} // \"kubelet\"\n",
+			"internal/a/a_test.go":    "package a\nconst a = \"kubelet\"\n",
+			"api/a.go":                "package a\nconst a = \"kubelet\"\n",
+			"lab/a.go":                "package a\nconst a = \"kubelet\"\n",
+		}, []string{
+			`internal/a/a.go:2 holds the literal "kubelet": internal/component names it`,
+			"internal/a/a.go:2 holds the literal `kube-system`: internal/component names it",
+			`internal/a/a.go:3 holds the literal "etcd": internal/component names it`,
+		}},
 		{"what a command does knows no cobra", map[string]string{
 			"internal/client/a.go":     "package client\nimport _ \"github.com/spf13/cobra\"\n",
 			"internal/client/run/a.go": "package run\nimport _ \"" + modulePath + "/internal/cli/printer\"\n",
@@ -197,6 +214,15 @@ func methods(of string, count int) string {
 // clientcmdFile is a file that imports client-go's reader of kubeconfigs by a name, and does something with it.
 func clientcmdFile(name, does string) string {
 	return "package p\nimport " + name + " \"" + clientcmdPath + "\"\nvar _ = " + does + "\n"
+}
+
+// numbered are so many lines, none like another.
+func numbered(count int) string {
+	var b strings.Builder
+	for i := range count {
+		fmt.Fprintf(&b, "x.F(%d)\n", i)
+	}
+	return b.String()
 }
 
 // wide is a line of n times the same.

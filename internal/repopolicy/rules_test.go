@@ -41,6 +41,8 @@ var rules = map[string]rule{
 	"what a command does knows no cobra":      clientImports,
 	"lines stay narrow":                       lineWidths,
 	"findings are not taken apart":            textSplits,
+	"no code is written twice":                identicalRuns,
+	"components are named in one place":       componentNames,
 	"comments use plain words":                commentWords,
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
@@ -78,8 +79,8 @@ func TestTheResultIsTheFirstThingThatIsNotOK(t *testing.T) {
 			gone := in.Journal.Ended.Add(time.Second)
 			later := gone.Add(10 * time.Second)
 			for _, h := range []string{"cp-1", "cp-2", "cp-3"} {
-				in.Events = append(in.Events, v1.OwnershipEvent{Time: gone, Source: v1.SourceProcess, Component: ccm, Host: h},
-					v1.OwnershipEvent{Time: later, Source: v1.SourceScrape, Component: kcm, Host: h, Looked: &gone, Loops: map[string][]string{"cp-1": {"nodeipam"}}[h]})
+				in.Events = append(in.Events, v1.OwnershipEvent{Time: gone, Source: v1.SourceProcess, Component: component.CCM, Host: h},
+					v1.OwnershipEvent{Time: later, Source: v1.SourceScrape, Component: component.KCM, Host: h, Looked: &gone, Loops: map[string][]string{"cp-1": {"nodeipam"}}[h]})
 			}
 		}, v1.ResultFailed, []string{"service: no manager has run it since cloud-controller-manager@cp-1 ended"}},
 		{"an overlapping write", func(in *Input) {

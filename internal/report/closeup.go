@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // maxCloseups bounds how many handovers are drawn; the table has them all.
@@ -172,7 +173,7 @@ func drawCloseRow(g v1.Gap, s scale, y int) closeRow {
 }
 
 func managerClass(manager string) string {
-	for _, c := range []string{kcm, ccm} {
+	for _, c := range []string{component.KCM, component.CCM} {
 		if len(manager) > len(c) && manager[:len(c)+1] == c+"@" {
 			return class(c)
 		}

@@ -10,6 +10,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // endpoints says which Services had ready endpoints and have none. Other numbers come and go with every deployment, and
@@ -500,7 +501,7 @@ func (c *inventories) node(b, a v1.Node) {
 	c.expect(object, "networkUnavailable", b.NetworkUnavailable, a.NetworkUnavailable, whyNetwork(a.NetworkUnavailable))
 	c.expect(
 		object,
-		"kubelet",
+		component.Kubelet,
 		b.KubeletVersion,
 		a.KubeletVersion,
 		"no step of a migration installs a kubelet: somebody else did",

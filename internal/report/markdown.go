@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // md builds a Markdown text; what comes from the cluster is escaped.
@@ -384,21 +385,15 @@ func short(manager string) string {
 	return abbreviated(component) + " " + host
 }
 
-func abbreviated(component string) string {
-	switch component {
-	case kcm:
+func abbreviated(name string) string {
+	switch name {
+	case component.KCM:
 		return "KCM"
-	case ccm:
+	case component.CCM:
 		return "CCM"
 	}
-	return component
+	return name
 }
-
-// The managers.
-const (
-	kcm = "kube-controller-manager"
-	ccm = "cloud-controller-manager"
-)
 
 // successor names who took a loop over, if anybody.
 func successor(manager string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
@@ -143,8 +144,8 @@ func (r *run) takes(component, host, holder string, main bool, loops []string, a
 }
 
 const (
-	k = kcm
-	c = ccm
+	k = component.KCM
+	c = component.CCM
 )
 
 // migration is a whole migration without a flaw.

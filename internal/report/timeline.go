@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Heights of the drawing in pixels.
@@ -156,11 +157,11 @@ func drawLane(r v1.Report, s scale, loop string) lane {
 	return l
 }
 
-func class(component string) string {
-	switch component {
-	case kcm:
+func class(name string) string {
+	switch name {
+	case component.KCM:
 		return "kcm"
-	case ccm:
+	case component.CCM:
 		return "ccm"
 	}
 	return "other"

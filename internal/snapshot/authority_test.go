@@ -22,7 +22,7 @@ func TestTheCertificatesOfABundle(t *testing.T) {
 		want   []string
 	}{
 		"two that are rotated, one of them twice": {block("CERTIFICATE", "two") + block("CERTIFICATE", "one") + block("CERTIFICATE", "two"), both},
-		"a key next to it":                         {block("PRIVATE KEY", "secret") + block("CERTIFICATE", "one"), []string{one}},
+		"a key next to it":                        {block("PRIVATE KEY", "secret") + block("CERTIFICATE", "one"), []string{one}},
 		"no certificate":                          {"nothing", nil},
 		"nothing":                                 {"", nil},
 	} {

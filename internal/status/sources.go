@@ -18,10 +18,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-const namespace = layout.Namespace
+const namespace = component.Namespace
 
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -20,11 +21,11 @@ const leadIn = 10 * time.Minute
 
 // controlPlane are the beginnings of the names of pods whose events are shown.
 var controlPlane = []string{
-	"etcd",
-	"kube-apiserver",
-	"kube-controller-manager",
-	"kube-scheduler",
-	"cloud-controller-manager",
+	component.Etcd,
+	component.KAS,
+	component.KCM,
+	component.Scheduler,
+	component.CCM,
 }
 
 // leases adds every change of a lease's holder that was seen, and the last one of each that the API shows, which says

@@ -1,6 +1,10 @@
 package cloudprovider
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/transplant-dev/transplant/internal/component"
+)
 
 // images of this project, by provider, with the minors of API servers that every run of its tests proves (ccm/proven).
 var images = map[string]imageSpans{
@@ -52,7 +56,7 @@ var official = map[string]imageSeries{
 	// manager: examples/out-of-tree/cloud-controller-manager.yaml.
 	"azure": {
 		Image: Image{
-			Command:     []string{"cloud-controller-manager"},
+			Command:     []string{component.CCM},
 			Controllers: "*,-cloud-node",
 			ReadyPath:   "/healthz",
 			NodeIPAM:    true,

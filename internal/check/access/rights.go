@@ -248,7 +248,7 @@ func mayNotCreate(f facts.Facts, user, mainLease string) string {
 // accessTo finds the answer about an object of kube-system.
 func accessTo(f facts.Facts, user, verb, resource, name string) (v1.AccessAnswer, bool) {
 	for _, a := range f.Access {
-		if a.Who == user && a.Verb == verb && a.Resource == resource && a.Name == name && a.Namespace == "kube-system" {
+		if a.Who == user && a.Verb == verb && a.Resource == resource && a.Name == name && a.Namespace == component.Namespace {
 			return a, true
 		}
 	}

@@ -159,7 +159,7 @@ var ccmResources = rule.Check{
 		case bad.Empty():
 			return findings.Pass(
 				"%s requests, no CPU limit and a system priority",
-				findings.Plural(n, "cloud-controller-manager")+" "+findings.Has(n),
+				findings.Plural(n, component.CCM)+" "+findings.Has(n),
 			)
 		}
 		return findings.With(

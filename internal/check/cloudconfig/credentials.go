@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var credentialsOnKubelets = rule.Check{
@@ -40,7 +41,7 @@ func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
 	have := fmt.Sprintf(
 		"%d of %s a cloud config",
 		configs,
-		findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Has(configs),
+		findings.Plural(len(f.Kubelets()), component.Kubelet)+" "+findings.Has(configs),
 	)
 	switch {
 	case !bad.Empty() && f.Stage() == facts.StageExternal:

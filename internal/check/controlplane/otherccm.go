@@ -254,7 +254,7 @@ func leaseOf(flags map[string]string) string {
 	}
 	return "Lease/" + findings.OrElse(
 		flags["leader-elect-resource-namespace"],
-		"kube-system",
+		component.Namespace,
 	) + "/" + findings.OrElse(
 		flags["leader-elect-resource-name"],
 		component.CCM,

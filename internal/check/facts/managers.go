@@ -76,7 +76,7 @@ func (f Facts) LeaseAnswer(user, verb string) (v1.AccessAnswer, bool) {
 		name = ""
 	}
 	for _, a := range f.Access {
-		if a.Who == user && a.Verb == verb && a.Resource == "leases" && a.Namespace == "kube-system" && a.Name == name {
+		if a.Who == user && a.Verb == verb && a.Resource == "leases" && a.Namespace == component.Namespace && a.Name == name {
 			return a, true
 		}
 	}

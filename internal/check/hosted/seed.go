@@ -301,7 +301,7 @@ var seedManager = rule.Check{
 			return v1.Finding{
 				Outcome:  v1.Fail,
 				Summary:  other + ": it is left alone, and a second one is not started",
-				Objects:  []string{"cloud-controller-manager"},
+				Objects:  []string{component.CCM},
 				Expected: "none",
 			}
 		}

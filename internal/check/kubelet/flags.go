@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var kubeletUnknown = rule.Check{
@@ -68,7 +69,7 @@ var kubeletUnknown = rule.Check{
 			return findings.Pass(
 				"%d of %s were read; the others (%d) have no image of the cloud's registry and no in-tree volume",
 				len(f.Kubelets()),
-				findings.Plural(len(f.Nodes), "kubelet"),
+				findings.Plural(len(f.Nodes), component.Kubelet),
 				len(unseen),
 			)
 		}
@@ -263,7 +264,7 @@ func oddity(k facts.Kubelet, at facts.Stage) string {
 
 // accepts reports whether a kubelet of a minor starts with the provider that it names.
 func accepts(k facts.Kubelet, minor int) catalogue.Acceptance {
-	return catalogue.Accepts("kubelet", k.Provider(), minor)
+	return catalogue.Accepts(component.Kubelet, k.Provider(), minor)
 }
 
 // contradicts names a gate that keeps the kubelet from starting with its provider; empty when none does.
@@ -302,7 +303,7 @@ var kubeletRefused = rule.Check{
 				unclear = append(unclear, k.String())
 				continue
 			}
-			now, next := facts.Refusals(component(k), minor), refusedNext(k, minor+1)
+			now, next := facts.Refusals(asInstance(k), minor), refusedNext(k, minor+1)
 			switch {
 			case len(now) > 0:
 				failing.Add(k.String(), "%s: 1.%d does not take %s", k, minor, strings.Join(now, ", "))
@@ -340,7 +341,7 @@ var kubeletRefused = rule.Check{
 		}
 		return findings.Pass(
 			"the flags and gates of %s are known to their version and the next",
-			findings.Plural(len(f.Kubelets()), "kubelet"),
+			findings.Plural(len(f.Kubelets()), component.Kubelet),
 		)
 	},
 }
@@ -348,7 +349,7 @@ var kubeletRefused = rule.Check{
 // refusedNext is what the next minor refuses. The gates that an in-tree kubelet needs to be in-tree are left out: it
 // has no next minor, and they go with the migration.
 func refusedNext(k facts.Kubelet, minor int) []string {
-	refused := facts.Refusals(component(k), minor)
+	refused := facts.Refusals(asInstance(k), minor)
 	if !k.InTree() {
 		return refused
 	}
@@ -358,8 +359,8 @@ func refusedNext(k facts.Kubelet, minor int) []string {
 	})
 }
 
-// component is the kubelet in the form of a control-plane component, with all its gates in one flag.
-func component(k facts.Kubelet) facts.Instance {
+// asInstance is the kubelet in the form of a control-plane component, with all its gates in one flag.
+func asInstance(k facts.Kubelet) facts.Instance {
 	flags := maps.Clone(k.Flags)
 	var gates []string
 	for name, on := range k.Gates() {
@@ -372,5 +373,5 @@ func component(k facts.Kubelet) facts.Instance {
 		}
 		flags["feature-gates"] = strings.Join(gates, ",")
 	}
-	return facts.Instance{Component: v1.Component{Name: "kubelet", Flags: flags}, Host: k.Host}
+	return facts.Instance{Component: v1.Component{Name: component.Kubelet, Flags: flags}, Host: k.Host}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var nameFromCloud = rule.Check{
@@ -141,7 +142,7 @@ var nodeIPAbsent = rule.Check{
 			return findings.Pass(
 				"%d of %s fill in their addresses themselves, the others are told theirs",
 				old,
-				findings.Plural(len(f.Nodes), "kubelet"),
+				findings.Plural(len(f.Nodes), component.Kubelet),
 			)
 		}
 		return findings.With(
@@ -233,7 +234,7 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 	return findings.Pass(
 		"%s agrees with the configuration of %s and names no providerID",
 		name,
-		findings.Plural(compared, "kubelet"),
+		findings.Plural(compared, component.Kubelet),
 	)
 }
 
@@ -417,13 +418,13 @@ var kubeletProviderID = rule.Check{
 			}
 		}
 		if told == 0 {
-			return findings.Pass("none of %s is told a providerID", findings.Plural(len(f.Kubelets()), "kubelet"))
+			return findings.Pass("none of %s is told a providerID", findings.Plural(len(f.Kubelets()), component.Kubelet))
 		}
 		if bad.Empty() {
 			return findings.Pass(
 				"%d of %s told a providerID, and none another than its Node's",
 				told,
-				findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Be(told),
+				findings.Plural(len(f.Kubelets()), component.Kubelet)+" "+findings.Be(told),
 			)
 		}
 		return findings.With(

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const gateNoInTreeCredentials = catalogue.DisableKubeletCloudCredentialProviders
@@ -182,7 +183,7 @@ var credentialProviderBroken = rule.Check{
 			return findings.Pass(
 				"%s of %s there, and %d of them answered",
 				findings.Plural(n, "image credential provider"),
-				findings.Plural(len(kubelets), "kubelet")+" "+findings.Be(n),
+				findings.Plural(len(kubelets), component.Kubelet)+" "+findings.Be(n),
 				asked,
 			)
 		}
@@ -326,7 +327,7 @@ var registryNotMatched = rule.Check{
 			return findings.Pass(
 				"%s matched by the image credential providers of %s",
 				findings.HowMany(n, "1 registry is", "registries are"),
-				findings.Plural(len(kubelets), "kubelet"),
+				findings.Plural(len(kubelets), component.Kubelet),
 			)
 		}
 		return findings.With(

@@ -90,7 +90,7 @@ func leader(f facts.Facts, lease string) (led, silent bool) {
 
 // electsManagers reports whether a lease is an election of managers.
 func electsManagers(f facts.Facts, l v1.Lease) bool {
-	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") ||
+	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, component.CCM) ||
 		strings.Contains(l.Name, "cloud-provider")
 }
 

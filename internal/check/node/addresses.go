@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var addressShared = rule.Check{
@@ -87,7 +88,7 @@ func judgeProvidedAddress(f facts.Facts) v1.Finding {
 	case bad.Empty():
 		return findings.Pass(
 			"%s told an address%s",
-			findings.Counting(n, "kubelet", "is", "are"),
+			findings.Counting(n, component.Kubelet, "is", "are"),
 			findings.Also(n, ", each its node's"),
 		)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // vital is a kind of object without whose writes the migration, or the cluster during it, stands still.
@@ -43,7 +44,7 @@ func kubeSystem(f facts.Facts) labels.Set {
 	if minor, ok := facts.VersionMinor(f.Cluster.Version); ok && !catalogue.NamespacesAreLabelled(minor) {
 		return labels.Set{}
 	}
-	return labels.Set{"kubernetes.io/metadata.name": "kube-system"}
+	return labels.Set{"kubernetes.io/metadata.name": component.Namespace}
 }
 
 // asked are the resources of vitals about which a webhook is asked.

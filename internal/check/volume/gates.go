@@ -232,7 +232,7 @@ func judgeOrder(
 			component.Scheduler,
 		),
 		len(nodes),
-		findings.Plural(len(f.Nodes), "kubelet"),
+		findings.Plural(len(f.Nodes), component.Kubelet),
 	), unclear
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
-	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // record watches who owns the loops, next to a run, into the run's ownership log. It returns what stops it.
@@ -51,7 +50,7 @@ func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func
 	var once sync.Once
 	r := recorder.NewRecorder(recorder.RecorderOptions{
 		Client:    watching,
-		Namespace: planlayout.Namespace,
+		Namespace: component.Namespace,
 		Leases:    []string{component.KCM, component.CCM, p.Options.LeaseName},
 		Targets:   func() []recorder.Target { return managers.Targets(ctx) },
 		Scrape: func(ctx context.Context, t recorder.Target) (v1.Manager, error) {

@@ -4,51 +4,50 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // components are the programs whose flags matter here. A cloud's own manager ends in "-cloud-controller-manager".
 var components = []string{
-	"kube-apiserver",
-	"kube-controller-manager",
-	"kube-scheduler",
-	CloudControllerManager,
-	"etcd",
-	"kubelet",
+	component.KAS,
+	component.KCM,
+	component.Scheduler,
+	component.CCM,
+	component.Etcd,
+	component.Kubelet,
 }
-
-// CloudControllerManager is the name of the component that each cloud provider builds under a name of its own.
-const CloudControllerManager = "cloud-controller-manager"
 
 // IsComponent reports whether a base name is that of a known program.
 func IsComponent(name string) bool {
-	return slices.Contains(components, name) || strings.HasSuffix(name, "-"+CloudControllerManager)
+	return slices.Contains(components, name) || strings.HasSuffix(name, "-"+component.CCM)
 }
 
 // GenericName returns a component's name without its cloud provider's.
-func GenericName(component string) string {
-	if strings.HasSuffix(component, "-"+CloudControllerManager) {
-		return CloudControllerManager
+func GenericName(name string) string {
+	if strings.HasSuffix(name, "-"+component.CCM) {
+		return component.CCM
 	}
-	return component
+	return name
 }
 
 // DefaultPorts are where the components serve HTTPS when no flag says otherwise.
 var DefaultPorts = map[string]string{
-	"kube-apiserver":          "6443",
-	"kube-controller-manager": "10257",
-	"kube-scheduler":          "10259",
-	CloudControllerManager:    "10258",
+	component.KAS:       "6443",
+	component.KCM:       "10257",
+	component.Scheduler: "10259",
+	component.CCM:       "10258",
 }
 
 // ServingAddress returns where a component with these flags serves HTTPS.
-func ServingAddress(component string, flags map[string]string) string {
-	component = GenericName(component)
-	port := DefaultPorts[component]
+func ServingAddress(name string, flags map[string]string) string {
+	name = GenericName(name)
+	port := DefaultPorts[name]
 	if p, ok := flags["secure-port"]; ok {
 		port = p
 	}
 	host := LoopbackAddress(flags["bind-address"])
-	if DefaultPorts[component] == "" || port == "" || port == "0" || strings.Contains(host+port, "$(") {
+	if DefaultPorts[name] == "" || port == "" || port == "0" || strings.Contains(host+port, "$(") {
 		return ""
 	}
 	return net.JoinHostPort(host, port)

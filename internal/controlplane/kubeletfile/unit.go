@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 )
@@ -16,7 +17,7 @@ import (
 // of its command line. None when there is no unit, or it does not read that file. A unit that cannot be read is an
 // error: to go by usual names then would miss a flag in a variable of another one.
 func KubeletVariables(files systemdunit.Files, at string) ([]string, error) {
-	u, err := systemdunit.ReadUnit(files, "kubelet")
+	u, err := systemdunit.ReadUnit(files, component.Kubelet)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !slices.Contains(u.Paths(), at) {
 		return nil, nil
 	} else if err != nil {
@@ -41,7 +42,7 @@ func KubeletVariables(files systemdunit.Files, at string) ([]string, error) {
 // KubeletKeeps says what flag a host's unit would still give the kubelet otherwise than edits of its files want it: one
 // that stands where no edit reaches it. Empty when there is none, and when there is no unit.
 func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
-	u, err := systemdunit.ReadUnit(files, "kubelet")
+	u, err := systemdunit.ReadUnit(files, component.Kubelet)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	} else if err != nil {

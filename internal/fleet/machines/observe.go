@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Evidence is what is known of whether a kubelet is external. The API shows no kubelet's flags, so it is what the
@@ -32,7 +34,7 @@ const (
 )
 
 // kubeletManager is the field manager of a kubelet: the first part of its user agent.
-const kubeletManager = "kubelet"
+const kubeletManager = component.Kubelet
 
 // soon is how long an external node may have waited for its cloud-controller-manager.
 const soon = time.Hour

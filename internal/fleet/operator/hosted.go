@@ -13,6 +13,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/machines"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/parts"
@@ -247,8 +248,6 @@ func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree b
 	return facts
 }
 
-const inTreeManager = "kube-controller-manager"
-
 // Hosted is the Engine of control planes that the seed hosts.
 type Hosted struct {
 	// Seed is the fenced client of the seed, Users the pool of the user clusters' clients, fenced as well.
@@ -417,7 +416,7 @@ func ownersOf(found hosted.Owners) state.Owners {
 			out.Twice = append(out.Twice, loop)
 		case owner.Component == "":
 			out.Nobody = append(out.Nobody, loop)
-		case owner.Component == inTreeManager:
+		case owner.Component == component.KCM:
 			out.InTree = append(out.InTree, loop)
 		default:
 			out.External = append(out.External, loop)

@@ -4,11 +4,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hosted"
 )
 
 func TestEveryLoopThatAClusterHasIsInOneList(t *testing.T) {
-	in, out := hosted.Owner{Component: inTreeManager, Pod: "old"}, hosted.Owner{Component: "cloud-controller-manager", Pod: "new", ByLease: true}
+	in, out := hosted.Owner{Component: component.KCM, Pod: "old"}, hosted.Owner{Component: "cloud-controller-manager", Pod: "new", ByLease: true}
 	twice := in
 	twice.Also = []string{"cloud-controller-manager/new"}
 	o := ownersOf(hosted.Owners{Loops: map[string]hosted.Owner{"service": twice, "route": {}, "cloud-node-lifecycle": out}})

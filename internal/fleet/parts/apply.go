@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // drivers installs the CSI drivers of the provider and looks at them.
@@ -131,11 +132,11 @@ func mark(objects []*unstructured.Unstructured, version string) (string, error) 
 
 // appliedDigest is what was applied last; empty when that is not the same everywhere, or not known.
 func (p Parts) appliedDigest(ctx context.Context, d driver) string {
-	one, err := p.User.Kube.AppsV1().Deployments(namespace).Get(ctx, d.controllerName(), metav1.GetOptions{})
+	one, err := p.User.Kube.AppsV1().Deployments(component.Namespace).Get(ctx, d.controllerName(), metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
-	two, err := p.User.Kube.AppsV1().DaemonSets(namespace).Get(ctx, d.nodeName(), metav1.GetOptions{})
+	two, err := p.User.Kube.AppsV1().DaemonSets(component.Namespace).Get(ctx, d.nodeName(), metav1.GetOptions{})
 	if err != nil || one.Annotations[appliedIs] != two.Annotations[appliedIs] {
 		return ""
 	}
@@ -204,7 +205,7 @@ func (p Parts) class(ctx context.Context, d driver, r *Result) error {
 // running says what of our driver does not run, a clause; empty when all does. Without a node there is nothing to run
 // on, and nothing to mount.
 func (p Parts) running(ctx context.Context, d driver) (string, error) {
-	set, err := p.User.Kube.AppsV1().DaemonSets(namespace).Get(ctx, d.nodeName(), metav1.GetOptions{})
+	set, err := p.User.Kube.AppsV1().DaemonSets(component.Namespace).Get(ctx, d.nodeName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "its node part is not there", nil
 	}
@@ -228,7 +229,7 @@ func (p Parts) running(ctx context.Context, d driver) (string, error) {
 		), nil
 	}
 	controller, err := p.User.Dynamic.Resource(deploymentsResource).
-		Namespace(namespace).
+		Namespace(component.Namespace).
 		Get(ctx, d.controllerName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "its controller is not there", nil

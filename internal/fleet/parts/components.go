@@ -19,8 +19,8 @@ var deploymentsResource = schema.GroupVersionResource{Group: "apps", Version: "v
 // usualGates are what the machine components give kubelets when nothing is said.
 const usualGates = "RotateKubeletServerCertificate=true"
 
-// component is a machine component: what makes machines, or decides what they start with.
-type component struct {
+// machineComponent is a machine component: what makes machines, or decides what they start with.
+type machineComponent struct {
 	deployment string
 	// external is the switch by which new kubelets become external.
 	external string
@@ -31,7 +31,7 @@ type component struct {
 // components in the order in which they are changed: what writes userdata learns it before what stamps machines, so
 // that no machine is stamped external whose userdata is older. Sources: cmd of kubermatic/machine-controller and
 // kubermatic/operating-system-manager.
-var components = []component{
+var components = []machineComponent{
 	{"operating-system-manager", "external-cloud-provider", "node-kubelet-feature-gates"},
 	{"machine-controller", "node-external-cloud-provider", ""},
 	{"machine-controller-webhook", "node-external-cloud-provider", "node-kubelet-feature-gates"},
@@ -67,7 +67,7 @@ func (p Parts) machineComponents(ctx context.Context, r *Result, gates []string)
 // component reports whether a component runs with its flags, and changes it where it may.
 func (p Parts) component(
 	ctx context.Context,
-	c component,
+	c machineComponent,
 	d *unstructured.Unstructured,
 	gates []string,
 	may bool,
@@ -98,7 +98,7 @@ func (p Parts) component(
 
 // edit changes the component's container and reports whether there was anything to change. Everything else of the
 // object stays, also what this program does not know.
-func (c component) edit(d *unstructured.Unstructured, gates []string) (bool, error) {
+func (c machineComponent) edit(d *unstructured.Unstructured, gates []string) (bool, error) {
 	path := []string{"spec", "template", "spec", "containers"}
 	list, found, err := unstructured.NestedSlice(d.Object, path...)
 	if err != nil || !found || len(list) == 0 {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // source is a container of the control plane that has the cloud's credentials: where they are read from when the driver
@@ -37,17 +38,17 @@ func (p Parts) sources() []string {
 		"controller-manager",
 		name + "-cloud-controller-manager",
 		p.Provider + "-cloud-controller-manager",
-		"cloud-controller-manager",
+		component.CCM,
 	}
 }
 
 // keep brings the credentials of the driver into the user cluster and returns the version of the Secret. What cannot be
 // read is an error, unless the Secret is there already.
 func (p Parts) keepCredentials(ctx context.Context) (string, error) {
-	secrets := p.User.Kube.CoreV1().Secrets(namespace)
+	secrets := p.User.Kube.CoreV1().Secrets(component.Namespace)
 	have, err := secrets.Get(ctx, credentials, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("reading Secret %s/%s: %w", namespace, credentials, err)
+		return "", fmt.Errorf("reading Secret %s/%s: %w", component.Namespace, credentials, err)
 	}
 	exists := err == nil
 	data, err := p.credentialData(ctx)
@@ -59,7 +60,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 		return "", fmt.Errorf(
 			"%w: fix that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCsiDriver",
 			err,
-			namespace,
+			component.Namespace,
 			credentials,
 			p.keys(),
 		)
@@ -69,7 +70,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      credentials,
-			Namespace: namespace,
+			Namespace: component.Namespace,
 			Labels:    map[string]string{managedBy: fieldManager},
 		},
 		Type: corev1.SecretTypeOpaque,
@@ -82,7 +83,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 		have, err = secrets.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing Secret %s/%s: %w", namespace, credentials, err)
+		return "", fmt.Errorf("writing Secret %s/%s: %w", component.Namespace, credentials, err)
 	}
 	return have.ResourceVersion, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/machines"
 )
 
@@ -114,7 +115,7 @@ func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []s
 			continue
 		}
 		plugin := provider.Plugins[i]
-		kubelet := catalogue.GateFor("kubelet", plugin.MigrationGate, p.Minor)
+		kubelet := catalogue.GateFor(component.Kubelet, plugin.MigrationGate, p.Minor)
 		switch on := manager(plugin.MigrationGate); {
 		case !kubelet.Known || kubelet.Default:
 			v.Plugin = plugin.Name
@@ -162,7 +163,7 @@ func (p Parts) managerGates(ctx context.Context) (func(string) bool, error) {
 		if v, ok := set[gate]; ok {
 			return isTrue(v)
 		}
-		known := catalogue.GateFor("kube-controller-manager", gate, p.Minor)
+		known := catalogue.GateFor(component.KCM, gate, p.Minor)
 		return !known.Known || known.Default
 	}, nil
 }

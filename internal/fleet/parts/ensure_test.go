@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/machines"
 )
 
@@ -255,7 +256,7 @@ func TestTheDriverIsInstalledOnceWithTheManagersCredentials(t *testing.T) {
 			if !r.Ready || r.CSIMessage != "the controller and the node part of the CSI driver run" {
 				t.Errorf("got %+v", r)
 			}
-			secret, err := w.parts.User.Kube.CoreV1().Secrets(namespace).Get(t.Context(), credentials, metav1.GetOptions{})
+			secret, err := w.parts.User.Kube.CoreV1().Secrets(component.Namespace).Get(t.Context(), credentials, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +289,7 @@ func TestRotatedCredentialsRestartTheDriver(t *testing.T) {
 	if now := w.deployments()[0].Spec.Template.Annotations[credentialsAre]; now == old || now == "" {
 		t.Errorf("the pods are marked with %q, as before", now)
 	}
-	secret, err := w.parts.User.Kube.CoreV1().Secrets(namespace).Get(t.Context(), credentials, metav1.GetOptions{})
+	secret, err := w.parts.User.Kube.CoreV1().Secrets(component.Namespace).Get(t.Context(), credentials, metav1.GetOptions{})
 	if err != nil || string(secret.Data["AWS_ACCESS_KEY_ID"]) != "AKIANEW" {
 		t.Errorf("%v, %v", secret, err)
 	}
@@ -408,7 +409,7 @@ func TestTheKeysOfARunningDriverAreNotTakenAway(t *testing.T) {
 	w.seed.Put(t, deployment("controller-manager", []string{"--cloud-provider=external"}, nil)) // the migration is finished: no keys there any longer
 	w.ensure()
 	keys := func() string {
-		secret, err := w.parts.User.Kube.CoreV1().Secrets(namespace).Get(t.Context(), credentials, metav1.GetOptions{})
+		secret, err := w.parts.User.Kube.CoreV1().Secrets(component.Namespace).Get(t.Context(), credentials, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

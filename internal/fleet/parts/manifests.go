@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const (
 	// fieldManager of what is applied.
 	fieldManager = "transplant"
-	namespace    = "kube-system"
 	// managedBy marks what is ours: a driver that somebody else has installed is left alone.
 	managedBy      = "app.kubernetes.io/managed-by"
 	clusterMark    = "%CLUSTER%"
@@ -80,7 +81,7 @@ func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructur
 			objects,
 			&corev1.ConfigMap{
 				TypeMeta:   kind(corev1.SchemeGroupVersion, "ConfigMap"),
-				ObjectMeta: d.meta(d.settings.name, namespace),
+				ObjectMeta: d.meta(d.settings.name, component.Namespace),
 				Data:       d.settings.data,
 			},
 		)
@@ -202,7 +203,7 @@ func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object 
 	out := []runtime.Object{
 		&corev1.ServiceAccount{
 			TypeMeta:   kind(corev1.SchemeGroupVersion, "ServiceAccount"),
-			ObjectMeta: d.meta(d.account(part), namespace),
+			ObjectMeta: d.meta(d.account(part), component.Namespace),
 		},
 	}
 	if len(rules) == 0 {
@@ -218,7 +219,7 @@ func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object 
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta: kind(rbacv1.SchemeGroupVersion, "ClusterRoleBinding"), ObjectMeta: d.meta(name, ""),
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account(part), Namespace: namespace}},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account(part), Namespace: component.Namespace}},
 		},
 	)
 }
@@ -229,7 +230,7 @@ func (d driver) leases() []runtime.Object {
 	return []runtime.Object{
 		&rbacv1.Role{
 			TypeMeta:   kind(rbacv1.SchemeGroupVersion, "Role"),
-			ObjectMeta: d.meta(name, namespace),
+			ObjectMeta: d.meta(name, component.Namespace),
 			Rules: []rbacv1.PolicyRule{
 				rule(
 					"coordination.k8s.io",
@@ -239,9 +240,9 @@ func (d driver) leases() []runtime.Object {
 			},
 		},
 		&rbacv1.RoleBinding{
-			TypeMeta: kind(rbacv1.SchemeGroupVersion, "RoleBinding"), ObjectMeta: d.meta(name, namespace),
+			TypeMeta: kind(rbacv1.SchemeGroupVersion, "RoleBinding"), ObjectMeta: d.meta(name, component.Namespace),
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account("controller"), Namespace: namespace}},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account("controller"), Namespace: component.Namespace}},
 		},
 	}
 }

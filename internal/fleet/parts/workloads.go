@@ -9,12 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const (
 	socketVolume  = "socket"
 	secretVolume  = "credentials"
-	kubeletVolume = "kubelet"
+	kubeletVolume = component.Kubelet
 	kubeletDir    = "/var/lib/kubelet"
 	socketFile    = "csi.sock"
 	sidecarDir    = "/csi" // where sidecars see the socket
@@ -100,7 +102,7 @@ func (d driver) controllerWorkload(i images, cluster string) *appsv1.Deployment 
 		pod.Containers = append(pod.Containers, healthProbe(i, d.controller.port))
 	}
 	return &appsv1.Deployment{
-		TypeMeta: kind(appsv1.SchemeGroupVersion, "Deployment"), ObjectMeta: d.meta(name, namespace),
+		TypeMeta: kind(appsv1.SchemeGroupVersion, "Deployment"), ObjectMeta: d.meta(name, component.Namespace),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: pointer(
 				int32(2),
@@ -168,7 +170,7 @@ func (d driver) nodeWorkload(i images, cluster string) *appsv1.DaemonSet {
 		pod.Containers = append(pod.Containers, healthProbe(i, d.node.port))
 	}
 	return &appsv1.DaemonSet{
-		TypeMeta: kind(appsv1.SchemeGroupVersion, "DaemonSet"), ObjectMeta: d.meta(name, namespace),
+		TypeMeta: kind(appsv1.SchemeGroupVersion, "DaemonSet"), ObjectMeta: d.meta(name, component.Namespace),
 		Spec: appsv1.DaemonSetSpec{
 			Selector:             &metav1.LabelSelector{MatchLabels: d.selector(name)},
 			RevisionHistoryLimit: pointer(int32(2)),

@@ -8,6 +8,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Rollout is what a rollout was begun with; everything else it takes from the clusters.
@@ -177,7 +178,7 @@ func (r Rollout) fate(
 func (r Rollout) sound(row v1.FleetCluster) (fate, string, time.Time) {
 	if row.Owners == OwnersBoth || row.Owners == OwnersNobody || row.Owners == OwnersInTree {
 		return fateFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
-			OwnersBoth: "more than one manager", OwnersNobody: "no manager", OwnersInTree: "kube-controller-manager"}[row.Owners]), time.Time{}
+			OwnersBoth: "more than one manager", OwnersNobody: "no manager", OwnersInTree: component.KCM}[row.Owners]), time.Time{}
 	}
 	if r.Options.Until == UntilHandover { // its phase goes on changing
 		for _, c := range row.Conditions {

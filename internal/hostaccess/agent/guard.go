@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -47,7 +48,7 @@ func (a *Agent) staysUp(ctx context.Context) error {
 	var pid, starts int
 	var since time.Time
 	for {
-		found, err := a.units.Processes(ctx, "kubelet")
+		found, err := a.units.Processes(ctx, component.Kubelet)
 		switch {
 		case err != nil || len(found) != 1:
 			pid = 0

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // runsOtherProgram reports whether a process certainly runs another program now, at the cost of three system calls: an
@@ -174,8 +175,8 @@ func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 
 // runs reports whether a program is a component: cloud-controller-manager is also every cloud's own, such as
 // aws-cloud-controller-manager.
-func runs(program, component string) bool {
-	return program == component || component == "cloud-controller-manager" && strings.HasSuffix(program, "-"+component)
+func runs(program, name string) bool {
+	return program == name || name == component.CCM && strings.HasSuffix(program, "-"+name)
 }
 
 // foreign reports whether a process runs as a user who owns neither the host's directory nor what makes it a host. It

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -19,7 +20,7 @@ var _ hostaccess.Units = (*Host)(nil)
 
 // RestartKubelet implements hostaccess.Host.
 func (l *Host) RestartKubelet(ctx context.Context) error {
-	return l.change(ctx, "restarting the kubelet", "restart", "kubelet")
+	return l.change(ctx, "restarting the kubelet", "restart", component.Kubelet)
 }
 
 // DaemonReload implements hostaccess.Units.

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -128,7 +129,7 @@ func (m *manual) Backup(ctx context.Context, from, to, sum string) error {
 }
 
 func (m *manual) RestartKubelet(ctx context.Context) error {
-	return m.now(ctx, &change{kind: changeRestart, unit: "kubelet"})
+	return m.now(ctx, &change{kind: changeRestart, unit: component.Kubelet})
 }
 
 func (m *manual) DaemonReload(ctx context.Context) error {

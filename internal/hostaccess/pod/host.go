@@ -23,6 +23,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
@@ -155,7 +156,7 @@ func (h *host) Remove(ctx context.Context, p string) error {
 }
 
 func (h *host) RestartKubelet(ctx context.Context) error {
-	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: "kubelet"})
+	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: component.Kubelet})
 }
 
 // RestartKubeletGuarded leaves it to the agent to put the files back: while the kubelet does not run, nobody reaches
@@ -169,7 +170,7 @@ func (h *host) RestartKubeletGuarded(ctx context.Context, before []hostaccess.Gu
 		}
 		files[i].Path = inside
 	}
-	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: "kubelet", Before: files})
+	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: component.Kubelet, Before: files})
 }
 
 func (h *host) DaemonReload(ctx context.Context) error {

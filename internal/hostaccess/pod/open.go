@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
@@ -126,7 +127,7 @@ func count(n int) string {
 
 func newAccess(ctx context.Context, o Options) (*access, error) {
 	if o.Namespace == "" {
-		o.Namespace = "kube-system"
+		o.Namespace = component.Namespace
 	}
 	if o.Tell == nil {
 		o.Tell = func(string) {}

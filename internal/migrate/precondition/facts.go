@@ -111,7 +111,7 @@ func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string
 	case "kubeadm":
 		return textHolds(ctx, e, object.KubeadmRef, kubeadmconfig.Key, want)
 	case "kubelet-config":
-		return textHolds(ctx, e, "ConfigMap/"+component.Namespace+"/"+name, "kubelet", want)
+		return textHolds(ctx, e, "ConfigMap/"+component.Namespace+"/"+name, component.Kubelet, want)
 	case "kubelet-files":
 		return kubeletFilesHold(ctx, e, name, want)
 	case "node":

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -20,7 +21,7 @@ func TimeoutOf(s v1.Step) time.Duration {
 		return 180*time.Second + pullBudget
 	}
 	switch {
-	case s.Component == "kube-apiserver":
+	case s.Component == component.KAS:
 		return 180 * time.Second
 	case s.Component != "":
 		return 120 * time.Second

@@ -478,7 +478,7 @@ func (j Judge) deployedSource(s v1.Step) error {
 		return fmt.Errorf(
 			"source %s is no Deployment of the cluster's control plane, which is in %s",
 			s.Source,
-			layout.Namespace,
+			component.Namespace,
 		)
 	}
 	if j.Live == nil {

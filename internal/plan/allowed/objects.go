@@ -17,7 +17,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
-	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
@@ -63,12 +62,12 @@ func (j Judge) made() []layout.Object {
 // of the managers that go.
 func (j Judge) deletable() map[string]bool {
 	out := map[string]bool{
-		layout.CCMDaemonSet:                                                    true,
-		layout.NodeManagerDaemonSet:                                            true,
-		"Deployment/" + layout.Namespace + "/" + component.CCM:                 true,
-		"Lease/" + layout.Namespace + "/" + component.CCM:                      true,
-		"Lease/" + layout.Namespace + "/" + j.Options.LeaseName:                true,
-		"ConfigMap/" + layout.Namespace + "/" + layout.StateName(j.provider()): true,
+		layout.CCMDaemonSet:         true,
+		layout.NodeManagerDaemonSet: true,
+		"Deployment/" + component.Namespace + "/" + component.CCM:                 true,
+		"Lease/" + component.Namespace + "/" + component.CCM:                      true,
+		"Lease/" + component.Namespace + "/" + j.Options.LeaseName:                true,
+		"ConfigMap/" + component.Namespace + "/" + layout.StateName(j.provider()): true,
 	}
 	if j.cluster.Seed != "" {
 		out["ConfigMap/"+j.cluster.Seed+"/"+layout.SeedMigration] = true
@@ -158,7 +157,7 @@ func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true}, ""
 	case ref == layout.NodeManagerDaemonSet:
 		return PodRules{account: layout.NodeManager, image: j.nodeManagerImage()}, ""
-	case ref == "Deployment/"+layout.Namespace+"/"+component.CCM:
+	case ref == "Deployment/"+component.Namespace+"/"+component.CCM:
 		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true, config: true}, ""
 	case j.inSeed(ref, "Deployment") && path.Base(ref) == layout.SeedDeploymentName(j.provider()):
 		return PodRules{image: j.Options.Image, seed: true}, layout.DeriveSeedManager
@@ -224,7 +223,7 @@ func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
 
 // kubeletConfigRef is kubeadm's ConfigMap with the configuration of kubelets to come; its name had the version in it up
 // to 1.23.
-var kubeletConfigRef = regexp.MustCompile(`^ConfigMap/` + kubeadmconfig.Namespace + `/kubelet-config(-1\.[0-9]+)?$`)
+var kubeletConfigRef = regexp.MustCompile(`^ConfigMap/` + component.Namespace + `/kubelet-config(-1\.[0-9]+)?$`)
 
 func (j Judge) patched(s v1.Step) error {
 	if s.Object != "" {
@@ -246,11 +245,11 @@ func (j Judge) patched(s v1.Step) error {
 		[]byte(s.Patch),
 		&patch,
 	); err != nil || len(patch) != 1 || len(patch["data"]) != 1 ||
-		patch["data"]["kubelet"] == "" {
+		patch["data"][component.Kubelet] == "" {
 		return fmt.Errorf("the patch of %s changes more than the kubelets' configuration", s.Ref)
 	}
 	if d := j.defaults(s.Ref); d != nil {
-		return onlyGates(j, d.Text, patch["data"]["kubelet"])
+		return onlyGates(j, d.Text, patch["data"][component.Kubelet])
 	}
 	return nil
 }
@@ -317,7 +316,7 @@ func (j Judge) workload(s v1.Step) error {
 		return fmt.Errorf(
 			"%s is no Deployment in the namespace of the control plane (%s)",
 			s.Ref,
-			cmp.Or(j.cluster.Seed, layout.Namespace),
+			cmp.Or(j.cluster.Seed, component.Namespace),
 		)
 	}
 	seen := j.Live != nil &&
@@ -332,7 +331,7 @@ func (j Judge) workload(s v1.Step) error {
 // component.
 func isUsualWorkload(s v1.Step) bool {
 	return s.Component == component.CCM && s.Ref == layout.CCMDaemonSet ||
-		s.Ref == "Deployment/"+layout.Namespace+"/"+s.Component
+		s.Ref == "Deployment/"+component.Namespace+"/"+s.Component
 }
 
 // PodRules are what the pods of a manager may be.
@@ -399,8 +398,8 @@ func (j Judge) managerPod(s v1.Step) error {
 	metadata, _ := o["metadata"].(layout.Object)
 	pod, _ := o["spec"].(layout.Object)
 	if o["apiVersion"] != "v1" || o["kind"] != "Pod" || metadata["name"] != component.CCM ||
-		metadata["namespace"] != layout.Namespace {
-		return fmt.Errorf("the manifest is not that of the Pod %s/%s", layout.Namespace, component.CCM)
+		metadata["namespace"] != component.Namespace {
+		return fmt.Errorf("the manifest is not that of the Pod %s/%s", component.Namespace, component.CCM)
 	}
 	notes, _ := metadata["annotations"].(layout.Object)
 	return errors.Join(

@@ -179,7 +179,7 @@ func checkSameConfig(d *draft.Draft) {
 
 func daemonSetObject(name, update string, pod layout.Object) layout.Object {
 	return layout.Object{
-		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": layout.Metadata(name, layout.Namespace),
+		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": layout.Metadata(name, component.Namespace),
 		"spec": layout.Object{
 			"selector": layout.Object{"matchLabels": labelsOf(name)}, "updateStrategy": layout.Object{"type": update},
 			"template": layout.Object{"metadata": layout.Object{"labels": labelsOf(name)}, "spec": pod},

@@ -41,7 +41,7 @@ func DisruptionBudget(d *draft.Draft) layout.Object {
 		version = "policy/v1beta1"
 	}
 	return layout.Object{
-		"apiVersion": version, "kind": "PodDisruptionBudget", "metadata": layout.Metadata(component.CCM, layout.Namespace),
+		"apiVersion": version, "kind": "PodDisruptionBudget", "metadata": layout.Metadata(component.CCM, component.Namespace),
 		"spec": layout.Object{"minAvailable": 1, "selector": layout.Object{"matchLabels": labelsOf(component.CCM)}},
 	}
 }

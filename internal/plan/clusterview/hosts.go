@@ -41,7 +41,7 @@ func AllHosted(snap *v1.Snapshot, name string) []*v1.Component {
 // in another namespace is no administrator for that, and there may be the control plane of another cluster.
 func IsOwnDeployment(of v1.Cluster, ref string) bool {
 	parts := strings.Split(ref, "/")
-	return len(parts) == 3 && parts[0] == "Deployment" && parts[1] == cmp.Or(of.Seed, layout.Namespace) && parts[2] != ""
+	return len(parts) == 3 && parts[0] == "Deployment" && parts[1] == cmp.Or(of.Seed, component.Namespace) && parts[2] != ""
 }
 
 // APIPort is where a component on a host finds the API server of its own host.

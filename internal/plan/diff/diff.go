@@ -281,7 +281,7 @@ func (d *differ) object(s v1.Step) (string, error) {
 	switch {
 	case s.Ref == layout.KubeadmConfigRef && d.snap.Kubeadm != nil:
 		return d.snap.Kubeadm.ClusterConfiguration, nil
-	case d.snap.KubeletDefaults != nil && s.Ref == "ConfigMap/"+layout.Namespace+"/"+d.snap.KubeletDefaults.Name:
+	case d.snap.KubeletDefaults != nil && s.Ref == "ConfigMap/"+component.Namespace+"/"+d.snap.KubeletDefaults.Name:
 		return d.snap.KubeletDefaults.Text, nil
 	case s.Kind == v1.StepEnsureObject:
 		for _, o := range d.snap.Objects {

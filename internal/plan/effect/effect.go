@@ -42,7 +42,7 @@ func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Opti
 	out = append(
 		out,
 		fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
-			restarts[component.KCM], restarts[component.KAS], restarts[component.CCM], restarts["kubelet"]),
+			restarts[component.KCM], restarts[component.KAS], restarts[component.CCM], restarts[component.Kubelet]),
 	)
 	if direction == planstep.Rollback {
 		return append(out, DescribeUnfenced(snap, opts)...)

@@ -152,7 +152,7 @@ func checkDeployable(d *draft.Draft, m *v1.Component) error {
 		return err
 	}
 	for _, w := range d.Snapshot.Workloads {
-		if w.Role == v1.RoleCCM && strings.Contains(w.Ref, "/"+layout.Namespace+"/") {
+		if w.Role == v1.RoleCCM && strings.Contains(w.Ref, "/"+component.Namespace+"/") {
 			return fmt.Errorf("%s is there already: remove it, or continue the migration that put it there", w.Ref)
 		}
 	}
@@ -293,7 +293,7 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 	}
 	labels := layout.Object{"app.kubernetes.io/name": component.CCM, "app.kubernetes.io/managed-by": "transplant"}
 	return layout.Object{
-		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": layout.Metadata(component.CCM, layout.Namespace),
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": layout.Metadata(component.CCM, component.Namespace),
 		"spec": layout.Object{
 			// One at a time on its host port: the next one starts when the last has ended.
 			"replicas": clusterview.ReplicasOf(

@@ -49,7 +49,7 @@ func finishLeaderMigration(d *draft.Draft) {
 	d.DeleteObject(
 		planstep.PhaseFinish,
 		"delete/",
-		"Lease/"+layout.Namespace+"/"+d.Options.LeaseName,
+		"Lease/"+component.Namespace+"/"+d.Options.LeaseName,
 		"no manager uses it any longer",
 	)
 	for _, o := range layout.MigrationObjects(d.Options.LeaseName) {

@@ -62,7 +62,7 @@ func updateComponent(d *draft.Draft, name string, k *v1.KubeadmConfig) {
 		),
 		Undo:            "put back what the record has",
 		EstimateSeconds: 0.1,
-		Manual:          []string{"kubectl -n " + kubeadmconfig.Namespace + " edit configmap " + kubeadmconfig.Name},
+		Manual:          []string{"kubectl -n " + component.Namespace + " edit configmap " + kubeadmconfig.Name},
 	})
 }
 
@@ -174,7 +174,7 @@ func updateKubeletDefaults(b *draft.Draft) {
 	if err == nil {
 		text, err = EditGates(text, gates)
 	}
-	ref := "ConfigMap/" + kubeadmconfig.Namespace + "/" + d.Name
+	ref := "ConfigMap/" + component.Namespace + "/" + d.Name
 	if err != nil {
 		b.Note(
 			fmt.Sprintf(
@@ -182,7 +182,7 @@ func updateKubeletDefaults(b *draft.Draft) {
 				ref,
 				formatNames(gates),
 				err,
-				kubeadmconfig.Namespace,
+				component.Namespace,
 				d.Name,
 			),
 		)
@@ -195,14 +195,14 @@ func updateKubeletDefaults(b *draft.Draft) {
 		Title: "change the gates of kubelets to come",
 		Why:   "kubeadm upgrade node writes every kubelet's configuration again from this",
 		Ref:   ref,
-		Patch: layout.EncodeObject(layout.Object{"data": layout.Object{"kubelet": text}}),
+		Patch: layout.EncodeObject(layout.Object{"data": layout.Object{component.Kubelet: text}}),
 		Requires: []string{
 			"cluster:uid",
 			b.AddFact(planstep.KubeletConfigFact(d.Name), d.SHA256, ""),
 		},
 		Undo:            "put back what the record has",
 		EstimateSeconds: 0.1,
-		Manual:          []string{"kubectl -n " + kubeadmconfig.Namespace + " edit configmap " + d.Name},
+		Manual:          []string{"kubectl -n " + component.Namespace + " edit configmap " + d.Name},
 	}
 	for _, g := range slices.Sorted(maps.Keys(gates)) {
 		c := v1.Change{Field: "featureGates." + g, Before: fmt.Sprint(d.FeatureGates[g])}
@@ -239,6 +239,6 @@ func updateVersion(d *draft.Draft, k *v1.KubeadmConfig) {
 		Changes: []v1.Change{
 			{Field: layout.FieldKubernetesVersion, Before: k.KubernetesVersion, After: d.Upgrade.Version},
 		},
-		Manual: []string{"kubectl -n " + layout.Namespace + " edit configmap kubeadm-config"},
+		Manual: []string{"kubectl -n " + component.Namespace + " edit configmap kubeadm-config"},
 	})
 }

@@ -11,11 +11,11 @@ import (
 
 // Names of the workloads that a plan makes.
 const (
-	CCMDaemonSet = "DaemonSet/" + Namespace + "/" + component.CCM
-	CCMBudget    = "PodDisruptionBudget/" + Namespace + "/" + component.CCM
+	CCMDaemonSet = "DaemonSet/" + component.Namespace + "/" + component.CCM
+	CCMBudget    = "PodDisruptionBudget/" + component.Namespace + "/" + component.CCM
 	// NodeManager initialises nodes on Azure, one on each: Azure's manager leaves that to it.
 	NodeManager          = "cloud-node-manager"
-	NodeManagerDaemonSet = "DaemonSet/" + Namespace + "/" + NodeManager
+	NodeManagerDaemonSet = "DaemonSet/" + component.Namespace + "/" + NodeManager
 )
 
 // LabelMaster is the label of control-plane nodes that kubeadm sets up to 1.23.
@@ -39,24 +39,23 @@ func EncodeObject(o any) string {
 // CloudConfigSecret returns the Secret with the cloud config of a manager that runs as a Deployment, without its
 // content.
 func CloudConfigSecret() Object {
-	return Object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": Metadata(SeedCloudConfig, Namespace)}
+	return Object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": Metadata(SeedCloudConfig, component.Namespace)}
 }
 
 // KubeadmConfigRef is the ConfigMap with kubeadm's ClusterConfiguration.
-const KubeadmConfigRef = "ConfigMap/" + kubeadmconfig.Namespace + "/" + kubeadmconfig.Name
+const KubeadmConfigRef = "ConfigMap/" + component.Namespace + "/" + kubeadmconfig.Name
 
 const nodeManagerRole = "transplant-" + NodeManager
 
 // Names of the API objects that a migration makes. Existing roles are never changed: rules are added next to them.
 const (
-	Namespace     = "kube-system"
 	Observer      = "transplant-observer"
 	MigrationRole = "transplant-leader-migration"
-	CCMAccount    = "cloud-controller-manager"
+	CCMAccount    = component.CCM
 	CCMRole       = "transplant-cloud-controller-manager"
 	CCMState      = statePrefix + cloudprovider.AWS  // where our manager on AWS notes which load balancers are in line
 	TokenSecret   = "cloud-controller-manager-token" // of earlier versions: it never expires
-	AccountRef    = "ServiceAccount/" + Namespace + "/" + CCMAccount
+	AccountRef    = "ServiceAccount/" + component.Namespace + "/" + CCMAccount
 	kcmUser       = "system:kube-controller-manager"
 	statePrefix   = "transplant-service-state-"
 )
@@ -78,7 +77,7 @@ func Metadata(name, namespace string) Object {
 
 // GCEIdentity is the ConfigMap with the name that Google's provider gives this cluster in its cloud. Whoever made it
 // first has said it: it is neither changed nor deleted, since load balancers are named by it.
-const GCEIdentity = "ConfigMap/" + Namespace + "/ingress-uid"
+const GCEIdentity = "ConfigMap/" + component.Namespace + "/ingress-uid"
 
 // Ref names an object as Kind/namespace/name or Kind/name.
 func Ref(o map[string]any) string {

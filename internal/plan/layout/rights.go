@@ -10,9 +10,9 @@ import (
 
 // NodeManagerObjects returns the account and the rights of Azure's cloud-node-manager.
 func NodeManagerObjects() []Object {
-	subject := Object{"kind": "ServiceAccount", "name": NodeManager, "namespace": Namespace}
+	subject := Object{"kind": "ServiceAccount", "name": NodeManager, "namespace": component.Namespace}
 	return []Object{
-		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(NodeManager, Namespace)},
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(NodeManager, component.Namespace)},
 		rbac("ClusterRole", nodeManagerRole, "", Object{"rules": []Object{
 			rule([]string{""}, []string{"nodes"}, []string{"get", "list", "watch", "update", "patch"}),
 			rule([]string{""}, []string{"nodes/status"}, []string{"patch"}),
@@ -38,7 +38,7 @@ func rule(groups, resources, verbs []string, names ...string) Object {
 }
 
 func account(name string) Object {
-	return Object{"kind": "ServiceAccount", "name": name, "namespace": Namespace}
+	return Object{"kind": "ServiceAccount", "name": name, "namespace": component.Namespace}
 }
 
 func user(name string) Object {
@@ -73,7 +73,7 @@ func ObserverObjects() []Object {
 			Object{"roleRef": ref("ClusterRole", Observer), "subjects": []Object{account(Observer)}},
 		),
 		// Last: a manager that is asked before the account has its rights remembers the refusal for ten seconds.
-		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(Observer, Namespace)},
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(Observer, component.Namespace)},
 	}
 }
 
@@ -84,7 +84,7 @@ func MigrationObjects(lease string) []Object {
 	leases := []string{"leases"}
 	group := []string{"coordination.k8s.io"}
 	return []Object{
-		rbac("Role", MigrationRole, Namespace, Object{"rules": []Object{
+		rbac("Role", MigrationRole, component.Namespace, Object{"rules": []Object{
 			rule(group, leases, []string{"create"}), // resourceNames never match a create
 			// Our manager watches its lease, so that a release is taken up at once.
 			rule(group, leases, []string{"get", "list", "update", "watch"}, lease),
@@ -92,7 +92,7 @@ func MigrationObjects(lease string) []Object {
 		rbac(
 			"RoleBinding",
 			MigrationRole,
-			Namespace,
+			component.Namespace,
 			Object{"roleRef": ref("Role", MigrationRole), "subjects": []Object{user(kcmUser), account(CCMAccount)}},
 		),
 	}
@@ -102,7 +102,7 @@ func MigrationObjects(lease string) []Object {
 // create any: that right cannot be limited to names, and who may create a ConfigMap in kube-system may say there what
 // others believe.
 func StateObjects(provider, uid string) []Object {
-	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), Namespace)}}
+	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), component.Namespace)}}
 	if provider == cloudprovider.GCE {
 		sum := sha256.Sum256([]byte(GCEIdentity + uid))
 		id := hex.EncodeToString(sum[:8])
@@ -111,7 +111,7 @@ func StateObjects(provider, uid string) []Object {
 			Object{
 				"apiVersion": "v1",
 				"kind":       "ConfigMap",
-				"metadata":   Metadata("ingress-uid", Namespace),
+				"metadata":   Metadata("ingress-uid", component.Namespace),
 				"data":       Object{"uid": id, "provider-uid": id},
 			},
 		)
@@ -150,7 +150,7 @@ func IdentityObjects(provider string, renewing bool) []Object {
 		namespaced = append([]Object{rule(core, []string{TokenResource}, []string{"create"}, CCMAccount)}, namespaced...)
 	}
 	return []Object{
-		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(CCMAccount, Namespace)},
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(CCMAccount, component.Namespace)},
 		rbac("ClusterRole", CCMRole, "", Object{"rules": append([]Object{
 			rule(core, []string{"nodes"}, append([]string{"update", "patch", "delete"}, all...)),
 			rule(core, []string{"nodes/status"}, []string{"update", "patch"}),
@@ -166,7 +166,7 @@ func IdentityObjects(provider string, renewing bool) []Object {
 			"",
 			Object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []Object{account(CCMAccount)}},
 		),
-		rbac("Role", CCMRole, Namespace, Object{"rules": append([]Object{
+		rbac("Role", CCMRole, component.Namespace, Object{"rules": append([]Object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, component.CCM),
 			// Which load balancers are in line: without it, each new leader ensures them all. The plan makes it.
@@ -176,7 +176,7 @@ func IdentityObjects(provider string, renewing bool) []Object {
 		rbac(
 			"RoleBinding",
 			CCMRole,
-			Namespace,
+			component.Namespace,
 			Object{"roleRef": ref("Role", CCMRole), "subjects": []Object{account(CCMAccount)}},
 		),
 	}
@@ -184,7 +184,7 @@ func IdentityObjects(provider string, renewing bool) []Object {
 
 // OlderTokenSecret is the Secret with a token that never expires, as earlier versions of this program made it.
 func OlderTokenSecret() Object {
-	m := Metadata(TokenSecret, Namespace)
+	m := Metadata(TokenSecret, component.Namespace)
 	m["annotations"] = Object{"kubernetes.io/service-account.name": CCMAccount}
 	return Object{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": m}
 }
@@ -197,7 +197,7 @@ func OlderRole(provider string) Object {
 	if provider == cloudprovider.GCE {
 		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
 	}
-	return rbac("Role", CCMRole, Namespace, Object{"rules": append([]Object{
+	return rbac("Role", CCMRole, component.Namespace, Object{"rules": append([]Object{
 		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
 		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, component.CCM),
 		rule(core, []string{"configmaps"}, []string{"create"}),

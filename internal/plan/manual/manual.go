@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -23,7 +24,7 @@ func Commands(s v1.Step, flags map[string]string) []string {
 			return []string{
 				fmt.Sprintf(
 					"kubectl -n %s create secret generic %s --from-file=%s=cloud.conf   # cloud.conf: what %s mounts, in the form of the external provider",
-					layout.Namespace,
+					component.Namespace,
 					layout.SeedCloudConfig,
 					layout.SeedCloudConfigKey,
 					s.Source,
@@ -76,7 +77,7 @@ func Commands(s v1.Step, flags map[string]string) []string {
 	case v1.StepStartUnit, v1.StepEditUnit, v1.StepStopUnit:
 		return unitCommands(s, flags)
 	case v1.StepVerify:
-		return []string{"kubectl -n " + layout.Namespace + " get leases", "kubectl get nodes,services -A -o wide"}
+		return []string{"kubectl -n " + component.Namespace + " get leases", "kubectl get nodes,services -A -o wide"}
 	default:
 		return nil
 	}
@@ -119,7 +120,7 @@ func kubectlRef(ref string) string {
 func CreateToken(derivation string) string {
 	return fmt.Sprintf(
 		"kubectl -n %s create token %s --duration=%.0fh",
-		layout.Namespace,
+		component.Namespace,
 		layout.CCMAccount,
 		layout.TokenLifetime(derivation).Hours(),
 	)

@@ -402,7 +402,7 @@ func (r *replacement) awaitFinish() {
 	r.draft.DeleteObject(
 		planstep.PhaseFinish,
 		"delete/",
-		"Lease/"+layout.Namespace+"/"+r.draft.Options.LeaseName,
+		"Lease/"+component.Namespace+"/"+r.draft.Options.LeaseName,
 		"no manager uses it any longer",
 	)
 	for _, o := range layout.MigrationObjects(r.draft.Options.LeaseName) {

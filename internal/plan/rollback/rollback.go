@@ -457,11 +457,11 @@ func (r *rollback) cleanUp() {
 		r.draft.DeleteObject(
 			planstep.PhaseCleanup,
 			"undo/lease/",
-			"Lease/"+layout.Namespace+"/"+lease,
+			"Lease/"+component.Namespace+"/"+lease,
 			"it was not there before",
 		)
 	}
-	state := "ConfigMap/" + layout.Namespace + "/" + layout.StateName(r.provider())
+	state := "ConfigMap/" + component.Namespace + "/" + layout.StateName(r.provider())
 	// one that the manager made by itself
 	if len(made) > 0 && !slices.ContainsFunc(made, func(s v1.Step) bool { return s.Ref == state }) {
 		r.draft.DeleteObject(planstep.PhaseCleanup, "undo/state/", state, "it was not there before; nobody else reads it")

@@ -18,13 +18,13 @@ import (
 // external provider's is derived from it.
 func (l *hostReader) cloudConfigs(ctx context.Context) {
 	var all []v1.CloudConfig
-	add := func(component, at string) {
+	add := func(name, at string) {
 		i := slices.IndexFunc(all, func(c v1.CloudConfig) bool { return c.Path == at })
 		if i < 0 {
 			i, all = len(all), append(all, v1.CloudConfig{Path: at})
 		}
-		if !slices.Contains(all[i].UsedBy, component) {
-			all[i].UsedBy = append(all[i].UsedBy, component)
+		if !slices.Contains(all[i].UsedBy, name) {
+			all[i].UsedBy = append(all[i].UsedBy, name)
 			slices.Sort(all[i].UsedBy)
 		}
 	}
@@ -34,7 +34,7 @@ func (l *hostReader) cloudConfigs(ctx context.Context) {
 		}
 	}
 	if k := l.host.Kubelet; k != nil && k.Flags["cloud-config"] != "" {
-		add("kubelet", k.Flags["cloud-config"])
+		add(component.Kubelet, k.Flags["cloud-config"])
 	}
 	slices.SortFunc(all, func(a, b v1.CloudConfig) int { return strings.Compare(a.Path, b.Path) })
 	for _, c := range all {
@@ -73,7 +73,7 @@ func (l *hostReader) providerOf(users []string) string {
 			return p
 		}
 	}
-	if k := l.host.Kubelet; k != nil && slices.Contains(users, "kubelet") && k.Flags["cloud-provider"] != External {
+	if k := l.host.Kubelet; k != nil && slices.Contains(users, component.Kubelet) && k.Flags["cloud-provider"] != External {
 		return k.Flags["cloud-provider"]
 	}
 	for _, c := range l.host.Components {

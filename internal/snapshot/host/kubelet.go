@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
@@ -38,7 +39,7 @@ func (l *hostReader) kubelet(ctx context.Context) {
 		l.kubeletByFiles(ctx, k)
 	default:
 		k.Source, k.Error = kubeletfile.KubeletFlagsFile, mask.Text(err.Error())
-		l.Unknown(l.fact("kubelet"), k.Error)
+		l.Unknown(l.fact(component.Kubelet), k.Error)
 	}
 	l.kubeletProcess(ctx, k)
 	l.kubeletConfig(ctx, k)
@@ -60,7 +61,7 @@ func (l *hostReader) kubeletFiles(ctx context.Context, k *v1.Kubelet, paths []st
 	for _, at := range paths {
 		f, err := l.file(ctx, at)
 		if err != nil {
-			l.Unknown(l.fact("kubelet"), err.Error())
+			l.Unknown(l.fact(component.Kubelet), err.Error())
 			continue
 		}
 		k.Files = append(k.Files, f)
@@ -79,7 +80,7 @@ func (l *hostReader) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 		}
 		if err != nil {
 			k.Source, k.Error = at, err.Error()
-			l.Unknown(l.fact("kubelet"), err.Error())
+			l.Unknown(l.fact(component.Kubelet), err.Error())
 			return
 		}
 		flags, err := kubeletfile.ParseKubeletFlags(file.Data)
@@ -129,7 +130,7 @@ func withAlso(also map[string][]string, flag, file string) map[string][]string {
 
 // kubeletProcess looks at what runs: its arguments are the proof of what a kubelet runs with, whatever the files say.
 func (l *hostReader) kubeletProcess(ctx context.Context, k *v1.Kubelet) {
-	found, err := l.access.Processes(ctx, "kubelet")
+	found, err := l.access.Processes(ctx, component.Kubelet)
 	switch {
 	case err != nil:
 		l.Unknown(l.fact("kubelet-process"), err.Error())

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
@@ -69,7 +70,7 @@ func CheckClaims(g *collect.Collector) {
 		h.ControlPlane, h.Components, h.LeaderMigration, h.ManagerToken = false, nil, nil, nil
 		h.CloudConfig, h.CloudConfigs = nil, slices.DeleteFunc(
 			h.CloudConfigs,
-			func(c v1.CloudConfig) bool { return !slices.Contains(c.UsedBy, "kubelet") },
+			func(c v1.CloudConfig) bool { return !slices.Contains(c.UsedBy, component.Kubelet) },
 		)
 		forgetClaims(g, h.Name)
 	}

@@ -167,7 +167,7 @@ func GatherKubeletDefaults(ctx context.Context, g *collect.Collector) {
 		if cm == nil {
 			continue
 		}
-		text := cm.Data["kubelet"]
+		text := cm.Data[component.Kubelet]
 		out := &v1.KubeletDefaults{Name: name, SHA256: hostaccess.SHA256([]byte(text)), Text: mask.YAML(text)}
 		var in struct {
 			FeatureGates       map[string]bool `json:"featureGates"`

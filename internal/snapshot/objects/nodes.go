@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
@@ -131,7 +132,7 @@ func controlPlaneImages(images []corev1.ContainerImage) []string {
 	for _, image := range images {
 		for _, name := range image.Names {
 			repository, _, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
-			if tagged && slices.Contains([]string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}, repository) {
+			if tagged && slices.Contains([]string{component.KAS, component.KCM, component.Scheduler}, repository) {
 				out = append(out, name)
 			}
 		}

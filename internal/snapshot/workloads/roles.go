@@ -26,15 +26,15 @@ type role struct {
 var roles = []role{
 	{
 		name:     v1.RoleKAS,
-		images:   []string{"kube-apiserver", "kube-apiserver-*", "hardened-kube-apiserver"},
-		programs: []string{"kube-apiserver"},
+		images:   []string{component.KAS, "kube-apiserver-*", "hardened-kube-apiserver"},
+		programs: []string{component.KAS},
 	},
 	{
 		name:     v1.RoleKCM,
-		images:   []string{"kube-controller-manager", "kube-controller-manager-*"},
-		programs: []string{"kube-controller-manager"},
+		images:   []string{component.KCM, "kube-controller-manager-*"},
+		programs: []string{component.KCM},
 	},
-	{name: v1.RoleScheduler, images: []string{"kube-scheduler", "kube-scheduler-*"}, programs: []string{"kube-scheduler"}},
+	{name: v1.RoleScheduler, images: []string{component.Scheduler, "kube-scheduler-*"}, programs: []string{component.Scheduler}},
 	{
 		name:     v1.RoleNodeManager,
 		images:   []string{"azure-cloud-node-manager", "cloud-node-manager"},
@@ -43,7 +43,7 @@ var roles = []role{
 	{
 		name: v1.RoleCCM,
 		images: []string{
-			"cloud-controller-manager",
+			component.CCM,
 			"*-cloud-controller-manager",
 			"cloud-controller-manager-*",
 			"cpi/release/manager",
@@ -53,7 +53,7 @@ var roles = []role{
 			"cloud-provider-gcp",
 			"k8s-cloud-provider-gcp",
 		},
-		programs: []string{"cloud-controller-manager", "*-cloud-controller-manager", "vsphere-cloud-controller-manager"},
+		programs: []string{component.CCM, "*-cloud-controller-manager", "vsphere-cloud-controller-manager"},
 	},
 	{
 		name: v1.RoleCSIController,

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
@@ -82,7 +83,7 @@ func (x Kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files systemdu
 	if x.Env.Unjudged {
 		return nil
 	}
-	u, err := systemdunit.ReadUnit(files, "kubelet")
+	u, err := systemdunit.ReadUnit(files, component.Kubelet)
 	if err == nil {
 		flags := commandline.FlagsOf(u.Command()) // a plan begins with the last of several --feature-gates
 		if allowed.CheckFlags(x.Env.Plan, s, flags) == nil {

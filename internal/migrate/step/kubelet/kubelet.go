@@ -57,7 +57,7 @@ func (x Kubelet) inForce(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	procs, err := h.Processes(ctx, "kubelet")
+	procs, err := h.Processes(ctx, component.Kubelet)
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +190,7 @@ func (x Kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 	if err != nil {
 		return err
 	}
-	procs, err := h.Processes(ctx, "kubelet")
+	procs, err := h.Processes(ctx, component.Kubelet)
 	switch {
 	case err != nil:
 		return err

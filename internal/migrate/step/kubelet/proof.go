@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
@@ -57,7 +58,7 @@ func (x Kubelet) lifeOf(ctx context.Context, s v1.Step) (life, error) {
 	if err != nil {
 		return life{}, err
 	}
-	procs, err := h.Processes(ctx, "kubelet")
+	procs, err := h.Processes(ctx, component.Kubelet)
 	if err == nil && len(procs) == 1 {
 		out.pid, out.ticks = procs[0].PID, procs[0].StartTicks
 	}
@@ -118,7 +119,7 @@ func (x Kubelet) process(ctx context.Context, host string) (p v1.Process, why st
 	if err != nil {
 		return p, err.Error()
 	}
-	procs, err := h.Processes(ctx, "kubelet")
+	procs, err := h.Processes(ctx, component.Kubelet)
 	switch {
 	case err != nil:
 		return p, err.Error()

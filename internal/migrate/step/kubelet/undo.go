@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
@@ -224,7 +225,7 @@ func lastWords(ctx context.Context, x Kubelet, host string) string {
 	}
 	for _, c := range []hostaccess.Command{
 		{Path: "/usr/bin/journalctl", Args: []string{"--unit=kubelet", "--lines=40", "--no-pager", "--output=cat"}, Timeout: lastWordsTimeout},
-		{Path: "/usr/bin/systemctl", Args: []string{"status", "kubelet", "--no-pager", "--lines=40"}, Timeout: lastWordsTimeout},
+		{Path: "/usr/bin/systemctl", Args: []string{"status", component.Kubelet, "--no-pager", "--lines=40"}, Timeout: lastWordsTimeout},
 	} {
 		out, err := runner.Run(ctx, c)
 		if words := tail(string(out)); err == nil && words != "" {

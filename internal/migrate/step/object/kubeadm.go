@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -15,7 +16,7 @@ import (
 )
 
 // KubeadmRef is the reference of kubeadm's ConfigMap.
-const KubeadmRef = "ConfigMap/" + kubeadmconfig.Namespace + "/" + kubeadmconfig.Name
+const KubeadmRef = "ConfigMap/" + component.Namespace + "/" + kubeadmconfig.Name
 
 // kubeadmPatch is the merge patch that carries out a step's edits in kubeadm's ClusterConfiguration, as the ConfigMap
 // holds it now. A plan does not hold the text itself: the snapshot that it was made from masks what may be secret in

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -221,7 +222,7 @@ func OnlyGates(e *step.Env, live *unstructured.Unstructured, patch map[string]an
 	if e.Unjudged {
 		return nil
 	}
-	const key = "kubelet"
+	const key = component.Kubelet
 	data, _ := patch["data"].(map[string]any)
 	after, _ := data[key].(string)
 	if len(patch) != 1 || len(data) != 1 || after == "" {
