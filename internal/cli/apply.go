@@ -19,8 +19,7 @@ func addRunFlags(f *run.Options, cmd *cobra.Command) {
 }
 
 func newApply(c *console.Console) *cobra.Command {
-	var f run.Options
-	var o client.PlanOptions
+	var o run.ApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [PLAN]",
 		Short: "Carry out a plan, or go on with the one that was begun",
@@ -33,19 +32,17 @@ func newApply(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
-			f.Kubelets = o.Options
-			var err error
-			if o.Accept, f.Accepted, err = client.SplitAccepted(o.Accept); err != nil {
-				return err
+			if len(args) == 1 {
+				o.File = args[0]
 			}
-			return run.Apply(cmd.Context(), c.Client, args, f, o)
+			return run.Apply(cmd.Context(), c.Client, o)
 		},
 	}
-	addRunFlags(&f, cmd)
-	console.AddPlanFlags(&o, cmd)
+	addRunFlags(&o.Options, cmd)
+	console.AddPlanFlags(&o.Plan, cmd)
 	console.AddProbeFlag(&c.Probes, cmd)
 	cmd.Flags().
-		StringVar(&f.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
+		StringVar(&o.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
 	return cmd
 }
 

@@ -65,9 +65,9 @@ func (f *PlanOptions) Choose(c *Client, snap *v1.Snapshot) error {
 
 // GatherOptions are the options that say what is looked for on the hosts: those of the plan in a file, where there is
 // one that can be read.
-func (f *PlanOptions) GatherOptions(args []string) v1.Options {
-	if len(args) == 1 {
-		if p, err := ReadPlan(args[0]); err == nil {
+func (f *PlanOptions) GatherOptions(file string) v1.Options {
+	if file != "" {
+		if p, err := ReadPlan(file); err == nil {
 			return p.Options
 		}
 	}

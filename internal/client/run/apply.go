@@ -24,12 +24,29 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Apply carries a plan out: the one in a file, or one that it makes. It goes on with a migration that was begun.
-func Apply(ctx context.Context, c *client.Client, args []string, f Options, o client.PlanOptions) error {
-	if err := f.checkWithout(); err != nil {
+// ApplyOptions say what Apply carries out, and how. With none of them it checks the cluster, makes a plan, and asks.
+type ApplyOptions struct {
+	Options
+	// Plan says how a plan is made, and which findings are accepted. What it accepts of objects is for the verification
+	// at the end.
+	Plan client.PlanOptions
+	// File holds the plan; empty for one that is made now.
+	File string
+	// Until is the step or phase behind which Apply stops; empty for the end of the plan.
+	Until string
+}
+
+// Apply carries a plan out: the one in a file, or one that it makes. It goes on with a migration that was begun. The
+// client is connected to the cluster.
+func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
+	if o.Plan.Accept, o.Accepted, err = client.SplitAccepted(o.Plan.Accept); err != nil {
 		return err
 	}
-	f.EnvGiven = len(o.Given.Among("ccm-env")) > 0 // checkAgainstPlan refuses another one than that of the plan
+	o.Kubelets = o.Plan.Options
+	if err := o.checkWithout(); err != nil {
+		return err
+	}
+	o.EnvGiven = len(o.Plan.Given.Among("ccm-env")) > 0 // CheckAgainstPlan refuses another one than that of the plan
 	j, err := journal.Open(ctx, c.Kube)
 	switch {
 	case errors.Is(err, journal.ErrNoJournal):
@@ -48,8 +65,8 @@ func Apply(ctx context.Context, c *client.Client, args []string, f Options, o cl
 			)
 		case v1.RunApplying:
 			if err := client.CheckAgainstPlan(
-				o.Given,
-				o.Options,
+				o.Plan.Given,
+				o.Plan.Options,
 				doc.Plan.Options,
 				"migration "+doc.Run+", which was begun,",
 				client.RunFlags...); err != nil {
@@ -58,10 +75,10 @@ func Apply(ctx context.Context, c *client.Client, args []string, f Options, o cl
 			if err := c.OpenHostsAndCloud(ctx); err != nil {
 				return err
 			}
-			return resumeApply(ctx, c, j, args, f)
+			return resumeApply(ctx, c, j, o)
 		}
 	}
-	if len(f.Without) > 0 {
+	if len(o.Without) > 0 {
 		return exitcode.With(
 			exitcode.Error,
 			"--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it",
@@ -70,31 +87,31 @@ func Apply(ctx context.Context, c *client.Client, args []string, f Options, o cl
 	if err := c.OpenHostsAndCloud(ctx); err != nil {
 		return err
 	}
-	return startApply(ctx, c, args, f, o)
+	return startApply(ctx, c, o)
 }
 
-func startApply(ctx context.Context, c *client.Client, args []string, f Options, o client.PlanOptions) error {
-	snap := c.Gather(ctx, o.GatherOptions(args))
+func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
+	snap := c.Gather(ctx, o.Plan.GatherOptions(o.File))
 	c.NameCluster(snap.Cluster)
-	p, err := planFor(c, snap, args, o)
+	p, err := planFor(c, snap, o.File, o.Plan)
 	if err != nil {
 		return err
 	}
-	if err := f.Pinned.Check(p, "the plan"); err != nil {
+	if err := o.Pinned.Check(p, "the plan"); err != nil {
 		return err
 	}
-	if err := refuseOtherPlan(ctx, c, snap, p, args); err != nil {
+	if err := refuseOtherPlan(ctx, c, snap, p, o.File); err != nil {
 		return err
 	}
-	if f.Until == "" {
-		f.Until = p.Until
+	if o.Until == "" {
+		o.Until = p.Until
 	}
-	n, err := StepsUntil(c, p, f.Until)
+	n, err := StepsUntil(c, p, o.Until)
 	if err != nil {
 		return err
 	}
 	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
-	if err := c.ShowPlan(p, f.DryRun); err != nil {
+	if err := c.ShowPlan(p, o.DryRun); err != nil {
 		return err
 	}
 	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
@@ -107,19 +124,19 @@ func startApply(ctx context.Context, c *client.Client, args []string, f Options,
 	); err != nil {
 		return exitcode.With(exitcode.Blocked, "%w", err)
 	}
-	if f.DryRun {
+	if o.DryRun {
 		return nil
 	}
-	if err := f.checkFileEnv(args, p); err != nil {
+	if err := o.checkFileEnv(p); err != nil {
 		return err
 	}
 	if err := c.Approve(
-		f.Yes,
+		o.Yes,
 		fmt.Sprintf("carry out these %s on cluster %s", wording.Count(n, "step"), snap.Cluster.UID),
 	); err != nil {
 		return err
 	}
-	return withLock(ctx, c, f, func(ctx context.Context) error {
+	return withLock(ctx, c, o.Options, func(ctx context.Context) error {
 		if err := refuseBegunMigration(ctx, c); err != nil {
 			return err
 		}
@@ -136,15 +153,15 @@ func startApply(ctx context.Context, c *client.Client, args []string, f Options,
 		if err != nil {
 			return err
 		}
-		return execute(ctx, c, j, p, n, snap, snap, f.Accepted)
+		return execute(ctx, c, j, p, n, snap, snap, o.Accepted)
 	})
 }
 
 // refuseOtherPlan makes the plan of a file again and refuses it where the file's differs: then somebody has changed the
 // file, or the cluster has changed. Where a fact has changed, that says it better. What is shown of its effects is said
 // by this program, and not by the file.
-func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p *v1.Plan, args []string) error {
-	if len(args) == 0 {
+func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p *v1.Plan, path string) error {
+	if path == "" {
 		return nil
 	}
 	made, differences, err := FindDifferences(p, snap)
@@ -160,7 +177,7 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", stale)
 	}
 	if err != nil {
-		return exitcode.With(exitcode.Stale, "plan %s cannot be made again of this cluster: %w", args[0], err)
+		return exitcode.With(exitcode.Stale, "plan %s cannot be made again of this cluster: %w", path, err)
 	}
 	const most = 12
 	rest := ""
@@ -171,13 +188,13 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 		exitcode.Stale,
 		"plan %s is not the one that this version of transplant (%s; the file was made by %s) makes of the cluster as it is now:\n  %s%s\nnothing was changed; "+
 			"make it again with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
-		args[0],
+		path,
 		client.Version,
 		wording.OrDash(p.ToolVersion),
 		strings.Join(differences, "\n  "),
 		rest,
-		args[0],
-		args[0],
+		path,
+		path,
 	)
 }
 
@@ -237,9 +254,9 @@ func StepsUntil(c *client.Client, p *v1.Plan, until string) (int, error) {
 }
 
 // planFor reads the plan file, or checks the cluster and makes a plan.
-func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOptions) (*v1.Plan, error) {
-	if len(args) == 1 {
-		p, err := client.ReadPlan(args[0])
+func planFor(c *client.Client, snap *v1.Snapshot, path string, o client.PlanOptions) (*v1.Plan, error) {
+	if path != "" {
+		p, err := client.ReadPlan(path)
 		if err != nil {
 			return nil, err
 		}
@@ -247,12 +264,12 @@ func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOp
 			return nil, exitcode.With(
 				exitcode.Stale,
 				"plan %s was made for the cluster with uid %s, this one has %s: check --context",
-				args[0],
+				path,
 				p.Cluster.UID,
 				snap.Cluster.UID,
 			)
 		}
-		if err := client.CheckAgainstPlan(o.Given, o.Options, p.Options, "plan "+args[0]); err != nil {
+		if err := client.CheckAgainstPlan(o.Given, o.Options, p.Options, "plan "+path); err != nil {
 			return nil, err
 		}
 		o.Options = p.Options
@@ -261,8 +278,8 @@ func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOp
 			return nil, exitcode.With(
 				exitcode.Stale,
 				"plan %s would do what no migration of this cluster does; make it again with transplant plan --refresh %s:\n%w",
-				args[0],
-				args[0],
+				path,
+				path,
 				err,
 			)
 		}

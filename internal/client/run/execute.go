@@ -18,20 +18,24 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Options are the flags of the commands that change a cluster.
+// Options are what Apply and Rollback have in common.
 type Options struct {
-	Yes, DryRun, Steal bool
-	// Until is the step or phase behind which apply stops.
-	Until string
+	// Yes is consent that was given before: nothing is asked.
+	Yes bool
+	// DryRun shows the plan and changes nothing.
+	DryRun bool
+	// Steal takes the lock from a holder that is certainly dead.
+	Steal bool
 	// Without are the hosts that are gone for good.
 	Without []string
 	// Accepted are the reasons for living with a difference that a verification finds, by object.
 	Accepted map[string]string
-	// Kubelets are options of a plan that was begun which this run may change.
+	// Kubelets are options of a plan that was begun which this run may change. Apply takes them from those of its plan.
 	Kubelets v1.Options
 	// Pinned is the plan that may be carried out.
 	Pinned client.Pin
-	// EnvGiven reports whether --ccm-env was given to this command.
+	// EnvGiven reports whether the variables of the cloud-controller-manager were given to this run, and not by its plan
+	// alone. Apply finds it out.
 	EnvGiven bool
 }
 

@@ -19,9 +19,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args []string, f Options) error {
+func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o ApplyOptions) error {
 	doc := j.Doc()
-	if len(args) == 1 && !samePlan(args[0], doc.Plan) {
+	if o.File != "" && !samePlan(o.File, doc.Plan) {
 		return exitcode.With(
 			exitcode.Error,
 			"migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback",
@@ -44,33 +44,35 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args
 		stepsDone(doc),
 		len(doc.Plan.Steps),
 	)
-	if f.Until == "" {
-		f.Until = stepOfCanary(doc)
+	if o.Until == "" {
+		o.Until = stepOfCanary(doc)
 	}
-	n, err := StepsUntil(c, &doc.Plan, f.Until)
+	n, err := StepsUntil(c, &doc.Plan, o.Until)
 	if err != nil {
 		return err
 	}
-	if err := f.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
+	if err := o.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
 	}
 	stored := doc.Plan // what the journal holds, without options of this run
 	// a file of this machine that holds the same plan is an approval
-	approved := len(args) == 1 || c.IsApprovedHere(&stored, doc.Run)
-	if err := overrideKubeletOptions(&doc.Plan, f.Kubelets); err != nil {
+	approved := o.File != "" || c.IsApprovedHere(&stored, doc.Run)
+	if err := overrideKubeletOptions(&doc.Plan, o.Kubelets); err != nil {
 		return err
 	}
-	if f.DryRun {
+	if o.DryRun {
 		return c.ShowPlan(&doc.Plan, true)
 	}
-	if err := approveRest(c, f, doc, &stored, approved); err != nil {
+	if err := approveRest(c, o.Options, doc, &stored, approved); err != nil {
 		return err
 	}
 	return withLock(
 		ctx,
 		c,
-		f,
-		func(ctx context.Context) error { return resumeLocked(ctx, c, f, n, before, client.ApprovalOf(&stored)) },
+		o.Options,
+		func(ctx context.Context) error {
+			return resumeLocked(ctx, c, o.Options, n, before, client.ApprovalOf(&stored))
+		},
 	)
 }
 
@@ -198,12 +200,12 @@ func (f *Options) CheckEnv(unseen string, p *v1.Plan) error {
 		unseen, wording.OneLine(strings.Join(names, ", ")), wording.OneLine(strings.Join(again, " ")), compare.Digest(p))
 }
 
-// checkFileEnv is checkEnv for a plan of a file. Its steps are made again and compared, and its options are not.
-func (f *Options) checkFileEnv(args []string, p *v1.Plan) error {
-	if !f.Yes || len(args) == 0 {
+// checkFileEnv is CheckEnv for a plan of a file. Its steps are made again and compared, and its options are not.
+func (o *ApplyOptions) checkFileEnv(p *v1.Plan) error {
+	if !o.Yes || o.File == "" {
 		return nil // a person looks at the review, or the plan was made now
 	}
-	return f.CheckEnv("with --yes nobody looks at plan "+args[0]+", which others may have written", p)
+	return o.CheckEnv("with --yes nobody looks at plan "+o.File+", which others may have written", p)
 }
 
 // JournalUnseen says why a journal's plan is asked about its variables.
