@@ -1,4 +1,4 @@
-package seed
+package run
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 
 // approvalLedger is the Ledger of the command line: what was approved on this machine. It is asked under the lock, when
 // the journal may be another one than before.
-type approvalLedger struct{ *Command }
+type approvalLedger struct{ *Hosted }
 
 // Note implements hosted.Ledger.
 func (a approvalLedger) Note(_ context.Context, part hosted.Part, p *v1.Plan) error {
-	return a.NoteApproval(p, a.approval(part))
+	return a.Client.NoteApproval(p, a.approval(part))
 }
 
 // Check implements hosted.Ledger.
 func (a approvalLedger) Check(_ context.Context, part hosted.Part, p *v1.Plan) error {
-	if a.IsApprovedHere(p, a.approval(part)) {
+	if a.Client.IsApprovedHere(p, a.approval(part)) {
 		return nil
 	}
 	return &hosted.UnknownPlanError{
