@@ -15,7 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	"github.com/transplant-dev/transplant/internal/client/run"
+	"github.com/transplant-dev/transplant/internal/client/hostedrun"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
@@ -205,7 +205,7 @@ func TestARollbackIsNotedForThePlanThatWasLookedAt(t *testing.T) {
 		of   *v1.Plan
 		want bool
 	}{{&s.doc.Plan, true}, {&other, false}} {
-		if has, err := (run.SeenPlan{Plan: &s.doc.Plan}).HasBack(t.Context(), c.of); err != nil || has != c.want {
+		if has, err := (hostedrun.SeenPlan{Plan: &s.doc.Plan}).HasBack(t.Context(), c.of); err != nil || has != c.want {
 			t.Errorf("of cluster name %q: %v, %v", c.of.Options.ClusterName, has, err)
 		}
 	}

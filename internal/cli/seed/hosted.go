@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/hostedrun"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/hosted"
 )
@@ -39,7 +40,7 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 		if len(args) > 0 {
 			return errors.New("a plan of a hosted control plane is made when it is carried out: leave the file out")
 		}
-		h := &Command{Console: c, Hosted: run.Hosted{Client: c.Client, Part: hosted.Part(f.part)}, cmd: cmd}
+		h := &Command{Console: c, Migration: hostedrun.Migration{Client: c.Client, Part: hosted.Part(f.part)}, cmd: cmd}
 		if h.Part == "" {
 			h.Part = hosted.Handover
 		}
@@ -58,7 +59,7 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 // Command is one command on a hosted control plane.
 type Command struct {
 	*console.Console
-	run.Hosted
+	hostedrun.Migration
 	cmd *cobra.Command
 }
 
@@ -74,7 +75,7 @@ func (h *Command) output() *printer.Format {
 // Check judges a hosted control plane.
 func Check(ctx context.Context, h *Command) error {
 	shown := console.ReportFilter{Problems: console.BoolFlag(h.cmd, "problems"), Strict: console.BoolFlag(h.cmd, "strict")}
-	report := h.Hosted.Check(ctx, shown.Strict)
+	report := h.Migration.Check(ctx, shown.Strict)
 	if err := h.PrintReport(h.output(), report, shown); err != nil {
 		return err
 	}
@@ -100,13 +101,13 @@ func Plan(ctx context.Context, h *Command) error {
 // Apply carries a part out, or goes on with it.
 func Apply(ctx context.Context, h *Command) error {
 	defer signal.Reset(syscall.SIGPIPE)
-	return h.Hosted.Apply(ctx, h.options())
+	return h.Migration.Apply(ctx, h.options())
 }
 
 // Rollback takes a hosted migration back.
 func Rollback(ctx context.Context, h *Command) error {
 	defer signal.Reset(syscall.SIGPIPE)
-	return h.Hosted.Rollback(ctx, h.options())
+	return h.Migration.Rollback(ctx, h.options())
 }
 
 func (h *Command) options() run.Options {
@@ -115,7 +116,7 @@ func (h *Command) options() run.Options {
 
 // Status says how a part stands and who runs the loops.
 func Status(ctx context.Context, h *Command) error {
-	s, err := h.Hosted.Status(ctx)
+	s, err := h.Migration.Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package run
+// Package hostedrun does what commands are about on a control plane that runs as Deployments in another cluster, the
+// seed: it checks, plans, has plans approved, and has package hosted carry them out.
+package hostedrun
 
 import (
 	"context"
@@ -14,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hosted"
@@ -21,119 +24,119 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// Hosted is the migration of a control plane that runs as Deployments in another cluster, the seed. Of the Options of
-// its runs, Yes and DryRun count; the rest is in the plane.
-type Hosted struct {
+// Migration is a part of the migration of a hosted control plane. Of the options of its runs, Yes and DryRun count; the
+// rest is in the plane.
+type Migration struct {
 	Client *client.Client
 	Plane  *hosted.Plane
 	Part   hosted.Part
 }
 
 // Apply carries a part out, or goes on with it.
-func (h *Hosted) Apply(ctx context.Context, o Options) error {
-	s, err := h.Plane.Status(ctx, h.Part)
+func (m *Migration) Apply(ctx context.Context, o run.Options) error {
+	s, err := m.Plane.Status(ctx, m.Part)
 	if err != nil {
 		return err
 	}
 	var p *v1.Plan
-	question := "go on with the " + string(h.Part) + " of the control plane in namespace " + h.Plane.Namespace
+	question := "go on with the " + string(m.Part) + " of the control plane in namespace " + m.Plane.Namespace
 	switch s.Phase {
 	case v1.RunApplied:
-		h.Client.Narrate("migration %s is applied: nothing to do", s.Run)
+		m.Client.Narrate("migration %s is applied: nothing to do", s.Run)
 		return nil
 	case v1.RunApplying:
-		h.Client.Narrate(
+		m.Client.Narrate(
 			"migration %s was begun %s: %d of %d steps are done",
 			s.Run,
 			s.Started.Format(time.RFC3339),
 			s.StepsDone,
 			s.StepsTotal,
 		)
-		doc, err := h.Plane.Journal(ctx, h.Part)
+		doc, err := m.Plane.Journal(ctx, m.Part)
 		if err != nil {
 			return err
 		}
 		p = &doc.Plan
-		approved := h.Client.IsApprovedHere(p, h.approval(h.Part))
+		approved := m.Client.IsApprovedHere(p, m.approval(m.Part))
 		if o.DryRun {
-			return h.Client.ShowPlan(p, true)
+			return m.Client.ShowPlan(p, true)
 		}
 		if !approved {
-			if err := h.reviewUnseen(doc); err != nil {
+			if err := m.reviewUnseen(doc); err != nil {
 				return err
 			}
 		}
-		if err := h.pin().CheckApproved(o.Yes, approved, p, "transplant apply --dry-run"+h.where(h.Part)); err != nil {
+		if err := m.pin().CheckApproved(o.Yes, approved, p, "transplant apply --dry-run"+m.where(m.Part)); err != nil {
 			return err
 		}
 	default:
-		if p, err = h.MakePlan(ctx); err != nil {
+		if p, err = m.MakePlan(ctx); err != nil {
 			return err
 		}
-		if err := h.Client.ShowPlan(p, false); err != nil {
+		if err := m.Client.ShowPlan(p, false); err != nil {
 			return err
 		}
 		question = fmt.Sprintf(
 			"carry out these %s on the control plane in namespace %s",
 			wording.Count(len(p.Steps), "step"),
-			h.Plane.Namespace,
+			m.Plane.Namespace,
 		)
 	}
 	if o.DryRun {
 		return nil
 	}
-	if err := h.Client.Approve(o.Yes, question); err != nil {
+	if err := m.Client.Approve(o.Yes, question); err != nil {
 		return err
 	}
 	if s.Phase == v1.RunApplying {
-		if err := h.Client.NoteApproval(p, h.approval(h.Part)); err != nil {
+		if err := m.Client.NoteApproval(p, m.approval(m.Part)); err != nil {
 			return err
 		}
 	}
-	h.Plane.Ledger = approvalLedger{h}
-	return h.runInterruptibly(ctx, func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
-		return h.Plane.Run(ctx, h.Part, tell, stop)
+	m.Plane.Ledger = approvalLedger{m}
+	return m.runInterruptibly(ctx, func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
+		return m.Plane.Run(ctx, m.Part, tell, stop)
 	})
 }
 
 // Rollback takes the handover back, from wherever it stands.
-func (h *Hosted) Rollback(ctx context.Context, o Options) error {
-	s, err := h.Plane.Status(ctx, hosted.Handover)
+func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
+	s, err := m.Plane.Status(ctx, hosted.Handover)
 	switch {
 	case err != nil:
 		return err
 	case s.Phase == v1.StateNotStarted:
 		return exitcode.With(exitcode.Error, "no migration was started on this cluster: there is nothing to roll back")
 	case s.Phase == v1.RunRolledBack:
-		h.Client.Narrate("migration %s is rolled back: nothing to do", s.Run)
+		m.Client.Narrate("migration %s is rolled back: nothing to do", s.Run)
 		return nil
 	}
-	p, doc, err := h.Plane.PlanRollback(ctx)
+	p, doc, err := m.Plane.PlanRollback(ctx)
 	if err != nil {
 		return err
 	}
 	if o.DryRun {
-		h.Client.Narrate(
+		m.Client.Narrate(
 			"migration %s is %s: its %s is taken away, and %s gets its cloud loops again",
 			s.Run,
 			s.Phase,
 			component.CCM,
 			component.KCM,
 		)
-		return h.Client.ShowPlan(p, true)
+		return m.Client.ShowPlan(p, true)
 	}
-	approved := h.Client.IsBackApproved(&doc, p, h.approval(hosted.Handover))
+	approved := m.Client.IsBackApproved(&doc, p, m.approval(hosted.Handover))
 	if !approved {
-		h.Client.Narrate("migration %s was not approved on this machine; its rollback:", s.Run)
-		if err := h.Client.ShowPlan(p, false); err != nil {
+		m.Client.Narrate("migration %s was not approved on this machine; its rollback:", s.Run)
+		if err := m.Client.ShowPlan(p, false); err != nil {
 			return err
 		}
 	}
-	if err := h.pin().
-		CheckApproved(o.Yes, approved, p, "transplant rollback --dry-run"+h.where(hosted.Handover)); err != nil {
+	if err := m.pin().
+		CheckApproved(o.Yes, approved, p, "transplant rollback --dry-run"+m.where(hosted.Handover)); err != nil {
 		return err
 	}
-	if err := h.Client.Approve(
+	if err := m.Client.Approve(
 		o.Yes,
 		fmt.Sprintf(
 			"roll migration %s back: its %s is taken away, and %s gets its cloud loops again",
@@ -144,88 +147,88 @@ func (h *Hosted) Rollback(ctx context.Context, o Options) error {
 	); err != nil {
 		return err
 	}
-	if err := h.Client.NoteApproval(p, client.RollbackRun(h.approval(hosted.Handover))); err != nil {
+	if err := m.Client.NoteApproval(p, client.RollbackRun(m.approval(hosted.Handover))); err != nil {
 		return err
 	}
-	if h.Plane.Pinned == "" {
-		h.Plane.Pinned = hosted.Sum(p.Steps)
+	if m.Plane.Pinned == "" {
+		m.Plane.Pinned = hosted.Sum(p.Steps)
 	}
-	h.Plane.Ledger = SeenPlan{Plan: &doc.Plan}
-	return h.runInterruptibly(ctx, h.Plane.Rollback)
+	m.Plane.Ledger = SeenPlan{Plan: &doc.Plan}
+	return m.runInterruptibly(ctx, m.Plane.Rollback)
 }
 
 // runInterruptibly runs something that may be interrupted, and tells what happens.
-func (h *Hosted) runInterruptibly(
+func (m *Migration) runInterruptibly(
 	ctx context.Context,
 	do func(context.Context, func(step.Event), <-chan struct{}) error,
 ) error {
-	hard, stop, done := h.Client.Interruptible(ctx)
+	hard, stop, done := m.Client.Interruptible(ctx)
 	defer done()
-	heart := Heartbeat{Said: map[string]time.Time{}}
+	heart := run.Heartbeat{Said: map[string]time.Time{}}
 	started := client.Now()
 	err := do(hard, func(e step.Event) {
 		if heart.IsDue(e) {
-			h.Client.Tell(e)
+			m.Client.Tell(e)
 		}
 	}, stop)
 	if err != nil {
-		h.Client.Narrate("stopped. What was done stays; the same command goes on")
-		return h.showRefusal(err)
+		m.Client.Narrate("stopped. What was done stays; the same command goes on")
+		return m.showRefusal(err)
 	}
-	h.Client.Narrate("done in %s", client.Now().Sub(started).Round(time.Second))
+	m.Client.Narrate("done in %s", client.Now().Sub(started).Round(time.Second))
 	return nil
 }
 
 // Check judges the control plane; strictly, where warnings block as well.
-func (h *Hosted) Check(ctx context.Context, strict bool) v1.CheckReport {
-	snap := h.Plane.Gather(ctx)
-	h.Client.NameCluster(snap.Cluster)
-	report := h.Plane.CheckPart(snap, h.Part)
+func (m *Migration) Check(ctx context.Context, strict bool) v1.CheckReport {
+	snap := m.Plane.Gather(ctx)
+	m.Client.NameCluster(snap.Cluster)
+	report := m.Plane.CheckPart(snap, m.Part)
 	if strict {
 		check.Strict(
 			&report,
-			facts.Options{Accept: h.Plane.Accept, AcceptedBy: client.UserName(), AcceptedAt: client.Now().UTC()},
+			facts.Options{Accept: m.Plane.Accept, AcceptedBy: client.UserName(), AcceptedAt: client.Now().UTC()},
 		)
 	}
 	return report
 }
 
 // MakePlan checks the cluster and makes the plan of the part. Findings that refuse are shown.
-func (h *Hosted) MakePlan(ctx context.Context) (*v1.Plan, error) {
-	snap := h.Plane.Gather(ctx)
-	h.Client.NameCluster(snap.Cluster)
-	p, err := h.Plane.Plan(snap, h.Part)
-	return p, h.showRefusal(err)
+func (m *Migration) MakePlan(ctx context.Context) (*v1.Plan, error) {
+	snap := m.Plane.Gather(ctx)
+	m.Client.NameCluster(snap.Cluster)
+	p, err := m.Plane.Plan(snap, m.Part)
+	return p, m.showRefusal(err)
 }
 
 // showRefusal shows the findings that refuse.
-func (h *Hosted) showRefusal(err error) error {
+func (m *Migration) showRefusal(err error) error {
 	var blocked *hosted.BlockedError
 	if !errors.As(err, &blocked) {
 		return err
 	}
-	return BlockedBy(h.Client, blocked.Report)
+	return run.BlockedBy(m.Client, blocked.Report)
 }
 
 // reviewUnseen prints what is left of a plan that was not approved on this machine, and asks about the variables in it.
-func (h *Hosted) reviewUnseen(doc v1.Journal) error {
-	if err := ReviewRest(h.Client, doc); err != nil {
+func (m *Migration) reviewUnseen(doc v1.Journal) error {
+	if err := run.ReviewRest(m.Client, doc); err != nil {
 		return err
 	}
-	given := Options{EnvGiven: slices.Equal(h.Plane.Options.Env, doc.Plan.Options.Env), Pinned: h.pin()}
-	return given.CheckEnv(JournalUnseen, &doc.Plan)
+	given := run.Options{EnvGiven: slices.Equal(m.Plane.Options.Env, doc.Plan.Options.Env), Pinned: m.pin()}
+	return given.CheckEnv(run.JournalUnseen, &doc.Plan)
 }
 
-func (h *Hosted) pin() client.Pin { return client.Pin{Sha256: h.Plane.Pinned} }
+func (m *Migration) pin() client.Pin { return client.Pin{Sha256: m.Plane.Pinned} }
 
 // approval is the name under which the approval of a part is kept.
-func (h *Hosted) approval(part hosted.Part) string {
-	return "hosted-" + h.Plane.Namespace + "-" + string(part)
+func (m *Migration) approval(part hosted.Part) string {
+	return "hosted-" + m.Plane.Namespace + "-" + string(part)
 }
 
 // where are the flags that name a part of this control plane.
-func (h *Hosted) where(part hosted.Part) string {
-	out := " --seed-namespace " + h.Plane.Namespace
+func (m *Migration) where(part hosted.Part) string {
+	out := " --seed-namespace " + m.Plane.Namespace
 	if part == hosted.Finish {
 		out += " --part finish"
 	}
@@ -233,12 +236,12 @@ func (h *Hosted) where(part hosted.Part) string {
 }
 
 // Status says how the part stands and who runs the loops.
-func (h *Hosted) Status(ctx context.Context) (v1.Status, error) {
-	s, err := h.Plane.Status(ctx, h.Part)
+func (m *Migration) Status(ctx context.Context) (v1.Status, error) {
+	s, err := m.Plane.Status(ctx, m.Part)
 	if err != nil {
 		return s, err
 	}
-	owners, err := h.Plane.Owners(ctx)
+	owners, err := m.Plane.Owners(ctx)
 	if err != nil {
 		s.NotRead = append(s.NotRead, mask.Error(err))
 	}
@@ -255,14 +258,14 @@ func (h *Hosted) Status(ctx context.Context) (v1.Status, error) {
 		}
 	}
 	s.NotRead = append(s.NotRead, owners.Unknown...)
-	h.warnOfToken(ctx, &s)
-	s.Next = h.next(s)
+	m.warnOfToken(ctx, &s)
+	s.Next = m.next(s)
 	return s, nil
 }
 
 // warnOfToken says when the manager's token cannot be used or not for long.
-func (h *Hosted) warnOfToken(ctx context.Context, s *v1.Status) {
-	token, err := h.Plane.ManagerToken(ctx)
+func (m *Migration) warnOfToken(ctx context.Context, s *v1.Status) {
+	token, err := m.Plane.ManagerToken(ctx)
 	if err != nil {
 		s.NotRead = append(s.NotRead, mask.Error(err))
 	}
@@ -272,25 +275,25 @@ func (h *Hosted) warnOfToken(ctx context.Context, s *v1.Status) {
 	if why := cloudconfig.TokenProblem(token, s.Time); why != "" {
 		s.Health = append(s.Health, v1.Blocker{
 			Level: "warning", Impact: findings.ImpactNoLoops,
-			Message: "transplant renew --seed-namespace " + h.Plane.Namespace + ": " + token.Path + " of the seed" + why,
+			Message: "transplant renew --seed-namespace " + m.Plane.Namespace + ": " + token.Path + " of the seed" + why,
 		})
 	}
 }
 
 // next is the command that comes next.
-func (h *Hosted) next(s v1.Status) string {
-	at := " --seed-namespace " + h.Plane.Namespace
+func (m *Migration) next(s v1.Status) string {
+	at := " --seed-namespace " + m.Plane.Namespace
 	switch {
 	case s.Untrusted != "":
-		return "find out who wrote the journal's ConfigMap in namespace " + h.Plane.Namespace + " of the seed"
+		return "find out who wrote the journal's ConfigMap in namespace " + m.Plane.Namespace + " of the seed"
 	case s.Phase == v1.RunRollingBack:
 		return "transplant rollback" + at
-	case s.Phase == v1.RunApplied && h.Part == hosted.Handover:
+	case s.Phase == v1.RunApplied && m.Part == hosted.Handover:
 		return "transplant apply --part finish" + at + ", when the machines are done"
 	case s.Phase == v1.RunApplied:
 		return ""
 	}
-	return "transplant apply --part " + string(h.Part) + at
+	return "transplant apply --part " + string(m.Part) + at
 }
 
 var _ hosted.Ledger = approvalLedger{}

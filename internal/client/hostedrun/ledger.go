@@ -1,4 +1,4 @@
-package run
+package hostedrun
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // approvalLedger is the Ledger of the command line: what was approved on this machine. It is asked under the lock, when
 // the journal may be another one than before.
-type approvalLedger struct{ *Hosted }
+type approvalLedger struct{ *Migration }
 
 // Note implements hosted.Ledger.
 func (a approvalLedger) Note(_ context.Context, part hosted.Part, p *v1.Plan) error {
