@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/run"
 )
 
 func newCheck(c *console.Console) *cobra.Command {
@@ -40,24 +40,11 @@ func newCheck(c *console.Console) *cobra.Command {
 			if err := validateCheck(c, cmd, from, output, wait); err != nil {
 				return err
 			}
-			if err := check.ValidateAccept(f.CheckOptions().Accept); err != nil {
-				return err
-			}
-			look := func(ctx context.Context) (v1.CheckReport, error) {
-				snap, err := c.SnapshotFrom(ctx, from, f.Options)
-				if err != nil {
-					return v1.CheckReport{}, err
-				}
-				if err := f.Choose(c.Client, snap); err != nil {
-					return v1.CheckReport{}, err
-				}
-				report := check.Run(snap, f.CheckOptions())
-				if shown.Strict {
-					check.Strict(&report, f.CheckOptions())
-				}
-				return report, nil
-			}
-			report, err := c.WaitForCheck(cmd.Context(), wait, shown.Strict, look)
+			report, err := run.Check(
+				cmd.Context(),
+				c.Client,
+				run.CheckOptions{Plan: f, Snapshot: from, Strict: shown.Strict, Wait: wait},
+			)
 			inVain := errors.Is(err, client.ErrStillBlocked)
 			if err != nil && !inVain {
 				return err

@@ -3,23 +3,18 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/client/wording"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
@@ -70,23 +65,8 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 	if err != nil {
 		return err
 	}
-	snap, err := c.SnapshotFrom(ctx, o.from, f.Options)
+	p, report, err := run.Plan(ctx, c.Client, run.PlanOptions{Plan: *f, Snapshot: o.from, Until: o.until})
 	if err != nil {
-		return err
-	}
-	c.NameCluster(snap.Cluster)
-	if err := check.ValidateAccept(f.CheckOptions().Accept); err != nil {
-		return err
-	}
-	if err := f.Choose(c.Client, snap); err != nil {
-		return err
-	}
-	report := check.Run(snap, f.CheckOptions())
-	p, err := plan.Make(snap, f.Options, report.Findings, timeOfPlan(snap, o.from))
-	if err != nil {
-		return exitcode.With(exitcode.Blocked, "no plan can be made: %w%s", err, nextCommand(ctx, c.Client, o.from))
-	}
-	if err := cutAt(p, o.until); err != nil {
 		return err
 	}
 	if older != nil {
@@ -110,14 +90,6 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 	return nil
 }
 
-// timeOfPlan returns when a plan is made. A snapshot in a file gives the same plan whenever it is read, byte for byte.
-func timeOfPlan(snap *v1.Snapshot, from string) time.Time {
-	if from != "" {
-		return snap.TakenAt
-	}
-	return client.Now()
-}
-
 // printMadePlan prints a plan in one of the formats of the command plan.
 func printMadePlan(c *console.Console, output *printer.Format, p *v1.Plan) error {
 	return output.Print(c.Out, p, map[string]func() error{
@@ -125,19 +97,6 @@ func printMadePlan(c *console.Console, output *printer.Format, p *v1.Plan) error
 		"wide":     func() error { return printer.PrintPlan(c.Out, p, c.LayoutFor(c.Out, true)) },
 		"markdown": func() error { return printer.PlanMarkdown(c.Out, p) },
 	})
-}
-
-// cutAt notes the step or phase behind which the plan stops; empty for the whole plan.
-func cutAt(p *v1.Plan, until string) error {
-	if until == "" {
-		return nil
-	}
-	n, err := planstep.Until(p, until)
-	if err != nil {
-		return err
-	}
-	p.Until = p.Steps[n-1].ID
-	return nil
 }
 
 // refreshed reads the plan that is made again, whose options count again; it is saved where it was, unless another file
@@ -174,35 +133,6 @@ func tellChanged(c *console.Console, path string, older, newer *v1.Plan) {
 	for _, line := range changed {
 		c.Narrate("  %s", line)
 	}
-}
-
-// nextCommand says what to do where no plan can be made because a migration was begun.
-func nextCommand(ctx context.Context, c *client.Client, from string) string {
-	if from != "" || c.Kube == nil {
-		return ""
-	}
-	j, err := journal.Open(ctx, c.Kube)
-	if err != nil {
-		return ""
-	}
-	switch doc := j.Doc(); doc.Phase {
-	case v1.RunApplying:
-		return fmt.Sprintf(
-			"\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback",
-			doc.Run,
-		)
-	case v1.RunRollingBack:
-		return fmt.Sprintf(
-			"\nthe rollback of migration %s was begun and is not finished: go on with transplant rollback",
-			doc.Run,
-		)
-	case v1.RunApplied:
-		return fmt.Sprintf(
-			"\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback",
-			doc.Run,
-		)
-	}
-	return ""
 }
 
 func newSnapshot(c *console.Console) *cobra.Command {
