@@ -24,8 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// survey is one look at who runs the loops of a cluster: the managers' pods, their cloud configs, and what came of asking
-// them.
+// survey is one look at who runs the loops of a cluster: the managers' pods, their cloud configs, and what they said.
 type survey struct {
 	plane   *Plane
 	pods    []collect.SeedPod
