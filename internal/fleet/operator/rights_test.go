@@ -67,3 +67,33 @@ func TestANamespaceWithoutRightsIsLeftAloneAndSaidAndGoesOnWithThem(t *testing.T
 		w.until("a", kubermaticv1.PhaseCompleted, 20*time.Minute)
 	})
 }
+
+// A namespace that has not answered yet may be one that the operator may not read, or hold a control plane that is
+// scaled to zero.
+func TestNothingIsBegunInANamespaceThatHasNotAnsweredYet(t *testing.T) {
+	var answers atomic.Bool
+	silent := func(o *Options) {
+		o.Kube.(*fake.Clientset).PrependReactor("list", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.GetNamespace() != "cluster-a" || answers.Load() {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewServiceUnavailable("the seed is busy")
+		})
+	}
+	bubble(t, silent, func(w *world) {
+		w.cluster("b", enabled)
+		w.until("b", kubermaticv1.PhaseCompleted, 10*time.Minute) // the operator leads
+		w.plane("a", 1)
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseQueued, time.Minute)
+		<-time.After(10 * time.Minute)
+		if began := strings.Join(w.began(), " "); strings.Contains(began, "a ") {
+			t.Errorf("begun: %s", began)
+		}
+		if c := w.read("a").Status.Conditions[kubermaticv1.ConditionMigration]; c.Reason != kubermaticv1.PhaseQueued {
+			t.Errorf("the cluster is in phase %s: %s", c.Reason, c.Message)
+		}
+		answers.Store(true)
+		w.until("a", kubermaticv1.PhaseCompleted, 20*time.Minute)
+	})
+}

@@ -30,7 +30,7 @@ type rule func(*judge) (verdict, bool)
 var rules = []rule{
 	(*judge).latched,      // completed is completed
 	(*judge).off,          // the feature is off: not needed, or switched off too late
-	(*judge).withoutPlane, // nothing is decided about a namespace that cannot be read
+	(*judge).withoutPlane, // nothing is decided about a control plane that was not read
 	(*judge).external,     // the feature was never off
 	(*judge).unread,       // nothing is decided before the journals are read
 	(*judge).paused,       // a person, or the absence of the control plane, stops even a handover

@@ -64,12 +64,15 @@ func (j *judge) off() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseBlocked, offTooLate}, true
 }
 
-// withoutPlane waits while nothing is known of the Deployments of the control plane. Where the operator has no rights,
-// a person has to give them.
+// withoutPlane waits while nothing is known of the Deployments of the control plane: the next answer may say that the
+// operator may not read them, or that the control plane is scaled to zero. Where the operator has no rights, a person
+// has to give them.
 func (j *judge) withoutPlane() (verdict, bool) {
 	switch {
-	case j.Plane.Refused == "":
+	case j.Plane.Known:
 		return verdict{}, false
+	case j.Plane.Refused == "":
+		return j.keep(kubermaticv1.PhaseQueued, "the Deployments of the seed are being read")
 	case slices.Contains(touched, j.prior):
 		return verdict{j.prior, j.Plane.Refused}, true
 	}
@@ -94,8 +97,6 @@ func (j *judge) external() (verdict, bool) {
 	switch {
 	case j.annotated():
 		return verdict{}, false
-	case !j.Plane.Known && !changed:
-		return j.keep(kubermaticv1.PhaseQueued, "the Deployments of the seed are being read")
 	case !j.madeExternal(), j.Journal.Known && j.Journal.Handover != NotBegun, !j.Journal.Known && changed:
 		return verdict{}, false
 	case !j.Installs:

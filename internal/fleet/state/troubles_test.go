@@ -151,8 +151,10 @@ func TestAnOperatorThatStartsMovesNoClusterBack(t *testing.T) {
 			}
 			l.in(phase)
 			since := l.condition(kubermaticv1.ConditionMigration).LastTransitionTime
-			events := len(l.events)
+			events, plane := len(l.events), l.Plane
 			l.Journal, l.Run, l.Owners, l.Parts, l.Machines, l.Plane = Journal{}, Run{}, Owners{}, Parts{}, Machines{}, Plane{}
+			l.in(phase)
+			l.Plane = plane
 			l.in(phase)
 			l.Journal = Journal{Known: true, Handover: Done}
 			if phase == kubermaticv1.PhaseFinish {
@@ -163,6 +165,28 @@ func TestAnOperatorThatStartsMovesNoClusterBack(t *testing.T) {
 			l.in(phase)
 			if got := l.condition(kubermaticv1.ConditionMigration).LastTransitionTime; got != since || len(l.events) != events {
 				t.Errorf("the phase began again at %s, was %s; events %v", got, since, l.events[events:])
+			}
+		})
+	}
+}
+
+func TestNothingIsDecidedBeforeTheControlPlaneWasRead(t *testing.T) {
+	for name, l := range map[string]*life{"new": born(t), "annotation taken off": born(t), "scaled to zero": born(t)} {
+		t.Run(name, func(t *testing.T) {
+			read := l.Plane
+			switch name {
+			case "annotation taken off":
+				l.Cluster.Annotations = nil
+			case "scaled to zero":
+				read.Apiserver.Desired = 0
+			}
+			l.Plane = Plane{}
+			if d := l.in(kubermaticv1.PhaseQueued); !strings.Contains(d.Message, "are being read") || d.Work.Run != NoPart {
+				t.Errorf("work %+v: %s", d.Work, d.Message)
+			}
+			l.Plane = read
+			if d := l.decide(time.Second); (d.Work.Run == Handover) != (name != "scaled to zero") {
+				t.Errorf("once it was read, it is in phase %s with work %+v", d.Phase, d.Work)
 			}
 		})
 	}
