@@ -151,7 +151,7 @@ func workloadHolds(ctx context.Context, e *step.Env, ref, want, detail string) (
 	} else if err != nil {
 		return "", err
 	}
-	if workload.TemplateSum(live) != want {
+	if !workload.HasTemplate(live, want) {
 		return fmt.Sprintf(
 			"the pod template of %s was changed by somebody else%s",
 			ref,
@@ -173,11 +173,11 @@ func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (
 	} else if err != nil {
 		return "", err
 	}
-	sum, err := workload.CommandSum(live, v1.Step{Ref: ref, Component: component})
+	same, err := workload.HasCommand(live, v1.Step{Ref: ref, Component: component}, want)
 	if err != nil {
 		return "", err
 	}
-	if sum != want {
+	if !same {
 		return fmt.Sprintf(
 			"the command of %s in %s was changed by somebody else%s",
 			component,

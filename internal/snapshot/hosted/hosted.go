@@ -2,17 +2,13 @@
 package hosted
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
@@ -35,23 +31,6 @@ func FindHosted(g *collect.Collector) {
 	})
 }
 
-// TemplateSHA256 is the hash by which a snapshot names a pod template, as the API has it in spec.template. It is of the
-// template as this version of client-go knows it, so that it is the same whether the object was read typed or not, and
-// whichever way it was encoded.
-func TemplateSHA256(template map[string]any) string {
-	var typed corev1.PodTemplateSpec
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed); err != nil {
-		data, _ := json.Marshal(template) // maps of plain values encode
-		return hostaccess.SHA256(data)
-	}
-	return templateSHA256(&typed)
-}
-
-func templateSHA256(template *corev1.PodTemplateSpec) string {
-	data, _ := json.Marshal(template) // a pod template that was decoded encodes
-	return hostaccess.SHA256(data)
-}
-
 // hostedComponent is what the pod template of a Deployment says of the component that it runs.
 func hostedComponent(w *collect.Workload) (v1.Component, bool) {
 	at := slices.IndexFunc(
@@ -66,7 +45,7 @@ func hostedComponent(w *collect.Workload) (v1.Component, bool) {
 		Name:      w.Role,
 		Runs:      v1.RunsDeployment,
 		Manifest:  w.Ref,
-		SHA256:    templateSHA256(&w.Template),
+		SHA256:    templateSums(&w.Template)[0],
 		Replicas:  ptr.To(w.Replicas),
 		Image:     shown.Image,
 		Command:   shown.Command,

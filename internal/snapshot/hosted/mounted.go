@@ -9,17 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
-
-// CommandSHA256 is the hash by which the command of a component in a seed is named, as the component sees it. It is no
-// more than that of the pod template: what else is in it (a restart's annotation, the revision of a Secret) changes
-// without anybody having changed how the component runs.
-func CommandSHA256(command []string) string {
-	return hostaccess.SHA256([]byte(strings.Join(commandline.Unwrapped(command), "\x00")))
-}
 
 // Mounted reads the file that a container of a pod finds at a path, from the ConfigMap or Secret that is mounted there.
 // The content goes to the caller and nowhere else.

@@ -430,18 +430,44 @@ func anyList(in []string) []any {
 
 // TemplateSum is the hash of a pod template, as a snapshot has it.
 func TemplateSum(o *unstructured.Unstructured) string {
-	template, found, err := unstructured.NestedMap(o.Object, "spec", "template")
-	if err != nil || !found {
-		return step.Absent
+	if template, ok := templateOf(o); ok {
+		return hosted.TemplateSHA256(template)
 	}
-	return hosted.TemplateSHA256(template)
+	return step.Absent
+}
+
+// HasTemplate reports whether an object has the pod template of a hash.
+func HasTemplate(o *unstructured.Unstructured, sum string) bool {
+	if template, ok := templateOf(o); ok {
+		return hosted.IsTemplate(template, sum)
+	}
+	return sum == step.Absent
+}
+
+func templateOf(o *unstructured.Unstructured) (map[string]any, bool) {
+	template, found, err := unstructured.NestedMap(o.Object, "spec", "template")
+	return template, found && err == nil
 }
 
 // CommandSum is the hash of the command of a step's component, as a snapshot has that of one in a seed.
 func CommandSum(o *unstructured.Unstructured, s v1.Step) (string, error) {
-	c, err := containerOf(o, s)
+	command, err := commandOf(o, s)
 	if err != nil {
 		return "", err
 	}
-	return hosted.CommandSHA256(append(object.Strings(c, "command"), object.Strings(c, "args")...)), nil
+	return hosted.CommandSHA256(command), nil
+}
+
+// HasCommand reports whether a step's component has the command of a hash.
+func HasCommand(o *unstructured.Unstructured, s v1.Step, sum string) (bool, error) {
+	command, err := commandOf(o, s)
+	return err == nil && hosted.IsCommand(command, sum), err
+}
+
+func commandOf(o *unstructured.Unstructured, s v1.Step) ([]string, error) {
+	c, err := containerOf(o, s)
+	if err != nil {
+		return nil, err
+	}
+	return append(object.Strings(c, "command"), object.Strings(c, "args")...), nil
 }
