@@ -64,6 +64,26 @@ func TestClustersThatCannotBeReached(t *testing.T) {
 	}
 }
 
+// TestAnAcceptanceIsJudgedBeforeTheClusterIsAsked: apply took each code for one that a check has.
+func TestAnAcceptanceIsJudgedBeforeTheClusterIsAsked(t *testing.T) {
+	for _, cmd := range []string{"check", "plan", "apply"} {
+		for accept, says := range map[string]string{
+			"XY-999=reason": "there is no such check; transplant check --list names them",
+			"LM-001=reason": "accepting LM-001: it is mandatory",
+			"NODE-002= ":    "accepting NODE-002: give a reason",
+		} {
+			server := apitest.New(t)
+			for _, to := range [][]string{nil, {"--seed-kubeconfig", server.Kubeconfig(t), "--seed-namespace", "cluster-x"}} {
+				args := append([]string{cmd, "--kubeconfig", server.Kubeconfig(t), "--accept", accept}, to...)
+				fails(t, transplant(t, args...), exitcode.Error, says)
+			}
+			if asked := server.Requests(); len(asked) > 0 {
+				t.Errorf("%s --accept %s asked the API server: %v", cmd, accept, asked)
+			}
+		}
+	}
+}
+
 func mustRead(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -421,14 +421,19 @@ func TestAHostThatIsLeftOutOnTheWordOfAJournalIsAskedFor(t *testing.T) {
 func TestALeaseThatALostHostLeftBehindRunsOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
-	w.begin()
-	e := w.engine()
+	p, _ := w.begin()
+	var told []string
+	e := w.engine(func(o *step.Options) { o.Tell = func(ev step.Event) { told = append(told, ev.Kind+": "+ev.Message) } })
+	e.env.Plan = p
 	owner, _, _ := strings.Cut(w.holder(component.KCM), "_")
 	w.mu.Lock()
 	w.procs = map[string]*process{}
 	w.mu.Unlock()
 	if lease, _, err := lostnode.HeldLease(t.Context(), e.env, []string{owner}, []string{component.KCM, component.CCM}); lease != "" || err != nil {
 		t.Errorf("lease %q, %v", lease, err)
+	}
+	if len(told) != 1 || !strings.HasPrefix(told[0], "progress: lease "+component.KCM+" is held by "+owner) || !strings.Contains(told[0], "up to 45s") {
+		t.Errorf("what is waited for is not said once: %q", told)
 	}
 }
 

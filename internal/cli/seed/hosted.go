@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/signal"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
@@ -46,6 +48,11 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 		}
 		if h.Part != hosted.Handover && h.Part != hosted.Finish {
 			return fmt.Errorf("--part %q: the parts are %s and %s", f.part, hosted.Handover, hosted.Finish)
+		}
+		_, accept := hostedOptions(cmd)
+		maps.DeleteFunc(accept, func(key, _ string) bool { return strings.Contains(key, "/") }) // differences of a verification
+		if err := check.ValidateAccept(accept); err != nil {
+			return err
 		}
 		var err error
 		if h.Plane, err = hostedPlane(c, cmd, f); err != nil {

@@ -42,6 +42,9 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	if o.Plan.Accept, o.Accepted, err = client.SplitAccepted(o.Plan.Accept); err != nil {
 		return err
 	}
+	if err := check.ValidateAccept(o.Plan.CheckOptions().Accept); err != nil {
+		return err
+	}
 	o.Kubelets = o.Plan.Options
 	if err := o.checkWithout(); err != nil {
 		return err

@@ -25,14 +25,14 @@ type PlanOptions struct {
 
 // Plan makes a plan, and changes nothing. The report says whether it is blocked.
 func Plan(ctx context.Context, c *client.Client, o PlanOptions) (*v1.Plan, v1.CheckReport, error) {
+	if err := check.ValidateAccept(o.Plan.CheckOptions().Accept); err != nil {
+		return nil, v1.CheckReport{}, err
+	}
 	snap, err := c.SnapshotFrom(ctx, o.Snapshot, o.Plan.Options)
 	if err != nil {
 		return nil, v1.CheckReport{}, err
 	}
 	c.NameCluster(snap.Cluster)
-	if err := check.ValidateAccept(o.Plan.CheckOptions().Accept); err != nil {
-		return nil, v1.CheckReport{}, err
-	}
 	report, err := judge(c, snap, &o.Plan)
 	if err != nil {
 		return nil, report, err

@@ -240,6 +240,7 @@ func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease,
 			continue
 		}
 		var silence handover.Silence
+		isSaid := false
 		err := e.Poll(ctx, takeover.BindTimeout, step.SettleInterval, func(ctx context.Context) (bool, error) {
 			var err error
 			holder, err = e.LeaseClient.Holder(ctx, lease)
@@ -249,7 +250,17 @@ func HeldLease(ctx context.Context, e *step.Env, names, leases []string) (lease,
 			} else if err != nil {
 				return false, err
 			}
-			return e.LeaseClient.Expired(ctx, lease, &silence)
+			expired, err := e.LeaseClient.Expired(ctx, lease, &silence)
+			if !expired && err == nil && !isSaid {
+				isSaid = true
+				e.Report(v1.Step{}, "progress", fmt.Sprintf(
+					"lease %s is held by %s, which is named after a host that was taken out: looking for up to %s whether it runs out",
+					lease,
+					holder,
+					takeover.BindTimeout,
+				))
+			}
+			return expired, err
 		})
 		if errors.Is(err, step.ErrTimedOut) {
 			return lease, holder, nil
