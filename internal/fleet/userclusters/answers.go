@@ -19,10 +19,11 @@ const (
 // protobufType is the content type whose watch events client-go bounds itself, by 16 MiB. It bounds none in JSON.
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// BoundAnswers bounds what is read of the answers of a user cluster: of a list or an object in all, of a watch by
-// event. The transport below must not decompress, since a thousandth of the bytes would do on the wire then.
+// BoundAnswers bounds what is read of the answers of a user cluster: of a page or an object in all, of a watch by
+// event, of a list over its pages, and of all answers that are read at the same time. The transport below must not
+// decompress, since a thousandth of the bytes would do on the wire then.
 func BoundAnswers(rt http.RoundTripper) http.RoundTripper {
-	return &bounded{rt: rt, answer: maxAnswer, event: maxEvent}
+	return &bounded{rt: rt, answer: maxAnswer, event: maxEvent, open: maxOpen, lists: newLists(maxList, maxPages)}
 }
 
 // BoundConfig makes clients of a configuration bound what they read of answers, and ask for answers that are not
@@ -33,23 +34,36 @@ func BoundConfig(c *rest.Config) {
 }
 
 type bounded struct {
-	rt            http.RoundTripper
-	answer, event int
+	rt http.RoundTripper
+	// answer, event and open are in bytes; 0 for no bound.
+	answer, event, open int
+	lists               *listLedger
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	count, err := b.lists.page(req)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := b.rt.RoundTrip(req)
 	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return resp, err
 	}
-	out := &boundedBody{ReadCloser: resp.Body, most: b.answer}
+	out := &boundedBody{
+		ReadCloser: resp.Body,
+		most:       b.answer,
+		open:       b.open,
+		lists:      b.lists,
+		count:      count,
+		list:       listOf(req),
+	}
 	out.what = fmt.Sprintf("the answer of %s to %s %s", req.URL.Host, req.Method, req.URL.Path)
 	if req.URL.Query().Has("watch") && resp.StatusCode == http.StatusOK {
-		if strings.HasPrefix(resp.Header.Get("Content-Type"), protobufType) {
+		if b.event == 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), protobufType) {
 			return resp, nil
 		}
-		out.most, out.what, out.events = b.event, "an event in "+out.what, &jsonValues{}
+		out.most, out.what, out.events, out.open = b.event, "an event in "+out.what, &jsonValues{}, 0
 	}
 	resp.Body = out
 	return resp, nil
@@ -62,6 +76,13 @@ type boundedBody struct {
 	what       string
 	events     *jsonValues // nil where the answer is no stream
 	err        error
+
+	open   int // how much all answers may hold
+	held   int // what this one does, until it is free; guarded by lists
+	isFree bool
+	lists  *listLedger
+	count  *listCount
+	list   string
 }
 
 // Read implements io.Reader.
@@ -70,17 +91,42 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	n, err := b.ReadCloser.Read(p)
-	for _, c := range p[:n] {
-		if b.read++; b.read > b.most {
-			b.err = fmt.Errorf("%s has more than %d MiB, and is not read: look at what that API server runs", b.what, b.most>>20)
-			_ = b.ReadCloser.Close() // what comes of it is not read
-			return 0, b.err
+	if b.most > 0 {
+		for _, c := range p[:n] {
+			if b.read++; b.read > b.most {
+				return b.refuse("%s has more than %d MiB, and is not read", b.what, b.most>>20)
+			}
+			if b.events != nil && b.events.ends(c) {
+				b.read = 0
+			}
 		}
-		if b.events != nil && b.events.ends(c) {
-			b.read = 0
+	}
+	if b.lists.add(b.count, n) {
+		return b.refuse("%s has more than %d MiB in its pages, and is not read on", b.list, b.lists.most>>20)
+	}
+	if b.open > 0 {
+		if b.lists.hold(b, n) > b.open {
+			return b.refuse(
+				"%s and others that are read at the same time have more than %d MiB, and it is not read",
+				b.what,
+				b.open>>20,
+			)
 		}
 	}
 	return n, err
+}
+
+// refuse ends an answer. What comes of closing it is not read.
+func (b *boundedBody) refuse(format string, args ...any) (int, error) {
+	b.err = fmt.Errorf(format+": look at what that API server runs", args...)
+	_ = b.Close()
+	return 0, b.err
+}
+
+// Close implements io.Closer.
+func (b *boundedBody) Close() error {
+	b.lists.free(b)
+	return b.ReadCloser.Close()
 }
 
 // jsonValues finds where the objects of a stream end. Line breaks do not tell: an object may have any number.

@@ -213,3 +213,105 @@ func TestAConnectionThatIsTakenOverIsLeftAlone(t *testing.T) {
 		t.Errorf("the body is %T, %v", resp.Body, err)
 	}
 }
+
+// emptyPage is an empty page that another one follows, for ever.
+const emptyPage = `{"kind":"NodeList","apiVersion":"v1","metadata":{"continue":"more"},"items":[]}`
+
+// TestAListWithoutEndEnds: who runs the API server says whether another page comes.
+func TestAListWithoutEndEnds(t *testing.T) {
+	paged := roundTripper(func(*http.Request) (*http.Response, error) {
+		header := http.Header{"Content-Type": {"application/json"}}
+		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(emptyPage))}, nil
+	})
+	for _, c := range []struct {
+		bound func(*rest.Config)
+		pages int
+	}{{BoundConfig, maxPages}, {BoundLists, maxOwnPages}} {
+		config := &rest.Config{Host: "https://x", QPS: -1, Transport: paged}
+		c.bound(config)
+		kube, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a list that is begun again is another one
+			opts := metav1.ListOptions{Limit: 500}
+			for page := 1; ; page++ {
+				list, err := kube.CoreV1().Nodes().List(t.Context(), opts)
+				if err != nil {
+					if want := fmt.Sprintf("GET /api/v1/nodes has more than %d pages", c.pages); page != c.pages+1 || !strings.Contains(err.Error(), want) {
+						t.Errorf("page %d: %v, want %q", page, err, want)
+					}
+					break
+				}
+				if page > c.pages {
+					t.Fatalf("page %d is taken", page)
+				}
+				opts.Continue = list.Continue
+			}
+		}
+	}
+}
+
+// TestThePagesOfAListAreBoundedTogether, each list by itself.
+func TestThePagesOfAListAreBoundedTogether(t *testing.T) {
+	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, lists: newLists(100, 10)}
+	read := func(url string) error {
+		resp, err := b.RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		_, err = io.ReadAll(resp.Body)
+		return err
+	}
+	for _, c := range []struct{ url, says string }{
+		{"/pods?limit=5", ""},
+		{"/pods?limit=5&continue=a", ""},
+		{"/nodes?limit=5", ""},
+		{"/nodes?limit=5&continue=a", ""},
+		{"/pods?limit=5&continue=b", "the list of  at GET /pods has more than 0 MiB in its pages"},
+		{"/pods?limit=5&continue=c", "in its pages"},
+		{"/pods?limit=5", ""},
+		{"/pods?limit=5&continue=a", ""},
+		{"/pods/a", ""}, {"/pods/a", ""}, {"/pods/a", ""},
+	} {
+		err := read(c.url)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v, want %q", c.url, err, c.says)
+		}
+	}
+}
+
+// TestAnswersThatAreReadAtTheSameTimeAreBoundedTogether: each of them is in memory until it has ended.
+func TestAnswersThatAreReadAtTheSameTimeAreBoundedTogether(t *testing.T) {
+	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, open: 100, lists: newLists(1000, 10)}
+	var open []*http.Response
+	next := func() error {
+		resp, err := b.RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, resp)
+		_, err = io.ReadAll(resp.Body)
+		return err
+	}
+	for range 2 {
+		if err := next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := next(); err == nil || !strings.Contains(err.Error(), "at the same time have more than 0 MiB") {
+		t.Errorf("a third one: %v", err)
+	}
+	for range 2 { // what is closed twice is free once
+		if err := open[0].Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := next(); err != nil {
+		t.Errorf("when one is closed: %v", err)
+	}
+	if err := next(); err == nil {
+		t.Error("there is room for more than is free")
+	}
+}
