@@ -83,7 +83,9 @@ func TestTheSumOfATemplateSaysNothingOfItsSecrets(t *testing.T) {
 }
 
 func TestTheSumOfACommandSaysNothingOfItsSecrets(t *testing.T) {
-	command := func(secret, v string) []string { return []string{"kube-controller-manager", "--token", secret, "--v=" + v} }
+	command := func(secret, v string) []string {
+		return []string{"kube-controller-manager", "--token", secret, "--v=" + v}
+	}
 	sum := hosted.CommandSHA256(command("hunter2", "2"))
 	if hosted.CommandSHA256(command("hunter3", "2")) != sum {
 		t.Error("a guess of the secret can be confirmed by the sum")

@@ -23,7 +23,9 @@ import (
 func TemplateSHA256(template map[string]any) string { return sumsOf(template)[0] }
 
 // IsTemplate reports whether a pod template has a hash, of this or of an earlier version.
-func IsTemplate(template map[string]any, sum string) bool { return slices.Contains(sumsOf(template), sum) }
+func IsTemplate(template map[string]any, sum string) bool {
+	return slices.Contains(sumsOf(template), sum)
+}
 
 func sumsOf(template map[string]any) []string {
 	var typed corev1.PodTemplateSpec
