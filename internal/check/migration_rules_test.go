@@ -109,7 +109,7 @@ var migrationRules = []ruleCase{
 		name:   "a lease that nobody renews",
 		code:   "LM-010",
 		want:   warn,
-		says:   []string{"ran out 1h0m1s ago", "no kube-controller-manager leads"},
+		says:   []string{"expired 1h0m1s ago", "no kube-controller-manager leads"},
 		change: changes(leads(component.KCM, "cp-1_x", 2*time.Hour, 3), aheadBy(time.Hour)),
 	},
 	{

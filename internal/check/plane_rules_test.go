@@ -167,7 +167,7 @@ var planeRules = []ruleCase{
 		name:   "F27: the node lifecycle controller is off",
 		code:   "CP-010",
 		want:   warn,
-		says:   []string{"nobody marks nodes whose kubelet is gone"},
+		says:   []string{"nodes whose kubelet is gone stay Ready"},
 		change: flagsOf(component.KCM, map[string]string{"controllers": "*,-nodelifecycle"}),
 	},
 	{name: "no manager", code: "CP-010", want: unknwn, change: onlyAPIServers},
@@ -286,7 +286,7 @@ var planeRules = []ruleCase{
 		name:   "F48: one host",
 		code:   "CP-013",
 		want:   warn,
-		says:   []string{"nobody to hand over to", "--strategy=downtime"},
+		says:   []string{"a second one to hand over to", "--strategy=downtime"},
 		change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] },
 	},
 	{
@@ -520,7 +520,7 @@ var planeRules = []ruleCase{
 		name:   "F20: a manager was added beside in-tree ones by hand",
 		code:   "CP-007",
 		want:   fails,
-		says:   []string{"take it away", "mv --backup=numbered /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"},
+		says:   []string{"remove it", "mv --backup=numbered /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"},
 		change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) },
 	},
 	{
@@ -528,7 +528,7 @@ var planeRules = []ruleCase{
 		code: "CP-007",
 		want: fails,
 		says: []string{
-			"external on cp-2, and when one of them leads nobody runs",
+			"external on cp-2, and no cloud loop runs while one of them leads",
 			"cp -p /etc/kubernetes/manifests/kube-controller-manager.yaml /etc/kubernetes/kube-controller-manager.yaml.new && " +
 				"sed -i 's|--cloud-provider=external|--cloud-provider=aws|' /etc/kubernetes/kube-controller-manager.yaml.new && " +
 				"mv /etc/kubernetes/kube-controller-manager.yaml.new /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2",
@@ -626,7 +626,7 @@ var planeRules = []ruleCase{
 		name:   "F25: a DaemonSet beside in-tree managers",
 		code:   "CP-007",
 		want:   fails,
-		says:   []string{"take it away", "kubectl -n kube-system delete daemonset aws-ccm"},
+		says:   []string{"remove it", "kubectl -n kube-system delete daemonset aws-ccm"},
 		change: withWorkload(func(w *v1.Workload) { w.Ref = "DaemonSet/kube-system/aws-ccm" }),
 	},
 	{name: "a manager that is scaled to nothing owns nothing", code: "CP-007", want: pass_, change: func(s *v1.Snapshot) {

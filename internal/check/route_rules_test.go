@@ -261,7 +261,7 @@ var routeRules = []ruleCase{
 	}},
 	{name: "nodes could not be listed", code: "IPAM-003", want: unknwn, change: noNodes},
 
-	{name: "the size of the flags", code: "IPAM-004", want: pass_, says: []string{"251 of 256 pieces of 10.200.0.0/16 are free"}},
+	{name: "the size of the flags", code: "IPAM-004", want: pass_, says: []string{"251 of 256 pod CIDRs in 10.200.0.0/16 are free"}},
 	{name: "F30: another size", code: "IPAM-004", want: warn, says: []string{"10.200.4.0/25 instead of /24"}, change: podCIDRsOf(3, "10.200.4.0/25")},
 	{
 		name:   "F30: a size that the flags say",
@@ -274,7 +274,7 @@ var routeRules = []ruleCase{
 		name:   "F30: none left",
 		code:   "IPAM-004",
 		want:   warn,
-		says:   []string{"0 of 4 pieces of 10.200.0.0/22 are free"},
+		says:   []string{"0 of 4 pod CIDRs in 10.200.0.0/22 are free"},
 		change: kcmFlags(map[string]string{"cluster-cidr": "10.200.0.0/22"}),
 	},
 	{name: "nobody allocates", code: "IPAM-004", want: skipped, change: kcmFlags(map[string]string{"allocate-node-cidrs": "false"})},

@@ -111,7 +111,7 @@ var ownershipRules = []ruleCase{
 }
 
 var versionRules = []ruleCase{
-	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.26 to 1.36", "tests"}},
+	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.26 to 1.36", "is tested"}},
 	{
 		name:   "before our range",
 		code:   "VER-001",

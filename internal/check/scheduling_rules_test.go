@@ -234,7 +234,7 @@ var schedulingRules = []ruleCase{
 		name:   "F41: DNS does not, and nobody needs it",
 		code:   "SCHED-001",
 		want:   pass_,
-		says:   []string{"does not need the DNS"},
+		says:   []string{"the manager can do without it"},
 		change: both(runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleDNS, "CriticalAddonsOnly=:")),
 	},
 	{

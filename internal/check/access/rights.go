@@ -80,7 +80,7 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 		)
 	}
 	finding := findings.Pass(
-		"the new manager's identity lacks %d of %s; the plan grants them before it starts",
+		"the identity of the new manager lacks %d of %s; the plan grants them before that manager starts",
 		len(bad),
 		findings.Plural(asked, "right"),
 	)

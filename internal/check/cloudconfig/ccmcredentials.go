@@ -46,7 +46,7 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	case running == 0 && f.Stage() == facts.StageExternal:
 		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
 		return findings.With(
-			bad.Finding(v1.Fail, "nobody initialises new nodes: cloud-node-manager does not run"),
+			bad.Finding(v1.Fail, "new nodes are never initialised: cloud-node-manager does not run"),
 			expected,
 			source,
 			"kubectl get daemonsets -A | grep cloud-node-manager",

@@ -52,7 +52,7 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	slices.Sort(changes)
 	changes = slices.Compact(changes)
 	if len(changes) == 0 {
-		return findings.Pass("the cloud config serves the external provider as it is")
+		return findings.Pass("the external provider can read the cloud config as it is")
 	}
 	source := in[0].Host.Name + ":" + in[0].Host.CloudConfig.Path // all of them have one
 	var changed findings.Problems

@@ -65,7 +65,7 @@ func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
 	case f.Stage() == facts.StageExternal:
 		have = "no external kubelet has a cloud config; " + have
 	default:
-		have = "the kubelets need them until the migration is over: " + have
+		have = "the kubelets need their cloud config until the migration is over: " + have
 	}
 	finding := findings.Pass("%s", have)
 	finding.Found = identities(f)

@@ -76,21 +76,21 @@ func handStage(f facts.Facts) (stage, next string) {
 	case len(in) == 0:
 		return "all managers are external and nothing runs the cloud loops: give the managers their provider back, or start a cloud-controller-manager now", back
 	case len(external) == 0 && migratingIn(in) == len(in) && migratingIn(ccms) == len(ccms):
-		return "both managers contend for the migration lease, which is the middle of KEP-2436: take the cloud-controller-manager away to begin anew", facts.Remove(
+		return "both managers contend for the migration lease, which is the middle of KEP-2436: remove the cloud-controller-manager to start again", facts.Remove(
 			ccms,
 		)
 	case len(external) == 0:
-		return "a cloud-controller-manager was started beside in-tree managers that do not all respect the migration lease: take it away", facts.Remove(
+		return "a cloud-controller-manager was started next to in-tree managers that do not all respect the migration lease: remove it", facts.Remove(
 			ccms,
 		)
 	case len(ccms) == 0:
 		return "managers are external on " + facts.Names(
 			external,
-		) + ", and when one of them leads nobody runs the cloud loops: give them their provider back", back
+		) + ", and no cloud loop runs while one of them leads: give them their provider back", back
 	}
 	return "managers are external on " + facts.Names(
 		external,
-	) + " beside a cloud-controller-manager: give them their provider back, and then take the cloud-controller-manager away", back
+	) + " next to a cloud-controller-manager: give them their provider back, and then remove the cloud-controller-manager", back
 }
 
 // giveBack is the command that gives the first of these managers its provider and its cloud config back, on every host

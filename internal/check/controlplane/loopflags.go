@@ -65,7 +65,7 @@ func controllersComplaints(p facts.Instance, value string) []string {
 		if hasEntry(value, "-"+name) {
 			out = append(
 				out,
-				"the node lifecycle controller is off: nobody marks nodes whose kubelet is gone, and no manager of the cloud does it",
+				"the node lifecycle controller is off: nodes whose kubelet is gone stay Ready, and no cloud-controller-manager marks them",
 			)
 		}
 	}

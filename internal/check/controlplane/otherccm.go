@@ -217,7 +217,7 @@ func judgeOtherCCM(f facts.Facts) v1.Finding {
 	switch {
 	case !live.Empty() && inTree && !f.Opts.InProgress:
 		return findings.With(
-			live.Finding(v1.Fail, "a cloud-controller-manager runs beside in-tree managers: %s", live[0].Text),
+			live.Finding(v1.Fail, "a cloud-controller-manager runs next to in-tree managers: %s", live[0].Text),
 			expected,
 			source,
 			facts.DeleteCommand(live[0].Object),

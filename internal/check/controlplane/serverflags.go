@@ -36,7 +36,7 @@ func judgeContradictions(f facts.Facts) v1.Finding {
 		return findings.Unknown("neither %s nor %s was found", component.KAS, component.KCM)
 	case bad.Empty():
 		return findings.Pass(
-			"the cloud flags of %s and %s fit each other",
+			"the cloud flags of %s and %s agree",
 			findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS),
 			findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM),
 		)
@@ -84,7 +84,7 @@ func volumePluginComplaints(f facts.Facts, p facts.Instance) []string {
 	}
 	var out []string
 	if v := p.Flag("cloud-provider", ""); v != "external" {
-		out = append(out, "--external-cloud-volume-plugin="+plugin+" has no effect beside --cloud-provider="+v)
+		out = append(out, "--external-cloud-volume-plugin="+plugin+" has no effect with --cloud-provider="+v)
 	}
 	if named, _ := cloudprovider.Lookup(
 		plugin,

@@ -61,9 +61,9 @@ func judgeStrategy(f facts.Facts) v1.Finding {
 		)
 	case strategy == facts.StrategyLeaderMigration && kcms == 1:
 		fix := "transplant plan --strategy=downtime"
-		note.Summary = "there is one " + component.KCM + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
+		note.Summary = "there is one " + component.KCM + ": leader migration needs a second one to hand over to, and the cloud loops stop while it restarts"
 		if f.Opts.ReplaceHosts {
-			note.Summary = "there is one " + component.KCM + ": hosts are replaced under leader migration, and it has nobody to hand over to"
+			note.Summary = "there is one " + component.KCM + ": hosts are replaced under leader migration, which needs a second one to hand over to"
 			fix += "   # and without --replace-hosts"
 		}
 		return findings.With(note, expected, source, fix)

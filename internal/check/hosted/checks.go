@@ -47,7 +47,7 @@ func WhyNot(c rule.Check, f facts.Facts) string {
 		return "it is asked before loops move, and this control plane was external from the start"
 	}
 	if c.Code == "CLOUD-001" && f.Cloud == nil {
-		return "the cloud of a hosted cluster is asked by nobody but its own managers: nodes and load balancers are compared with those from before by what the API shows"
+		return "only the managers of a hosted cluster ask its cloud: nodes and load balancers before and after are compared by what the API shows"
 	}
 	return Elsewhere[c.Code]
 }

@@ -113,7 +113,7 @@ func madeExternal(f facts.Facts, c *v1.Component) v1.Finding {
 	switch {
 	case has != "" && has != "external":
 		out.Summary = fmt.Sprintf(
-			"%s runs with --cloud-provider=%s: its loops are handed over, and no other manager is started beside it",
+			"%s runs with --cloud-provider=%s: its loops are handed over, and no other manager is started next to it",
 			c.Manifest,
 			has,
 		)

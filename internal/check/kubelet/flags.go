@@ -178,7 +178,7 @@ func judgeKubeletCurrent(f facts.Facts) v1.Finding {
 			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+facts.HostIn(all[0].Object),
 		)
 	}
-	return findings.Pass("%s with what their files say", findings.HowMany(len(kubelets), "1 kubelet runs", "kubelets run"))
+	return findings.Pass("%s with the flags of their files", findings.HowMany(len(kubelets), "1 kubelet runs", "kubelets run"))
 }
 
 var kubeletsMixed = rule.Check{

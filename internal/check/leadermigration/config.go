@@ -267,7 +267,7 @@ var migrationLeftOn = rule.Check{
 					"%s can take the migration lease and run nothing under it",
 					findings.Plural(len(bad), "external "+component.KCM),
 				),
-				"no --enable-leader-migration beside --cloud-provider=external",
+				"no --enable-leader-migration with --cloud-provider=external",
 				bad[0].Object,
 				facts.EditManifest(
 					"/etc/kubernetes/manifests/"+component.KCM+".yaml",

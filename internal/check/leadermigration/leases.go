@@ -191,7 +191,7 @@ func unrest(f facts.Facts, l v1.Lease) (string, *time.Time) {
 	switch age, known := age(f); {
 	case l.Name == component.KCM && l.RenewTime != nil && facts.Expired(l, now):
 		return fmt.Sprintf(
-			"the lease %s ran out %s ago, and nobody has taken it: no %s leads",
+			"the lease %s expired %s ago and has no new holder: no %s leads",
 			l.Name,
 			now.Sub(*l.RenewTime).Round(time.Second),
 			component.KCM,

@@ -251,7 +251,7 @@ func judgeIdleHolder(f facts.Facts) v1.Finding {
 	}
 	lease, ok := f.Lease(f.Opts.LeaseName)
 	if !ok || lease.Holder == "" || facts.Expired(lease, f.Now()) {
-		return findings.Skip("nobody holds the lease %s", f.Opts.LeaseName)
+		return findings.Skip("no manager holds the lease %s", f.Opts.LeaseName)
 	}
 	source := "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + lease.Name
 	silent, finding, found := holderOf(f, lease, source)
@@ -360,7 +360,7 @@ var inTreeUnfenced = rule.Check{
 		return findings.With(
 			note.Finding(
 				v1.Warn,
-				"an in-tree owner that is paused for longer than its lease (%s) and goes on can write for its renew deadline (%s) beside the new owner; %s",
+				"an in-tree manager that is paused for longer than its lease (%s) and resumed can still write for up to its renew deadline (%s), next to the new owner; %s",
 				lease,
 				deadline,
 				during,

@@ -59,7 +59,7 @@ func judgeSeries(f facts.Facts) v1.Finding {
 			"kubectl -n kube-system logs -l component="+component.KCM+" --tail=200 | grep -i 'error\\|failed'",
 		)
 	case len(said) == 0:
-		return findings.Skip("no manager that runs a loop shows one of the series")
+		return findings.Skip("no manager that runs a loop exposes metrics of its errors and delays")
 	}
 	slices.Sort(said)
 	return findings.Pass(

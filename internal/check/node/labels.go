@@ -137,7 +137,7 @@ var metadataAtRisk = rule.Check{
 		return findings.With(
 			bad.Finding(
 				v1.Warn,
-				"%s could be deleted with labels or taints that nobody would set again",
+				"%s could be deleted, and labels or taints that were set by hand would be lost",
 				findings.Plural(len(bad), "node"),
 			),
 			"ready, or found in the cloud",

@@ -77,7 +77,7 @@ var ipamByCloud = rule.Check{
 			)
 		}
 		return findings.Pass(
-			"%s out pod CIDRs of --cluster-cidr, and it stays so",
+			"%s out pod CIDRs of --cluster-cidr, and will after the migration",
 			findings.Counting(len(allocators), component.KCM, "gives", "give"),
 		)
 	},
@@ -178,7 +178,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 	}
 	if bad.Empty() {
 		return findings.Pass(
-			"%s of %s: apart, and inside --cluster-cidr %s",
+			"%s of %s: none overlap, and all are inside --cluster-cidr %s",
 			findings.Plural(len(cidrs), "pod CIDR"),
 			findings.Plural(len(f.Nodes), "node"),
 			findings.OrElse(joined(cluster), "(not given)"),
@@ -254,9 +254,9 @@ func judgeNodeMasks(f facts.Facts) v1.Finding {
 			continue // more than anybody uses up
 		}
 		free := 1<<bits - used[v4]
-		left = append(left, fmt.Sprintf("%d of %d pieces of %s are free", max(free, 0), 1<<bits, in))
+		left = append(left, fmt.Sprintf("%d of %d pod CIDRs in %s are free", max(free, 0), 1<<bits, in))
 		if free < 1+len(f.Nodes)/20 {
-			bad.Add("--cluster-cidr", "%d of %d pieces of %s are free", max(free, 0), 1<<bits, in)
+			bad.Add("--cluster-cidr", "%d of %d pod CIDRs in %s are free", max(free, 0), 1<<bits, in)
 		}
 	}
 	if bad.Empty() {
@@ -268,7 +268,7 @@ func judgeNodeMasks(f facts.Facts) v1.Finding {
 	}
 	return findings.With(
 		bad.Finding(v1.Warn, "%s of another size, or too few that are left", findings.Plural(len(bad), "pod CIDR")),
-		fmt.Sprintf("/%d, and one more piece than nodes", maskSize(flags, true)),
+		fmt.Sprintf("/%d, and at least one more of them than nodes", maskSize(flags, true)),
 		facts.SourceNodes+", the managers' flags",
 		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs",
 	)
@@ -328,7 +328,7 @@ var twoAllocators = rule.Check{
 		return findings.With(
 			bad.Finding(
 				v1.Fail,
-				"%s pod CIDRs beside %s",
+				"%s pod CIDRs next to %s",
 				findings.Counting(len(bad), component.CCM, "allocates", "allocate"),
 				findings.Plural(len(old), component.KCM),
 			),

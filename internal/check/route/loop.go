@@ -167,7 +167,7 @@ var twoRouters = rule.Check{
 			)
 		}
 		return findings.With(
-			bad.Finding(v1.Warn, "the route loop runs beside a CNI plugin that routes by itself"),
+			bad.Finding(v1.Warn, "the route loop runs, and so does a CNI plugin that routes by itself"),
 			"one of both",
 			"/apis/apps/v1/daemonsets, the managers' flags",
 			"transplant explain ROUTE-004",

@@ -81,7 +81,7 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 		return findings.Skip("no CNI, DNS, kube-proxy, CSI or konnectivity workload was recognised")
 	case bad.Empty() && unused > 0:
 		return findings.Pass(
-			"%s %s, and the manager does not need the DNS that does not",
+			"%s %s; the cluster DNS does not, and the manager can do without it",
 			findings.Counting(looked-unused, "workload", "tolerates", "tolerate"),
 			facts.TaintUninitialized,
 		)

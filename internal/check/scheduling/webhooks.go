@@ -64,7 +64,7 @@ var webhookDead = rule.Check{
 			)
 		}
 		return findings.Pass(
-			"%s asked about nodes, leases, pods and the like%s",
+			"%s asked about nodes, leases, pods and the other kinds that a migration needs%s",
 			findings.Counting(n, "webhook", "is", "are"),
 			findings.Also(n, ", and each that must answer can"),
 		)
@@ -106,7 +106,7 @@ func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
 		return finding
 	case bad.Empty():
 		return findings.Pass(
-			"%s asked about nodes, leases, pods and the like%s",
+			"%s asked about nodes, leases, pods and the other kinds that a migration needs%s",
 			findings.Counting(n, "webhook", "is", "are"),
 			findings.Also(n, fmt.Sprintf(", %d with a known backend that must answer: each tolerates the taint", known)),
 		)
@@ -182,7 +182,7 @@ var webhookSlow = rule.Check{
 			return finding
 		case bad.Empty():
 			return findings.Pass(
-				"%s asked about nodes, leases, pods and the like%s",
+				"%s asked about nodes, leases, pods and the other kinds that a migration needs%s",
 				findings.Counting(n, "webhook", "is", "are"),
 				findings.Also(n, ", and none may hold a lease for "+deadline.String()),
 			)
@@ -242,7 +242,7 @@ var webhookOutside = rule.Check{
 			return finding
 		case bad.Empty():
 			return findings.Pass(
-				"%s asked about nodes, leases, pods and the like%s",
+				"%s asked about nodes, leases, pods and the other kinds that a migration needs%s",
 				findings.Counting(n, "webhook", "is", "are"),
 				findings.Also(n, ", and none that must answer is outside the cluster"),
 			)

@@ -56,7 +56,7 @@ func judgeScope(f facts.Facts) v1.Finding {
 		}, "a version with --enable-leader-migration, or --strategy=downtime", "/version", "transplant plan --strategy=downtime")
 	}
 	return findings.Pass(
-		"Kubernetes %s is within what Transplant knows, 1.%d to 1.%d",
+		"Kubernetes %s is one of the versions that Transplant knows, 1.%d to 1.%d",
 		f.Cluster.Version,
 		component.Oldest,
 		component.Newest,
@@ -97,7 +97,7 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 			}
 		}
 	}
-	const expected = "--feature-gates=DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false beside an in-tree provider; neither line beside external"
+	const expected = "--feature-gates=DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false with an in-tree provider; neither with external"
 	switch {
 	case !bad.Empty():
 		return findings.With(

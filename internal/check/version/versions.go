@@ -61,7 +61,7 @@ var ccmRange = rule.Check{
 			)
 		case facts.Own(image):
 			return findings.Pass(
-				"the API server (%s) is within 1.%d to 1.%d, for which tests prove our cloud-controller-manager; the version skew policy does not cover it, as it is of 1.%d (--image=official is)",
+				"the API server (%s) is one of 1.%d to 1.%d, with which our cloud-controller-manager is tested; the version skew policy does not cover it, since it is built of 1.%d (--image=official has the version that it covers)",
 				serverName(f),
 				firstClusterMinor,
 				lastClusterMinor,

@@ -58,7 +58,7 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 		return findings.Pass("no volume of a cloud takes its disk with it")
 	}
 	if !bad {
-		return findings.Pass("all %s that go with their disks have somebody who deletes them", findings.Plural(n, "volume"))
+		return findings.Pass("the disks of all %s with reclaim policy Delete have a controller that deletes them", findings.Plural(n, "volume"))
 	}
 	const expected, source = "migrated-to or provisioned-by names the CSI driver", "/api/v1/persistentvolumes"
 	if outcome == v1.Warn {

@@ -52,7 +52,7 @@ func judgeExpansion(f facts.Facts) v1.Finding {
 	}
 	return findings.With(
 		bad.Finding(v1.Warn, "%s", bad[0].Text),
-		"csi-resizer beside the driver, and ExpandCSIVolumes on",
+		"csi-resizer next to the driver, and ExpandCSIVolumes on",
 		"/apis/apps/v1, --feature-gates",
 		"kubectl get deployments -A -o custom-columns='NAME:.metadata.name,IMAGES:.spec.template.spec.containers[*].image' | grep csi",
 	)

@@ -168,7 +168,7 @@ func judgeMigrationOrder(f facts.Facts) v1.Finding {
 		return findings.Pass("no volume of an in-tree cloud plugin is in use")
 	case bad && outcome == v1.Fail:
 		return findings.With(
-			all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing[0].Text),
+			all.Finding(outcome, "%s: pods there would wait for volumes that no controller attaches", failing[0].Text),
 			"on in every "+component.KCM+" and "+component.Scheduler+" before any kubelet",
 			"--feature-gates, CSINode annotations",
 			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins",
