@@ -11,8 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/hosted"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var update = flag.Bool("update", false, "write the reference page")
@@ -77,7 +81,29 @@ func TestEachCheckHasOneExplanation(t *testing.T) {
 	for name := range left {
 		t.Errorf("no check has the explanation %s", name)
 	}
-	if text, _ := Explain("VER-011"); !strings.Contains(text, fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1)) {
-		t.Error("VER-011 names another version than the catalogue has")
+}
+
+// TestExplanationsNameWhatTheCatalogueHas holds the versions and providers in the texts to the code that decides by them.
+func TestExplanationsNameWhatTheCatalogueHas(t *testing.T) {
+	var ends, unsupported []string
+	for _, p := range cloudprovider.Providers() {
+		if p.Unsupported == "" {
+			ends = append(ends, fmt.Sprintf("%s after 1.%d", p.Name, p.LastInTree))
+		} else {
+			unsupported = append(unsupported, fmt.Sprintf("%s (%s)", p.Name, p.Unsupported))
+		}
+	}
+	for code, parts := range map[string][]string{
+		"VER-001": {": " + strings.Join(proven.Versions(), ", ") + ".", fmt.Sprintf("built from 1.%d:", facts.DefaultCCMMinor)},
+		"VER-002": {": " + strings.Join(ends, ", ") + ".", ": " + strings.Join(unsupported, ", ") + "."},
+		"VER-004": {fmt.Sprintf("from Kubernetes 1.%d on", component.Oldest)},
+		"VER-011": {fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1), fmt.Sprintf("From 0.%d on", catalogue.ProviderIDRequired)},
+	} {
+		text, _ := Explain(code)
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("explain/%s.md does not say %q", code, part)
+			}
+		}
 	}
 }

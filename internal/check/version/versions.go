@@ -154,28 +154,6 @@ var providerInTree = rule.Check{
 	},
 }
 
-// endsOf names the providers with the last minor that has each.
-func endsOf() string {
-	var parts []string
-	for _, p := range cloudprovider.Providers() {
-		if p.Unsupported == "" {
-			parts = append(parts, fmt.Sprintf("%s after 1.%d", p.Name, p.LastInTree))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// unsupported names the providers that cannot be moved, with the reasons.
-func unsupported() string {
-	var parts []string
-	for _, p := range cloudprovider.Providers() {
-		if p.Unsupported != "" {
-			parts = append(parts, fmt.Sprintf("%s (%s)", p.Name, p.Unsupported))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
 var managerSkew = rule.Check{
 	Code:      "VER-003",
 	Reason:    "ManagerSkew",
