@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/utils/ptr"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
@@ -69,19 +67,19 @@ func New(s *v1.Snapshot, opts Options) Facts {
 	}
 	opts.Accept = accept
 	known := *s
+	p := placement{Snapshot: &known, placed: map[string][]Instance{}}
+	p.place()
 	f := Facts{
 		Snapshot: &known,
 		Opts:     opts,
-		placed:   map[string][]Instance{},
+		Foreign:  p.foreign,
+		placed:   p.placed,
 		scraped:  map[managerKey]v1.Manager{},
 		leases:   map[string]v1.Lease{},
 		Reported: map[int]bool{},
 		Outcomes: map[string]v1.Outcome{},
 		Blocker:  new(string),
 	}
-	// what earlier versions took for components
-	f.Hosted = slices.DeleteFunc(slices.Clone(s.Hosted), func(c v1.Component) bool { return !f.isOwn(c.Manifest) })
-	f.place()
 	f.inside = slices.DeleteFunc(slices.Clone(f.placed[component.KCM]), Instance.External)
 	f.named = f.oneProvider()
 	for _, m := range slices.Backward(s.Managers) { // the first one counts
@@ -95,77 +93,6 @@ func New(s *v1.Snapshot, opts Options) Facts {
 	}
 	return f
 }
-
-// place indexes the components whose flags could be understood.
-func (f *Facts) place() {
-	for _, h := range f.Hosts {
-		for _, c := range h.Components {
-			if c.Error == "" {
-				f.placed[c.Name] = append(f.placed[c.Name], Instance{Component: c, Host: h})
-			}
-		}
-	}
-	for _, c := range f.Hosted {
-		f.placeWorkload(c)
-	}
-	own, foreign := f.workloadManagers()
-	isOwned := slices.ContainsFunc(f.placed[component.KCM], func(p Instance) bool { return !p.External() }) ||
-		len(f.placed[component.CCM])+len(own) > 0
-	if !isOwned {
-		own, foreign = foreign, nil // nobody else runs the loops
-	}
-	for _, w := range own {
-		c := ManagerOf(w)
-		f.placeWorkload(v1.Component{
-			Name:     component.CCM,
-			Runs:     v1.RunsDeployment,
-			Manifest: w.Ref,
-			Image:    c.Image,
-			Command:  c.Command,
-			Flags:    c.Flags,
-			EnvNames: c.EnvNames,
-			Replicas: ptr.To(w.Replicas),
-		})
-	}
-	// Whoever may create a Deployment in some namespace does not decide what checks find.
-	f.Foreign = foreign
-	isForeign := func(w v1.Workload) bool {
-		return slices.ContainsFunc(foreign, func(o v1.Workload) bool { return o.Ref == w.Ref })
-	}
-	f.Workloads = slices.DeleteFunc(slices.Clone(f.Workloads), isForeign)
-}
-
-// placeWorkload indexes a component that the API runs. It has no host, and stands in for one under its own name, so
-// that findings can say where it is.
-func (f *Facts) placeWorkload(c v1.Component) {
-	if c.Error != "" || c.Name == component.CCM && c.Replicas != nil && *c.Replicas == 0 {
-		return
-	}
-	f.placed[c.Name] = append(f.placed[c.Name], Instance{Component: c, Host: v1.Host{Name: c.Manifest}})
-}
-
-// workloadManagers are the cloud-controller-managers that are workloads: DaemonSets of the control plane, whose
-// Deployments are known as components, and what is in other namespaces.
-func (f *Facts) workloadManagers() (own, foreign []v1.Workload) {
-	for _, w := range f.Workloads {
-		switch {
-		case w.Role != v1.RoleCCM || len(w.Containers) == 0:
-		case !f.isOwn(w.Ref):
-			foreign = append(foreign, w)
-		case strings.HasPrefix(w.Ref, "DaemonSet/"):
-			own = append(own, w)
-		}
-	}
-	return own, foreign
-}
-
-// isOwn reports whether a workload is in the namespace of the control plane.
-func (f *Facts) isOwn(ref string) bool {
-	return inSystem(ref) || f.Cluster.Seed != "" && strings.Contains(ref, "/"+f.Cluster.Seed+"/")
-}
-
-// inSystem reports whether a workload is in the namespace of a cluster's own control plane.
-func inSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }
 
 // Instance is a component on its host. The host of one that runs as a Deployment or DaemonSet is the workload's name
 // and nothing else.
