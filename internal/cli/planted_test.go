@@ -152,6 +152,9 @@ func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
 			t.Errorf("%q is not shown:\n%s", part, r.errOut)
 		}
 	}
+	if strings.Contains(r.errOut, "look at the cluster") {
+		t.Errorf("the words of the journal are shown:\n%s", r.errOut)
+	}
 	if r.code != exitcode.NotApproved {
 		t.Errorf("exit code %d", r.code)
 	}

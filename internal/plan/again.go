@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -46,19 +47,77 @@ func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string,
 // UnlikeRollback makes the rollback that stands in a journal again, of the plan and the records in it, and says in
 // which steps and fields it differs from what is made. Words for readers may differ.
 func UnlikeRollback(doc *v1.Journal, snap *v1.Snapshot) ([]string, error) {
-	before, stored := *doc, *doc.Rollback
-	before.Rollback = nil
-	back := map[string]bool{}
-	for _, s := range stored.Steps {
-		back[s.ID] = true
-	}
-	before.Records = slices.DeleteFunc(slices.Clone(doc.Records), func(r v1.StepRecord) bool { return back[r.ID] })
-	made, err := rollback.Make(&before, snap, time.Time{})
+	stored := *doc.Rollback
+	made, err := rollbackAgain(doc, snap)
 	if err != nil {
 		return nil, err
 	}
 	stored.Steps, made.Steps = compare.WithoutWords(stored.Steps), compare.WithoutWords(made.Steps)
 	return compare.DescribeDifferences(&stored, made), nil
+}
+
+// rollbackAgain makes the rollback that stands in a journal again.
+func rollbackAgain(doc *v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
+	before := *doc
+	before.Rollback = nil
+	back := map[string]bool{}
+	for _, s := range doc.Rollback.Steps {
+		back[s.ID] = true
+	}
+	before.Records = slices.DeleteFunc(slices.Clone(doc.Records), func(r v1.StepRecord) bool { return back[r.ID] })
+	return rollback.Make(&before, snap, time.Time{})
+}
+
+// Reworded returns the plan of a journal with the words of the plan that is made again of the snapshot from before the
+// migration. Words are in no digest, and who may write the journal writes them. A step that is not made again is shown
+// by its kind and what it is about.
+func Reworded(p *v1.Plan, before *v1.Snapshot) *v1.Plan {
+	if before == nil {
+		return reworded(p, nil)
+	}
+	made, _, err := Unlike(p, before)
+	if err != nil {
+		made = nil
+	}
+	return reworded(p, made)
+}
+
+// RewordedRollback is Reworded for the rollback that stands in a journal.
+func RewordedRollback(doc *v1.Journal, snap *v1.Snapshot) *v1.Plan {
+	made, err := rollbackAgain(doc, snap)
+	if err != nil {
+		made = nil
+	}
+	return reworded(doc.Rollback, made)
+}
+
+func reworded(p, made *v1.Plan) *v1.Plan {
+	out, steps, details := *p, map[string]v1.Step{}, map[string]string{}
+	out.Effects = nil
+	if made != nil {
+		out.Effects = made.Effects
+		for _, s := range made.Steps {
+			steps[s.ID] = s
+		}
+		for _, f := range made.Facts {
+			details[f.ID] = f.Detail
+		}
+	}
+	out.Facts = slices.Clone(p.Facts)
+	for i := range out.Facts {
+		out.Facts[i].Detail = details[out.Facts[i].ID]
+	}
+	out.Steps = compare.WithoutWords(p.Steps)
+	for i, s := range out.Steps {
+		words, is := steps[s.ID]
+		if is && compare.Sum([]v1.Step{words}) == compare.Sum([]v1.Step{s}) {
+			out.Steps[i] = words
+			continue
+		}
+		about := strings.Join(strings.Fields(strings.Join([]string{s.Component, s.Path, s.Ref, s.Host}, " ")), " ")
+		out.Steps[i].Title = string(s.Kind) + " " + about + " (not made again by this version: shown without its title)"
+	}
+	return &out
 }
 
 // ownedBy is a snapshot in which the manager on a host leads.

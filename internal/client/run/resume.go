@@ -57,6 +57,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	stored := doc.Plan // what the journal holds, without options of this run
 	// a file of this machine that holds the same plan is an approval
 	approved := o.File != "" || c.IsApprovedHere(&stored, doc.Run)
+	doc.Plan = *plan.Reworded(&stored, before)
 	if err := overrideKubeletOptions(&doc.Plan, o.Kubelets); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	if err := trust.CheckJournal(doc, live); err != nil {
 		return err
 	}
-	return execute(ctx, c, j, &doc.Plan, n, before, live, f.Accepted)
+	return execute(ctx, c, j, plan.Reworded(&doc.Plan, before), n, before, live, f.Accepted)
 }
 
 // ReviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where

@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
@@ -150,7 +151,7 @@ func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
 		return nil, err
 	}
 	if trust.IsRollingBack(&doc) {
-		return doc.Rollback, nil
+		return plan.RewordedRollback(&doc, snap), nil
 	}
 	p, err := rollback.Make(&doc, snap, time.Now())
 	if err != nil {
