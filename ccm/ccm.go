@@ -151,12 +151,7 @@ func Run(
 		config: own.Complete(), settings: settings, constructors: constructors, handlers: webhooks, embedding: c.Config,
 		initCloud: func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
 	}
-	ctx, stop := untilTold(
-		context.Background(),
-		stopCh,
-		nil,
-		nil,
-	) //nolint:forbidigo // upstream's signature has no context to give
+	ctx, stop := untilTold(context.Background(), stopCh, nil, nil) //nolint:forbidigo // upstream's signature has no context to give
 	defer stop()
 	return p.run(ctx)
 }

@@ -85,14 +85,14 @@ func StartTestServerWithOptions(
 		initialised <- made{completed, err}
 		return cloud // the command returns an error if there is none
 	}
-	command := ccm.NewCloudControllerManagerCommand(
+	command := ccm.NewCloudControllerManagerCommand( //nolint:contextcheck // it runs in ExecuteContext's
 		opts,
 		initialise,
 		constructors,
 		aliases,
 		cliflag.NamedFlagSets{},
 		stop,
-	) //nolint:contextcheck // it runs in ExecuteContext's
+	)
 	command.SetArgs(arguments)
 	command.SilenceUsage, command.SilenceErrors = true, true
 	go func() { ended <- command.ExecuteContext(ctx) }()

@@ -29,10 +29,7 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 	ctx, c.Session.Abort = context.WithCancelCause(ctx)
 	defer c.Session.Abort(nil)
 	defer c.Close(ctx)
-	root := rootOf(
-		c,
-		calledAs(os.Args[0]),
-	) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
+	root := rootOf(c, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), client.ErrAborted) {

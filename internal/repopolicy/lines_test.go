@@ -51,6 +51,7 @@ func scan(content []byte) scanned {
 			}
 		case token.COMMENT:
 			out.comments[first] = text
+		default:
 		}
 	}
 }

@@ -31,9 +31,7 @@ func (c *Cluster) StopAPI() (heal func() error) {
 // PowerOff ends everything that runs on a host at once, its kubelet too, as a power cut does. Its files stay. PowerOn
 // boots it again; until then, and while they are at it, nobody else may look at the host.
 func (c *Cluster) PowerOff(h *Host) error {
-	ctx, cut := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // it has ended before it is used: nothing is asked to stop in order
+	ctx, cut := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended before it is used: nothing is asked to stop in order
 	cut()
 	if err := h.Kubelet.Stop(ctx); err != nil {
 		return fmt.Errorf("powering host %q off: %w", h.Name, err)

@@ -57,11 +57,7 @@ func Run() {
 	if name == "" {
 		return
 	}
-	ctx, stop := signal.NotifyContext(
-		context.Background(),
-		syscall.SIGINT,
-		syscall.SIGTERM,
-	) //nolint:forbidigo // it stands for main
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM) //nolint:forbidigo // it stands for main
 	defer stop()
 	var err error
 	switch name {

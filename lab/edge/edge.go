@@ -73,9 +73,7 @@ func Start(o Options) (*Edge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening edge %q: %w", o.Name, err)
 	}
-	ctx, stop := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // an edge lives until Close, whoever started it
+	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // an edge lives until Close, whoever started it
 	e := &Edge{
 		name: o.Name, target: o.Target, addr: l.Addr().String(),
 		dialer: net.Dialer{Timeout: o.DialTimeout},

@@ -166,12 +166,7 @@ func (k *Kubelet) Start(ctx context.Context) error {
 	k.engine.spawner = newSpawner()
 	k.service.power(true)
 	k.units.power(true)
-	control, err := newControl(
-		k.opts.HostDir,
-		k.service,
-		k.units,
-		k.log,
-	) //nolint:contextcheck // it serves until close, not until the start has ended
+	control, err := newControl(k.opts.HostDir, k.service, k.units, k.log) //nolint:contextcheck // it serves until close, not until the start has ended
 	if err == nil {
 		k.control = control
 		err = k.service.start()

@@ -43,9 +43,7 @@ func (k *Kubelet) boot() (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // outlives the call that started it: it ends with the service's stop
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // outlives the call that started it: it ends with the service's stop
 	r := &run{flags: flags, cancel: cancel, idle: idle, shown: shown}
 	k.log.Info("Kubelet starts", "version", k.opts.Version, "flags", flags.Args, "node", nodeName)
 	r.runPods(ctx, k, client, nodeName)

@@ -61,9 +61,7 @@ func newControl(hostDir string, s *service, u *units, log *slog.Logger) (*contro
 	if err := watcher.Add(c.spool); err != nil {
 		return nil, fmt.Errorf("watching %q: %w", spoolDir, err)
 	}
-	ctx, cancel := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // outlives the call that made it: it ends with close
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // outlives the call that made it: it ends with close
 	c.cancel = cancel
 	c.wg.Go(func() {
 		defer func() { _ = watcher.Close() }()

@@ -60,9 +60,7 @@ func Start(o Options) (*Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting load balancer: %w", err)
 	}
-	ctx, stop := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // a balancer lives until Close, whoever started it
+	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // a balancer lives until Close, whoever started it
 	b := &Balancer{
 		addr: l.Addr().String(), listener: l, dialer: net.Dialer{Timeout: o.Timeout},
 		ctx: ctx, stop: stop, conns: map[net.Conn]struct{}{},

@@ -115,9 +115,9 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 	if err != nil {
 		return err
 	}
-	if c.front, err = edge.Start(
-		edge.Options{Name: c.Name, Listen: net.JoinHostPort(c.seed.net.at(placeAPIs+k), portAPI), Target: behind},
-	); err != nil { //nolint:contextcheck // an edge lives until Close
+	listen := net.JoinHostPort(c.seed.net.at(placeAPIs+k), portAPI)
+	c.front, err = edge.Start(edge.Options{Name: c.Name, Listen: listen, Target: behind}) //nolint:contextcheck // an edge lives until Close
+	if err != nil {
 		return err
 	}
 	if err := c.connect(); err != nil {

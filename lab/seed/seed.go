@@ -188,9 +188,7 @@ func (s *Seed) startAPI(ctx context.Context) error {
 	if s.dynamic, err = dynamic.NewForConfig(s.config); err != nil {
 		return fmt.Errorf("creating the seed's client: %w", err)
 	}
-	s.front, err = edge.Start(
-		edge.Options{Name: "pods->seed", Listen: "127.0.0.1:0", Target: s.api.Address()},
-	) //nolint:contextcheck // an edge lives until Close
+	s.front, err = edge.Start(edge.Options{Name: "pods->seed", Listen: "127.0.0.1:0", Target: s.api.Address()}) //nolint:contextcheck // an edge lives until Close
 	return err
 }
 

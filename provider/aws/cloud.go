@@ -78,11 +78,7 @@ func newCloud(name, configFile string, allowUntagged bool) (cloudprovider.Interf
 			return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
 		}
 	}
-	made, err := Open(
-		context.Background(),
-		data,
-		Options{},
-	) //nolint:forbidigo // the library's constructor of clouds has no context to give
+	made, err := Open(context.Background(), data, Options{}) //nolint:forbidigo // the library's constructor of clouds has no context to give
 	if err != nil {
 		return nil, fmt.Errorf("starting the AWS provider with cloud config %q: %w", configFile, err)
 	}

@@ -215,11 +215,8 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 // feature on.
 func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []string {
 	c = rules.Enabled(c)
-	return op.Rules.Refusals(
-		ctx,
-		c,
-		op.deployments.plane(c.ControlPlaneNamespace()).InTree != "",
-	) //nolint:contextcheck // the caches end with the operator and not with a caller
+	plane := op.deployments.plane(c.ControlPlaneNamespace()) //nolint:contextcheck // the caches end with the operator and not with a caller
+	return op.Rules.Refusals(ctx, c, plane.InTree != "")
 }
 
 // pulse notes since when each worker is busy.

@@ -144,9 +144,9 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 	out := state.Observation{
 		Now:      time.Now(),
 		Cluster:  c,
-		Plane:    op.deployments.plane(c.ControlPlaneNamespace()),
+		Plane:    op.deployments.plane(c.ControlPlaneNamespace()), //nolint:contextcheck // the caches end with the operator
 		Installs: rules.Installs(c),
-	} //nolint:contextcheck // the caches end with the operator and not with a caller
+	}
 	for _, f := range found {
 		out.Groups = append(out.Groups, f.Group)
 	}

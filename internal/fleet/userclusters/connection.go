@@ -71,9 +71,7 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 		return nil, hideValues(err)
 	}
 	out := &connection{base: base, dialer: d, rt: rt, server: server, owner: p}
-	out.ended, out.end = context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // it lives as long as the pool wants it to, not its first caller
+	out.ended, out.end = context.WithCancel(context.Background()) //nolint:forbidigo // it lives as long as the pool wants it to, not its first caller
 	return out, nil
 }
 
@@ -87,10 +85,7 @@ func (c *connection) send(req *http.Request, release func()) (*http.Response, er
 	ctx, cancel := context.WithCancel(req.Context())
 	stop := func() bool { return true }
 	if req.URL.Query().Has("watch") {
-		stop = context.AfterFunc(
-			c.ended,
-			cancel,
-		) //nolint:contextcheck // it ends with the connection: a watch would go on with old credentials for hours
+		stop = context.AfterFunc(c.ended, cancel) //nolint:contextcheck // it ends with the connection: a watch would go on with old credentials for hours
 	}
 	var once sync.Once
 	end := func() {

@@ -183,8 +183,8 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 	answer, err := a.results.once(
 		r.Context(),
 		id,
-		func() []byte { return a.answer(context.WithoutCancel(r.Context()), method, req) },
-	) //nolint:contextcheck // see above
+		func() []byte { return a.answer(context.WithoutCancel(r.Context()), method, req) }, //nolint:contextcheck // see above
+	)
 	if err == nil {
 		_, _ = w.Write(answer)
 	}

@@ -93,9 +93,7 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 	if err := a.own(ctx); err != nil {
 		return nil, nil, errors.Join(explainRefusal(err), a.close(ctx))
 	}
-	a.loops.Go(
-		a.keep,
-	) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
+	a.loops.Go(a.keep) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
 	if err := a.sweep(ctx); err != nil {
 		a.Tell(err.Error())
 	}

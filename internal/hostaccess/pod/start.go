@@ -68,10 +68,7 @@ func (c *podSession) create(ctx context.Context) (string, error) {
 	}
 	c.mu.Unlock()
 	if closed { // meanwhile, by somebody who did not know of this pod
-		return "", errors.Join(
-			errClosed,
-			c.a.discard(s.Name),
-		) //nolint:contextcheck // it is deleted also when nobody waits any longer
+		return "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
 	}
 	return s.Name, nil
 }

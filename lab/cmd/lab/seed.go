@@ -98,10 +98,7 @@ func seedUp(cmd *cobra.Command, o seedOptions) (err error) {
 	g, both := errgroup.WithContext(ctx)
 	for i, name := range o.clusters {
 		g.Go(func() error {
-			c, err := s.AddCluster(
-				both,
-				seed.ClusterOptions{Name: name, Wrapped: i == 1, Managers: int32(1 + i%2)},
-			) //nolint:gosec // 1 or 2
+			c, err := s.AddCluster(both, seed.ClusterOptions{Name: name, Wrapped: i == 1, Managers: int32(1 + i%2)}) //nolint:gosec // 1 or 2
 			if err != nil {
 				return err
 			}

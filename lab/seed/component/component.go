@@ -46,11 +46,7 @@ func Run() {
 	if os.Getenv(EnvComponent) == "" {
 		return
 	}
-	ctx, stop := signal.NotifyContext(
-		context.Background(),
-		syscall.SIGINT,
-		syscall.SIGTERM,
-	) //nolint:forbidigo // it stands for main
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM) //nolint:forbidigo // it stands for main
 	defer stop()
 	name := filepath.Base(os.Args[0])
 	var err error

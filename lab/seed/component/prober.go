@@ -67,9 +67,5 @@ func prober(ctx context.Context, args []string) error {
 	if os.Getppid() == 1 {
 		return errors.New("the lab has ended")
 	}
-	return syscall.Exec(
-		os.Getenv(EnvProgram),
-		append([]string{filepath.Base(run.Command)}, run.Args...),
-		os.Environ(),
-	) //nolint:gosec // the lab's own programs
+	return syscall.Exec(os.Getenv(EnvProgram), append([]string{filepath.Base(run.Command)}, run.Args...), os.Environ()) //nolint:gosec // the lab's own programs
 }

@@ -101,11 +101,8 @@ func certified(ctx context.Context, x Kubelet, host string) []string {
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = raw.Close() }() // nothing was written but a greeting
-	conn := tls.Client(
-		raw,
-		&tls.Config{InsecureSkipVerify: true},
-	) //nolint:gosec // the certificate is looked at, and nothing is sent
+	defer func() { _ = raw.Close() }()                             // nothing was written but a greeting
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate is looked at, and nothing is sent
 	if err := conn.HandshakeContext(limited); err != nil {
 		return nil
 	}
