@@ -436,7 +436,7 @@ func TestAHostWhoseKubeletTookTheWayWithItIsPutBackByHandAndNotGivenUp(t *testin
 			}
 		}
 	})
-	says(t, err, "waiting 2m0s for the host", "To put it back, run there as root:\n    cp ", " "+flagsFile+"\n")
+	says(t, err, "waiting 2m0s for the host", "To put it back, run there as root:\n    echo '", " | sha256sum -c && cp ", " "+flagsFile+"\n")
 	lost, ok := errors.AsType[*lostnode.Error](err)
 	if !ok || len(lost.Hosts) != 1 || !strings.Contains(lost.Hosts[0].Alive, "is Ready") {
 		t.Errorf("its node lives, and the error is %#v", lost)

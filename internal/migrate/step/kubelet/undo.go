@@ -150,7 +150,7 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		"if the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
+		"if the kubelet on host %s does not start (systemctl status kubelet), nothing reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
 			"then run the same command again",
 		s.Host,
 		strings.Join(copies, "\n"),
