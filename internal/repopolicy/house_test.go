@@ -98,6 +98,51 @@ func methodCounts(tree fs.FS) ([]string, error) {
 	return broken, err
 }
 
+// wholes are types that a part is given what it needs of, and never is: as an embedded field each of their methods
+// would be the part's own.
+var wholes = []string{"Engine", "Draft"}
+
+func embeddedWholes(tree fs.FS) ([]string, error) {
+	var broken []string
+	err := files(tree, func(name string, content []byte) error {
+		if !isProduct(name) || isTest(name) {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			fields := &ast.FieldList{}
+			if structure, is := n.(*ast.StructType); is {
+				fields = structure.Fields
+			}
+			for _, field := range fields.List {
+				if what := embedded(field.Type); len(field.Names) == 0 && slices.Contains(wholes, what) {
+					broken = append(broken, fmt.Sprintf("%s embeds %s: give it what it needs of it", name, what))
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	slices.Sort(broken)
+	return broken, err
+}
+
+// embedded is the name of a type that stands as a field without a name.
+func embedded(t ast.Expr) string {
+	switch x := t.(type) {
+	case *ast.StarExpr:
+		return embedded(x.X)
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	case *ast.Ident:
+		return x.Name
+	}
+	return ""
+}
+
 // receiver is the name of a receiver's type.
 func receiver(t ast.Expr) string {
 	switch x := t.(type) {

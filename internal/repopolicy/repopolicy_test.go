@@ -43,6 +43,10 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/good/clock_linux.go": "package good\n", "internal/good/clock_other.go": "package good\n",
 			"internal/bad/volumes.go": "package bad\n", "internal/bad/volumeset.go": "package bad\n", "internal/other/volumes.go": "package other\n",
 		}, []string{"internal/bad: volumes.go and volumeset.go begin alike"}},
+		{"nothing embeds the engine or a draft", map[string]string{
+			"internal/good/a.go": "package good\ntype part struct { engine *migrate.Engine; Env }\nfunc f(e *migrate.Engine) {}\n",
+			"internal/bad/a.go":  "package bad\ntype part struct { *migrate.Engine }\n", "internal/bad/b.go": "package bad\ntype p struct { Draft }\n",
+		}, []string{"internal/bad/a.go embeds Engine: give it what it needs of it", "internal/bad/b.go embeds Draft: give it what it needs of it"}},
 		{"types stay small", map[string]string{
 			"internal/good/a.go": "package good\ntype T struct{}\n" + methods("T", 40), "lab/a.go": "package lab\n" + methods("T", 41),
 			"internal/bad/a.go": "package bad\ntype T[K any] struct{}\n" + methods("*T[K]", 40), "internal/bad/b.go": "package bad\nfunc (t T[K]) last() {}\n",

@@ -37,6 +37,7 @@ var rules = map[string]rule{
 	"a cluster's kubeconfig has one reader":   kubeconfigDoors,
 	"packages stay small":                     packageSizes,
 	"files of a package begin differently":    filePrefixes,
+	"nothing embeds the engine or a draft":    embeddedWholes,
 	"types stay small":                        methodCounts,
 	"what a command does knows no cobra":      clientImports,
 	"lines stay narrow":                       lineWidths,
