@@ -53,8 +53,8 @@ func (w *world) counts() []int {
 }
 
 // causes is how many calls of a class an implementation had a cause for, where their number does not compare. Upstream
-// lists routes by the clock, every 10 s of however long the scenarios take. Ours lists them at its start and for a change
-// of nodes: each list but the first has to lead to a route that is made or deleted.
+// lists routes by the clock, every 10 s of however long the scenarios take. Ours lists them at its start and for a
+// change of nodes: each list but the first has to lead to a route that is made or deleted.
 func causes(c class, counts []int) int {
 	if c.name != listingRoutes {
 		return 0
