@@ -54,9 +54,7 @@ func applyUnmasked(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate
 		&unbuffered.Options.Text.OutputRoutingOptions,
 		&unbuffered.Options.JSON.OutputRoutingOptions,
 	} {
-		if !o.InfoBufferSize.IsZero() {
-			o.InfoBufferSize = resource.QuantityValue{}
-		}
+		o.InfoBufferSize = resource.QuantityValue{}
 	}
 	if gate != nil {
 		gate = contextualGate{gate}
