@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	unifieddiff "github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -23,7 +24,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/diff"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
-	"github.com/transplant-dev/transplant/internal/textdiff"
 )
 
 // externalDiff is the variable by which kubectl diff lets a user choose the program that compares, too.
@@ -104,7 +104,7 @@ func runDiff(
 		return true, compareWith(ctx, c, program, all)
 	}
 	for _, d := range all {
-		text := textdiff.Unified(d.Name, d.Before, d.After)
+		text := unified(d)
 		if console.IsTerminal(c.Out) { // a file gets the bytes as they are, for patch
 			text = printer.Visible(text)
 		}
@@ -113,6 +113,20 @@ func runDiff(
 		}
 	}
 	return true, nil
+}
+
+// unified compares two texts in the format that patch reads. A text that is empty is a file that is not there.
+func unified(d diff.Difference) string {
+	from, to := "a/"+d.Name, "b/"+d.Name
+	if d.Before == "" {
+		from = os.DevNull
+	}
+	if d.After == "" {
+		to = os.DevNull
+	}
+	// The first line names both files once more, for readers of git's format.
+	_, text, _ := strings.Cut(string(unifieddiff.Diff(from, []byte(d.Before), to, []byte(d.After))), "\n")
+	return text
 }
 
 // planToCompare reads a plan, or makes one; what blocks it is apply's to say.

@@ -17,7 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/textdiff"
+	"github.com/transplant-dev/transplant/internal/plan/diff"
 )
 
 func TestTextsAreComparedAsPatchReadsThem(t *testing.T) {
@@ -28,9 +28,10 @@ func TestTextsAreComparedAsPatchReadsThem(t *testing.T) {
 		{"far apart", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "0\n2\n3\n4\n5\n6\n7\n8\n0\n",
 			"--- a/f\n+++ b/f\n@@ -1,4 +1,4 @@\n-1\n+0\n 2\n 3\n 4\n@@ -6,4 +6,4 @@\n 6\n 7\n 8\n-9\n+0\n"},
 		{"close to each other", "1\n2\n3\n4\n", "0\n2\n3\n0\n", "--- a/f\n+++ b/f\n@@ -1,4 +1,4 @@\n-1\n+0\n 2\n 3\n-4\n+0\n"},
+		{"only the end of the last line", "a\nb", "a\nb\n", "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, textdiff.Unified("f", c.before, c.after)); diff != "" {
+			if diff := cmp.Diff(c.want, unified(diff.Difference{Name: "f", Before: c.before, After: c.after})); diff != "" {
 				t.Errorf("(-want +have):\n%s", diff)
 			}
 		})
