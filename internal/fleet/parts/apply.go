@@ -151,6 +151,7 @@ var resources = map[string]string{
 	"ClusterRoleBinding": "clusterrolebindings",
 	"Role":               "roles",
 	"RoleBinding":        "rolebindings",
+	"Lease":              "leases",
 	"ConfigMap":          "configmaps",
 	"Deployment":         "deployments",
 	"DaemonSet":          "daemonsets",

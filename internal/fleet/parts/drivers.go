@@ -12,10 +12,17 @@ type driver struct {
 	name, short string
 	spec        storagev1.CSIDriverSpec
 	// topology reports whether its volumes belong to zones.
-	topology          bool
-	controller, node  program
-	controllerRights  []rbacv1.PolicyRule
-	nodeRights        []rbacv1.PolicyRule
+	topology         bool
+	controller, node program
+	// oldNode is the node part before the minor oldNodeUntil, whose releases needed the cloud's credentials on every node.
+	oldNode          *program
+	oldNodeUntil     int
+	controllerRights []rbacv1.PolicyRule
+	nodeRights       []rbacv1.PolicyRule
+	// localRights are what both parts may do in their own namespace alone.
+	localRights []rbacv1.PolicyRule
+	// elections are the leases of the driver's own programs, next to those of the sidecars.
+	elections         []string
 	class             class
 	noAttach, noProbe bool
 	// also is a second container of the controller; its image is images.also.
@@ -66,6 +73,12 @@ func field(name, path string) corev1.EnvVar {
 
 func value(name, v string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: v} }
 
+// named narrows a rule to objects of these names.
+func named(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
+	r.ResourceNames = names
+	return r
+}
+
 func rule(group string, resources, verbs []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
@@ -98,8 +111,10 @@ var ebs = driver{
 		env:    []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), field("CSI_NODE_NAME", "spec.nodeName")},
 		socket: "/csi", paths: []string{"/dev"}, port: 9808,
 	},
+	// Its makers grant patch on nodes as well, to take away a taint of theirs that is not set here. With it, root on one
+	// worker could label any Node, its own as a control plane.
 	nodeRights: []rbacv1.PolicyRule{
-		rule("", []string{"nodes"}, []string{"get", "list", "watch", "patch"}),
+		rule("", []string{"nodes"}, []string{"get", "list", "watch"}),
 		rule("storage.k8s.io", []string{"volumeattachments", "csinodes"}, []string{"get", "list", "watch"}),
 	},
 	class: class{"ebs-sc", map[string]string{"type": "gp3"}},
@@ -132,6 +147,18 @@ var cinder = driver{
 		port:      9808,
 	},
 	node: program{
+		name:        "cinder-csi-plugin",
+		args:        []string{"/bin/cinder-csi-plugin", "--endpoint=$(CSI_ENDPOINT)", "--provide-controller-service=false"},
+		env:         []corev1.EnvVar{value("CSI_ENDPOINT", "unix://csi/csi.sock")},
+		socket:      "/csi",
+		paths:       []string{"/dev"},
+		hostNetwork: true,
+		port:        9808,
+	},
+	// Since v1.32 the node part asks the metadata of its server alone (cmd/cinder-csi-plugin/main.go of
+	// kubernetes/cloud-provider-openstack).
+	oldNodeUntil: 32,
+	oldNode: &program{
 		name: "cinder-csi-plugin",
 		args: []string{
 			"/bin/cinder-csi-plugin",
@@ -183,22 +210,22 @@ var azureDisk = driver{
 			"--endpoint=$(CSI_ENDPOINT)",
 			"--nodeid=$(KUBE_NODE_NAME)",
 			"--metrics-address=127.0.0.1:29605",
+			// without the cloud's credentials: zone and size are labels of the Node
+			"--allow-empty-cloud-config=true",
+			"--get-node-info-from-labels=true",
 		},
 		env: []corev1.EnvVar{
 			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
-			value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"),
 			field("KUBE_NODE_NAME", "spec.nodeName"),
 		},
-		directory:   "/etc/cloud",
-		files:       []string{"azure.json"},
 		socket:      "/csi",
 		paths:       []string{"/dev", "/sys/bus/scsi/devices", "/sys/class"},
 		hostNetwork: true,
 		port:        29603,
 	},
-	controllerRights: []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get"})},
-	nodeRights:       []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get"})},
-	class:            class{"azure-disk-csi", map[string]string{"skuName": "StandardSSD_LRS"}},
+	// Its makers grant the controller every Secret, for a cloud config that is one. Here it is a file.
+	nodeRights: []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get"})},
+	class:      class{"azure-disk-csi", map[string]string{"skuName": "StandardSSD_LRS"}},
 }
 
 var azureFile = driver{
@@ -233,20 +260,19 @@ var azureFile = driver{
 			"--endpoint=$(CSI_ENDPOINT)",
 			"--nodeid=$(KUBE_NODE_NAME)",
 			"--metrics-address=127.0.0.1:29615",
+			"--allow-empty-cloud-config=true",
 		},
 		env: []corev1.EnvVar{
 			value("CSI_ENDPOINT", "unix:///csi/csi.sock"),
-			value("AZURE_CREDENTIAL_FILE", "/etc/cloud/azure.json"),
 			field("KUBE_NODE_NAME", "spec.nodeName"),
 		},
-		directory:   "/etc/cloud",
-		files:       []string{"azure.json"},
 		socket:      "/csi",
 		paths:       []string{"/dev"},
 		hostNetwork: true,
 		port:        29613,
 	},
-	// The keys of storage accounts are Secrets in the namespaces of claims, as they were in tree.
+	// The keys of storage accounts are Secrets in the namespaces of claims, as they were in tree. The node part reads the
+	// key of the share that it mounts, and RBAC has no rule for the Secrets of the claims of one node.
 	controllerRights: []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get", "create"})},
 	nodeRights:       []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get"})},
 }
@@ -336,7 +362,6 @@ var vsphere = driver{
 		port:        9808,
 	},
 	controllerRights: []rbacv1.PolicyRule{
-		rule("", []string{"pods", "configmaps"}, []string{"get", "list", "watch", "create"}),
 		rule(
 			"cns.vmware.com",
 			[]string{
@@ -348,7 +373,10 @@ var vsphere = driver{
 			},
 			[]string{"create", "get", "list", "watch", "update", "delete"},
 		),
-		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"get", "create", "update"}),
+		rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"create"}),
+		named(rule("apiextensions.k8s.io", []string{"customresourcedefinitions"}, []string{"get", "update"}),
+			"triggercsifullsyncs.cns.vmware.com", "cnsvspherevolumemigrations.cns.vmware.com", "cnsvolumeinfoes.cns.vmware.com",
+			"cnsvolumeoperationrequests.cns.vmware.com", "csinodetopologies.cns.vmware.com"),
 	},
 	nodeRights: []rbacv1.PolicyRule{
 		rule(
@@ -357,8 +385,10 @@ var vsphere = driver{
 			[]string{"create", "watch", "get", "patch"},
 		),
 		rule("", []string{"nodes"}, []string{"get"}),
-		rule("", []string{"configmaps"}, []string{"get", "list", "watch"}),
 	},
+	// The ConfigMap of feature states. The driver would make one of its own for its cluster-id; the config here has one.
+	localRights: []rbacv1.PolicyRule{rule("", []string{"configmaps"}, see)},
+	elections:   []string{"vsphere-syncer"},
 	// csi-migration without the validating webhook of the makers: the webhook refuses parameters of StorageClasses that
 	// the driver does not take, which check reports before the migration. Half of it would refuse every StorageClass.
 	settings: &settings{

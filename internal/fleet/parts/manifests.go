@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -58,6 +59,9 @@ func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error)
 // manifests are the objects of a driver but its StorageClass, in the order in which they are applied: the workloads
 // last.
 func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructured, error) {
+	if d.oldNode != nil && minor < d.oldNodeUntil {
+		d.node = *d.oldNode
+	}
 	i, ok := imagesAt(d.name, minor)
 	if !ok {
 		return nil, fmt.Errorf(
@@ -75,7 +79,7 @@ func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructur
 	}
 	objects = append(objects, d.rights("controller", d.controllerRules())...)
 	objects = append(objects, d.rights("node", d.nodeRights)...)
-	objects = append(objects, d.leases()...)
+	objects = append(objects, d.local()...)
 	if d.settings != nil {
 		objects = append(
 			objects,
@@ -224,25 +228,47 @@ func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object 
 	)
 }
 
-// leases are what the sidecars elect their leaders by.
-func (d driver) leases() []runtime.Object {
-	name := "transplant:" + d.account("controller")
+// local are the rights of the parts in their own namespace, and the leases by which the sidecars elect their leaders.
+// The leases are made here, so that no account of a worker may make one: whoever may write any Lease of kube-system can
+// free or take those of the managers of cloud loops.
+func (d driver) local() []runtime.Object {
+	elected := named(rule(coordinationv1.GroupName, []string{"leases"}, []string{"get", "update", "patch"}), d.leaseNames()...)
+	out := d.localRole("controller", append([]rbacv1.PolicyRule{elected}, d.localRights...))
+	if len(d.localRights) > 0 {
+		out = append(out, d.localRole("node", d.localRights)...)
+	}
+	for _, name := range d.leaseNames() {
+		out = append(out, &coordinationv1.Lease{
+			TypeMeta:   kind(coordinationv1.SchemeGroupVersion, "Lease"),
+			ObjectMeta: d.meta(name, component.Namespace),
+		})
+	}
+	return out
+}
+
+// leaseNames are those of the sidecars (cmd of kubernetes-csi/external-provisioner, external-attacher and
+// external-resizer: the driver's name with dashes, for the provisioner alone without a prefix) and of the driver.
+func (d driver) leaseNames() []string {
+	name := strings.NewReplacer(".", "-", "/", "-").Replace(d.name)
+	out := []string{name, "external-resizer-" + name}
+	if !d.noAttach {
+		out = append(out, "external-attacher-leader-"+name)
+	}
+	return append(out, d.elections...)
+}
+
+func (d driver) localRole(part string, rules []rbacv1.PolicyRule) []runtime.Object {
+	name := "transplant:" + d.account(part)
 	return []runtime.Object{
 		&rbacv1.Role{
 			TypeMeta:   kind(rbacv1.SchemeGroupVersion, "Role"),
 			ObjectMeta: d.meta(name, component.Namespace),
-			Rules: []rbacv1.PolicyRule{
-				rule(
-					"coordination.k8s.io",
-					[]string{"leases"},
-					[]string{"get", "list", "watch", "create", "update", "patch", "delete"},
-				),
-			},
+			Rules:      rules,
 		},
 		&rbacv1.RoleBinding{
 			TypeMeta: kind(rbacv1.SchemeGroupVersion, "RoleBinding"), ObjectMeta: d.meta(name, component.Namespace),
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account("controller"), Namespace: component.Namespace}},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account(part), Namespace: component.Namespace}},
 		},
 	}
 }

@@ -249,7 +249,7 @@ var sidecarRights = map[string][]string{
 		"events: list watch create update patch", "volumeattributesclasses: get list watch",
 	},
 	"node": {
-		"volumeattachments: get list watch", "nodes: get patch list watch", "csinodes: get",
+		"volumeattachments: get list watch", "nodes: get list watch", "csinodes: get", // and patch on nodes, which is left out on purpose
 	},
 }
 
