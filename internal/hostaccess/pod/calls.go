@@ -150,7 +150,7 @@ func (c *podSession) establish(ctx context.Context) (*session, error) {
 		if err == nil {
 			return s, nil
 		}
-		if _, ok := errors.AsType[*startError](err); ok || errors.Is(err, errOtherVersion) || errors.Is(err, errClosed) {
+		if _, ok := errors.AsType[*startError](err); ok || isFinal(err) || errors.Is(err, errClosed) {
 			return nil, err
 		}
 		if gone, ok := errors.AsType[*lostError](err); ok {
@@ -222,6 +222,9 @@ func (c *podSession) try(ctx context.Context) (*session, error) {
 	s, err := open(ctx, c.a.exec, c.a.Namespace, name)
 	if err == nil {
 		return s, nil
+	}
+	if isFinal(err) {
+		return nil, fmt.Errorf("asking pod %s/%s: %w", c.a.Namespace, name, err)
 	}
 	if lost := c.lost(ctx, name); lost != nil {
 		return nil, c.forget(lost) //nolint:contextcheck // see above

@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
+	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
 const (
@@ -74,6 +76,9 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 	}
 	if err != nil {
 		s.close()
+		if isFinal(err) {
+			return nil, err
+		}
 		if hello.Err() != nil && ctx.Err() == nil {
 			err = fmt.Errorf("no answer in %s", helloTimeout)
 		}
@@ -85,6 +90,12 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 var errOtherVersion = errors.New(
 	"the agent in the image speaks another protocol: name the image of this program's version with --host-image",
 )
+
+// errUnreadable says that what came is no answer of an agent. Asked again, it would be none either.
+var errUnreadable = errors.New("it is no answer of an agent: look at the pod, its image and the host")
+
+// isFinal reports whether another session with the same pod would end as this one did.
+func isFinal(err error) bool { return errors.Is(err, errOtherVersion) || errors.Is(err, errUnreadable) }
 
 // why prefers what the session ended with to what came of it.
 func (s *session) why(err error) error {
@@ -132,7 +143,8 @@ func (s *session) close() {
 	s.client.CloseIdleConnections()
 }
 
-// maxAnswer bounds, in bytes, what a pod answers: twice the largest file, as base64.
+// maxAnswer bounds, in bytes, what a pod answers, and what that takes when it is decoded: twice the largest file, as
+// base64. Whoever has root on the host can answer in place of the agent.
 const maxAnswer = 64 << 20
 
 // call asks once. An error that is errBroken says nothing of what was done.
@@ -156,18 +168,31 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 		return out, s.broken(ctx, err)
 	}
 	if len(data) > maxAnswer {
-		return out, fmt.Errorf(
-			"asking the agent: its answer has more than %d bytes, which no answer has: look at the image of the pod",
-			maxAnswer,
-		)
+		return out, fmt.Errorf("asking the agent: its answer has more than %d MiB: %w", maxAnswer>>20, errUnreadable)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, strings.TrimSpace(string(data)))
 	}
-	if err := json.Unmarshal(data, &out); err != nil {
-		return out, s.broken(ctx, err)
+	if out, err = decode(data); err != nil {
+		return out, fmt.Errorf("asking the agent: %w", err)
 	}
 	s.clock.learn(out.Hello)
+	return out, nil
+}
+
+// decode reads an answer, unless it would take more memory than one of an agent.
+func decode(data []byte) (agent.Answer, error) {
+	_, err := jsonweight.Of(data, reflect.TypeFor[agent.Answer](), maxAnswer)
+	if _, heavy := errors.AsType[*jsonweight.TooHeavyError](err); heavy {
+		err = fmt.Errorf("its answer would take more than %d MiB of memory", maxAnswer>>20)
+	}
+	var out agent.Answer
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		return agent.Answer{}, fmt.Errorf("%w: %w", err, errUnreadable)
+	}
 	return out, nil
 }
 
