@@ -17,8 +17,14 @@ import (
 // process.
 const maxDepth = 100
 
-// mapEntry is what an entry of a map takes besides its key and its value.
-const mapEntry = 16
+// What the runtime takes for a map, for each slot of one besides its key and its value, and for a number in an
+// interface. A map that has an entry has room for some: an object with one field takes hundreds of bytes.
+const (
+	mapHeader = 48
+	mapSlot   = 16
+	mapRoom   = 8
+	boxed     = 8
+)
 
 // TooHeavyError says that a document would take more memory than one that transplant wrote.
 type TooHeavyError struct{ Limit int64 }
@@ -76,9 +82,17 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 	if t != nil && decodesItself(t) {
 		t = nil
 	}
+	isAny := t != nil && t.Kind() == reflect.Interface
 	switch token := token.(type) {
 	case string:
+		if isAny {
+			return w.add(int64(len(token)) + int64(reflect.TypeFor[string]().Size()))
+		}
 		return w.add(int64(len(token)))
+	case float64:
+		if isAny {
+			return w.add(boxed)
+		}
 	case json.Delim:
 		if token == '[' {
 			return w.elements(t, depth)
@@ -96,6 +110,9 @@ func (w *weighing) elements(t reflect.Type, depth int) error {
 		element = t.Elem()
 	case t.Kind() == reflect.Interface:
 		element = t
+		if err := w.add(int64(reflect.TypeFor[[]any]().Size())); err != nil {
+			return err
+		}
 	}
 	for w.tokens.More() {
 		if element != nil {
@@ -112,13 +129,18 @@ func (w *weighing) elements(t reflect.Type, depth int) error {
 }
 
 func (w *weighing) members(t reflect.Type, depth int) error {
-	for w.tokens.More() {
+	if isMap(t) {
+		if err := w.add(mapHeader); err != nil {
+			return err
+		}
+	}
+	for n := 0; w.tokens.More(); n++ {
 		token, err := w.tokens.Token()
 		if err != nil {
 			return err
 		}
 		key, _ := token.(string)
-		member, takes := memberOf(t, key)
+		member, takes := memberOf(t, key, n)
 		if err := w.add(takes); err != nil {
 			return err
 		}
@@ -130,18 +152,35 @@ func (w *weighing) members(t reflect.Type, depth int) error {
 	return err
 }
 
-// memberOf is the type of a member, and what it takes besides its value.
-func memberOf(t reflect.Type, key string) (reflect.Type, int64) {
+// isMap reports whether an object is decoded into a map.
+func isMap(t reflect.Type) bool {
+	return t != nil && (t.Kind() == reflect.Map || t.Kind() == reflect.Interface)
+}
+
+// memberOf is the type of a member, and what it takes besides its value, after n others.
+func memberOf(t reflect.Type, key string, n int) (reflect.Type, int64) {
 	switch {
 	case t == nil:
 	case t.Kind() == reflect.Struct:
 		return fieldOf(t, key), 0
 	case t.Kind() == reflect.Map:
-		return t.Elem(), int64(t.Key().Size()+t.Elem().Size()) + mapEntry + int64(len(key))
+		return t.Elem(), slots(t.Key().Size()+t.Elem().Size(), n) + int64(len(key))
 	case t.Kind() == reflect.Interface:
-		return t, 2*int64(t.Size()) + mapEntry + int64(len(key))
+		return t, slots(reflect.TypeFor[string]().Size()+t.Size(), n) + int64(len(key))
 	}
 	return nil, 0
+}
+
+// slots is what a map grows by for one more entry.
+func slots(size uintptr, before int) int64 {
+	slot := int64(size) + mapSlot
+	switch {
+	case before == 0:
+		return mapRoom * slot
+	case before < mapRoom:
+		return 0
+	}
+	return 2 * slot
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ type outer struct {
 func TestWhatADocumentTakes(t *testing.T) {
 	t.Parallel()
 	one := int64(reflect.TypeFor[inner]().Size())
-	entry := one + int64(reflect.TypeFor[string]().Size()) + mapEntry
+	named := mapHeader + mapRoom*(one+int64(reflect.TypeFor[string]().Size())+mapSlot)
+	anything := int64(mapHeader + mapRoom*(2*16+mapSlot))
 	for _, c := range []struct {
 		name, data string
 		want       int64
@@ -43,10 +45,13 @@ func TestWhatADocumentTakes(t *testing.T) {
 		{"a name in other letters", `{"LiSt":[{}]}`, one},
 		{"a field that there is not", `{"other":[{},{}]}`, 0},
 		{"a list twice", `{"list":[{}],"list":[{}]}`, 2 * one},
-		{"entries of a map", `{"named":{"ab":{},"c":null}}`, 2*entry + 3},
+		{"entries of a map", `{"named":{"ab":{},"c":null}}`, named + 3},
+		{"an empty map", `{"named":{}}`, mapHeader},
+		{"a map that grows", `{"named":{"1":{},"2":{},"3":{},"4":{},"5":{},"6":{},"7":{},"8":{},"9":{}}}`, named + 9 + 2*(named-mapHeader)/mapRoom},
+		{"a string as anything", `{"any":"abc"}`, 16 + 3},
 		{"pointers", `{"list":[{"next":{"next":null}}]}`, 2 * one},
 		{"strings in a list", `{"list":[{"words":["","xyz"]}]}`, one + 2*16 + 3},
-		{"anything", `{"any":[1,{"k":[]}]}`, 2*16 + 2*16 + mapEntry + 1},
+		{"anything", `{"any":[1,{"k":[]}]}`, 24 + 2*16 + boxed + anything + 1 + 24},
 		{"what decodes itself", `{"when":"2026-11-23T04:41:38Z"}`, int64(reflect.TypeFor[time.Time]().Size()) + 20},
 	} {
 		got, err := Of([]byte(c.data), reflect.TypeFor[outer](), 1<<20)
@@ -94,4 +99,31 @@ func FuzzNoDocumentIsRefusedForItsForm(f *testing.F) {
 			t.Errorf("%q: %v", data, err)
 		}
 	})
+}
+
+// TestWhatTakesMostForItsBytesIsNotTakenForLess compares with what the decoder's result takes.
+func TestWhatTakesMostForItsBytesIsNotTakenForLess(t *testing.T) {
+	for _, element := range []string{`{}`, `[]`, `0`, `1.5`, `""`, `{"":0}`, `{"a":{"b":{}}}`, `[[]]`, `{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0}`} {
+		const n = 20_000
+		data := []byte(`[` + strings.Repeat(element+",", n) + element + `]`)
+		weight, err := Of(data, reflect.TypeFor[any](), 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var out any
+		if err := json.Unmarshal(data, &out); err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		takes := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+		t.Logf("%s: %d bytes each, weighed as %d", element, takes/n, weight/n)
+		if takes > 2*weight {
+			t.Errorf("%s: it takes %d bytes, and was weighed as %d", element, takes, weight)
+		}
+		runtime.KeepAlive(out)
+	}
 }

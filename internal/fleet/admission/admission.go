@@ -50,16 +50,19 @@ type Options struct {
 }
 
 // Webhooks answer an API server. They hold no state, so any number of replicas may serve.
-type Webhooks struct{ options Options }
+type Webhooks struct {
+	options Options
+	memory  memory
+}
 
 // New returns the webhooks.
-func New(o Options) *Webhooks { return &Webhooks{o} }
+func New(o Options) *Webhooks { return &Webhooks{options: o, memory: memory{most: maxTogether}} }
 
 // Handler serves both paths.
 func (w *Webhooks) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST "+MutatePath, review(w.Mutate))
-	mux.Handle("POST "+ValidatePath, review(w.Validate))
+	mux.Handle("POST "+MutatePath, w.memory.review(w.Mutate))
+	mux.Handle("POST "+ValidatePath, w.memory.review(w.Validate))
 	return mux
 }
 

@@ -11,27 +11,22 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// maxReview is more than two objects of the largest size that etcd takes.
-const maxReview = 8 << 20
-
 // reviewer answers one request.
 type reviewer func(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
 // review serves AdmissionReview of admission.k8s.io/v1 over HTTP. What is none is answered with 400, which the API
 // server takes for a webhook that failed.
-func review(answer reviewer) http.Handler {
+func (m *memory) review(answer reviewer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			http.Error(w, "an AdmissionReview has to be application/json", http.StatusUnsupportedMediaType)
 			return
 		}
-		var in admissionv1.AdmissionReview
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReview)).Decode(&in); err != nil {
-			code := http.StatusBadRequest
-			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				code = http.StatusRequestEntityTooLarge
-			}
-			http.Error(w, "the body is no AdmissionReview", code) // the error itself may quote the object
+		taken := &share{of: m}
+		defer taken.free()
+		in, err := taken.decode(http.MaxBytesReader(w, r.Body, maxReview))
+		if err != nil {
+			http.Error(w, "the body is no AdmissionReview", statusOf(err)) // the error itself may quote the object
 			return
 		}
 		if in.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || in.Request == nil {
@@ -52,4 +47,15 @@ func review(answer reviewer) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(data) // an API server that is gone has no use for an error
 	})
+}
+
+// statusOf is the status of a body that is not read, or not to its end.
+func statusOf(err error) int {
+	if _, is := errors.AsType[*http.MaxBytesError](err); is {
+		return http.StatusRequestEntityTooLarge
+	}
+	if refused, is := errors.AsType[tooLargeError](err); is {
+		return int(refused)
+	}
+	return http.StatusBadRequest
 }

@@ -18,6 +18,9 @@ const (
 	drainTimeout  = 10 * time.Second
 )
 
+// maxHeader bounds, in bytes, the header of a request: an API server's has some hundred.
+const maxHeader = 64 << 10
+
 // Serve answers on a listener until ctx ends, and then finishes what has begun, so that a replica that is replaced
 // leaves nobody without an answer. The certificate is asked for at each handshake: it changes while the server runs.
 func Serve(
@@ -27,8 +30,12 @@ func Serve(
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 ) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate},
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate},
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeTLS(l, "", "") }()
