@@ -34,7 +34,7 @@ const (
 
 // ReadSecret returns the configuration of the current context in a Secret's kubeconfig. What would run a program, read
 // a file of this machine, or send credentials to a server that did not prove itself is refused, in every entry: also in
-// those that the current context does not name.
+// those that the current context does not name. Its clients follow no redirect.
 func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 	config, err := read(secret.Data[SecretKey])
 	if err != nil {
@@ -192,6 +192,7 @@ func build(k *clientcmdapi.Config) (*rest.Config, error) {
 			"or do not belong together: write them again (the reason is not shown, since it may quote them)",
 			quote(current.Cluster), quote(current.AuthInfo))
 	}
+	RefuseRedirects(config)
 	return config, nil
 }
 

@@ -125,6 +125,7 @@ func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.
 		if err != nil {
 			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 		}
+		kubeconfig.RefuseRedirects(cfg)
 		return cfg, nil
 	}
 	s, err := seed.Kube.CoreV1().Secrets(f.namespace).Get(ctx, kubeconfig.SecretName, metav1.GetOptions{})
