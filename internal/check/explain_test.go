@@ -90,11 +90,11 @@ func TestExplanationsNameWhatTheCatalogueHas(t *testing.T) {
 		if p.Unsupported == "" {
 			ends = append(ends, fmt.Sprintf("%s after 1.%d", p.Name, p.LastInTree))
 		} else {
-			unsupported = append(unsupported, fmt.Sprintf("%s (%s)", p.Name, p.Unsupported))
+			unsupported = append(unsupported, p.Name)
 		}
 	}
 	for code, parts := range map[string][]string{
-		"VER-001": {": " + strings.Join(proven.Versions(), ", ") + ".", fmt.Sprintf("built from 1.%d:", facts.DefaultCCMMinor)},
+		"VER-001": {": " + strings.Join(proven.Versions(), ", ") + ".", fmt.Sprintf("built from 1.%d.", facts.DefaultCCMMinor)},
 		"VER-002": {": " + strings.Join(ends, ", ") + ".", ": " + strings.Join(unsupported, ", ") + "."},
 		"VER-004": {fmt.Sprintf("from Kubernetes 1.%d on", component.Oldest)},
 		"VER-011": {fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1), fmt.Sprintf("From 0.%d on", catalogue.ProviderIDRequired)},
