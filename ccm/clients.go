@@ -104,8 +104,8 @@ func orDie[T any](made T, err error) T {
 	return made
 }
 
-// leaseClient returns the client that holds the leases: without a fence, which depends on it, and with a rate limit
-// that no controller can use up.
+// leaseClient returns the client that holds the leases. It has no fence, which depends on it, and a rate limit that no
+// controller can use up.
 func leaseClient(base *rest.Config) (coordinationv1client.LeasesGetter, error) {
 	c := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	c.QPS, c.Burst = 50, 100
@@ -144,8 +144,8 @@ func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.Com
 const tokenCheckPeriod = 10 * time.Minute
 
 // tokenRenewer replaces the token of the process in its file before it expires. Clients of this and of other processes
-// read the file again by themselves. Every replica renews its own, whoever leads: a standby has to be able to take
-// over.
+// read the file again by themselves. Every replica renews its own, the leader and the others: a standby has to be able
+// to take over.
 type tokenRenewer struct {
 	file   string
 	client kubernetes.Interface

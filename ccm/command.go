@@ -116,8 +116,7 @@ func refuseArguments(cmd *cobra.Command, args []string) error {
 }
 
 // handledSignals are the signals that end the work. There are none if the program that runs the command can end it by a
-// stop channel or a context: then signals are that program's, and a handler of ours would end the manager before its
-// time.
+// stop channel or a context. Signals are then that program's, and a handler of ours would end the manager too early.
 func handledSignals(ctx context.Context, stop <-chan struct{}) []os.Signal {
 	if ctx.Done() != nil || stop != nil && stop != wait.NeverStop {
 		return nil
@@ -296,9 +295,9 @@ func exit(s os.Signal) {
 	klog.FlushAndExit(klog.ExitFlushTimeout, code)
 }
 
-// Our defaults where they differ from upstream's. All of them say how much may go on at once. What the cloud and the
-// API server can take is not known here and is not guessed: the call budget adapts to a cloud that throttles, and the
-// API server protects itself with priority and fairness.
+// Our defaults where they differ from upstream's. All of them say how much may go on at once. The limits of the cloud
+// and the API server are not known here and not guessed. The call rate adapts to a cloud that throttles, and the API
+// server protects itself with priority and fairness.
 const (
 	// defaultQPS is for each controller, and upstream's 20 make 5,000 nodes that join together wait for more than 8
 	// minutes: they are 10,000 patches.
@@ -445,8 +444,8 @@ func (s *Settings) addFlags(fs *pflag.FlagSet, withNodeIPAM bool) {
 		&s.RenewToken,
 		"renew-token",
 		s.RenewToken,
-		"Whether to replace the token in the tokenFile of the kubeconfig by a new one of the same ServiceAccount, once a "+
-			"third of its life is over. Takes the right to create serviceaccounts/token under the account's own name, and a directory that can be written to.",
+		"Whether to renew the token in the tokenFile of the kubeconfig, for the same ServiceAccount, when a "+
+			"third of its life is over. Needs the right to create serviceaccounts/token under the account's own name, and a writable directory.",
 	)
 	s.Cloud.AddFlags(fs)
 	s.Node.AddFlags(fs)
@@ -473,7 +472,7 @@ func (s *Settings) validate() []error {
 	return errs
 }
 
-// routePeriod is the route controller's period if somebody chose it: upstream's default makes no sense for a controller
+// routePeriod is the route controller's period if a flag sets it: upstream's default makes no sense for a controller
 // that hears of changes.
 func (s Settings) routePeriod(flag time.Duration) time.Duration {
 	if s.explicitRoutePeriod {

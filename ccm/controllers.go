@@ -37,7 +37,7 @@ import (
 )
 
 // openFence returns the fence of a process without leader election. It waits for the API server to say when the first
-// such process took over: what is kept for a while after that would be kept for good if each start began it again.
+// such process took over. What is kept for a while after that would never expire if each start began it again.
 func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 	generic := p.config.ComponentConfig.Generic.LeaderElection
 	client, err := leaseClient(p.config.Kubeconfig)
@@ -379,8 +379,8 @@ func idle(c ControllerInitFuncConstructor, completed *config.CompletedConfig, pr
 	return ""
 }
 
-// isLibrarys reports whether a constructor is one of ours or of upstream's defaults: they know a provider by its
-// interfaces only, and get it behind the fence, the call budget and the metrics.
+// isLibrarys reports whether a constructor is one of ours or of upstream's defaults. They know a provider by its
+// interfaces only, and get it behind the fence, the call rate limit and the metrics.
 func isLibrarys(constructor InitFuncConstructor) bool {
 	for _, ours := range without {
 		if same(constructor, ours.constructor) {
@@ -467,10 +467,10 @@ func (g *group) isContended() bool { return len(g.controllers) > 0 || g.alone }
 // noLease is what stands for a lease without leader election.
 const noLease = "none"
 
-// divide returns the leases, the main lease first, with what this process runs under each. A group without controllers
-// is a lease to observe and not to contend for: a holder with nothing to run would keep every other manager from
-// running the loops. What a provider has is known only of one that is started early. Others may have loops of their
-// own, which have the main lease to run under if there is nothing else.
+// divide returns the leases, the main lease first, with what this process runs under each. For a group without
+// controllers, the lease is observed and not contended for. A holder with nothing to run would keep every other manager
+// from running the loops. What a provider has is known only of one that is started early. Others may have loops of
+// their own, which have the main lease to run under if there is nothing else.
 func divide(
 	constructors map[string]ControllerInitFuncConstructor,
 	completed *config.CompletedConfig,

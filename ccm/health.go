@@ -24,8 +24,8 @@ import (
 // controllers start.
 //
 // A failing check of ours says why: its reason names objects and kinds of errors, and nothing that the cloud or the API
-// server answered. The reason of an author's check is withheld, as upstream does it: the path is open to everybody by
-// default, and the text may hold anything. It is in the log, and at the path of the check, which is not open by
+// server answered. The reason of an author's check is withheld, as upstream does it. The path is open to every client
+// by default, and the text may hold anything. It is in the log, and at the path of the check, which is not open by
 // default.
 type endpoint struct {
 	path string
@@ -59,8 +59,8 @@ func (e *endpoint) add(checks ...check) {
 	e.checks = append(e.checks, checks...)
 }
 
-// asked returns the checks that a request is about, and whether there are any: all but those that ?exclude= names, or
-// the one of the path, whose reason is open to those who may ask for it.
+// asked returns the checks that a request is about, and whether there are any. These are all but those that ?exclude=
+// names, or the one of the path, whose reason is open to its authorized readers.
 func (e *endpoint) asked(r *http.Request) ([]check, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *state) check(name string) check {
 	return open(healthz.NamedCheck(name, func(*http.Request) error { return s.get() }))
 }
 
-// errTold is the cause of an end that somebody asked for.
+// errTold is the cause of an end that was asked for.
 var errTold = errors.New("the process was told to end")
 
 // shutdownTimeout is how long requests that are under way may take at the end.

@@ -168,8 +168,8 @@ func (p *process) controllerContext(ctx context.Context, g *group) (genericcontr
 	}, nil
 }
 
-// lease is what our own controllers find in the context of a lease and authors' are not given: caches that are warm,
-// and the provider behind the fence.
+// lease is what our own controllers find in the context of a lease: caches that are warm, and the provider behind the
+// fence. Authors' controllers do not get it.
 type lease struct {
 	caches informers.SharedInformerFactory
 	cloud  cloudprovider.Interface
@@ -186,8 +186,8 @@ func withLease(
 }
 
 // ofLease returns what a controller of ours works with. An author's constructor that calls one of ours passes what it
-// got: the provider itself, in whose place comes the guarded one, or one of its own making, which is guarded here.
-// Without a lease in ctx, as under upstream's app.Run, both stay.
+// got. The provider itself is replaced by the guarded one; a provider of its own making is guarded here. Without a
+// lease in ctx, as under upstream's app.Run, both stay.
 func ofLease(
 	ctx context.Context, completed *config.CompletedConfig, provider cloudprovider.Interface,
 ) (informers.SharedInformerFactory, cloudprovider.Interface) {
@@ -237,9 +237,9 @@ func probe(ctx context.Context, shell *cloud.Guard, nodes corelisters.NodeLister
 	return nil
 }
 
-// untilAnswered asks until the cloud has answered once. Whether it still does is for metrics and alerts to say: a
-// process that became unready would stop serving its webhooks and hold up a rollout, and no other process would reach
-// the cloud either.
+// untilAnswered asks until the cloud has answered once. Metrics and alerts say whether it still does. A process that
+// became unready would stop serving its webhooks and block a rollout, and no other process would reach the cloud
+// either.
 func untilAnswered(ctx context.Context, ask func(context.Context) error, answers *state) {
 	for {
 		err := ask(ctx)

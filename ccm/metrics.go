@@ -25,7 +25,7 @@ var controllerLease = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Help:           "1 for each controller that this process runs while it holds the lease, standby included. The lease is none without leader election.",
 }, []string{"controller", "lease"})
 
-// controllerSkipped tells of a controller that nobody runs, though it was asked for.
+// controllerSkipped is for a controller that does not run, although it was asked for.
 var controllerSkipped = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Name:           "transplant_ccm_controller_skipped",
 	StabilityLevel: metrics.ALPHA,

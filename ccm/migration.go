@@ -99,9 +99,9 @@ func (r roster) known() []string {
 }
 
 // normalise turns a file's config into the one that is run: names are what the manager registers, each once. Notes say
-// what was changed and what looks wrong but may be meant. It refuses a config that would leave the manager with a name
-// it does not know, with two answers for one loop, or with a migration lease and nothing to run under it: the process
-// would look well while nobody runs the loops.
+// what was changed and what looks wrong but may be meant. It refuses a config with an unknown name, with two answers
+// for one loop, or with a migration lease and nothing to run under it. The process would look healthy while no manager
+// runs the loops.
 func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, []string, error) {
 	var notes []string
 	normal := file
@@ -211,7 +211,7 @@ func (m migration) apply(generic *config.GenericControllerManagerConfiguration) 
 	)
 	if !generic.LeaderElection.LeaderElect {
 		klog.Warning(
-			"Leader migration has no effect, because --leader-elect is off: this manager runs every loop at once, whoever else runs it",
+			"Leader migration has no effect, because --leader-elect is off: this manager runs every loop at once, even while another manager runs it",
 		)
 	}
 }

@@ -277,8 +277,8 @@ func (p *process) fences() []*election.Fence {
 	return fences
 }
 
-// watchReadiness notes when the caches are full and the cloud has answered, and that a process that was told to end is
-// not ready any more.
+// watchReadiness notes when the caches are full and the cloud has answered. A process that was told to end is not ready
+// any more.
 func (p *process) watchReadiness(ctx context.Context, shell *cloud.Guard) {
 	go func() {
 		for kind, synced := range p.warm.WaitForCacheSync(ctx.Done()) {

@@ -27,7 +27,7 @@ func newProviderStart() *providerStart {
 }
 
 // newWarmInformers returns the caches of our own controllers. They are filled on standby too, so that nothing is left
-// to read when a lease is won. Those of authors, SharedInformers, are started after InitFuncs have been called: until
+// to read when a lease is won. Those of authors, SharedInformers, are started after InitFuncs have been called. Until
 // then a transform, a handler of errors or a shorter resync can be set.
 func (p *process) newWarmInformers() informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
@@ -43,8 +43,8 @@ func dropManagedFields(object any) (any, error) {
 }
 
 // startProvider initialises the provider, unless that is done, and gives it its informers: those that are warm if it is
-// started early. Whoever comes second waits for the first. It is false when ctx has ended meanwhile. An Initialize that
-// is under way then is told, and waited for.
+// started early. The second caller waits for the first. It is false when ctx has ended meanwhile. An Initialize that is
+// under way then is told, and waited for.
 func (p *process) startProvider(ctx context.Context) bool {
 	p.start.once.Do(func() {
 		defer close(p.start.done)
@@ -62,9 +62,9 @@ func (p *process) startProvider(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// drained is closed when the workers of a group have ended, or the process has, which does not wait for one that
-// never does. With the last of all groups the provider is told to end its own loops, before a lease is released and
-// not earlier: calls that are being brought to an end may need them.
+// drained is closed when the workers of a group have ended, or the process has, which does not wait for one that never
+// does. When the last group ends, the provider is told to end its own loops. That is before a lease is released and not
+// earlier: calls that are being finished may need them.
 func (p *process) drained(g *group) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -88,8 +88,8 @@ func (p *process) drained(g *group) <-chan struct{} {
 var errUnanswered = errors.New("the cloud has not answered yet")
 
 // watchCloud asks the cloud until it has answered once. A provider that is started under a lease cannot be asked on
-// standby, which says nothing of the cloud then: a rollout must not wait for it, because the lease is held by the
-// process that is to be replaced.
+// standby, and readiness then says nothing of the cloud. A rollout must not wait for it: the process that is to be
+// replaced holds the lease.
 func (p *process) watchCloud(ctx context.Context, shell *cloud.Guard) {
 	select {
 	case <-p.start.done:
@@ -153,10 +153,10 @@ func withWorkers(ctx context.Context, w *workers) context.Context {
 	return context.WithValue(ctx, workersKey{}, w)
 }
 
-// Go runs work in a goroutine that the lease of ctx waits for: when the process is told to end, ctx is cancelled, and
-// the lease is released once work has returned, so that a successor does not meet its last calls. An InitFunc that
-// starts its controller with a plain go statement has its later writes refused by the fence instead. Without a lease in
-// ctx, as under upstream's app.Run, Go is a plain go statement.
+// Go runs work in a goroutine that the lease of ctx waits for. When the process is told to end, ctx is cancelled, and
+// the lease is released once work has returned. So a successor does not meet its last calls. An InitFunc that starts
+// its controller with a plain go statement has its later writes refused by the fence instead. Without a lease in ctx,
+// as under upstream's app.Run, Go is a plain go statement.
 func Go(ctx context.Context, work func(context.Context)) {
 	w, ok := ctx.Value(workersKey{}).(*workers)
 	if !ok {

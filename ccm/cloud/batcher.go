@@ -14,7 +14,7 @@ type batch struct {
 	reader *reader
 	cancel context.CancelFunc
 	ticket *ticket // the budget's leave for the first call
-	wanted int     // items that somebody waits for
+	wanted int     // items that a caller waits for
 	spare  int     // how many more calls may be made to find the nodes that a call fails for
 }
 
@@ -31,7 +31,7 @@ func (b *batch) begin(items []*item) {
 	}
 }
 
-// left is for an item that nobody waits for any more. The caller has the reader's lock.
+// left is for an item that no caller waits for any more. The caller has the reader's lock.
 func (b *batch) left() {
 	b.wanted--
 	if b.wanted == 0 {
@@ -39,9 +39,9 @@ func (b *batch) left() {
 	}
 }
 
-// ask asks for items and finishes each. When the cloud refuses the call, it is made again for both halves: one node
-// that the cloud does not like must not keep the others from being known. When the cloud cannot be reached or
-// throttles, halves would fare no better.
+// ask asks for items and finishes each. When the cloud refuses the call, it is made again for both halves. One node
+// that the cloud refuses must not keep the others from being known. When the cloud cannot be reached or throttles,
+// halves would fare no better.
 func (b *batch) ask(ctx context.Context, items []*item) {
 	nodes := make([]*corev1.Node, len(items))
 	var want Want
@@ -164,7 +164,7 @@ func (l *batcher) push(i *item, now time.Time) {
 	l.byKey[i.key] = i
 }
 
-// pull takes the items of one batch, without those that nobody waits for any more.
+// pull takes the items of one batch, without those that no caller waits for any more.
 func (l *batcher) pull(most int) []*item {
 	var items []*item
 	taken := 0

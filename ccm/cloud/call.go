@@ -57,8 +57,8 @@ const (
 	firstBackoff, longest = 100 * time.Millisecond, 5 * time.Second
 )
 
-// do makes a call: it waits for the budget, asks the fence if the call mutates, and returns the provider's answer, or
-// an error if the provider panics or does not answer in time.
+// do makes a call: it waits for the rate limit, and asks the fence if the call mutates. It returns the provider's
+// answer, or an error if the provider panics or does not answer in time.
 func do[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (T, error) {
 	begun, backoff := time.Now(), firstBackoff
 	for {
@@ -97,7 +97,7 @@ func attempt[T any](
 		caller := ctx
 		bound, cancel := call.fence.Bind(caller)
 		defer cancel()
-		defer context.AfterFunc(caller, cancel)() // whoever knows no fence means its context's end
+		defer context.AfterFunc(caller, cancel)() // a caller that knows no fence means the end of its context
 		ctx = bound
 	}
 	begun := time.Now()
@@ -175,7 +175,7 @@ func callInGoroutine[T any](
 			r.answer, r.err = f(limited)
 		}
 		if r.err != nil {
-			_ = r.err.Error() // a nil pointer in an error panics here, and not where somebody prints it
+			_ = r.err.Error() // a nil pointer in an error panics here, and not where it is printed
 		}
 		returned = true
 	}()
@@ -244,8 +244,8 @@ var sentinels = []error{
 	cloudprovider.DiskNotFound,
 }
 
-// settle makes of a provider's error what controllers understand: a sentinel that the provider wrapped is given bare,
-// since upstream's controllers compare with ==, and the end of a context says that it was the fence's.
+// settle turns a provider's error into one that controllers understand. A sentinel that the provider wrapped is
+// returned bare, since upstream's controllers compare with ==. The end of a context says that it was the fence's.
 func settle(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -270,8 +270,8 @@ func settle(ctx context.Context, err error) error {
 }
 
 // ErrStillRunning is what a call gets whose object is still being worked on by an earlier call, that was given up for
-// not answering. Had both been made, a load balancer could be created by the earlier one after the later one had
-// deleted it, and nobody would know of it.
+// not answering. Otherwise the earlier call could create a load balancer after the later one had deleted it, and no
+// controller would know.
 var ErrStillRunning = errors.New("a call that was given up has not returned yet")
 
 // The bounds of reads that hang. Reads do no harm when made twice, but each that hangs holds memory, and perhaps a
@@ -300,8 +300,8 @@ type abandoned struct {
 
 func newHung(provider string) *abandonedCalls { return &abandonedCalls{provider: provider} }
 
-// allows returns why a call must not be made now. Nothing is asked or done about an object that a call of unknown
-// outcome may still be changing: "there is no such load balancer" would let the Service go while one is being made.
+// allows returns why a call must not be made now. No call is made for an object that a call of unknown outcome may
+// still be changing. "There is no such load balancer" would let the Service go while one is being made.
 func (h *abandonedCalls) allows(c call) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

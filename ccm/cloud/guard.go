@@ -1,16 +1,15 @@
-// Package cloud decides what stands between the controllers and a provider: who may call it, how often, and what is
-// known of how its calls went.
+// Package cloud decides what is between the controllers and a provider: who may call it, how often, and what is known
+// of its calls.
 //
 //	controllers --> Shell.For(fence) --class, budget, fence, deadline, metrics--> provider
 //	            --> Instances --cache, single flight, batch--'  (InstancesLister, or InstancesV2, or Instances and Zones)
 //
-// It works with any cloudprovider.Interface, unmodified. What is near the wire (an SDK's middleware, an HTTP transport)
-// is the provider's to add with package election: one EnsureLoadBalancer is ten to twenty requests, and this package
-// sees one.
+// It works with any cloudprovider.Interface, unmodified. A provider adds what is near the wire (an SDK's middleware, an
+// HTTP transport) with package election. One EnsureLoadBalancer is ten to twenty requests, and this package sees one.
 //
-// A provider that hangs costs its caller one timeout: the call is given up, and until it returns nothing is asked or
-// done about the same load balancer or route. Only a restart helps against one that never returns, which is what
-// Shell.Check is for.
+// A provider that hangs costs its caller one timeout, and the call is abandoned. Until it returns, no call is made for
+// the same load balancer or route. Only a restart helps against one that never returns, which is what Shell.Check is
+// for.
 package cloud
 
 import (
@@ -25,12 +24,12 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// EarlyStarter is what a provider implements to be started before a lease is held, and so on standby too: then it has
+// EarlyStarter is what a provider implements to be started before a lease is held, and so on standby too. It then has
 // nothing left to read when the lease is won. Others are started when the first lease is won, as upstream does it,
 // because they may write then, or start loops that do.
 type EarlyStarter interface {
 	// StartsEarly reports whether Initialize and SetInformers write nothing, to the cluster or to the cloud, and start
-	// nothing that writes. With true, the provider answers before them, too, which of the interfaces it has: a lease with
+	// nothing that writes. With true, the provider also answers before them which of the interfaces it has. A lease with
 	// nothing to run under it is then left alone.
 	StartsEarly() bool
 }
@@ -253,8 +252,8 @@ type Instances interface {
 	BatchSize() int
 }
 
-// InstancesOf returns the reader of a cloud's instances: the shared one of the shell that it came from, or one of its
-// own for a cloud without a shell. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor
+// InstancesOf returns the reader of a cloud's instances. It is the shared one of the guard that it came from, or a new
+// one for a cloud without a guard. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor
 // Instances.
 func InstancesOf(c cloudprovider.Interface) (Instances, bool) {
 	var shell *Guard

@@ -61,7 +61,7 @@ func (c *cache) put(key nodeKey, state InstanceState, have Want, begun time.Time
 	c.states[key] = r
 }
 
-// sweep drops what nobody would accept any more, so that nodes that are gone do not stay.
+// sweep drops what no caller would accept any more, so that nodes that are gone do not stay.
 func (c *cache) sweep(now time.Time) {
 	if now.Sub(c.swept) < c.longest {
 		return
@@ -229,7 +229,7 @@ type InstanceState struct {
 	Terminated bool
 	// Shutdown is that the instance exists and is stopped or stopping.
 	Shutdown bool
-	// Metadata may be nil for an instance that the provider says nothing about, and is when it was not wanted or the
+	// Metadata may be nil for an instance that the provider says nothing about. It is nil when it was not requested or the
 	// instance does not exist.
 	Metadata *cloudprovider.InstanceMetadata
 	// ShutdownUnknown is that the provider does not implement to say whether an instance is shut down. Shutdown is false

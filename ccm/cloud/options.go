@@ -98,8 +98,8 @@ type Options struct {
 	// CallTimeout is how long a call may take before its caller is told that it did not answer. Default 2 minutes.
 	CallTimeout time.Duration
 	// LoadBalancerTimeout is CallTimeout for the calls that change load balancers. They may wait for minutes for what they
-	// made or deleted: on AWS a security group is deleted only once nothing uses it, which is waited for for 10 minutes.
-	// Default 15 minutes.
+	// made or deleted. On AWS a security group is deleted only once nothing uses it; the provider waits 10 minutes for
+	// that. Default 15 minutes.
 	LoadBalancerTimeout time.Duration
 	// MaxQPS is the most calls per second that all controllers together make. 0 is as many as the cloud takes without
 	// throttling.
@@ -165,8 +165,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Prober is what a provider may implement next to cloudprovider.Interface to say whether its cloud answers, with a call
-// that is cheap and needs no object.
+// Prober may be implemented next to cloudprovider.Interface. It says whether the cloud answers, with a call that is
+// cheap and needs no object.
 type Prober interface {
 	// Probe returns nil if the cloud answers and takes the credentials.
 	Probe(ctx context.Context) error
@@ -177,8 +177,8 @@ type Prober interface {
 var ErrNothingToProbe = errors.New("there is nothing to ask the cloud for yet")
 
 // Probe asks the cloud something that changes nothing: what the provider's Prober asks, or whether the node has an
-// instance. An answer is one that the cloud gave: also that there is no such instance, that it does not like the
-// question, or that it gets too many.
+// instance. An answer is any that the cloud gave. It may also say: no such instance, invalid request, too many
+// requests.
 func (s *Guard) Probe(ctx context.Context, node *corev1.Node) error {
 	var err error
 	ctx = WithClass(ctx, ClassOther)

@@ -193,9 +193,9 @@ func (o Outcome) reached() bool {
 	}
 }
 
-// Classify judges the error of a call to a cloud. What it knows best goes first: what the shell itself says, what the
-// cloud answered, how the connection failed, how the context ended, and, for providers that lose all of that with a %v,
-// the text.
+// Classify judges the error of a call to a cloud. The most certain source goes first: what the guard itself says, what
+// the cloud answered, how the connection failed, how the context ended. For providers that lose all of that with a %v,
+// the text is read.
 func Classify(err error) (outcome Outcome) {
 	if err == nil {
 		return OutcomeOK

@@ -14,9 +14,9 @@ import (
 //	      the answer's outcome --> the rate of c, or of all
 //
 // The rates fall when the cloud throttles and grow while it does not. Clouds limit each of their services, or an
-// account: as long as one class alone is throttled only its rate falls, so that a load balancer API that is overrun
-// does not slow down reads of instances. Once a second class is throttled, too, the limit is taken for a shared one,
-// and the classes share one rate by their weights. What a class leaves unused goes to the others.
+// account. As long as one class alone is throttled, only its rate falls. So an overloaded load balancer API does not
+// slow down reads of instances. Once a second class is throttled, too, the limit is taken for a shared one, and the
+// classes share one rate by their weights. What a class leaves unused goes to the others.
 type budget struct {
 	mu     sync.Mutex
 	all    limiter
@@ -223,8 +223,8 @@ func (b *budget) throttled(t *ticket, now time.Time) {
 	}
 }
 
-// limiter is a rate that looks for what the cloud takes: it is cut when the cloud throttles, to somewhat less than the
-// cloud has accepted of late, and grows while calls are accepted. It is a bucket of tokens that holds those of one
+// limiter is a rate that adapts to what the cloud accepts. When the cloud throttles, it is cut to somewhat less than
+// the cloud has accepted of late. It grows while calls are accepted. It is a bucket of tokens that holds those of one
 // second.
 type limiter struct {
 	class   Class

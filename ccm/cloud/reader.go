@@ -16,7 +16,7 @@ import (
 //	Read --not in the cache--> lane --a batch, when the budget allows--> provider
 //	     <--state of each node-- item <------------------------------------'
 //
-// There is one item for a node that is asked for, whoever waits for it.
+// There is one item for a node that is asked for, however many callers wait for it.
 type reader struct {
 	provider cloudprovider.Interface
 	caller   *caller
@@ -102,8 +102,8 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 	return states
 }
 
-// item returns the item that will have a node's state: one that is there already if its answer is young enough, or a
-// new one in a lane.
+// item returns the item that will have a node's state. It is an existing one if its answer is young enough, or a new
+// one in a lane.
 func (r *reader) item(
 	node *corev1.Node,
 	want Want,
@@ -150,7 +150,7 @@ func (r *reader) wait(ctx context.Context, item *item, want Want) InstanceState 
 	}
 }
 
-// leave is for a waiter that does not wait any more. A question that nobody waits for is not asked, or its call is
+// leave is for a waiter that does not wait any more. A question without a waiting caller is not asked, or its call is
 // cancelled.
 func (r *reader) leave(item *item) {
 	r.mu.Lock()

@@ -68,9 +68,9 @@ type described interface {
 	addresses(context.Context) (*cloudprovider.InstanceMetadata, error)
 }
 
-// describe asks for what is wanted and stops at the first error, or when the instance does not exist. That the cloud
-// does not find it counts for that only if nothing was asked before that found it: then the answers contradict each
-// other, and who deletes Nodes must not choose.
+// describe asks for what is wanted and stops at the first error, or when the instance does not exist. An answer that
+// the instance is missing counts only if no earlier question found it. Otherwise the answers contradict each other, and
+// a controller that deletes Nodes must not choose.
 func describe(ctx context.Context, d described, want Want) InstanceState {
 	state := InstanceState{Exists: true}
 	known := false

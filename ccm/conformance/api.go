@@ -28,9 +28,8 @@ import (
 // namespace is where the Services of scenarios are.
 const namespace = metav1.NamespaceDefault
 
-// apiServer is an API server in memory. It honours resource versions, UIDs, finalizers and preconditions, keeps
-// status apart from the rest where an
-// API server does, and does not write what changes nothing.
+// apiServer is an API server in memory. It honours resource versions, UIDs, finalizers and preconditions. It keeps
+// status apart from the rest where an API server does, and does not write what changes nothing.
 type apiServer struct {
 	client  *fake.Clientset
 	tracker clienttesting.ObjectTracker

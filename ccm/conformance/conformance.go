@@ -74,10 +74,9 @@ type Result struct {
 }
 
 // Run runs all scenarios with both libraries, each as a test of its own, and fails where ours does otherwise without
-// that being meant. newProvider makes
-// the provider of an author, once for each library and scenario; it is called within a bubble of testing/synctest,
-// and so needs a cloud in memory.
-// Scenarios that set up the simulated cloud are left out then. It is nil for the simulated cloud.
+// that being meant. newProvider makes the provider of an author, once for each library and scenario. It is called
+// within a bubble of testing/synctest, and so needs a cloud in memory. Scenarios that set up the simulated cloud are
+// left out then. It is nil for the simulated cloud.
 //
 // Run it without the race detector: upstream's service controller has a data race, which fails a test by chance.
 func Run(t *testing.T, scenarios []Scenario, newProvider func() cloudprovider.Interface) []Result {

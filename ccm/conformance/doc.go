@@ -1,8 +1,7 @@
-// Package conformance decides whether our controllers do what those of k8s.io/cloud-provider do. Each scenario
-// happens twice, to a cluster and a cloud in
-// memory: once with upstream's controller, once with ours, both made by the constructor that a manager registers.
-// What both called of the cloud, wrote
-// to the API server, told as events and counted is compared.
+// Package conformance decides whether our controllers do what those of k8s.io/cloud-provider do. Each scenario happens
+// twice, to a cluster and a cloud in memory: once with upstream's controller, once with ours. Both are made by the
+// constructor that a manager registers. What both called of the cloud, wrote to the API server, told as events and
+// counted is compared.
 //
 //	Scenario --> World(upstream) --> Observed --\
 //	        \--> World(ours)     --> Observed ---> Differences: none, or one that is meant and documented

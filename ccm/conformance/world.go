@@ -28,8 +28,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// rest is how long a step of a scenario is left to be answered: longer than what either side waits before it acts or
-// tries again for the first time.
+// rest is how long a step of a scenario waits for its answer. It is longer than what either side waits before it acts
+// or retries for the first time.
 const rest = time.Minute
 
 var (

@@ -13,9 +13,9 @@ import (
 //
 //	transplant.dev/adopted: 2026-11-21T12:00:00.5Z term 7
 //
-// Every change of holder begins a new term (leaseTransitions), by whomever; so a lease that is found in the term of the
-// annotation had no other holder since. Other managers leave the annotation as it is, and their terms make it void.
-// Releasing a lease does not change the term.
+// Every change of holder begins a new term (leaseTransitions). So a lease that is found in the term of the annotation
+// had no other holder since. Other managers leave the annotation as it is, and their terms make it void. Releasing a
+// lease does not change the term.
 const AdoptedAnnotation = "transplant.dev/adopted"
 
 // adoptedAt is since when managers of this kind hold a lease that this process takes, or renews, now.

@@ -1,24 +1,23 @@
-// Package election decides whether this process may act: it holds the leases under which cloud loops run, and it closes
-// the fence in front of every write at the moment when another process may have taken over.
+// Package election decides whether this process may act. It holds the leases under which cloud loops run. It closes the
+// fence in front of every write at the moment when another process may have taken over.
 //
 //	lease --renewed--> Fence --Check, Bind--> cloud requests that mutate, kube writes
 //	      --other holder seen, too old, drained, released--> ErrFenced
 //
 // The rules, and what they avoid:
 //
-//   - A lease that was last renewed at t is good until t + renew deadline, where t is read before the request is sent,
-//     on a clock that goes on while the machine is suspended. A leader that was frozen for longer finds its fence
-//     closed at its first instruction. client-go's elector lets the controllers of such a leader run for another renew
-//     deadline (kubernetes/kubernetes#44887).
-//   - Seeing another holder ends leadership at once, and so does a lease that somebody else released or deleted:
-//     anybody may take it from then on. client-go counts it as one more failed renewal. Deleting a lease is thus a way
+//   - A lease that was last renewed at t is good until t + renew deadline. t is read before the request is sent, on a
+//     clock that goes on while the machine is suspended. A leader that was frozen for longer finds its fence closed at
+//     its first instruction. client-go's elector lets the controllers of such a leader run for another renew deadline
+//     (kubernetes/kubernetes#44887).
+//   - Seeing another holder ends leadership at once. So does a lease that another client released or deleted: any
+//     manager may take it from then on. client-go counts it as one more failed renewal. Deleting a lease is thus a way
 //     to force an election.
-//   - Leases are observed from the start, on standby and before they may be contended for, so that the expiry of the
-//     migration lease does not have to be waited for after that of the main lease. A watch tells of a release within
-//     milliseconds; without leave to watch, polling does.
+//   - Leases are observed from the start, on standby and before they may be contended for. So the migration lease's
+//     expiry need not be awaited after that of the main lease. A watch tells of a release within milliseconds; without
+//     leave to watch, polling does.
 //   - A lease is released when the workers under it have drained, the migration lease before the main lease. Workers
-//     that do not end in time are cut off, and then the lease is left to expire: a successor must not meet their last
-//     call.
+//     that do not end in time are cut off, and the lease is left to expire: a successor must not meet their last call.
 //   - A loss ends leadership of all leases of the process, which then exits. Nothing is released: a worker may be in a
 //     call.
 //
@@ -51,7 +50,7 @@ type Lease struct {
 	Namespace, Name string
 	// Contend is that this process wants to hold the lease. Without it, the lease is only observed.
 	Contend bool
-	// After is the name of a lease that must be held before this one is contended for: the migration lease follows the
+	// After is the name of a lease that must be held before this one is contended for. The migration lease follows the
 	// main lease, so that both stay in one process. It is observed from the start all the same.
 	After string
 }
@@ -60,7 +59,7 @@ type Lease struct {
 type Config struct {
 	// Identity names this process among those that contend, and no other one, not even its predecessor on the same host.
 	Identity string
-	// Client reads and writes leases. It has no fence, a rate limit of its own, and needs no timeout: every request gets
+	// Client reads and writes leases. It has no fence and a rate limit of its own. It needs no timeout: every request gets
 	// RenewDeadline/2 by its context, and a timeout of the client would also cut the watches. Its user needs get, create
 	// and update for leases; watch is optional.
 	Client coordinationv1client.LeasesGetter
@@ -142,9 +141,9 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Run contends until ctx ends, then drains and releases, and returns nil. When a held lease is lost it returns an error
-// that wraps ErrLost at once, after all fences are revoked and the workers' contexts are cancelled. Any other error
-// says which lease could not be released. Run is called once.
+// Run contends until ctx ends, then drains and releases, and returns nil. When a held lease is lost, it revokes all
+// fences and cancels the workers' contexts. Then it returns at once an error that wraps ErrLost. Any other error says
+// which lease could not be released. Run is called once.
 func (e *Elector) Run(ctx context.Context) error {
 	own, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // leases are renewed while workers drain
 	defer stop(nil)
@@ -213,8 +212,8 @@ func (e *Elector) Leading(lease string) bool {
 	return c != nil && c.leading()
 }
 
-// Check is the health of a lease: it fails when this process holds it and has not renewed it for too long, when its
-// loop is stuck, and after a loss. A standby is healthy.
+// Check is the health of a lease. It fails when this process holds the lease and has not renewed it for too long, when
+// its loop is stuck, and after a loss. A standby is healthy.
 func (e *Elector) Check(lease string) error {
 	e.mu.Lock()
 	lost := e.lost

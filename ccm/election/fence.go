@@ -54,10 +54,10 @@ type Fence struct {
 type Tenure struct {
 	// Epoch is the lease's count of transitions, which grows by one whenever the holder changes. 0 without a lease.
 	Epoch int64
-	// AdoptedAt is since when the lease has been held by managers that are built on this package, one after the other and
-	// nobody else between them. A restart does not move it; a rollback to another manager, and back, does. It is the wall
-	// clock's time of the process that adopted it, to be compared with the times in objects. Without a lease it is when
-	// the process started.
+	// AdoptedAt is since when the lease has been held by managers that are built on this package, with no other holder
+	// between them. A restart does not move it; a rollback to another manager, and back, does. It is the wall clock's time
+	// of the process that adopted it, to be compared with the times in objects. Without a lease it is when the process
+	// started.
 	AdoptedAt time.Time
 	// IsInherited is that a manager of this kind has held the lease before this process, or that this is not known. What
 	// such a manager did last is then not in this process's memory.
@@ -131,9 +131,9 @@ func (f *Fence) Refused() uint64 {
 	return f.refused
 }
 
-// Extend opens the fence, or keeps it open, until a time on its clock: that of the last renewal, read before it was
-// sent, plus the renew deadline. A time that has passed, and a fence that was revoked, stay as they are: the answer to
-// a renewal may come after the loss was seen.
+// Extend opens the fence, or keeps it open, until a time on its clock. That is the time of the last renewal, read
+// before it was sent, plus the renew deadline. A time that has passed and a revoked fence stay as they are: the answer
+// to a renewal may come after the loss was seen.
 func (f *Fence) Extend(until time.Duration, tenure Tenure) {
 	f.mu.Lock()
 	ended := f.expire() // what was bound to an opening that is over must not live on in the new one
@@ -215,8 +215,8 @@ func (e ended) cancel() {
 }
 
 // Bind returns a context for the calls of a worker: it has the values of ctx, carries the fence, and ends when the
-// fence closes. It does not end with ctx's cancellation, which asks workers to take no new work: what is being done
-// then is given the time to finish. Its cause wraps ErrFenced. The caller calls cancel once the work is done.
+// fence closes. It does not end with ctx's cancellation, which asks workers to take no new work. Work in progress gets
+// the time to finish. Its cause wraps ErrFenced. The caller calls cancel once the work is done.
 func (f *Fence) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	bound, end := context.WithCancelCause(NewContext(context.WithoutCancel(ctx), f))
 	f.mu.Lock()
@@ -256,7 +256,7 @@ func FromContext(ctx context.Context) *Fence {
 	return f
 }
 
-// Guard asks the fence that a context carries, or the fallbacks when it carries none: calls of a provider's own
+// Guard asks the fence that a context carries, or the fallbacks when it carries none. Calls of a provider's own
 // goroutines have lost theirs, and may be sent while any lease of the process is held. With neither, the write is
 // refused. Nil fallbacks are none.
 func Guard(ctx context.Context, fallbacks ...*Fence) error {

@@ -147,8 +147,8 @@ func (c *candidate) free() bool {
 	return c.record.known && c.now() >= max(c.record.expires(), c.next)
 }
 
-// due reports whether the lease has to be read: always without a watch, and with one when it has been silent for longer
-// than any holder is. Watches break without a word.
+// due reports whether the lease has to be read. Without a watch, that is always; with one, when it has been silent for
+// longer than any holder is. Watches break without a word.
 func (c *candidate) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ var losses = []struct {
 	}, "it is held by b"},
 	{"somebody released it", func(w *world) {
 		w.edit(mainLease, func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") })
-	}, "somebody else released it"},
+	}, "another client released it"},
 	{"it was deleted", func(w *world) { w.remove(mainLease) }, "it was deleted"},
 	{"it was deleted and somebody created it", func(w *world) {
 		w.remove(mainLease)

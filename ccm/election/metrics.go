@@ -26,7 +26,7 @@ var (
 	}
 	slow = &metrics.CounterOpts{
 		Name: "leader_election_slowpath_total", StabilityLevel: metrics.ALPHA,
-		Help: "How many renewals had to read the lease because somebody else had written it, by the lease's name.",
+		Help: "How many renewals had to read the lease because another client had written it, by the lease's name.",
 	}
 	masterGauge *metrics.GaugeVec
 	slowCounter *metrics.CounterVec
@@ -102,8 +102,8 @@ func export(e *Elector) {
 }
 
 // registerUpstreams finds the collectors for client-go's series. Its own are used where it has some. It registers them
-// when the first of its electors is made, in whichever part of the program that is, and a second collector of the same
-// name would end the process then; so one is made here, which never runs.
+// when the first of its electors is made, anywhere in the program. A second collector of the same name would then end
+// the process. So one elector is made here, which never runs.
 func registerUpstreams() {
 	_, _ = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{

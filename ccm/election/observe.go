@@ -20,8 +20,8 @@ const (
 	watchFor       = 5 * time.Minute
 )
 
-// observe takes in what was told by a request or the watch. Leadership ends here, and at once, when it tells of
-// somebody else's.
+// observe takes in what was told by a request or the watch. Leadership ends here, and at once, when it shows another
+// holder.
 func (c *candidate) observe(o observation) {
 	c.mu.Lock()
 	lost := c.take(o)

@@ -40,7 +40,7 @@ type leaseRecord struct {
 	version  string                // its resourceVersion, or that of its deletion
 	count    uint64                // how many versions were taken in
 	seenAt   time.Duration         // since when its spec is as it is, by our own observation
-	freeAt   time.Time             // when it was seen to be given up; zero while somebody holds it
+	freeAt   time.Time             // when it was seen to be released; zero while it is held
 	watching bool
 	stale    bool          // it may have changed without being seen: a watch began or ended
 	heard    time.Duration // when it was last read or its watch last sent something
@@ -75,7 +75,7 @@ func (r *leaseRecord) take(o observation, now time.Duration) (news, unsure bool)
 }
 
 // isNews reports whether an observation is newer than what is known. Events of the watch and answers to requests
-// overtake each other, and an event from before the lease was won must not look like another holder.
+// overtake each other. An event from before the lease was won must not look like another holder.
 func (r *leaseRecord) isNews(o observation) (news, unsure bool) {
 	if !r.known || o.asked && o.before == r.count {
 		return true, false
@@ -101,7 +101,7 @@ func (r *leaseRecord) lostBy(lease *coordinationv1.Lease) string {
 	case lease == nil:
 		return "it was deleted" // anybody may create it now
 	case holder(lease) == "":
-		return "somebody else released it"
+		return "another client released it"
 	case holder(lease) != r.identity:
 		return "it is held by " + holder(lease)
 	case !r.wroteIt(lease):
@@ -110,7 +110,7 @@ func (r *leaseRecord) lostBy(lease *coordinationv1.Lease) string {
 	return ""
 }
 
-// isHeld reports whether somebody holds the lease, this process or another one.
+// isHeld reports whether a process holds the lease, this one or another.
 func (r *leaseRecord) isHeld() bool { return r.seen != nil && holder(r.seen) != "" }
 
 // isOurs reports whether the newest version is one that this process wrote.
@@ -126,8 +126,8 @@ func (r *leaseRecord) wroteIt(lease *coordinationv1.Lease) bool {
 	})
 }
 
-// expires is when the lease can be taken: its own duration after its spec was first seen to be as it is, as contenders
-// with client-go count.
+// expires is when the lease can be taken. That is its own duration after its spec was first seen to be as it is, as
+// contenders with client-go count.
 func (r *leaseRecord) expires() time.Duration {
 	if !r.isHeld() || r.wroteIt(r.seen) {
 		return r.seenAt
@@ -135,8 +135,8 @@ func (r *leaseRecord) expires() time.Duration {
 	return r.seenAt + time.Duration(ptr.Deref(r.seen.Spec.LeaseDurationSeconds, 0))*time.Second
 }
 
-// readAt is from when the lease has to be read: at once when it is not known, and otherwise a period after it was last
-// heard of, or longer with a watch.
+// readAt is from when the lease has to be read. That is at once when it is not known. Otherwise it is a period after it
+// was last read, or longer with a watch.
 func (r *leaseRecord) readAt(period time.Duration) time.Duration {
 	if !r.known || r.stale {
 		return 0

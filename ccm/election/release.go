@@ -95,7 +95,7 @@ func (c *candidate) release(own context.Context) error {
 			c.mu.Unlock()
 			return nil
 		}
-		lease := c.record.seen.DeepCopy() // with its resourceVersion: what somebody else wrote stays
+		lease := c.record.seen.DeepCopy() // with its resourceVersion: what another client wrote stays
 		before := c.record.count
 		c.mu.Unlock()
 		stamp := now()

@@ -13,9 +13,9 @@ import (
 )
 
 // RememberTakeover returns since when managers of this kind have worked without leader election: it reads the
-// annotation of the lease that they would hold, and writes it if it is not there, or void because another manager has
-// held the lease since. It makes a lease that is missing, and holds none. A manager that is restarted is thus told the
-// time of its first start.
+// annotation of the lease that they would hold. It writes the annotation if it is missing, or void because another
+// manager has held the lease since. It makes a lease that is missing, and holds none. A manager that is restarted is
+// thus told the time of its first start.
 func RememberTakeover(
 	ctx context.Context,
 	client coordinationv1client.LeasesGetter,
@@ -23,7 +23,7 @@ func RememberTakeover(
 ) (time.Time, error) {
 	for {
 		at, err := rememberTakeover(ctx, client.Leases(namespace), name)
-		// somebody else wrote it: what they wrote counts
+		// another client wrote it: its value counts
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return at, err
 		}

@@ -89,7 +89,7 @@ func (c *candidate) try() attempt {
 	return a
 }
 
-// write sends an attempt. It reports whether the lease was written, and whether somebody else wrote it in between.
+// write sends an attempt. It reports whether the lease was written, and whether another client wrote it in between.
 func (c *candidate) write(own context.Context, a attempt) (written, overtaken bool) {
 	ctx, cancel := c.request(own)
 	defer cancel()
@@ -114,8 +114,8 @@ func (c *candidate) write(own context.Context, a attempt) (written, overtaken bo
 	}
 }
 
-// confirm takes in the answer to an attempt, and opens the fence for what it proves. It is false when more is known by
-// now: the lease was written since, or the attempt took so long that another process may have it.
+// confirm takes in the answer to an attempt, and opens the fence for what it proves. It is false when it is outdated:
+// the lease was written since, or the attempt took so long that another process may have it.
 func (c *candidate) confirm(a attempt, lease *coordinationv1.Lease) bool {
 	c.mu.Lock()
 	lost := c.take(answer(lease, a.before))
@@ -168,8 +168,8 @@ func (c *candidate) freeSince() time.Time {
 	return c.record.freeAt
 }
 
-// renew renews a held lease. When somebody else wrote it, what they wrote decides: a label costs another request,
-// another holder leadership.
+// renew renews a held lease. When another client wrote it, its change decides: a label costs another request, another
+// holder leadership.
 func (c *candidate) renew(own context.Context) {
 	for range 2 {
 		written, overtaken := c.write(own, c.try())

@@ -1,9 +1,9 @@
 // Package metrics decides where the collectors of the cloud-controller-manager's packages are registered, and what
-// happens when the registry refuses one: the program goes on without it, or counts into the collector that is there.
+// happens when the registry refuses one. The program goes on without it, or counts into the existing collector.
 //
-// Upstream's controllers have series of the same names, and panic when one is taken. So a controller of ours has
-// upstream's register first, and then adopts them: whichever controllers a program has, and in whatever order, it
-// starts, and both count into one series.
+// Upstream's controllers have series of the same names, and panic when one is taken. So our controller lets upstream's
+// register first, and then adopts its collectors. A program starts with any controllers in any order, and both count
+// into one series.
 package metrics
 
 import (
@@ -35,8 +35,8 @@ func RegisterUpstreams(construct func()) {
 	construct()
 }
 
-// Adopt registers a collector that upstream has as well, under the same name and with the same help, and returns the
-// one that is served: upstream's if that was registered before, else own.
+// Adopt registers a collector that upstream has as well, under the same name and with the same help. It returns the one
+// that is served: upstream's if that was registered before, else own.
 func Adopt[T metrics.Registerable](own T) T {
 	err := legacyregistry.Register(own)
 	var already prometheus.AlreadyRegisteredError

@@ -9,7 +9,7 @@ import (
 )
 
 // addressesOf returns the addresses that a node should have. The kubelet's hostname stays unless the cloud knows a
-// better one, and the IPs that the kubelet was told to use come first and are the only ones of their types. Without
+// better one. The IPs that the kubelet was told to use come first and are the only ones of their types. Without
 // addresses from the cloud the node's are left as they are (nil). An error is that the kubelet was told to use an IP
 // that is not the instance's.
 func addressesOf(node *corev1.Node, ofInstance []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
@@ -37,8 +37,8 @@ func addressesOf(node *corev1.Node, ofInstance []corev1.NodeAddress) ([]corev1.N
 	return helpers.GetNodeAddressesFromNodeIP(provided, addresses)
 }
 
-// sameAddresses reports whether two lists mean the same: the order of types says nothing, that within a type does: of
-// two IPs, one per family, the first is the node's primary one.
+// sameAddresses reports whether two lists mean the same. The order of types does not matter, the order within a type
+// does. Of two IPs, one per family, the first is the node's primary one.
 func sameAddresses(a, b []corev1.NodeAddress) bool {
 	if len(a) != len(b) {
 		return false

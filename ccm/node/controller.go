@@ -1,6 +1,6 @@
-// Package node decides what of a cloud's instance belongs on its Node: provider ID, addresses, the labels of type, zone
-// and region, and when the taint goes that keeps pods away until then. It behaves as upstream's cloud-node-controller
-// where a user or another component can see it:
+// Package node decides what of a cloud's instance belongs on its Node: provider ID, addresses, and the labels of type,
+// zone and region. It also decides when to remove the taint that keeps pods away until then. It behaves as upstream's
+// cloud-node-controller where a user or another component can see it:
 //
 //	registered --taint uninitialized--> metadata and provider ID are known --> addresses --> labels, provider ID, no taint --> event Synced
 //	    ^                                    | nil metadata, no provider ID, an error, provided IP is not the instance's
@@ -14,8 +14,8 @@
 //     same for the provider ID).
 //   - Nil metadata and a missing provider ID are retried and told in an event. Upstream forgets the first until the
 //     node changes.
-//   - A label value that the API server would refuse, such as a zone with a blank, is left out and named in an event,
-//     and the rest is done. Upstream sends it with everything else, for ever, and the node stays tainted
+//   - A label value that the API server would refuse, such as a zone with a blank, is left out and named in an event.
+//     The rest is done. Upstream sends it with everything else, for ever, and the node stays tainted
 //     (kubernetes/cloud-provider-openstack#1379). The price: such a node has no zone.
 //   - Two small patches replace a PUT of the whole node, which conflicts with every heartbeat. They carry the node's
 //     UID: a node that was deleted and created again under its name gets nothing that was read for the first.
@@ -118,8 +118,8 @@ func (config *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// item is what the queue says: look at the node, or with addresses at the addresses of an initialised one, which could
-// not be written when they were due.
+// item is what the queue says: read the node. With addresses, it is only the addresses of an initialised node, which
+// could not be written when they were due.
 type item struct {
 	name      string
 	addresses bool
@@ -345,8 +345,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		&o.GatherWindow,
 		"node-sync-gather-window",
 		o.GatherWindow,
-		"How long a node that has joined waits for others that join, to be read from the "+
-			"cloud in one call with them, if the provider can list instances. While nodes keep joining it grows to a second.",
+		"How long a node that has joined waits for other nodes. They are read from the "+
+			"cloud in one call, if the provider can list instances. While nodes keep joining it grows to a second.",
 	)
 	fs.DurationVar(
 		&o.RetryLimit,

@@ -53,8 +53,8 @@ func passing(reason string, err error) error { return &failure{reason: reason, e
 // tellAfter is after how many attempts a failure is told that may pass.
 const tellAfter = 3
 
-// teller tells users about failures: once per node and reason until the node is well again, and not about all nodes at
-// once when it is the cloud that fails: an event is a write, which the nodes' initialisation needs.
+// teller reports failures to users, once per node and reason until the node is well again. It does not report all nodes
+// at once when the cloud fails: an event is a write, and initialising nodes needs writes.
 type teller struct {
 	recorder record.EventRecorder
 	limiter  *rate.Limiter
@@ -74,8 +74,8 @@ func newTeller() *teller {
 	return &teller{limiter: rate.NewLimiter(1, 50), known: map[string]*told{}}
 }
 
-// failed notes a failure; first is that the last one of the node had another reason, or was so long ago that the node
-// has been well since.
+// failed notes a failure. first is true when the last failure of the node had another reason, or was so long ago that
+// the node has been well since.
 func (t *teller) failed(node *corev1.Node, err error) (first bool) {
 	f := &failure{reason: UpdatingNodeFailed, err: err}
 	_ = errors.As(err, &f)

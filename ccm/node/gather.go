@@ -33,9 +33,9 @@ type job struct {
 // gather takes nodes from the queue, has them read in groups and gives them to the workers. It returns when the queue
 // is shut down and all reads have ended.
 //
-// A group is read when it is full, or when its first node has waited for the window and the pace allows a call: five at
-// once, then one per second. So a lone node waits for the window only, and however many join one after the other, there
-// is a call per second.
+// A group is read when it is full, or when its first node has waited for the window and the rate allows a call. The
+// rate is five at once, then one per second. So a lone node waits for the window only, and however many join one after
+// the other, there is a call per second.
 func (c *Controller) gather(ctx, reads context.Context) {
 	items := make(chan item)
 	go func() {
@@ -185,7 +185,7 @@ func (c *Controller) settle(ctx, calls context.Context, j *job, err error) {
 		c.teller.forget(j.node.Name)
 	case final(calls, err) || ctx.Err() != nil:
 	case elsewhere(j.state.Err):
-		c.queue.Forget(j.item) // somebody else looks after it
+		c.queue.Forget(j.item) // another controller handles it
 	default:
 		c.fail(ctx, j, err)
 		c.queue.AddRateLimited(j.item)

@@ -11,9 +11,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// Foresee returns what the controller would write about a node whose instance has these metadata: its addresses, as it
-// orders and filters them for a kubelet that was told its own, and the labels that it would set or change. It writes
-// nothing. The error is the one for which the controller would leave the node as it is.
+// Foresee returns what the controller would write about a node whose instance has these metadata. These are its
+// addresses, ordered and filtered for a kubelet that was told its own, and the labels that it would set or change. It
+// writes nothing. The error is the one for which the controller would leave the node as it is.
 func Foresee(
 	node *corev1.Node,
 	metadata *cloudprovider.InstanceMetadata,
@@ -52,8 +52,8 @@ func unequalLabels(labels map[string]string) map[string]string {
 	return set
 }
 
-// labelsOf returns the labels that a node does not have yet and gets from its instance, and what is wrong with those
-// that the API server would refuse.
+// labelsOf returns the labels that a node does not have yet and gets from its instance. It also returns what is wrong
+// with those that the API server would refuse.
 func labelsOf(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (set map[string]string, invalid []string) {
 	set = map[string]string{}
 	add := func(value string, keys ...string) {

@@ -28,8 +28,8 @@ var (
 	})
 	failures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_node_sync_failures_total",
-		Help: "Number of attempts to initialise a node, to keep its labels or its addresses that failed and will be repeated, labeled by the reason, " +
-			"which is also that of the event on the node.",
+		Help: "Number of attempts to initialise a node, or to update its labels or addresses, that failed and are retried, labeled by reason. " +
+			"The event on the node has the same reason.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 	batchNodes = metrics.NewHistogram(&metrics.HistogramOpts{

@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the
-// same moment.
+// jitter is by how much a period may be longer than asked for. So the managers of many clusters do not ask at the same
+// moment.
 const jitter = 0.1
 
 // refreshAll compares the addresses of all initialised nodes with those of their instances, at once and then once per

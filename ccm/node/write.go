@@ -15,7 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// conflicts is how often a node is read again in one attempt because somebody else has written it.
+// conflicts is how often a node is read again in one attempt because another client has written it.
 const conflicts = 5
 
 // initialise does what is judged for a node with the taint: two writes at most. A node that is no longer the one that
@@ -38,7 +38,7 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 	}
 	return passing(
 		UpdatingNodeFailed,
-		fmt.Errorf("patching node %q: somebody else has written it %d times in the meantime", node.Name, conflicts),
+		fmt.Errorf("patching node %q: other clients have written it %d times in the meantime", node.Name, conflicts),
 	)
 }
 
@@ -149,9 +149,9 @@ func (c *Controller) patch(
 	return written, nil
 }
 
-// fresh reads a node again that somebody else has written, from the API server: the cache may be behind what has just
-// been refused. It is nil if the node is gone, also when another has taken its name. A patch with a wrong UID may be
-// refused as invalid: the field cannot be changed.
+// fresh reads a node again that another client has written, from the API server: the cache may lag behind the write
+// that was refused. It is nil if the node is gone, also when another has taken its name. A patch with a wrong UID may
+// be refused as invalid: the field cannot be changed.
 func (c *Controller) fresh(calls context.Context, node *corev1.Node, refusal error) (*corev1.Node, error) {
 	if apierrors.IsNotFound(refusal) {
 		return nil, nil

@@ -17,8 +17,8 @@ import (
 // them.
 const markAnnotation = "node-ipam.transplant.dev/seen-by-new-leader"
 
-// conflictRetries is how often a PATCH is sent again at once because the node has changed: a new node is written to by
-// half a dozen components.
+// conflictRetries is how often a PATCH is sent again at once because the node has changed. Half a dozen components
+// write to a new node.
 const conflictRetries = 5
 
 // sync gives a node its podCIDRs if it has none.

@@ -10,7 +10,8 @@
 // # What is guaranteed
 //
 // Between managers that are built on this package and hold the lease one after the other, no block is given to two
-// nodes, however long a process was frozen, wherever a request of its was held up, and whatever answers were lost:
+// nodes. That holds however long a process was frozen, wherever its request was delayed, and whatever answers were
+// lost:
 //
 //   - Every PATCH names the node's UID and the resourceVersion that its sender had read, and passes the fence. What a
 //     predecessor may still have under way was read before its fence closed, and so before the new leader's lease
@@ -20,16 +21,16 @@
 //   - It then changes every node that has no podCIDR: an annotation, which goes away again with the podCIDRs. From then
 //     on whatever the predecessor had under way for that node is refused as a conflict. Only then is anything given
 //     out. Without that step, a late request could give a node the block that the new leader has just given to another
-//     one: a resourceVersion guards one node, and a block is about two.
-//   - A block that was chosen for a node stays that node's until the node has podCIDRs or is gone, whatever the answer
-//     to the PATCH was. So an unknown outcome neither leaks a block (upstream: until the next restart) nor frees one
-//     that the node may have got.
+//     one. A resourceVersion guards one node, and a block is about two.
+//   - Whatever the PATCH returned, a block that was chosen for a node stays its own until the node has podCIDRs or is
+//     gone. So an unknown outcome neither leaks a block (upstream: until the next restart) nor frees one that the node
+//     may have got.
 //   - A block belongs to a UID. An event about a node that is long gone does not free the block that another one has by
 //     now.
 //
-// It is not guaranteed, but seen and told (an event at the node, and transplant_ccm_node_ipam_conflicts), when
-// something else writes podCIDRs: a kube-controller-manager that still runs node IPAM, or an operator. Its requests
-// name no resourceVersion. The event says which nodes share a block; the younger one has to be drained, deleted and
-// registered again, which no controller should decide on. The same holds for two managers that run without leader
-// election.
+// This is not guaranteed when something else writes podCIDRs: a kube-controller-manager that still runs node IPAM, or
+// an administrator. It is detected and reported (an event at the node, and transplant_ccm_node_ipam_conflicts). Its
+// requests name no resourceVersion. The event says which nodes share a block; the younger one has to be drained,
+// deleted and registered again, which no controller should decide on. The same holds for two managers that run without
+// leader election.
 package nodeipam

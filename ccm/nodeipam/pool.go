@@ -206,7 +206,7 @@ func (p *pool) recount() {
 	}
 }
 
-// free is how many blocks nobody has.
+// free is how many blocks no node has.
 func (p *pool) free() uint64 {
 	wide := slices.SortedFunc(slices.Values(p.wide), func(a, b span) int {
 		if a.first < b.first {

@@ -140,8 +140,8 @@ func (c *Controller) sweepUntil(ctx, calls context.Context) {
 	}
 }
 
-// sweep frees the blocks of nodes that are gone without an event: a node that came and went while the watch was broken,
-// or that was in the list of the takeover but never in the cache. The API server is asked about each before that.
+// sweep frees the blocks of nodes that are gone without an event. Such a node came and went while the watch was broken,
+// or was in the list of the takeover but never in the cache. The API server is asked about each before that.
 func (c *Controller) sweep(ctx, calls context.Context) {
 	known, err := c.nodes.List(labels.Everything())
 	if err != nil {

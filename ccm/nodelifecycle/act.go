@@ -26,15 +26,15 @@ const (
 	// NodeDeletionDelayed is that the node would be deleted if it had not been without an instance before the takeover. It
 	// says when it will be.
 	NodeDeletionDelayed = "NodeDeletionDelayed"
-	// NodeDeletionHeld is that the cloud has no instance for the node, and that it is not deleted until an operator says
-	// so, or until it is more plausible. It says why, and what to do.
+	// NodeDeletionHeld is that the cloud has no instance for the node, and the node is kept. It is deleted when an
+	// administrator says so, or when the answer is more plausible. It says why, and what to do.
 	NodeDeletionHeld = "NodeDeletionHeld"
 	// ReadingInstanceFailed is that the provider returned errors or panicked when it was asked for the node several times.
 	ReadingInstanceFailed = "ReadingInstanceFailed"
 )
 
 const (
-	// conflicts is how often a node is read again in one attempt because somebody else has written it.
+	// conflicts is how often a node is read again in one attempt because another client has written it.
 	conflicts = 5
 	// warnAfter is after how many failed answers in a row the user is told.
 	warnAfter = 3
@@ -45,7 +45,7 @@ const (
 func (c *Controller) settle(calls context.Context, node *corev1.Node, state cloud.InstanceState) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
-	c.mu.Unlock() // the node is busy: nobody else changes it
+	c.mu.Unlock() // the node is busy: no other worker changes it
 	switch answerOf(state) {
 	case gone:
 		c.delay(calls, node, w)
@@ -108,7 +108,7 @@ func (c *Controller) delay(calls context.Context, node *corev1.Node, w *watched)
 func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
-	c.mu.Unlock() // the node is busy: nobody else changes it
+	c.mu.Unlock() // the node is busy: no other worker changes it
 	if !w.announced {
 		w.announced = true
 		c.recorder.Eventf(

@@ -112,8 +112,8 @@ func (e *evidence) judgeOwn() (doubt holdReason, settled bool) {
 	return "", !e.ownPending
 }
 
-// HostName returns what is known of the node that this process runs on: NODE_NAME, or the name of the host, which is
-// that of a pod in its own network.
+// HostName returns what is known of the node that this process runs on. That is NODE_NAME, or the name of the host,
+// which is that of a pod in its own network.
 func HostName() string {
 	host, _ := os.Hostname() // without it, the own node is not known
 	return cmp.Or(os.Getenv("NODE_NAME"), host)
@@ -145,12 +145,12 @@ func schemeOf(node *corev1.Node) string {
 	return scheme
 }
 
-// pickWitnesses returns nodes whose instances must exist, if some of those that are due may be deleted after this
-// pass: the manager's own, and a few others that are Ready, other ones each time. They are of the same cloud: a node
-// elsewhere that has joined the cluster says nothing. The caller has the lock.
+// pickWitnesses returns nodes whose instances must exist, if some of those that are due may be deleted after this pass.
+// These are the manager's own, and a few others that are Ready, other ones each time. They are of the same cloud: a
+// node elsewhere that has joined the cluster says nothing. The caller has the lock.
 //
-// The manager's own is asked for in every pass where that is no call of its own: a first look may find an instance that
-// is terminated, whose node is deleted at once.
+// The manager's own is asked for in every pass in which that costs no extra call. A first read may find an instance
+// that is terminated, whose node is deleted at once.
 func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 	confirming, asked := map[string]bool{}, map[string]bool{}
 	for _, node := range due {
@@ -190,12 +190,12 @@ type tally struct {
 	earned float64
 }
 
-// allowed returns how much of a limit may be used by now. It is one node from the start: a failover in a small cluster
-// does not keep the Node of an instance that has ended, and a wrong answer about many is held all the same.
+// allowed returns how much of a limit may be used by now. It is one node from the start. A failover in a small cluster
+// does not keep the Node of an instance that has ended. A wrong answer about many is held all the same.
 func (t *tally) allowed(limit int) int { return min(limit, max(1, int(float64(limit)*t.earned))) }
 
 // earnedBy returns which part of the limits may be used at a time. A manager that took over from one of its kind does
-// not know what that one deleted, and may have deleted all that the limits allow. Its own allowance grows over the
+// not know what that one deleted. It may have deleted all that the limits allow. Its own allowance grows over the
 // window, so that managers that crash one after the other delete no more than one that lives. The caller has the lock.
 func (c *Controller) earnedBy(now time.Time) float64 {
 	lived, window := now.Sub(c.began), c.options.DeletionWindow
@@ -226,9 +226,9 @@ func (t *tally) exceeds(count, limit int, over holdReason) holdReason {
 	return ""
 }
 
-// decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others
-// are held. All nodes count that have no instance and are there still, also those that one look has found, and those
-// that were deleted within the window.
+// decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others are
+// held. All nodes without an instance that still exist count, even after one read only. So do those that were deleted
+// within the window.
 func (c *Controller) decide(calls context.Context, pass *evidence) (removals []*corev1.Node) {
 	now := c.clock.Now()
 	c.mu.Lock()

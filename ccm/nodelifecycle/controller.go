@@ -32,8 +32,8 @@ const (
 	readTimeout = 4 * time.Minute
 	// stuckAfter is when health says that a piece of work is stuck.
 	stuckAfter = 5 * time.Minute
-	// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the
-	// same moment.
+	// jitter is by how much a period may be longer than asked for. So the managers of many clusters do not ask at the same
+	// moment.
 	jitter = 0.1
 )
 

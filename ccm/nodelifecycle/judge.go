@@ -73,8 +73,8 @@ const (
 	gone
 )
 
-// answerOf reads a state. An error is no answer, also one that says "not found": interface and upstream know an
-// instance as gone only where the provider says that it does not exist, without an error. A provider that finds it and
+// answerOf reads a state. An error is no answer, also one that says "not found". For the interface and upstream an
+// instance is gone only if the provider says that it does not exist, without an error. A provider that finds it and
 // then does not, contradicts itself.
 func answerOf(state cloud.InstanceState) answer {
 	switch {
@@ -121,9 +121,9 @@ func (w *watched) wanted(node *corev1.Node, now time.Time) bool {
 	return !w.busy && !w.removed && node.DeletionTimestamp == nil && !now.Before(w.due)
 }
 
-// answered notes an answer and when to ask again: an interval later, which doubles up to a limit while the answer is
-// the same and waiting costs little: an instance that is shut down seldom goes away. Errors are asked about again at
-// the next tick, and so are running instances if listing them costs nothing more.
+// answered notes an answer and when to ask again. The interval doubles up to a limit while the answer is the same and
+// waiting costs little. An instance that is shut down seldom goes away. Errors are asked about again at the next tick,
+// and so are running instances if listing them costs nothing more.
 func (w *watched) answered(a answer, now time.Time, period, limit time.Duration, lists bool) {
 	if a == w.answer && !w.asked.IsZero() {
 		w.times++

@@ -46,11 +46,11 @@ var (
 	})
 	held = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "transplant_ccm_node_deletions_held",
-		Help: "Number of nodes without an instance that are not deleted, labeled by reason: limit (there are more than may be deleted, see " +
-			"--node-deletion-limit), terminated (the cloud calls more of them terminated than may be deleted, see " +
-			"--node-deletion-limit-terminated-percent), no_instance (the cloud finds no instance at all), " +
-			"own_instance (it does not find the manager's own, or calls it terminated) or restart (the manager took over from " +
-			"another of its kind within --node-deletion-window, and may not delete as many yet).",
+		Help: "Number of nodes without an instance that are not deleted, labeled by reason. limit: there are more than may be deleted (see " +
+			"--node-deletion-limit). terminated: the cloud calls more of them terminated than may be deleted (see " +
+			"--node-deletion-limit-terminated-percent). no_instance: the cloud finds no instance at all. " +
+			"own_instance: it does not find the manager's own, or calls it terminated. restart: the manager took over from " +
+			"another of its kind within --node-deletion-window, and may not delete as many yet.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 	holds = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -61,8 +61,8 @@ var (
 	}, []string{"reason"})
 	deletions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_node_deletions_total",
-		Help: "Number of attempts to delete a node whose instance is gone, labeled by result (success, error, or other if the node had become Ready or " +
-			"was another by then).",
+		Help: "Number of attempts to delete a node whose instance is gone, labeled by result: success, error or other. other: the node had become Ready or " +
+			"was replaced by then.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 )
@@ -77,8 +77,9 @@ func registerMetrics() {
 	})
 }
 
-// observe counts an answer as upstream counts its calls: the one for a provider ID, whether the instance exists, and
-// if it does and that was asked, whether it is shut down. An error is that of the question that it answers.
+// observe counts an answer as upstream counts its calls. These are the one for a provider ID, whether the instance
+// exists, and, if it does and that was asked, whether it is shut down. An error is that of the question that it
+// answers.
 func observe(state cloud.InstanceState, want cloud.Want) {
 	atShutdown, atID := cloud.FailedAt(state.Err)
 	missing := state.Err == nil && want&cloud.WantExists != 0 && !state.Exists

@@ -44,16 +44,16 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		&o.TakeoverGrace,
 		"node-deletion-grace-after-takeover",
 		o.TakeoverGrace,
-		"For how long after this kind of manager has taken over from another "+
-			"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. Without leader election "+
-			"it is remembered on the lease that would be held; if that is not allowed there is no such time. 0 deletes such nodes at once.",
+		"How long to keep a node that was not Ready before this kind of manager took over "+
+			"from another, if the cloud has no instance for it. Restarts do not prolong it. Without leader election "+
+			"the time is kept on the lease that would be held; if that is not allowed, there is no such time. 0 deletes such nodes at once.",
 	)
 	fs.DurationVar(
 		&o.BackoffLimit,
 		"node-monitor-backoff-limit",
 		o.BackoffLimit,
-		"The longest time between two questions to the cloud about a node that is not "+
-			"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.",
+		"The longest time between two calls to the cloud about a node that is not "+
+			"Ready and whose instance stays shut down. The same holds for an unchanged instance if the provider cannot list instances. Every --node-monitor-period if that is longer.",
 	)
 	fs.IntVar(
 		&o.DeletionLimit,

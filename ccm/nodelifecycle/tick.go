@@ -133,9 +133,10 @@ func (c *Controller) forgetOthers(present map[string]bool) {
 	kept.Set(float64(delayed))
 }
 
-// inTurn returns those of the nodes that are asked for in this tick: new ones first, as their due time is zero, so that
-// none is asked for twice before all were once; then those of which a second look has to confirm that they have no
-// instance; then those that have waited for longest. Others are asked for with them. The caller has the lock.
+// inTurn returns those of the nodes that are asked for in this tick. New ones come first, as their due time is zero, so
+// that none is asked for twice before all were once. Then come those of which a second read has to confirm that they
+// have no instance. Then come those that have waited for longest. Others are asked for with them. The caller has the
+// lock.
 func (c *Controller) inTurn(due []*corev1.Node, others int) []*corev1.Node {
 	slices.SortFunc(due, func(a, b *corev1.Node) int {
 		x, y := c.watched[a.Name], c.watched[b.Name]
@@ -226,8 +227,8 @@ func (c *Controller) record(
 	return follows
 }
 
-// read asks whether instances exist and are shut down. Where each question is a call, the second is asked only if its
-// answer can change something: whoever has the taint keeps it until it is Ready, and a witness gets none.
+// read asks whether instances exist and are shut down. If each question is a call, the second is asked only if its
+// answer can change something. A node with the taint keeps it until it is Ready, and a witness gets none.
 func (c *Controller) read(ctx context.Context, group []question) []cloud.InstanceState {
 	nodes := make([]*corev1.Node, len(group))
 	for i, q := range group {

@@ -1,9 +1,9 @@
 // Package proven decides which kube-apiservers a cloud-controller-manager that is built on package ccm may be run
-// against: those between the ends of what the tests of skew ran it against.
+// against. These are the versions between the oldest and the newest that the skew tests ran it against.
 //
 // The version skew policy of Kubernetes wants a manager that is not newer than the API server. Ours is newer, and these
-// tests stand in the policy's place: the binary carries this list, prints it with --version -o json, and `transplant
-// check` goes by it.
+// tests replace the policy. The binary carries this list, prints it with --version -o json, and `transplant check` uses
+// it.
 package proven
 
 import (

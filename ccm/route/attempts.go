@@ -14,8 +14,7 @@ import (
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
-	// refusedStep is where the back-off begins, at 8 s, after an answer that will be the same in a second: there is no
-	// such instance, or no leave.
+	// refusedStep is where the back-off starts, at 8 s, after a lasting answer: no such instance, or access denied.
 	refusedStep = 3
 )
 
@@ -100,8 +99,8 @@ func (a attempts) succeed(c call, begun, now time.Time) time.Time {
 	return begun
 }
 
-// observe takes notice of what a list shows: creates whose routes are there are done with, and those that have become
-// black holes count as failed. The list says nothing about ignored destinations.
+// observe records what a list shows: creates whose routes are there are done, and those that have become black holes
+// count as failed. The list says nothing about ignored destinations.
 func (a attempts) observe(routes []*cloudprovider.Route, ignored map[destination]bool, now time.Time) {
 	blackhole, healthy := map[destination]bool{}, map[call]bool{}
 	for _, route := range routes {

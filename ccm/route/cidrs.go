@@ -49,8 +49,8 @@ func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 	return false
 }
 
-// destination is where a route leads, in one spelling: clouds and nodes write IPv6 differently, and what is spelled
-// otherwise would be deleted and made again for ever.
+// destination is where a route leads, in one spelling. Clouds and nodes write IPv6 differently, and a route in another
+// spelling would be deleted and made again in a loop.
 type destination string
 
 func destinationOf(cidr string) destination {

@@ -21,7 +21,7 @@ const (
 )
 
 // conditionHolds is how long a condition that this controller has written is left alone, whatever others write. A
-// network plugin writes the same condition with a reason of its own (Calico: CalicoIsUp), and two that correct each
+// network plugin writes the same condition with a reason of its own (Calico: CalicoIsUp). Two writers that correct each
 // other must not do so all the time. Upstream's is the same.
 const conditionHolds = 10 * time.Second
 
@@ -134,7 +134,7 @@ func (c *Controller) patch(ctx, calls context.Context, node *corev1.Node, patch 
 	switch {
 	case err == nil:
 		patch.at, patch.failures, patch.next = c.clock.Now(), 0, time.Time{}
-		c.queue.AddAfter(retry, conditionHolds) // by then the cache shows it, or somebody else has written since
+		c.queue.AddAfter(retry, conditionHolds) // by then the cache shows it, or another client has written since
 	case ctx.Err() != nil, final(calls, err):
 	default:
 		patch.failures++

@@ -17,8 +17,8 @@ type view map[destination][]seen
 // seen is a route that was listed, or one that was made since.
 type seen struct {
 	*cloudprovider.Route
-	// made routes have no name yet, and nobody knows whether the cloud keeps addresses for them: only a list can say what
-	// to do about one.
+	// made routes have no name yet, and the cloud may not keep addresses for them: only a list can say what to do about
+	// one.
 	made bool
 }
 

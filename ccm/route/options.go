@@ -9,9 +9,9 @@ import (
 
 // Options are the settings of the controller that upstream does not have.
 type Options struct {
-	// ResyncPeriod is how often all routes are listed though nothing has happened, which is how long a change that
-	// somebody else made in the cloud can last. Each period is up to a tenth longer, so that the managers of many clusters
-	// do not list at the same moment.
+	// ResyncPeriod is how often all routes are listed even without an event. A change that another client made in the
+	// cloud can last that long. Each period is up to a tenth longer, so that the managers of many clusters do not list at
+	// the same moment.
 	ResyncPeriod time.Duration
 }
 
@@ -24,8 +24,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		&o.ResyncPeriod,
 		"route-resync-period",
 		o.ResyncPeriod,
-		"How often the routes in the cloud are compared with the nodes though no node "+
-			"has changed. It bounds how long a route that somebody else deleted or changed stays so. An explicit --route-reconciliation-period goes before it.",
+		"How often the routes in the cloud are compared with the nodes even if no node "+
+			"has changed. It bounds how long a route that was deleted or changed in the cloud stays so. An explicit --route-reconciliation-period takes precedence.",
 	)
 }
 

@@ -77,7 +77,7 @@ func (c *Controller) wantsList(nodes []*corev1.Node, trigger string) bool {
 	for _, due := range c.due(found, now) {
 		for _, call := range due.calls() {
 			switch known := c.attempts[call]; {
-			case known != nil && known.undone: // nobody else makes it
+			case known != nil && known.undone: // no other controller makes it
 			case now.Sub(c.listedAt) > listServes:
 				return true
 			case known != nil && !known.ended.Before(c.listedAt):

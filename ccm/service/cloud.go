@@ -60,7 +60,8 @@ func (b cloudClient) update(ctx context.Context, service *corev1.Service, nodes 
 	return b.provider.UpdateLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)
 }
 
-// remove deletes a load balancer. That somebody else implements it is no error: there is nothing for us to delete.
+// remove deletes a load balancer. It is no error that another controller implements it: there is nothing for us to
+// delete.
 func (b cloudClient) remove(ctx context.Context, service *corev1.Service) error {
 	if err := b.removed(ctx, service); !isElsewhere(err) {
 		return err
@@ -78,8 +79,8 @@ func class(ctx context.Context) context.Context {
 	return cloud.WithClass(ctx, cloud.ClassLoadBalancer)
 }
 
-// recovered makes a panic an error: one Service with which a provider cannot deal must not end the process, and so the
-// work on all others.
+// recovered makes a panic an error. One Service that a provider cannot handle must not end the process, and so the work
+// on all others.
 func recovered(call string, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("the cloud provider panicked in %s: %v", call, p)

@@ -2,8 +2,8 @@
 //
 // It stands in for upstream's service-lb-controller: finalizer, status, events and the rules of membership are the
 // same. It differs in being level-triggered. What a load balancer should be (spec and annotations, members) is compared
-// with what this process last made it, so a change that is taken back, or that changes nothing the cloud knows of,
-// costs no call.
+// with what this process last made it. So a change that is reverted, or that changes nothing the cloud knows of, costs
+// no call.
 //
 //	Service event ──────────────┐                       ┌─> ensure   spec, annotations: EnsureLoadBalancer, status
 //	node events ──batch──node──>├─> queue ──> judge ──> ├─> update   members only: UpdateLoadBalancer
@@ -12,7 +12,7 @@
 //	                                                    └─> cleanup  EnsureLoadBalancerDeleted, finalizer
 //
 // What is in line is also kept in a ConfigMap, as fingerprints, so that the next leader does not ensure everything
-// again. An entry is taken out before the call that makes it untrue, and a leader believes the entries only if none but
+// again. An entry is removed before the call that makes it untrue. A leader believes the entries only if none but
 // managers of this kind have led since they were written.
 package service
 
@@ -51,7 +51,7 @@ const (
 	// A Service that failed is tried again after this, twice as long each time.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 300 * time.Second
-	// maxDeleteDelay is the longest for one that is being deleted. Somebody waits for its namespace or pays for its load
+	// maxDeleteDelay is the longest for one that is being deleted. A user waits for its namespace or pays for its load
 	// balancer when the cloud is back. Upstream's informer resync has the same effect.
 	maxDeleteDelay = 30 * time.Second
 	// slowAfter is how long a Service may keep others from its worker's place. See Config.Workers.
@@ -69,7 +69,7 @@ type Config struct {
 	// ClusterName is given to the provider, which names load balancers by it.
 	ClusterName string
 	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one, a Service that
-	// takes longer than ten seconds no longer counts, so that load balancers that hang do not keep others waiting. One is
+	// takes longer than ten seconds no longer counts. So load balancers that hang do not keep others waiting. One is
 	// obeyed strictly: it may be there for a provider that cannot do two things at once.
 	Workers int
 	// Environment is what else decides how the provider makes load balancers: the content of the cloud config. When it
@@ -400,8 +400,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"One that is gone is made again. 0 turns it off.",
 	)
 	fs.DurationVar(&o.ResyncPeriod, flagResyncPeriod, o.ResyncPeriod,
-		"How often each load balancer is ensured though nothing is known to have changed. "+
-			"This finds members and listeners that somebody changed in the cloud. 0 turns it off.")
+		"How often each load balancer is ensured even if no change is known. "+
+			"This finds members and listeners that were changed in the cloud. 0 turns it off.")
 	fs.Float64Var(&o.DriftQPS, flagDriftQPS, o.DriftQPS,
 		"How many load balancers per second are looked at or ensured for drift, at most.")
 	fs.DurationVar(
@@ -415,7 +415,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		&o.NodeBatchInterval,
 		flagNodeBatchInterval,
 		o.NodeBatchInterval,
-		"The least time between two updates of the load balancers for nodes that join, so that many nodes that join one after the other cost few updates.",
+		"The least time between two updates of the load balancers for joining nodes. Many nodes that join one after the other then cost few updates.",
 	)
 	fs.DurationVar(&o.StuckAfter, flagStuckAfter, o.StuckAfter,
 		"How long work on one Service may take before the health check of the controller fails and names it.")

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// After a takeover, a load balancer that is believed to be in line is looked at within this time: what somebody
-	// changed while nobody led is found soon, and not all at once.
+	// After a takeover, a load balancer that is believed to be in line is read within this time. What was changed while no
+	// manager led is found soon, and not all at once.
 	adoptedCheckFrom = 30 * time.Second
 	adoptedCheckTo   = 3 * time.Minute
 	// maxNotFound is how often a load balancer that a check does not find is ensured for it, when that changes nothing. A
@@ -99,8 +99,8 @@ func (c *Controller) soonest() time.Duration {
 	return wait
 }
 
-// due returns the keys of load balancers that are in line and due to be looked at or ensured, those first that have
-// waited longest, and when the next will be.
+// due returns the keys of load balancers that are in line and due to be read or ensured, and when the next will be.
+// Those that have waited longest come first.
 func (k *store) due(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -200,14 +200,14 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 // fingerprintVersion changes when what a fingerprint covers does. A leader does not believe those of another version.
 const fingerprintVersion = "1"
 
-// wantsLoadBalancer is whether a Service asks for a load balancer of the cloud provider. One with a class asks somebody
-// else.
+// wantsLoadBalancer is whether a Service asks for a load balancer of the cloud provider. One with a class is for
+// another controller.
 func wantsLoadBalancer(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil
 }
 
 // needsCleanup is whether a Service carries the finalizer of a load balancer that it no longer needs. Its class does
-// not matter: the finalizer is what keeps the Service from going, and nobody else may take it away.
+// not matter: the finalizer is what keeps the Service from going, and no other controller may remove it.
 func needsCleanup(service *corev1.Service) bool {
 	return servicehelper.HasLBFinalizer(service) &&
 		(service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
@@ -299,8 +299,8 @@ func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
 	return equality.Semantic.DeepEqual(normal(a).Ingress, normal(b).Ingress)
 }
 
-// sameAddresses is whether two statuses name the same addresses, in any order and whatever else they say of them:
-// providers fill ports and modes in when they ensure, and not always when they are asked.
+// sameAddresses reports whether two statuses name the same addresses, in any order and whatever else they say of them.
+// Providers fill ports and modes in when they ensure, and not always when they are asked.
 func sameAddresses(a, b *corev1.LoadBalancerStatus) bool {
 	return slices.Equal(addresses(a), addresses(b))
 }
@@ -341,8 +341,8 @@ type facts struct {
 
 // judge decides what the load balancer of one Service needs.
 //
-// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load
-// balancer, and upstream does. One that is being deleted and has no finalizer of ours is left alone for the same
+// A Service that disappears before its deletion started had lost our finalizer before. A user wants to keep the load
+// balancer, and upstream keeps it. One that is being deleted and has no finalizer of ours is left alone for the same
 // reason. What is half made goes, as it does upstream.
 func judge(f facts) operation {
 	switch {
@@ -403,8 +403,8 @@ func relevant(before, now *corev1.Service, known bool, page lbState) bool {
 		known && page.spec != "" && !page.implementedElsewhere && wantsLoadBalancer(now) && deviates(now, page)
 }
 
-// repairDelay is how long a status that somebody else changes again and again is left alone: two writers that do not
-// agree must not keep the API server busy. The first repair does not wait.
+// repairDelay is how long a status that another client keeps changing is left alone. Two writers that do not agree must
+// not keep the API server busy. The first repair does not wait.
 func repairDelay(repairs int) time.Duration {
 	if repairs == 0 {
 		return 0

@@ -104,8 +104,8 @@ type view struct {
 	leaving map[string]string // nodes that are no members for the one reason that they are leaving
 }
 
-// buildView judges nodes. The second result is the members, by name. A set that is the last one still is that one: load
-// balancers with the same members share it, and thousands of nodes are hashed and kept once.
+// buildView judges nodes. The second result is the members, by name. A set that equals the last one is the same object.
+// Load balancers with the same members share it, and thousands of nodes are hashed and kept once.
 func buildView(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
 	v := &view{leaving: map[string]string{}}
 	ids := make(map[string]string, len(nodes))
@@ -144,8 +144,8 @@ func (v *view) resolve(hash string) *memberSet {
 	return &memberSet{hash: hash}
 }
 
-// needsUpdate is whether a load balancer with these members needs an update: it lacks a member, has another machine for
-// one, or has a node that is none, unless that node is only leaving.
+// needsUpdate reports whether a load balancer with these members needs an update. It does if it lacks a member, has
+// another machine for one, or has a node too many. A node that is only leaving does not count.
 func (v *view) needsUpdate(has *memberSet) bool {
 	if has.hash == v.set.hash {
 		return false

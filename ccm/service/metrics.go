@@ -65,19 +65,19 @@ var (
 	})
 	driftChecks = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_service_drift_checks_total",
-		Help: "Number of load balancers that were looked at for drift, by result: in_line, gone, not_found (gone, and ensuring it has changed nothing), " +
-			"moved (it has other addresses), error.",
+		Help: "Number of load balancers that were looked at for drift, by result: in_line, gone, not_found, moved or error. not_found: it is gone, and ensuring it has changed nothing. " +
+			"moved: it has other addresses.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	statusRepairs = metrics.NewCounter(&metrics.CounterOpts{
 		Name:           "transplant_ccm_service_status_repairs_total",
-		Help:           "Number of times that a Service's status was written back after somebody else had changed it.",
+		Help:           "Number of times that a Service's status was written back after another client had changed it.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	adoptedServices = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_service_adopted_total",
-		Help: "Number of load balancers that were found on taking over, by what the last leader had noted: in_line (no call is needed), " +
-			"members (nodes have changed since), changed (the Service, the program or its configuration has), unknown (nothing, or it cannot be believed).",
+		Help: "Number of load balancers that were found on taking over, by what the last leader had noted. in_line: no call is needed. " +
+			"members: nodes have changed since. changed: the Service, the program or its configuration has. unknown: there is no note, or it cannot be trusted.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"noted"})
 	stateWrites = metrics.NewCounterVec(&metrics.CounterOpts{

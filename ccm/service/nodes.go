@@ -19,7 +19,7 @@ const (
 )
 
 // batching decides when nodes that have joined or left are given to the load balancers. One node is given after the
-// window. Several wait until none has joined for two windows, or for the interval: a group that scales up over ten
+// window. Several wait until none has joined for two windows, or for the interval. A group that scales up over ten
 // seconds costs each load balancer one update.
 type batching struct {
 	window, interval time.Duration

@@ -36,11 +36,11 @@ const (
 )
 
 // state keeps, in a ConfigMap, which load balancers are in line. An entry is withdrawn before the call that makes it
-// untrue, so it holds whenever and however this process ends; what is noted later than it becomes true only costs the
-// next leader a call. Without the permission for the ConfigMap, the next leader ensures everything, as upstream does.
+// untrue, so it holds whenever and however this process ends. A late note only costs the next leader a call. Without
+// the permission for the ConfigMap, the next leader ensures everything, as upstream does.
 //
-// A ConfigMap and not an annotation: an annotation on each Service would be a write for each change of nodes, would
-// show in everybody's diffs, and would go with a Service that is copied.
+// It is a ConfigMap and not an annotation. An annotation on each Service would be a write for each change of nodes. It
+// would show in users' diffs, and be copied with a Service.
 type state struct {
 	client      typedcorev1.ConfigMapInterface // nil for nowhere
 	namespace   string
@@ -101,7 +101,7 @@ func (s *state) print(spec string, status *corev1.LoadBalancerStatus) string {
 }
 
 // load reads what the last leader noted. It is believed only if none but managers of this kind have led since the lease
-// was adopted: another manager changes load balancers and notes nothing.
+// was adopted. Another manager changes load balancers and notes nothing.
 func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entry {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -111,7 +111,7 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 		return nil
 	}
 	if fence.Lease() == unled {
-		s.turnOff() // nobody knows who acts between two processes, so nobody would believe it
+		s.turnOff() // it is unknown who acts between two processes, so no process would believe it
 		return nil
 	}
 	stateKept.Set(1)
@@ -136,9 +136,9 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 	return nil
 }
 
-// believes is whether a document was written under the same adoption of the same lease: with leader migration, there
-// are two, and each may have been somebody else's meanwhile. The time may have lost its fraction of a second on the
-// way.
+// believes reports whether a document was written under the same adoption of the same lease. With leader migration
+// there are two leases, and another manager may have held either meanwhile. The time may have lost its fraction of a
+// second on the way.
 func (s *state) believes(d *document) bool {
 	return !s.adoptedAt.IsZero() && s.sameAdoption(d) && d.Epoch <= s.epoch
 }
@@ -173,7 +173,7 @@ func (s *state) note(key string, e entry) {
 	s.changed()
 }
 
-// drop forgets a load balancer that nobody asks about any more.
+// drop forgets a load balancer that no Service needs any more.
 func (s *state) drop(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *state) changed() {
 }
 
 // withdraw makes sure that no next leader takes these load balancers for being in line. Those who call it at the same
-// time share writes. When it cannot be written, the call goes on: a load balancer that stays as it is serves nobody.
+// time share writes. When it cannot be written, the call goes on: a load balancer that stays as it is helps no user.
 func (s *state) withdraw(ctx context.Context, keys ...string) {
 	s.mu.Lock()
 	needed := false
@@ -245,8 +245,8 @@ func (s *state) flush(ctx context.Context) time.Duration {
 	return 0
 }
 
-// commit writes the document, unless somebody else has since what it is to hold changed. It is false when that failed
-// and may be tried again.
+// commit writes the document, unless another worker has since its content changed. It is false when that failed and may
+// be tried again.
 func (s *state) commit(ctx context.Context, upTo uint64) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -295,7 +295,7 @@ func (s *state) giveUp(ctx context.Context, err error) {
 	stateKept.Set(0)
 	klog.FromContext(ctx).
 		Info("The next leader cannot be told which load balancers are in line, and will ensure them all. "+
-			"It needs get and update on this ConfigMap, and create where nobody has made it", "configMap", s.namespace+"/"+s.name, "err", err.Error())
+			"It needs get and update on this ConfigMap, and create if it does not exist", "configMap", s.namespace+"/"+s.name, "err", err.Error())
 }
 
 // errSuperseded is that a later leader has written.
@@ -352,7 +352,7 @@ func (s *state) prune(k *store) {
 	for key := range s.entries {
 		if page, ok := k.get(key); !ok || page.spec == "" {
 			delete(s.entries, key)
-			s.changes++ // it is written with what comes next: what nobody has a Service for is not believed anyway
+			s.changes++ // it is written with what comes next: an entry without a Service is not believed anyway
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (c *Controller) release(ctx context.Context, service *corev1.Service) error
 		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // somebody else let it go
+		return nil // another client removed the finalizer
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (c *Controller) writeStatus(ctx context.Context, key string, service *corev
 	return nil
 }
 
-// repairStatus writes a status that could not be written, or that somebody else has changed since.
+// repairStatus writes a status that could not be written, or that another client has changed since.
 func (c *Controller) repairStatus(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	if page.stored == nil {
 		return c.writeStatus(ctx, key, service, page)
@@ -110,9 +110,9 @@ func (c *Controller) note(key string, page lbState) {
 }
 
 // patch changes metadata and status of a Service, if there is anything to change. It goes to the subresource status,
-// for which the RBAC of upstream's manager is made, and carries the UID: a Service that was deleted and made again by
-// the same name is another. It carries no resource version, since it merges lists and nobody else writes what it
-// replaces.
+// for which the RBAC of upstream's manager is made. It carries the UID: a Service that was deleted and made again with
+// the same name is another one. It carries no resource version, since it merges lists and no other client writes what
+// it replaces.
 func (c *Controller) patch(
 	ctx context.Context,
 	service *corev1.Service,

@@ -27,7 +27,7 @@ type lbState struct {
 	// fingerprint that the cloud was last made to follow; empty when it is not known to follow any
 	spec                 string
 	members              *memberSet
-	implementedElsewhere bool // the provider says that somebody else implements it
+	implementedElsewhere bool // the provider says that another controller implements it
 
 	status  *corev1.LoadBalancerStatus // what the provider last said
 	stored  *corev1.LoadBalancerStatus // what the API server made of it; nil while it has not been written
@@ -107,8 +107,8 @@ func (k *store) lacking(v *view) []string {
 // do not fit are ensured on a takeover.
 const stateLimit = 700 << 10
 
-// maxUnpacked and maxMemory bound, in bytes, what a document may unpack to, and what it may take of its reader's
-// memory: thirty thousand Services are some 10 MiB of either.
+// maxUnpacked and maxMemory bound, in bytes, what a document may unpack to, and its reader's memory for it. Thirty
+// thousand Services are some 10 MiB of either.
 const (
 	maxUnpacked = 64 << 20
 	maxMemory   = 64 << 20
@@ -135,8 +135,8 @@ type document struct {
 }
 
 // decode returns nil for what is no document: a next leader then ensures everything, and writes one. Of a document that
-// a later version wrote it returns who led, so that a leader of before does not write over it, and no Service: it may
-// say of one that it is not in line after all.
+// a later version wrote it returns the leader, so that an older leader does not overwrite it. It returns no Service:
+// the document may say that one is not in line after all.
 func decode(packed []byte) *document { return decodeWithin(packed, maxMemory) }
 
 // decodeWithin is decode with a limit of memory in bytes.

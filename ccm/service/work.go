@@ -165,7 +165,7 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 	}
 	page.service, page.spec, page.members = service, specPrint(service), v.set
 	if isElsewhere(err) {
-		klog.FromContext(ctx).V(4).Info("Somebody else implements the load balancer", "service", key)
+		klog.FromContext(ctx).V(4).Info("Another controller implements the load balancer", "service", key)
 		page.implementedElsewhere, page.status, page.stored, page.seen = true, nil, nil, nil
 		c.book.put(key, page)
 		return nil

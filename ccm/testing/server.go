@@ -44,7 +44,7 @@ type TestServer struct {
 }
 
 // StartTestServer starts a manager with the default controllers, and returns once it is healthy. It runs without leader
-// election unless a flag says otherwise, with a provider that is registered under the name of --cloud-provider, and
+// election unless a flag says otherwise, with a provider that is registered under the name of --cloud-provider. It
 // serves on a free port of the loopback interface.
 func StartTestServer(
 	t *testing.T,

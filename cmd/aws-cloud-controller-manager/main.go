@@ -48,7 +48,7 @@ func newCommand() (*cobra.Command, error) {
 	)
 	command.Use = "aws-cloud-controller-manager"
 	command.Annotations = map[string]string{ccm.VersionAnnotation: version}
-	command.Long = "Runs the cloud loops of a cluster on AWS: new nodes get their addresses and labels, nodes whose instance is gone are deleted, " +
+	command.Long = "Runs the cloud loops of a cluster on AWS. New nodes get their addresses and labels, and nodes whose instance is gone are deleted. " +
 		"Services of type LoadBalancer get their load balancers, and pod networks their routes."
 	return command, nil
 }

@@ -1,5 +1,6 @@
-// Command transplant-operator migrates the user clusters of a seed: it watches Cluster objects, serves their webhooks
-// and a page about them, and moves the cloud loops of those whose feature externalCloudProvider was switched on.
+// Command transplant-operator migrates the user clusters of a seed. It watches Cluster objects, and serves their
+// webhooks and a page about them. It moves the cloud loops of those whose feature externalCloudProvider was switched
+// on.
 package main
 
 import (
@@ -25,8 +26,8 @@ func newCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "transplant-operator",
 		Short: "Migrates the user clusters of a seed to external cloud-controller-managers",
-		Long: "Watches the Clusters of a seed and takes those out of tree whose feature externalCloudProvider is switched on: the cloud loops change hands " +
-			"under proof, machine-controller and the CSI driver follow, and when every machine is external the in-tree provider goes.",
+		Long: "Watches the Clusters of a seed and migrates those whose feature externalCloudProvider is on to the external cloud provider. The cloud loops are handed over " +
+			"under proof; machine-controller and the CSI driver follow. When every machine is external, the in-tree provider is removed.",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -47,9 +47,9 @@ type process struct {
 	operator    *operator.Operator
 	hosted      *operator.Hosted
 	users       *userclusters.Pool
-	// looker is by what the page looks at control planes, on every replica: what it asks (which rights it has, a token for
-	// gauges) are requests that a fence takes for writes. It changes nothing, and its connections are its own, since those
-	// of a cluster that needs nothing are closed.
+	// looker reads control planes for the page, on every replica. Some of its requests (which rights it has, a token for
+	// gauges) count as writes for a fence. It changes nothing, and its connections are its own, since those of a cluster
+	// that needs nothing are closed.
 	looker *operator.Hosted
 	// led is closed when what was begun under the lease has ended.
 	led chan struct{}

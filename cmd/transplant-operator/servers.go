@@ -22,7 +22,7 @@ import (
 
 const (
 	headerTimeout = 5 * time.Second
-	// idleTimeout is how long a connection is kept on which nobody asks anything.
+	// idleTimeout is how long a connection is kept without a request.
 	idleTimeout = 2 * time.Minute
 	// shutdownTimeout is how long answers under way are waited for.
 	shutdownTimeout = 5 * time.Second
@@ -77,8 +77,8 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 	return out, nil
 }
 
-// hosts are the names by which the webhooks are called: those of the Service, and the address that they listen on where
-// that is a certain one.
+// hosts are the names by which the webhooks are called. These are those of the Service, and the address that they
+// listen on if it is a specific one.
 func (p *process) hosts() []string {
 	hosts := certs.ServiceHosts(p.namespace, p.webhookService)
 	if host, _, err := net.SplitHostPort(p.webhookAddress); err == nil && host != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/provider/aws/client"
 )
 
-// balancers are the provider's load balancers. One call is 10 to 20 requests, so that the fence may close in the middle
-// of it; the provider turns most errors into text, and whoever called could not tell.
+// balancers are the provider's load balancers. One call is 10 to 20 requests, so the fence may close in the middle of
+// it. The provider turns most errors into text, and the caller could not recognise them.
 //
 // It takes nodes out of load balancers whose instances are not in its list of all instances. An answer that is not
 // complete, or one from another account, would empty them all: the list is checked first.
@@ -77,7 +77,7 @@ func (c *Cloud) checkListing(ctx context.Context, ids []string, listed []ec2type
 	}
 	for _, id := range missing {
 		if instance := found.byID[id]; instance != nil || !found.gone[id] {
-			return fmt.Errorf("listing instances: EC2's list lacks %s, of which it does not say that it does not exist: "+
+			return fmt.Errorf("listing instances: EC2's list lacks %s, but EC2 does not say that it does not exist; "+
 				"load balancers keep their members, and it will be asked again", id)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package aws decides what the AWS cloud-controller-manager is made of: the upstream AWS provider on clients of our
-// own, which ask the fence before every request that changes something, and what that provider does one by one and EC2
-// answers for many: the state of instances, and routes.
+// Package aws decides what the AWS cloud-controller-manager is made of. It is the upstream AWS provider on clients of
+// our own, which ask the fence before every request that changes something. It also reads in bulk what that provider
+// reads one by one: the state of instances, and routes.
 //
 //	cloud config --understand--> overrides in the provider's names
 //	controllers --> Cloud --instances, routes--> client.Services --fence--> AWS
@@ -87,8 +87,8 @@ func newCloud(name, configFile string, allowUntagged bool) (cloudprovider.Interf
 	}
 	if !allowUntagged {
 		return nil, errors.New(
-			"no cluster ID: set KubernetesClusterID in the cloud config, or tag this instance with kubernetes.io/cluster/<ID>, " +
-				"or accept with --allow-untagged-cloud that every cluster in this account shares its load balancers",
+			"no cluster ID; set KubernetesClusterID in the cloud config, or tag this instance with kubernetes.io/cluster/<ID>, " +
+				"or accept with --allow-untagged-cloud that all clusters in this account share load balancers",
 		)
 	}
 	klog.Warning("The cluster has no cluster ID, and --allow-untagged-cloud accepts that: " +

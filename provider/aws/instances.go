@@ -30,9 +30,9 @@ const (
 // MaxInstances is how many IDs one request takes.
 func (c *Cloud) MaxInstances() int { return idsPerRequest }
 
-// ListInstances describes the instances of nodes: one request for up to 1,000 nodes that have a providerID, one more
-// for each 200 that are found by name, one more when instances are gone, and one for each that a filter does not find.
-// Fargate nodes, which have no instance, are asked for one by one as the provider does.
+// ListInstances describes the instances of nodes. It sends one request for up to 1,000 nodes that have a providerID,
+// and one more for each 200 that are found by name. It sends one more when instances are gone, and one for each that a
+// filter does not find. Fargate nodes, which have no instance, are asked for one by one as the provider does.
 func (c *Cloud) ListInstances(
 	ctx context.Context,
 	nodes []*corev1.Node,
@@ -187,8 +187,8 @@ const rounds = 3
 const lookups = 20
 
 // byID asks by ID, which is the cheapest for EC2. It refuses the whole request for one ID that it does not know, and
-// names all of those; they are taken out and the others asked for again. Should it ever name none, a filter does not
-// mind what does not exist, and takes fewer values; but that a filter finds nothing is no answer, so that what it does
+// names all of those. They are removed and the others asked for again. Should it ever name none, a filter is used: it
+// accepts what does not exist, and takes fewer values. But an empty result of a filter is no answer, so what it does
 // not find is asked for alone.
 func (c *Cloud) byID(ctx context.Context, ids []string, a *answers) error {
 	for range rounds {
@@ -256,9 +256,9 @@ func refusedIDs(err error) (code string, ids []string) {
 	return refusal.ErrorCode(), idInText.FindAllString(refusal.ErrorMessage(), -1)
 }
 
-// byOddID asks for IDs that do not look like any: one of them, among a thousand others, would be the end of the
-// request, and EC2 names only the first. An ID that is not found is refused rather than reported as gone: the provider
-// does not delete a Node for that either.
+// byOddID asks for IDs that do not look like IDs. One of them, among a thousand others, would fail the request, and EC2
+// names only the first. An ID that is not found is refused rather than reported as gone: the provider does not delete a
+// Node for that either.
 func (c *Cloud) byOddID(ctx context.Context, ids []string, a *answers) error {
 	// they stand for others in a filter
 	askable := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return strings.ContainsAny(id, `*?\`) })
@@ -285,7 +285,7 @@ var alive = []string{
 }
 
 // byName finds instances of the cluster by their private DNS names. One that is not found among many is asked for
-// alone, as the provider does: there is no question about a name that EC2 would refuse.
+// alone, as the provider does: EC2 refuses no question about a name.
 func (c *Cloud) byName(ctx context.Context, names []string, a *answers) error {
 	if err := c.describeNames(ctx, names, a); err != nil {
 		return err

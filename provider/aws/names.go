@@ -25,9 +25,9 @@ type asked struct {
 	err        error
 }
 
-// ask decides how the instance of a node is found, as the provider does: by spec.providerID; without that by the ID
-// that the name is, or by the providerID that the cache of Nodes has got meanwhile; and by the name as private DNS name
-// in the last place.
+// ask decides how the instance of a node is found, as the provider does. That is by spec.providerID. Without it, it is
+// by the ID that the name is, or by the providerID that the cache of Nodes has got meanwhile. Last comes the name as
+// private DNS name.
 func (c *Cloud) ask(ctx context.Context, node *corev1.Node) asked {
 	if providerID := node.Spec.ProviderID; providerID != "" {
 		id, err := awsv1.KubernetesInstanceID(providerID).MapToAWSInstanceID()

@@ -129,7 +129,7 @@ func (t targets) of(instance, cidr string) types.NodeName {
 }
 
 // nodesOf finds the Nodes that the table's routes lead to. A Node without providerID is found by its name, for which
-// EC2 has to be asked: without that, its route would look like nobody's and be deleted.
+// EC2 has to be asked. Otherwise its route would look like that of no node and be deleted.
 func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targets, error) {
 	nodes, err := r.nodes()
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targe
 	}
 	for i, node := range nameless {
 		instance, err := found.to(questions[i])
-		if errors.Is(err, errLeftOut) { // its route would look like nobody's
+		if errors.Is(err, errLeftOut) { // its route would look like that of no node
 			return nil, fmt.Errorf("finding the nodes that routes lead to: %w", err)
 		}
 		if err == nil && instance != nil {
@@ -172,7 +172,8 @@ func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targe
 	return byInstance, nil
 }
 
-// nodes are all Nodes, sorted by name. It is an error not to know them yet: every route would look like nobody's.
+// nodes are all Nodes, sorted by name. It is an error not to know them yet: every route would look like that of no
+// node.
 func (r *routes) nodes() ([]*corev1.Node, error) {
 	if r.cloud.nodes == nil || !r.cloud.nodes.Informer().HasSynced() {
 		return nil, errors.New("finding the nodes that routes lead to: the cache of Nodes is not filled yet")
@@ -260,8 +261,8 @@ func (r *routes) forward(ctx context.Context, instance string) error {
 	return nil
 }
 
-// replace makes a route whose destination the table has already: nothing is left to do for the same instance, a route
-// to nowhere is taken away first, and one to elsewhere is somebody's.
+// replace makes a route whose destination the table has already. For the same instance nothing is left to do. A route
+// to nowhere is deleted first. A route to another target belongs to another program.
 func (r *routes) replace(ctx context.Context, cluster string, in *ec2.CreateRouteInput) error {
 	table, err := r.find(ctx, cluster)
 	if err != nil {

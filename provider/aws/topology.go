@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// topologyTypes are the instance types that have a place in the network to be told, so that a node of theirs is not
-// initialised without it.
+// topologyTypes are the instance types that have a network topology. A node of such a type is not initialised without
+// it.
 const topologyTypes = `^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$`
 
 const (
@@ -78,8 +78,8 @@ func topologyPattern(configured string) (*regexp.Regexp, error) {
 	return pattern, nil
 }
 
-// place is what is known of one instance: its network nodes from the top, which may be none, or why a node that needs
-// them cannot have them now.
+// place is what is known of one instance. That is its network nodes from the top, which may be none, or why a node that
+// needs them cannot have them now.
 type place struct {
 	layers []string
 	err    error
@@ -94,8 +94,8 @@ func (t *topology) places(ctx context.Context, region string, described []descri
 	return found
 }
 
-// choose divides the instances that may have a topology into those that are asked for at once, and those that wait for
-// what EC2 says of their type.
+// choose divides the instances that may have a topology into two groups. The first is asked for at once, the second
+// waits for what EC2 says of its type.
 func (t *topology) choose(region string, described []description) (first, rest []description) {
 	probed := map[string]int{}
 	for _, d := range described {

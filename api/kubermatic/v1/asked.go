@@ -23,7 +23,7 @@ func (c *Cluster) NeedsMigration() bool {
 }
 
 // ControlPlaneNamespace is the namespace of the control plane in the seed. It follows from the name of the cluster. The
-// status has it as well and is not asked: whoever may write that could lead the operator to any other namespace.
+// status has it as well and is not read: an account that may write it could lead the operator to any other namespace.
 func (c *Cluster) ControlPlaneNamespace() string { return "cluster-" + c.Name }
 
 // RestartsMachines reports whether the owner of the cluster wants the operator to restart its MachineDeployments.

@@ -15,8 +15,8 @@ const (
 
 // Annotations that are Transplant's own, all optional.
 const (
-	// AnnotationRestartMachines asks the operator to restart the MachineDeployments itself: "true". Without it nobody's
-	// machines are touched.
+	// AnnotationRestartMachines asks the operator to restart the MachineDeployments itself: "true". Without it the
+	// operator touches no machines.
 	AnnotationRestartMachines = "transplant.dev/restart-machine-deployments"
 	// AnnotationMaxUnavailable is how many machines of the cluster may be missing at a time while the operator restarts
 	// MachineDeployments: a number or a percentage. Default: 1.
@@ -33,7 +33,8 @@ const (
 	// that the operator has not begun, it is how a person approves of it.
 	AnnotationPlan = "transplant.dev/plan-sha256"
 	// AnnotationOperator is the installation of the operator (namespace/lease of its seed) that migrates the cluster. It
-	// is written by the first one that begins; others leave the cluster alone until somebody takes the annotation off.
+	// is written by the first one that begins; others leave the cluster alone until an administrator removes the
+	// annotation.
 	AnnotationOperator = "transplant.dev/operator"
 )
 
@@ -48,8 +49,8 @@ const (
 	FeatureVSphereCSIClusterID   = "vsphereCSIClusterID"
 )
 
-// Cluster is a user cluster whose control plane runs in the seed. What must never slip is a rule of the schema, so that
-// it holds while no webhook can be reached: the feature stays on, and the provider stays what it is.
+// Cluster is a user cluster whose control plane runs in the seed. The strictest rules are in the schema, so that they
+// hold while no webhook can be reached. The feature stays on, and the provider stays what it is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -98,7 +99,7 @@ type ClusterSpec struct {
 	//
 	// +kubebuilder:validation:Enum="";NodePort;LoadBalancer;Tunneling
 	ExposeStrategy string `json:"exposeStrategy,omitempty"`
-	// Features by name; externalCloudProvider starts the migration. A feature that is false is off, whoever looks.
+	// Features by name; externalCloudProvider starts the migration. A feature that is false is off for every reader.
 	Features map[string]bool `json:"features,omitempty"`
 	// Cloud says where the machines are.
 	Cloud CloudSpec `json:"cloud,omitzero"`
@@ -227,7 +228,7 @@ const (
 	// ConditionMachines counts the machines whose nodes really are external.
 	ConditionMachines ClusterConditionType = "TransplantMachinesMigrated"
 	// ConditionPlan says which plans the operator has begun, by part: the SHA-256 of the steps and of the whole plan. The
-	// operator goes on with no other plan, whatever a journal says. It is in the status because whoever may change
+	// operator goes on with no other plan, whatever a journal says. It is in the status: an account that may change
 	// Clusters, or ConfigMaps next to a control plane, may not write that.
 	ConditionPlan ClusterConditionType = "TransplantPlanBegun"
 	// ConditionStuck is True when a phase takes longer than it may; its message says what is missing and what to do.
@@ -262,7 +263,7 @@ const (
 )
 
 // ClusterCondition is one condition. The original's schema demands kubermaticVersion and lastHeartbeatTime of each, so
-// whoever writes one sets both.
+// every writer sets both.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterCondition struct {

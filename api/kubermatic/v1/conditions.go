@@ -12,9 +12,8 @@ import (
 // ClusterConditions are the conditions of a cluster by type.
 type ClusterConditions map[ClusterConditionType]ClusterCondition
 
-// UnmarshalJSON also takes the list that the original wrote below its legacy group before it had the map: one such
-// object among five hundred would otherwise keep all of them from being read. An entry of a list without a type is left
-// out.
+// UnmarshalJSON also takes the list that the original wrote below its legacy group before it had the map. Otherwise one
+// such object would make a list of five hundred unreadable. An entry of a list without a type is left out.
 func (c *ClusterConditions) UnmarshalJSON(data []byte) error {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) == 0 || trimmed[0] != '[' {
 		var byType map[ClusterConditionType]ClusterCondition
@@ -46,9 +45,9 @@ func (c ClusterConditions) IsTrue(t ClusterConditionType) bool {
 	return c[t].Status == corev1.ConditionTrue
 }
 
-// Next is what a condition becomes: the times and the version are filled in, so that a new condition has both times,
-// and only a change of status moves the transition. changed is false when nothing but the heartbeat would differ; then
-// there is nothing to write.
+// Next returns the condition with its times and version filled in. A new condition has both times, and only a change of
+// status moves the transition. changed is false when nothing but the heartbeat would differ; then there is nothing to
+// write.
 func (c ClusterConditions) Next(
 	t ClusterConditionType,
 	wanted ClusterCondition,

@@ -20,7 +20,7 @@ var (
 	LegacyGroupVersion = schema.GroupVersion{Group: LegacyGroupName, Version: "v1"}
 )
 
-// AddToScheme registers the kinds of the group of today. Objects of the other group have the same shape and are read
+// AddToScheme registers the kinds of the group of today. Objects of the other group have the same shape. They are read
 // through a scheme of their own: a Go type stands for one group in a scheme.
 func AddToScheme(s *runtime.Scheme) error { return add(s, GroupVersion) }
 

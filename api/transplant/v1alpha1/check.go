@@ -52,8 +52,8 @@ type Finding struct {
 	Category string `json:"category"`
 	// Level is info, warning, error or critical: how bad it is when the check does not pass.
 	Level string `json:"level"`
-	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap,
-	// node join, scheduling, volume attach, image pulls, data loss.
+	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes or API.
+	// Others are gap, node join, scheduling, volume attach, image pulls and data loss.
 	Impact  string   `json:"impact,omitempty"`
 	Outcome Outcome  `json:"outcome"`
 	Summary string   `json:"summary"`
@@ -72,7 +72,7 @@ type Finding struct {
 	Since *time.Time `json:"since,omitempty"`
 	// DependsOn is the check because of which this one was not evaluated.
 	DependsOn string `json:"dependsOn,omitempty"`
-	// Accepted is the reason for which somebody accepted this finding, which would block otherwise.
+	// Accepted is the administrator's reason for accepting this finding, which would block otherwise.
 	Accepted string `json:"accepted,omitempty"`
 	// AcceptedBy and AcceptedAt say who accepted it and when, where the caller of the check said so.
 	AcceptedBy string     `json:"acceptedBy,omitempty"`

@@ -1,12 +1,12 @@
 // Package v1alpha1 decides the shape of everything Transplant writes to a file, into the cluster, or to standard output
-// with -o json|yaml: Snapshot, CheckReport, Plan, Journal, Status and Report, and the lines of an ownership log and of
-// a cloud audit log.
+// with -o json|yaml. These are Snapshot, CheckReport, Plan, Journal, Status and Report, and the lines of an ownership
+// log and of a cloud audit log.
 //
 // Compatibility: a field is added, never renamed or given a new meaning, within v1alpha1. Readers refuse versions,
-// numbers of schemas and fields that they do not know, so that nothing is dropped by a reader who writes back what it
-// read. Logs of lines are appended to and never written back: of those, and of what is shown on the lock while a run
-// goes on, a reader leaves out what it does not know. Times are RFC 3339 with nanoseconds where ordering matters,
-// durations are seconds as floating point numbers in fields whose name ends in Seconds.
+// numbers of schemas and fields that they do not know. So a reader that writes back what it read drops nothing. Logs of
+// lines are appended to and never written back. A reader ignores unknown fields of those, and of what the lock shows
+// during a run. Times are RFC 3339 with nanoseconds where ordering matters, durations are seconds as floating point
+// numbers in fields whose name ends in Seconds.
 package v1alpha1
 
 // GroupVersion is the apiVersion of every kind in this package.
@@ -27,11 +27,10 @@ func Type(kind string) TypeMeta {
 }
 
 // Numbers of the schemas of what is kept or read back. A number is raised when a field comes, goes or means something
-// else, once the number before was released: internal/repopolicy holds the fields of each number to it. A document
+// else, once the number before was released. internal/repopolicy holds the fields of each number to it. A document
 // without a number is of schema 1.
 //
-// A reader refuses a number that it does not know, and fields that it does not know: what it left out would be lost
-// when it writes the document back.
+// A reader refuses unknown numbers and unknown fields: what it left out would be lost when it writes the document back.
 const (
 	JournalSchema  = 2
 	PlanSchema     = 2

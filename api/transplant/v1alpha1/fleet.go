@@ -61,13 +61,14 @@ type FleetCluster struct {
 	Since time.Time `json:"since,omitzero"`
 	// Message is what is waited for, or what is wrong, in one line.
 	Message string `json:"message,omitempty"`
-	// Owners is who runs the cloud loops: in-tree, external, both, nobody; empty where nobody has looked.
+	// Owners is which manager runs the cloud loops: in-tree, external, both or no manager (OwnersNobody). It is empty if
+	// that was not read.
 	Owners string `json:"owners,omitempty"`
 	// Machines is nil when they were not counted.
 	Machines *FleetMachines `json:"machines,omitempty"`
 	// Stuck is why the phase takes too long; empty when it does not.
 	Stuck string `json:"stuck,omitempty"`
-	// Hold is who keeps the cluster from being migrated and why; empty when nobody does, "held" when the annotation says
+	// Hold is who keeps the cluster from being migrated and why; empty without a hold, "held" when the annotation says
 	// nothing.
 	Hold string `json:"hold,omitempty"`
 	// Paused is why every controller stays away from the cluster; empty when it is not paused.
@@ -86,7 +87,7 @@ type FleetCluster struct {
 
 // Standings of a cluster in a fleet.
 const (
-	// StandingNotEnabled: the in-tree provider runs it, and nobody asked for anything else.
+	// StandingNotEnabled: the in-tree provider runs it, and no migration was requested.
 	StandingNotEnabled = "not-enabled"
 	// StandingExternal: it was made with the external provider.
 	StandingExternal = "external"
@@ -150,7 +151,7 @@ type FleetOptions struct {
 	First []string `json:"first,omitempty"`
 	// Except are the names of the clusters that are left out.
 	Except []string `json:"except,omitempty"`
-	// ReleaseHolds takes clusters in that somebody holds.
+	// ReleaseHolds includes clusters that are on hold.
 	ReleaseHolds bool `json:"releaseHolds,omitempty"`
 	// RestartMachines asks the operator to restart the MachineDeployments of every cluster that is started.
 	RestartMachines bool `json:"restartMachines,omitempty"`
@@ -175,8 +176,8 @@ type FleetMember struct {
 	Do string `json:"do,omitempty"`
 	// Hold is whose hold a release takes off.
 	Hold string `json:"hold,omitempty"`
-	// Plan is what the operator would do, where that was asked for; Report what the checks say, without those that passed;
-	// Error why neither could be had.
+	// Plan is what the operator would do, if that was requested. Report is what the checks say, without those that passed.
+	// Error is why neither could be had.
 	Plan   *Plan        `json:"plan,omitempty"`
 	Report *CheckReport `json:"report,omitempty"`
 	Error  string       `json:"error,omitempty"`

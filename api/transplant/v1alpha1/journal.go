@@ -30,13 +30,13 @@ type Journal struct {
 	User    string       `json:"user,omitempty"`
 	Plan    Plan         `json:"plan"`
 	Records []StepRecord `json:"records,omitempty"`
-	// Without are the hosts that were lost and taken out of the migration: their steps are skipped, and they must not come
-	// back as they were.
+	// Without are the hosts that were lost and excluded from the migration. Their steps are skipped, and they must not
+	// come back as they were.
 	Without []HostOut `json:"without,omitempty"`
 	// Rollback is the plan of the rollback once one was started.
 	Rollback *Plan      `json:"rollback,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
-	// Pauses are the times during which the run waited because somebody had asked for it.
+	// Pauses are the times during which the run waited because an administrator had asked for it.
 	Pauses []PauseRecord `json:"pauses,omitempty"`
 }
 
@@ -55,8 +55,8 @@ type Pause struct {
 // PauseRecord is a time during which a run waited.
 type PauseRecord struct {
 	Pause `json:",inline"`
-	// From is when the run began to wait, by the clock of who carries it out; To is nil while it waits, and where it ended
-	// while it waited.
+	// From is when the run began to wait, by the clock of the process that executes it. To is nil while it waits, and if
+	// it ended while it waited.
 	From time.Time  `json:"from"`
 	To   *time.Time `json:"to,omitempty"`
 	// Before is the step before which it waited.
@@ -92,8 +92,8 @@ type StepRecord struct {
 	BackupMode string `json:"backupMode,omitempty"`
 	// AfterSHA256 is what the step wrote: the fact that the next step on the same file requires.
 	AfterSHA256 string `json:"afterSHA256,omitempty"`
-	// Before is what an object had where the step changed it, as JSON with which it is put back: a merge patch, edits, or
-	// the state of a unit. It holds what the step changes and no more.
+	// Before is what an object had where the step changed it, as the JSON that restores it. That is a merge patch, edits,
+	// or the state of a unit. It holds what the step changes and no more.
 	Before string `json:"before,omitempty"`
 	// Created reports whether an object was absent before the step, so that a rollback may delete it.
 	Created bool `json:"created,omitempty"`
@@ -147,7 +147,7 @@ type FileRecord struct {
 }
 
 // NodeRecord is what a node was like right before its kubelet was changed. It is kept while the step is under way, so
-// that whoever goes on with it after a crash compares with the same, and taken out when the step is done.
+// that a process that continues after a crash compares with the same. It is removed when the step is done.
 type NodeRecord struct {
 	UID        string `json:"uid"`
 	ProviderID string `json:"providerID,omitempty"`

@@ -37,9 +37,9 @@ const (
 )
 
 // OwnershipEvent is a line of an ownership log (JSON lines): something that was observed about who runs which loop. The
-// recorder writes a line on every change, on every transition from looks that succeed to looks that fail, and as a
-// heartbeat; silence between two lines of one source means that nothing changed while looks succeeded, which Looked of
-// the later line proves.
+// recorder writes a line on every change, on every transition from reads that succeed to reads that fail, and as a
+// heartbeat. Silence between two lines of one source means that nothing changed while reads succeeded. Looked of the
+// later line proves it.
 type OwnershipEvent struct {
 	// Time is when the look ended: a change happened before it.
 	Time time.Time `json:"time"`
@@ -93,8 +93,7 @@ type Tenure struct {
 	Component string `json:"component"`
 	Host      string `json:"host"`
 	PID       int    `json:"pid,omitempty"`
-	// From is the first moment at which it was seen able to act: its gauge at 1, or its first mutating call if that is
-	// earlier.
+	// From is when it was first seen able to act: its gauge at 1, or its first mutating call if that is earlier.
 	From time.Time `json:"from"`
 	// To is the last moment at which it was seen alive before its end; nil when it still runs.
 	To *time.Time `json:"to,omitempty"`
@@ -108,25 +107,25 @@ type Tenure struct {
 	Certain bool `json:"certain"`
 }
 
-// Gap is a time during which nobody ran a loop.
+// Gap is a time during which no manager ran a loop.
 type Gap struct {
 	Loop string `json:"loop"`
-	// From and To are managers, component@host. To is empty when nobody took the loop over until the end of the log.
+	// From and To are managers, component@host. To is empty when no manager took the loop over until the end of the log.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Cause is the step that ended the old owner, or why it ended.
 	Cause string `json:"cause"`
-	// Start is the last moment at which the old owner was seen alive, End the first at which the new one was seen able to
-	// act, so that Seconds is never too small.
+	// Start is the last moment at which the old owner was seen alive. End is the first at which the new one was seen able
+	// to act. So Seconds is never too small.
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Seconds float64   `json:"seconds"`
 	// LeaseSeconds is the part of Seconds until the new owner held the lease that governs the loop: the handover. The rest
-	// is the manager's own start, e.g. the ten seconds for which a kube-controller-manager waits before it starts node
-	// IPAM, and with it whatever its random order of controllers puts behind. Nil when the lease was not seen to be won.
+	// is the manager's own start. For example, a kube-controller-manager waits ten seconds before it starts node IPAM and
+	// the controllers that its random order puts after it. Nil when the lease was not seen to be won.
 	LeaseSeconds *float64 `json:"leaseSeconds,omitempty"`
-	// Certain is false when a look was missing, so that Seconds may be far too large; otherwise it is too large by two
-	// looks at most.
+	// Certain is false when a read is missing, so that Seconds may be far too large. Otherwise it is too large by two
+	// reading intervals at most.
 	Certain bool `json:"certain"`
 }
 
@@ -150,8 +149,8 @@ const (
 	EvidenceGauges = "gauges"
 )
 
-// LateEffect is a mutating call that was sent before its sender ended and took effect afterwards. It is no overlap:
-// nobody could have recalled it.
+// LateEffect is a mutating call that was sent before its sender ended and took effect afterwards. It is no overlap: no
+// client could have recalled it.
 type LateEffect struct {
 	Seq     int64     `json:"seq"`
 	Loop    string    `json:"loop"`

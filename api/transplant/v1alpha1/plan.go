@@ -52,8 +52,8 @@ type Options struct {
 	// NodeIPAM is keep (in the kube-controller-manager) or move (to the cloud-controller-manager); empty means keep,
 	// unless the allocator is the cloud's.
 	NodeIPAM string `json:"nodeIPAM,omitempty"`
-	// Volumes is csi (the in-tree volume plugins are switched off, in the order of KEP-625) or in-tree
-	// (--external-cloud-volume-plugin keeps them); empty means: what the cluster can do.
+	// Volumes is csi or in-tree; empty means what the cluster can do. csi switches the in-tree volume plugins off, in the
+	// order of KEP-625; with in-tree, --external-cloud-volume-plugin keeps them.
 	Volumes string `json:"volumes,omitempty"`
 	// CredentialProvider is the path, on the machine that runs apply, of the image credential provider's binary that is
 	// put on every host.
@@ -63,12 +63,11 @@ type Options struct {
 	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of
 	// version N go.
 	ReplaceHosts bool `json:"replaceHosts,omitempty"`
-	// TargetVersion is the Kubernetes version N+1 that the control plane has in the end, e.g. v1.27.4: that of the new
-	// hosts where hosts are replaced, else of the images that its static pods get on the way. Empty means that no version
-	// changes.
+	// TargetVersion is the Kubernetes version N+1 that the control plane has in the end, e.g. v1.27.4. It is that of the
+	// new hosts if hosts are replaced, else of the images that its static pods get. Empty means that no version changes.
 	TargetVersion string `json:"targetVersion,omitempty"`
-	// MaxUnavailable is how many nodes may be not Ready or under change at a time while kubelets change, those that are
-	// not Ready for other reasons counted: N, or N% of all nodes (rounded down, at least one). Empty means 1.
+	// MaxUnavailable is how many nodes may be not Ready or under change at a time while kubelets change. Those that are
+	// not Ready for other reasons count. It is N, or N% of all nodes (rounded down, at least one). Empty means 1.
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
 	// Soak is for how long the first worker is watched before another one changes, as a duration; empty means 10s.
 	Soak string `json:"soak,omitempty"`
@@ -91,8 +90,8 @@ const (
 	PartInstall = "install"
 )
 
-// NotIn is the value of Step.Expect for a loop that no manager of a component may run; who else does, if anybody, is
-// not looked at.
+// NotIn is the value of Step.Expect for a loop that no manager of a component may run. Which other manager runs it, if
+// any, is not checked.
 func NotIn(component string) string { return "!" + component }
 
 // Shapes of a cloud-controller-manager, what happens to node IPAM, and what to the volumes.
@@ -158,8 +157,8 @@ const (
 	// StepCopyFile puts a file of the machine that runs apply (Source, of SHA-256 Content) on a host; what was there is
 	// kept.
 	StepCopyFile StepKind = "CopyFile"
-	// StepInitializeNode gives the Node Ref the taint with which the cloud-controller-manager initialises a node, and
-	// waits until the taint is gone and the providerID is there.
+	// StepInitializeNode gives the Node Ref the taint with which the cloud-controller-manager initialises a node. It waits
+	// until the taint is gone and the providerID is there.
 	StepInitializeNode StepKind = "InitializeNode"
 	// StepAwait tells the operator what to create or to take down, and waits until the cluster shows it.
 	StepAwait StepKind = "Await"
@@ -236,10 +235,11 @@ type Step struct {
 
 // Edit is a change of a manifest or of kubelet flags.
 type Edit struct {
-	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, mountConfigMap and unmount (of a workload: Name is the
-	// volume, Value the ConfigMap, Path where it is mounted), setImage (the image of a manifest keeps its registry and
-	// repository and gets another tag) or setVersion (of kubeadm's ClusterConfiguration); of a kubelet also setGate and
-	// unsetGate, for featureGates in its configuration file.
+	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, mountConfigMap, unmount, setImage or setVersion; of a kubelet
+	// also setGate and unsetGate. mountConfigMap and unmount are of a workload: Name is the volume, Value the ConfigMap,
+	// Path where it is mounted. With setImage the image of a manifest keeps its registry and repository and gets another
+	// tag. setVersion is of kubeadm's ClusterConfiguration. setGate and unsetGate are for featureGates in the kubelet's
+	// configuration file.
 	Op string `json:"op"`
 	// Name is the flag without dashes, the volume name, the component whose image it is, the field that holds the version,
 	// or the gate.

@@ -39,8 +39,8 @@ const (
 )
 
 // ProbeEvent is a line of a disruption log (JSON lines): something that a probe saw. A line is written on every change,
-// and as a heartbeat; silence of a path between two heartbeats means that it was looked at every Interval and that
-// nothing changed.
+// and as a heartbeat. Silence of a path between two heartbeats means that it was probed every Interval and that nothing
+// changed.
 type ProbeEvent struct {
 	// Time of the event: the wall clock when the run of the probes began, and the monotonic time since.
 	Time  time.Time `json:"time"`
@@ -54,8 +54,8 @@ type ProbeEvent struct {
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
 	// BudgetSeconds is the longest outage that a path may have, of begin; nil when none was given.
 	BudgetSeconds *float64 `json:"budgetSeconds,omitempty"`
-	// Since is the last moment at which the path was seen to work, of down; of lost, the end of the last look; of up, the
-	// last failed look's begin.
+	// Since depends on the state. Of down, it is the last moment at which the path was seen to work. Of lost, it is the
+	// end of the last probe; of up, the start of the last failed probe.
 	Since *time.Time `json:"since,omitempty"`
 	// Began is when the first failed look began, of down.
 	Began *time.Time `json:"began,omitempty"`
@@ -132,8 +132,8 @@ type PathDisruption struct {
 
 // Outage is a time in which a path did not work.
 type Outage struct {
-	// Begin is the last moment at which the path was seen to work, End the first at which it was again, so that Seconds is
-	// never too small. It is too large by two looks at most.
+	// Begin is the last moment at which the path was seen to work. End is the first at which it worked again, so that
+	// Seconds is never too small. It is too large by two looks at most.
 	Begin time.Time `json:"begin"`
 	End   time.Time `json:"end"`
 	// Seconds from Begin to End.
@@ -155,7 +155,7 @@ type NotProbed struct {
 	Why  string `json:"why"`
 }
 
-// Unobserved is a time in which nobody looked.
+// Unobserved is a time without samples.
 type Unobserved struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
@@ -188,7 +188,7 @@ type Report struct {
 	Handover Handover  `json:"handover"`
 	Gaps     []Gap     `json:"gaps"`
 	// Pauses are the gaps of loops that stay in kube-controller-manager: their manager does not change, but its process
-	// was restarted. They are apart from Gaps because what they last is that manager's own start: v1.26 sleeps for 10 s
+	// was restarted. They are apart from Gaps because their length is that manager's own start. v1.26 sleeps for 10 s
 	// before it first lists nodes for node IPAM.
 	Pauses      []Gap           `json:"pauses,omitempty"`
 	Overlaps    []Overlap       `json:"overlaps,omitempty"`

@@ -60,7 +60,7 @@ type Snapshot struct {
 	// Hosts are the control-plane hosts and, where host access knows them, the workers; sorted by name.
 	Hosts []Host `json:"hosts,omitempty"`
 	// ControlPlaneNodes are the Nodes on which the API shows a static pod of kube-apiserver, kube-controller-manager or
-	// cloud-controller-manager, whether their host can be reached or not; sorted.
+	// cloud-controller-manager, sorted. Their hosts may be unreachable.
 	ControlPlaneNodes []string `json:"controlPlaneNodes,omitempty"`
 	// Managers is what each running controller manager says of itself on /metrics.
 	Managers []Manager `json:"managers,omitempty"`
@@ -144,8 +144,8 @@ type Host struct {
 	CloudConfig     *CloudConfig          `json:"cloudConfig,omitempty"`
 	// CloudConfigs are those that the host's kube-apiserver or kubelet names and that are not CloudConfig; sorted by path.
 	CloudConfigs []CloudConfig `json:"cloudConfigs,omitempty"`
-	// APIOnly reports whether the host could not be reached: its components are what the mirror pods in the API say, and
-	// nothing else is known of it.
+	// APIOnly reports whether the host could not be reached. Its components are then what the mirror pods in the API say,
+	// and nothing else is known of it.
 	APIOnly bool `json:"apiOnly,omitempty"`
 	// Authorities are the SHA-256 of the certificates that the host trusts to be its API server's; sorted.
 	Authorities []string `json:"authorities,omitempty"`
@@ -175,9 +175,9 @@ type Component struct {
 	Name string `json:"name"`
 	// Runs is how it is started; empty means static-pod.
 	Runs string `json:"runs,omitempty"`
-	// Manifest is the path on the host of the file that holds its flags: the static pod's manifest, or the unit file,
-	// drop-in or environment file of a systemd unit; for a Deployment it is Deployment/namespace/name. SHA256 is of its
-	// bytes, or of the pod template.
+	// Manifest is the path on the host of the file that holds its flags. That is the static pod's manifest, or the unit
+	// file, drop-in or environment file of a systemd unit. For a Deployment it is Deployment/namespace/name. SHA256 is of
+	// its bytes, or of the pod template.
 	Manifest string `json:"manifest"`
 	// Unit is the systemd unit, e.g. kube-controller-manager.service.
 	Unit string `json:"unit,omitempty"`
@@ -189,8 +189,8 @@ type Component struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	SHA256   string `json:"sha256"`
 	Image    string `json:"image,omitempty"`
-	// Version is what the program of a unit says of itself, e.g. v1.26.0; empty for what an image names, and where the
-	// program was not asked.
+	// Version is what the program of a unit reports, e.g. v1.26.0. It is empty for what an image names, and if the program
+	// was not asked.
 	Version string `json:"version,omitempty"`
 	// Command is the program with its arguments as the manifest has them (command then args).
 	Command []string `json:"command,omitempty"`

@@ -9,11 +9,11 @@ const (
 	StateApplying   = "applying"
 	// StateStalled: the lock is there, and its holder has not renewed it for longer than it lasts.
 	StateStalled = "stalled"
-	// StatePaused: somebody asked the run to wait.
+	// StatePaused: an administrator asked the run to wait.
 	StatePaused = "paused"
-	// StateFailed: the last step that was begun went wrong, and nobody works on it.
+	// StateFailed: the last step that was started failed, and no process works on it.
 	StateFailed = "failed"
-	// StateStopped: nobody works on it, and no step went wrong. It was interrupted, or told to stop behind a step.
+	// StateStopped: no process works on it, and no step failed. It was interrupted, or told to stop behind a step.
 	StateStopped     = "stopped"
 	StateApplied     = "applied"
 	StateRollingBack = "rolling-back"
@@ -50,13 +50,13 @@ type Status struct {
 	LastError string `json:"lastError,omitempty"`
 	// Untrusted says which rules the journal breaks, so that no command goes on with it; empty when it keeps them all.
 	Untrusted string `json:"untrusted,omitempty"`
-	// Lock is nil when nobody holds it.
+	// Lock is nil when it is free.
 	Lock *LockStatus `json:"lock,omitempty"`
-	// Paused is who asked the run to wait; nil when nobody did.
+	// Paused is who asked the run to wait; nil when there was no such request.
 	Paused *Pause `json:"paused,omitempty"`
 	// ElapsedSeconds is from the beginning of the run to its end, or to now.
 	ElapsedSeconds float64 `json:"elapsedSeconds,omitempty"`
-	// Remaining is how much longer it takes; nil when it is not known, or when nobody works on it.
+	// Remaining is how much longer it takes; nil when it is not known, or when no process works on it.
 	Remaining *Range `json:"remaining,omitempty"`
 	// Nodes are the hosts and nodes that steps are about, the worst first.
 	Nodes []NodeStatus `json:"nodes,omitempty"`
@@ -113,7 +113,7 @@ type LeaseStatus struct {
 	Holder string `json:"holder,omitempty"`
 	// AgeSeconds is how long ago it was renewed.
 	AgeSeconds float64 `json:"ageSeconds"`
-	// Expired reports whether it was not renewed for longer than it lasts: nobody acts under it.
+	// Expired reports whether it was not renewed for longer than it lasts: no process acts under it.
 	Expired bool `json:"expired,omitempty"`
 }
 
@@ -202,8 +202,8 @@ type Timeline struct {
 
 // TimelineEntry is something that happened.
 type TimelineEntry struct {
-	// Time is by the clock of its source: the journal's is that of who carries the run out, an event's that of the
-	// component that reported it.
+	// Time is by the clock of its source. The journal's is that of the process that executes the run, an event's that of
+	// the component that reported it.
 	Time time.Time `json:"time"`
 	// OffsetSeconds is from the beginning of the run; negative before it.
 	OffsetSeconds float64 `json:"offsetSeconds"`

@@ -140,8 +140,8 @@ type Container struct {
 	Image   string            `json:"image"`
 	Command []string          `json:"command,omitempty"` // command, then args; secrets masked
 	Flags   map[string]string `json:"flags,omitempty"`
-	// EnvNames without values; Env holds the values of the few that decide how the API or the cloud is reached
-	// (KUBERNETES_SERVICE_HOST, HTTPS_PROXY without its user, NO_PROXY, AWS_REGION).
+	// EnvNames are without values. Env holds the values of the few that decide how the API or the cloud is reached:
+	// KUBERNETES_SERVICE_HOST, HTTPS_PROXY without its user, NO_PROXY, AWS_REGION.
 	EnvNames  []string          `json:"envNames,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	HostPorts []int32           `json:"hostPorts,omitempty"`
@@ -263,7 +263,7 @@ type Series struct {
 	// Count and Sum of a histogram, in seconds; for a counter Sum is its value and Count is 0.
 	Count uint64  `json:"count"`
 	Sum   float64 `json:"sum"`
-	// Within60 is how many of Count took no more than 60 seconds (the KEP's objective is 99% of them), up to the
-	// histogram's nearest bound above it, which is 64; nil for a counter.
+	// Within60 is how many of Count took no more than 60 seconds; the KEP's objective is 99% of them. The histogram's
+	// nearest bound above is 64. It is nil for a counter.
 	Within60 *uint64 `json:"within60,omitempty"`
 }

@@ -1,7 +1,6 @@
-// Package term decides what every controller does when it begins to work under a lease, and undoes when it ends: which
-// fence holds for it, which context its calls get, where its events go, and that the gauge of running controllers tells
-// of it. The gauge must fall again: a process that ends its work and goes on living would otherwise look like a second
-// owner of the loop.
+// Package term decides what every controller does when it starts to work under a lease, and undoes when it ends. It
+// sets the fence, the context of its calls, where its events go, and the gauge of running controllers. The gauge must
+// fall again: a process that ends its work and goes on living would otherwise look like a second owner of the loop.
 package term
 
 import (
@@ -37,8 +36,8 @@ type Term struct {
 	end      func()
 }
 
-// Begin begins a term, and returns the context of its calls: that outlives ctx, which asks for the end of work, and
-// ends when the fence closes. The caller calls End when all work has ended.
+// Begin begins a term, and returns the context of its calls. It outlives ctx, which asks for the end of work, and ends
+// when the fence closes. The caller calls End when all work has ended.
 func Begin(ctx context.Context, config Config) (context.Context, Term) {
 	fence := election.FromContext(ctx)
 	if fence == nil {

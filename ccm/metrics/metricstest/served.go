@@ -11,7 +11,7 @@ import (
 )
 
 // Served fails a test unless each collector, by its name in the code, is the one that the registry serves. Upstream's
-// is there first in every program: what is counted in another one is shown to nobody.
+// is there first in every program: what is counted in another one is never served.
 func Served(t *testing.T, collectors map[string]metrics.Registerable) {
 	t.Helper()
 	for name, collector := range collectors {

@@ -1,6 +1,5 @@
-// Package reading decides what the node controllers can rely on when they ask the cloud about a group of nodes,
-// whatever reads for them: there is one state for each node, in time, and neither a panic nor a missing answer ends
-// more than the group.
+// Package reading decides what the node controllers can rely on when they ask the cloud about a group of nodes. There
+// is one state for each node, in time. Neither a panic nor a missing answer ends more than the group.
 package reading
 
 import (

@@ -26,9 +26,9 @@ func Mutates(operation string) bool {
 }
 
 // Gate decides whether a request that changes something may be sent. The fence that its context carries decides. A
-// request whose context carries none comes from a goroutine of the provider that serves several callers; it may be sent
-// while any lease of this process is held, because to refuse it would stop work that this process is responsible for.
-// The zero value lets nothing pass that carries no fence.
+// request whose context carries none comes from a goroutine of the provider that serves several callers. It may be sent
+// while any lease of this process is held: a refusal would stop work that this process is responsible for. The zero
+// value lets nothing pass that carries no fence.
 type Gate struct {
 	mu     sync.RWMutex
 	fences []*election.Fence
@@ -87,9 +87,8 @@ func note(ctx context.Context, err error) {
 	}
 }
 
-// Watch returns a context for one call of the provider, and a function that corrects the call's error: the provider
-// formats many errors into text, or only logs them, and then nobody could tell with errors.Is that the fence was
-// closed.
+// Watch returns a context for one call of the provider, and a function that corrects the call's error. The provider
+// formats many errors into text, or only logs them. Then errors.Is could not find out that the fence was closed.
 func Watch(ctx context.Context) (watched context.Context, correct func(error) error) {
 	r := &refusals{}
 	return context.WithValue(ctx, refusalKey{}, r), func(err error) error {

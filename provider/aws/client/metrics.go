@@ -67,8 +67,8 @@ func init() {
 	duration = registered(duration)
 }
 
-// registered registers a collector, or returns the one that is registered by its name: the provider registers its own
-// when it is linked, and what is counted in a second one would be served by nobody.
+// registered registers a collector, or returns the one that is registered by its name. The provider registers its own
+// when it is linked, and counts in a second one would never be served.
 func registered[C metrics.Registerable](collector C) C {
 	err := legacyregistry.Register(collector)
 	var already prometheus.AlreadyRegisteredError
@@ -121,7 +121,7 @@ func countTerminal(stack *middleware.Stack) error {
 }
 
 // countAttempt counts and measures every request that is sent. It logs no parameters and no headers: those of the first
-// may be somebody's business, and those of the second are secrets.
+// may be private, and those of the second are secrets.
 func countAttempt() middleware.FinalizeMiddleware {
 	return middleware.FinalizeMiddlewareFunc(
 		"transplant/attempt",

@@ -27,7 +27,7 @@ const (
 )
 
 // pace is the retryer of one service's client. It retries as the SDK does by default, and slows down operations that
-// are throttled, each in a lane of its own: AWS has an allowance for each, and throttled load balancers must not keep
+// are throttled, each in a lane of its own. AWS has an allowance for each, and throttled load balancers must not keep
 // nodes from being initialised.
 type pace struct {
 	aws.RetryerV2

@@ -1,10 +1,10 @@
-// Package client decides what stands between the AWS provider and the wire: which requests may be sent at all, how
-// fast, where to, and what is counted of them.
+// Package client decides what is between the AWS provider and the wire: which requests may be sent, how fast, where to,
+// and what is counted.
 //
 //	provider --> Services --retries, pace per operation--> fence --metrics--> AWS
 //
-// The provider's own clients have no fence, slow down every call in the region by up to a minute because one operation
-// was throttled (CrossRequestRetryDelay), and count neither requests nor connections that failed.
+// The provider's own clients have no fence, and count neither requests nor connections that failed. When one operation
+// is throttled, they slow down every call in the region by up to a minute (CrossRequestRetryDelay).
 package client
 
 import (
@@ -159,7 +159,7 @@ func (s *Services) KeyManagement(_ context.Context, region string, _ *stscreds.A
 	return kms.NewFromConfig(cfg, options...), nil
 }
 
-// Metadata makes the client of the instance metadata service and asks it nothing: a manager that runs outside of EC2,
+// Metadata makes the client of the instance metadata service and asks it nothing. A manager that runs outside of EC2,
 // with its network in the cloud config, would wait for answers that never come.
 func (s *Services) Metadata(context.Context) (awsconfig.EC2Metadata, error) {
 	return imds.NewFromConfig(s.cfg, s.options.Config.GetIMDSEndpointOpts()...), nil
@@ -192,7 +192,7 @@ func (s *Services) in(region string) (aws.Config, error) {
 	return cfg, nil
 }
 
-// perAttempt adds what happens to every attempt of a request: right before it is sent, behind the retries, the
+// perAttempt adds what happens to every attempt of a request, right before it is sent. That is after the retries, the
 // credentials and the signature, all of which take time in which a lease can be lost.
 func (s *Services) perAttempt(stack *middleware.Stack) error {
 	if err := stack.Finalize.Insert(s.options.Gate.middleware(), "Signing", middleware.After); err != nil {
