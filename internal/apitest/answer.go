@@ -309,7 +309,7 @@ func listKind(r request) string {
 	return "List"
 }
 
-// review answers whether somebody may do something: everybody may do everything but what was denied.
+// review answers whether a user may do something: every user may do everything but what was denied.
 func (s *Server) review(w http.ResponseWriter, body map[string]any) {
 	spec, _ := body["spec"].(map[string]any)
 	a, _ := spec["resourceAttributes"].(map[string]any)
@@ -335,8 +335,8 @@ func (s *Server) eventsSince(seen int, asked request) (missed []event) {
 	return missed
 }
 
-// watch sends what has changed in a collection since the version that the client has seen, and what changes from now
-// on, until the client goes away.
+// watch sends what has changed in a collection since the version that the client has seen. It goes on with later
+// changes until the client goes away.
 func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	ch := make(chan event, 1000)
 	s.mu.Lock()

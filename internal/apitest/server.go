@@ -1,6 +1,6 @@
-// Package apitest decides how much of an API server the tests of the product need: objects are created, read, updated,
-// deleted, listed and watched as a real one does it, with resource versions, conflicts, preconditions and refusals, so
-// that real clients are tested and not their fakes. It validates nothing and knows no kinds but what it is given.
+// Package apitest decides how much of an API server the tests of the product need. Objects are created, read, updated,
+// deleted, listed and watched as in a real one, with resource versions, conflicts, preconditions and refusals. So real
+// clients are tested and not their fakes. It validates nothing and knows no kinds but what it is given.
 package apitest
 
 import (

@@ -1,6 +1,6 @@
-// Package browsertest decides how a page is tried in a browser: in the Chromium of this machine, without a window, with
-// the keys that a person presses. It keeps what the page asks for and what the browser complains of. It is for tests
-// alone.
+// Package browsertest decides how a page is tried in a browser. It uses the Chromium of this machine, without a window,
+// with the keys that a person presses. It keeps what the page asks for and what the browser complains of. It is for
+// tests alone.
 package browsertest
 
 import (
@@ -132,8 +132,8 @@ func (b *Tab) heard(e any) {
 		}
 	case *log.EventEntryAdded:
 		// A browser logs every answer of 401 and 409: these tests cause them. It also ends every connection when this
-		// machine's interfaces change, which other tests do that make hosts; the page has to get over that, and what it shows
-		// behind it is looked at.
+		// machine's interfaces change, as other tests that make hosts do. The page has to survive that, and the tests check
+		// what it shows after it.
 		caused := strings.Contains(e.Entry.Text, "the server responded with a status of 4") ||
 			strings.Contains(e.Entry.Text, "net::ERR_NETWORK_CHANGED")
 		if e.Entry.Level == log.LevelError && !caused {

@@ -17,9 +17,9 @@ func ShowsLoops(name string, minor int) bool {
 	return false
 }
 
-// WaitsForAddresses reports whether a kubelet of a minor that has an external provider and no --node-ip leaves its new
-// Node without any address until the cloud-controller-manager writes some; before, it wrote the address of its default
-// route (kubernetes/kubernetes #121028).
+// WaitsForAddresses is about a kubelet of a minor with an external provider and no --node-ip. It reports whether it
+// leaves its new Node without any address until the cloud-controller-manager writes some. Before, it wrote the address
+// of its default route (kubernetes/kubernetes #121028).
 func WaitsForAddresses(minor int) bool { return minor >= 29 }
 
 // lastLockMinor is the last minor whose client-go makes a kind of election lock other than leases
@@ -32,8 +32,8 @@ func LockKnown(kind string, minor int) bool {
 	return kind == "leases" || ok && minor <= last
 }
 
-// ProviderIDRequired is the first minor of k8s.io/cloud-provider whose node controller leaves a node uninitialised for
-// as long as neither the node nor the provider knows a providerID (controllers/node/node_controller.go;
+// ProviderIDRequired is the first minor of k8s.io/cloud-provider that requires a providerID. Its node controller leaves
+// a node uninitialised while neither the node nor the provider knows one (controllers/node/node_controller.go;
 // https://github.com/kubernetes/kubernetes/pull/123713).
 const ProviderIDRequired = 30
 

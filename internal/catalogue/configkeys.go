@@ -44,8 +44,8 @@ var changedDefaults = map[string][]ChangedDefault{
 	},
 }
 
-// ReadsEnvironment is the beginning of the environment variables that the in-tree provider takes settings from and the
-// external one does not; empty when there are none.
+// ReadsEnvironment is the prefix of the environment variables that the in-tree provider takes settings from and the
+// external one does not. It is empty when there are none.
 func ReadsEnvironment(provider string) string {
 	if provider == "openstack" { // configFromEnv of k8s.io/legacy-cloud-providers/openstack
 		return "OS_"
@@ -93,8 +93,8 @@ func ConfigKeyOf(provider, section, key string) (ConfigKey, bool) {
 	return configKeys[provider][i], true
 }
 
-// StrictConfigUntil is the last minor whose in-tree provider does not start with a key that it does not know
-// (gcfg.ReadInto without FatalOnly); 0 where none was strict. OpenStack's passes over them since 1.25
+// StrictConfigUntil is the last minor whose in-tree provider does not start with an unknown key (gcfg.ReadInto without
+// FatalOnly). It is 0 if none was strict. OpenStack's passes over them since 1.25
 // (https://github.com/kubernetes/kubernetes/issues/109709). No external provider is strict.
 func StrictConfigUntil(provider string) int {
 	switch provider {
@@ -120,7 +120,7 @@ func externalOnly(section string, keys ...string) []ConfigKey {
 	return rows(section, ConfigKey{External: true, Decides: true}, keys)
 }
 
-// secret marks rows as secrets; quiet as keys whose values nobody has to see.
+// secret marks rows as secrets; quiet as keys whose values need not be shown.
 func secret(list []ConfigKey) []ConfigKey {
 	for i := range list {
 		list[i].Secret, list[i].Decides = true, false
@@ -149,7 +149,7 @@ const (
 	fromTheGuest = "the external provider finds virtual machines by themselves"
 )
 
-// configKeys. In tree: the structs with gcfg and json tags of k8s.io/legacy-cloud-providers v0.20.0 to v0.30.14, which
+// configKeys. In tree: the structs with gcfg and json tags of k8s.io/legacy-cloud-providers v0.20.0 to v0.30.14. They
 // did not change in that time (a test compares them with the module cache). External: config.CloudConfig of
 // k8s.io/cloud-provider-aws v1.37.0; AuthOpts, LoadBalancerOpts, RouterOpts, NetworkingOpts and metadata.Opts of
 // kubernetes/cloud-provider-openstack v1.20.5 to v1.36.0; ConfigGlobal of kubernetes/cloud-provider-gcp providers/gce

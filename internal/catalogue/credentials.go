@@ -10,7 +10,7 @@ import (
 )
 
 // CredentialConfig renders the CredentialProviderConfig with which a kubelet of a minor asks a provider's binary for
-// its registry's credentials: in the newest version that the kubelet reads. It is the file that
+// its registry's credentials. It uses the newest version that the kubelet reads. It is the file that
 // --image-credential-provider-config names; the binary lies in the directory that --image-credential-provider-bin-dir
 // names, under Binary. Up to 1.23 the kubelet needs the gate KubeletCredentialProviders with both.
 func CredentialConfig(provider string, minor int) ([]byte, error) {

@@ -8,7 +8,8 @@ type Ending struct {
 	Replacement string
 	// Effect says in a clause what is different without the flag; empty when nothing is.
 	Effect string
-	// Refused says in a clause what has to be done before, by whoever set the flag; empty when the flag may just go.
+	// Refused says in a clause what has to be done before, by the one who set the flag; empty when the flag may be
+	// removed.
 	Refused string
 }
 
@@ -60,8 +61,8 @@ var (
 )
 
 // endings are the flags of kube-apiserver, kube-controller-manager and kube-scheduler that ended between Oldest and
-// Newest. Sources: the CHANGELOGs of the minors and what the flags did in the last minor that had them; a test holds
-// the list to be whole.
+// Newest. Sources: the CHANGELOGs of the minors and what the flags did in the last minor that had them. A test proves
+// that the list is complete.
 var endings = map[string][]ending{
 	// The flags of klog (KEP-2845) ended with 1.26.
 	"add-dir-header":    nothing,
@@ -144,9 +145,9 @@ var endings = map[string][]ending{
 	"lock-object-namespace":              {{Ending: Ending{Replacement: "leader-elect-resource-namespace"}}},
 }
 
-// pluginEnds are the admission plugins that a kube-apiserver no longer has, with the last minor that has each:
-// AllOrderedPlugins of pkg/kubeapiserver/options/plugins.go of every minor from Oldest to Newest. It does not start
-// when one of them is named.
+// pluginEnds are the admission plugins that a kube-apiserver no longer has, with the last minor that has each. The
+// source is AllOrderedPlugins of pkg/kubeapiserver/options/plugins.go of every minor from Oldest to Newest. It does not
+// start when one of them is named.
 var pluginEnds = map[string]struct {
 	last    int
 	refused string
@@ -170,7 +171,7 @@ var pluginEnds = map[string]struct {
 	"PersistentVolumeLabel": {30, ""},
 }
 
-// AdmissionPluginEnds reports whether a kube-apiserver of a minor no longer has an admission plugin, and says in a
+// AdmissionPluginEnds reports whether a kube-apiserver of a minor no longer has an admission plugin. It says in a
 // clause what has to be done before; empty when nothing has to.
 func AdmissionPluginEnds(plugin string, minor int) (refused string, ended bool) {
 	end, ok := pluginEnds[plugin]

@@ -1,14 +1,13 @@
 // Package check decides whether what a snapshot says of a cluster allows a migration.
 //
 // A check is a pure rule: it takes the facts of a snapshot and returns one finding. It talks to no cluster, host or
-// cloud and looks at no clock, so the same snapshot and options give the same report, byte for byte, wherever they are
-// judged.
+// cloud and reads no clock. So the same snapshot and options always give the same report, byte for byte.
 //
 //	snapshot ──> Checks, in order ──> pass │ warn │ fail │ skip(reason) │ unknown(error)
 //	                                                └──────── block ────────┘
 //
-// What could not be gathered is unknown, never absent, and unknown blocks an apply exactly as fail does. A check whose
-// ground is missing (a host that cannot be read, a cloud that was not asked) is skipped and names the check that
+// What could not be gathered is unknown, never absent, and unknown blocks an apply exactly as fail does. A check may
+// lack its facts: a host that cannot be read, a cloud that was not asked. It is then skipped and names the check that
 // reports the cause, so that one cause is one line and not twenty.
 package check
 
@@ -49,8 +48,8 @@ func Run(s *v1.Snapshot, opts facts.Options) v1.CheckReport {
 	return report
 }
 
-// staleCodes returns the codes whose acceptance was not needed, sorted: their checks do not block. Somebody should take
-// the waiver back before the check fails for another reason than the one that was accepted.
+// staleCodes returns the codes whose acceptance was not needed, sorted: their checks do not block. An administrator
+// should remove the waiver before the check fails for another reason than the accepted one.
 func staleCodes(accept map[string]string, findings []v1.Finding) []string {
 	var out []string
 	for _, f := range findings {

@@ -10,8 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 )
 
-// pages has a Markdown file for each check: a heading with its code and reason, a line that says when it passes, and
-// an explanation of any length.
+// pages has a Markdown file for each check. It has a heading with code and reason, a line that says when the check
+// passes, and an explanation of any length.
 //
 //go:embed explain/*.md
 var pages embed.FS

@@ -230,7 +230,7 @@ var configRules = []ruleCase{
 		name: "a Deployment with its config on a volume",
 		code: "CFG-001",
 		want: warn,
-		says: []string{"is derived from it in the first phase", "get deployment kube-controller-manager"},
+		says: []string{"the first phase derives the external provider's config from it", "get deployment kube-controller-manager"},
 		change: changes(hostedCluster, func(s *v1.Snapshot) {
 			s.Hosted[0].Flags["cloud-config"] = "/etc/cloud/config"
 		}),

@@ -9,7 +9,7 @@ import (
 
 // factChecks come last: they look at what no other check has asked for.
 var factChecks = []rule.Check{
-	factsUnasked, // FACT-001: a fact that is unknown, and that nobody missed
+	factsUnasked, // FACT-001: an unknown fact that no check needed
 }
 
 var factsUnasked = rule.Check{

@@ -149,7 +149,7 @@ func TestOptionsThatSayNothingAreRefusedByEveryCommand(t *testing.T) {
 		{"cluster-name", "our cluster", `cluster name "our cluster"`},
 		{"target-version", "v1.27", "give one, e.g. v1.27.4"},
 		{"ccm-env", "PROXY", `environment "PROXY": give NAME=VALUE`},
-		{"ccm-env", "AWS_SECRET_ACCESS_KEY=planted", "AWS_SECRET_ACCESS_KEY is a secret, and a plan is kept in the cluster and printed: put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE="},
+		{"ccm-env", "AWS_SECRET_ACCESS_KEY=planted", "AWS_SECRET_ACCESS_KEY is a secret, and a plan is kept in the cluster and printed; put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE="},
 	} {
 		for command, code := range map[string]int{"check": exitcode.Error, "plan": exitcode.Error, "diff": exitcode.DiffError} {
 			t.Run(command+" --"+c.flag+"="+c.value, func(t *testing.T) {

@@ -182,7 +182,7 @@ func TestAStalePlan(t *testing.T) {
 		t,
 		r,
 		exitcode.Stale,
-		"the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed by somebody else",
+		"the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed outside this migration",
 		"/etc/kubernetes/cloud.conf on host cp-2",
 		"nothing was changed; make a new plan",
 	)

@@ -28,8 +28,8 @@ func newPause(c *console.Console) *cobra.Command {
 		Short:   "Let a run wait before its next step, from any machine",
 		Args:    cobra.NoArgs,
 		Example: "  transplant pause --reason \"the shop is open\"",
-		Long: "Pause asks the run to wait: the step that is under way is finished first. Whoever carries the run out holds its lock meanwhile, and an apply or rollback\n" +
-			"that is started on a paused run says so and waits, too. Asking twice changes nothing. It takes the right to update one ConfigMap.",
+		Long: "Pause asks the run to wait: the step that is under way is finished first. The process that executes the run keeps its lock meanwhile. An apply or rollback\n" +
+			"that is started on a paused run says so and waits, too. Asking twice changes nothing. Pause needs the right to update one ConfigMap.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Connect(); err != nil {
 				return err
@@ -65,7 +65,7 @@ func newResume(c *console.Console) *cobra.Command {
 		Short:   "Let a paused run go on",
 		Args:    cobra.NoArgs,
 		Example: "  transplant resume",
-		Long:    "Resume takes back what pause asked for. It carries nothing out itself: where nobody holds the lock, run apply or rollback after it.",
+		Long:    "Resume takes back what pause asked for. It executes nothing itself: if the lock is free, run apply or rollback after it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Connect(); err != nil {
 				return err
@@ -128,7 +128,7 @@ func describePause(ctx context.Context, c *console.Console) string {
 	case errors.Is(err, lock.ErrNoLock):
 		return "no command carries it out now; the next apply or rollback waits before its first step"
 	case err != nil:
-		return fmt.Sprintf("whether somebody carries it out now is unknown: %v", err)
+		return fmt.Sprintf("whether a process executes it now is unknown: %v", err)
 	}
 	return ownLock.Who() + " finishes the step that is under way, and waits"
 }
@@ -149,8 +149,8 @@ func newUnlock(c *console.Console) *cobra.Command {
 		Short:   "Take the lock of a run away whose holder has ended",
 		Args:    cobra.NoArgs,
 		Example: "  transplant unlock",
-		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. Of a lock whose\n" +
-			"holder was a process of this machine, in the same container of it, that has ended it is known at once. A lock that is renewed is refused: its holder is at work.\n\n" +
+		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. If the\n" +
+			"holder was a process of this machine, in the same container, unlock knows at once that it has ended. A lock that is renewed is refused: its holder is at work.\n\n" +
 			"With --force a lock that is renewed is deleted, too: its holder notices within seconds and stops in the middle of its step.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Connect(); err != nil {
@@ -168,7 +168,7 @@ func newUnlock(c *console.Console) *cobra.Command {
 func removeLock(ctx context.Context, c *console.Console, yes, force bool) error {
 	ownLock, err := lock.Read(ctx, c.Kube)
 	if errors.Is(err, lock.ErrNoLock) {
-		c.Narrate("nobody holds the lock: nothing to do")
+		c.Narrate("the lock is free: nothing to do")
 		return nil
 	} else if err != nil {
 		return err

@@ -72,7 +72,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fails(t, c.run("apply", file, "--yes"), exitcode.NotApproved, "with --yes nobody looks at plan "+file,
+	fails(t, c.run("apply", file, "--yes"), exitcode.NotApproved, "with --yes no operator reads plan "+file,
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI, which may decide", "--plan-sha256 "+compare.Digest(p))
 	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal to ask on") // a person looks at the review
 	if r := c.run("apply", file, "--dry-run"); r.code != exitcode.OK {

@@ -132,7 +132,7 @@ func TestUnlock(t *testing.T) {
 			}
 		})
 	}
-	if r := newOnlooker(t).run("unlock", "--yes"); r.code != exitcode.OK || !strings.Contains(r.errOut, "nobody holds the lock: nothing to do") {
+	if r := newOnlooker(t).run("unlock", "--yes"); r.code != exitcode.OK || !strings.Contains(r.errOut, "the lock is free: nothing to do") {
 		t.Errorf("no lock: %s", r.text(nil))
 	}
 }

@@ -26,9 +26,9 @@ func newRenew(c *console.Console) *cobra.Command {
 		Args:  cobra.NoArgs,
 		Example: "  transplant renew --host-access=pod:node-role.kubernetes.io/control-plane\n" +
 			"  transplant renew --seed-namespace=cluster-abc",
-		Long: "Renew replaces the token of each manager that runs as a static pod, once a third of its life is over, and says when each of them expires. Managers read it\n" +
+		Long: "Renew replaces the token of each manager that runs as a static pod, when a third of its life is over. It prints when each token expires. Managers read it\n" +
 			"again by themselves: nothing is restarted. Our own manager on AWS renews its token by itself, and a DaemonSet's or Deployment's pods get theirs from the\n" +
-			"kubelet. Run it once a month, from a timer: an official image that nobody renews for is locked out of its cluster after a year.",
+			"kubelet. Run it once a month, from a timer: a manager of an official image is locked out of its cluster after a year without it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Open(cmd.Context()); err != nil {
 				return err
@@ -72,8 +72,8 @@ func renewTokens(ctx context.Context, c *console.Console, named []string, all bo
 }
 
 // managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control
-// plane. Never simply all: whose root may write a file with an old token of the manager, as on any worker, would be
-// given a new one.
+// plane. It is never simply all hosts. A worker's root could write a file with an old token of the manager, and would
+// get a new one.
 func managerHosts(ctx context.Context, c *client.Client, named []string) ([]hostaccess.Host, error) {
 	if len(c.Hosts) == 0 {
 		return nil, errors.New(

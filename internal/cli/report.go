@@ -72,8 +72,8 @@ func newVerify(c *console.Console) *cobra.Command {
 		Args:  cobra.NoArgs,
 		Example: "  transplant verify --cloud=aws\n" +
 			"  transplant verify --accept 'Node/worker-3=taken down by ops on Monday' --accept 'Node/spot-*=come and go'",
-		Long: "Verify compares the cluster with the snapshot from before the migration: nodes, Services and their endpoints, volumes and their attachments, CSI drivers, and\n" +
-			"with --cloud load balancers and routes; it looks who runs the loops, and whether the outages that apply --probe measured kept their budget. What a migration\n" +
+		Long: "Verify compares the cluster with the snapshot from before the migration: nodes, Services, endpoints, volumes, attachments, CSI drivers, and\n" +
+			"with --cloud load balancers and routes. It reads which manager runs the loops, and whether the outages that apply --probe measured kept their budget. What a migration\n" +
 			"causes, and what only a user can have done, is an expected difference. Any other one fails, and names who made it where managed fields or events tell. What\n" +
 			"could not be looked at is unknown, never passed. It works after apply, in the middle, after a rollback, and long after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -58,8 +58,8 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "transplant",
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
-		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager\n" +
-			"so that at no moment two managers act and at almost no moment none does, and proves it.",
+		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager,\n" +
+			"and proves it. Two managers never act at the same time, and there is almost no time in which none acts.",
 		Example: "  transplant check\n" +
 			"  transplant plan --out plan.yaml\n" +
 			"  transplant apply plan.yaml\n" +
@@ -156,6 +156,6 @@ const exitCodes = `Exit codes:
   5    timed out; run the same command again to go on
   6    the plan is stale; the message names what changed
   7    not approved, or no terminal to ask on and no --yes
-  8    somebody else holds the lock
+  8    another process holds the lock
   9    error of diff
   130  interrupted; run the same command again to go on`

@@ -59,8 +59,8 @@ func newStatus(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// lasting is how long a run has to look ended before that is believed, where the journal does not say it: the objects
-// are watched apart from each other.
+// lasting is how long a run has to look ended before that is believed, if the journal does not say it. The objects are
+// watched apart from each other.
 const lasting = 3 * time.Second
 
 // watchStatus shows the status until the run ends.
@@ -96,7 +96,7 @@ func watchStatus(ctx context.Context, c *console.Console, board *status.Board, o
 
 // endDetector decides when a run that is watched has ended, and how.
 type endDetector struct {
-	// worked reports whether somebody was seen at work.
+	// worked reports whether a process was seen at work.
 	worked bool
 	// since is from when on the run has looked ended in a way that only its lock shows.
 	since time.Time
@@ -119,7 +119,7 @@ func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
 	case v1.StateFailed:
 	case v1.StateStopped:
 		if !e.worked {
-			return false, nil // somebody may go on with it
+			return false, nil // a process may go on with it
 		}
 	default:
 		e.worked = e.worked || s.Lock != nil && !s.Lock.Expired
@@ -159,8 +159,8 @@ type pipedStatus struct {
 }
 
 // line is what a pipe gets of a status, and whether it says something new. What a step waits for is often what its
-// kubelet says of a pod, hundreds of letters that come again with every other change: it is written whole once, and by
-// its beginning after that.
+// kubelet says of a pod, hundreds of letters that repeat with every change. It is written whole once, and only its
+// beginning after that.
 func (p *pipedStatus) line(s v1.Status) (string, bool) {
 	said := statusLine(s, withoutBackOff)
 	if said == p.said {
@@ -186,7 +186,7 @@ func (p *pipedStatus) line(s v1.Status) (string, bool) {
 // backOff is what a kubelet repeats with other words each time it tries again.
 var backOff = regexp.MustCompile(`ErrImagePull|ImagePullBackOff|back-off [0-9][0-9a-z.]*|Back-off pulling image`)
 
-// withoutBackOff is what somebody waits for without what changes by itself while the cause stays.
+// withoutBackOff is what a step waits for, without the parts that change while the cause stays.
 func withoutBackOff(waiting string) string { return backOff.ReplaceAllString(waiting, "~") }
 
 // shorten is enough of a text to know it again.

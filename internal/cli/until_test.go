@@ -118,7 +118,7 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 		t,
 		c.run("apply", out, "--yes"),
 		exitcode.Stale,
-		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else",
+		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed outside this migration",
 		"nothing was changed",
 	)
 	c.unchanged()

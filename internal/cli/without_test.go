@@ -20,7 +20,7 @@ import (
 
 func TestHostsThatCannotBeTakenOut(t *testing.T) {
 	c := newLive(t)
-	fails(t, c.run("apply", "--yes", "--without-host=cp-1"), exitcode.Error, "--without-host takes a host out of a migration that was begun, and none was")
+	fails(t, c.run("apply", "--yes", "--without-host=cp-1"), exitcode.Error, "--without-host excludes a host from a migration that was started, and none was")
 	here := c.approvedHere(c.journal(v1.RunApplying, 20, 1))
 	for _, command := range []string{"apply", "rollback"} {
 		fails(t, c.run(command, "--yes", "--without-host=a b"), exitcode.Error, `--without-host="a b" names no host: give the name that the plan has for it`)
@@ -43,7 +43,7 @@ func TestHostsThatCannotBeTakenOut(t *testing.T) {
 func TestAManualAccessThatCannotWork(t *testing.T) {
 	kubeconfig := apitest.New(t).Kubeconfig(t)
 	for access, says := range map[string]string{
-		"manual:none": "never see that somebody ran them", "manual:manual:pod": "manual twice", "manual:": "does not say what hosts are read through", "manual:local:/nonexistent": "/nonexistent",
+		"manual:none": "never see their effect", "manual:manual:pod": "manual twice", "manual:": "does not say what hosts are read through", "manual:local:/nonexistent": "/nonexistent",
 	} {
 		fails(t, transplant(t, "check", "--kubeconfig", kubeconfig, "--host-access="+access), exitcode.Error, "--host-access: ", says)
 	}

@@ -83,15 +83,15 @@ func (c *Client) IsBackApproved(doc *v1.Journal, back *v1.Plan, run string) bool
 	return c.IsApprovedHere(back, RollbackRun(run)) || !trust.IsRollingBack(doc) && c.IsApprovedHere(&doc.Plan, run)
 }
 
-// CheckApproved refuses --yes for a plan that stands in a journal and was neither approved on this machine nor pinned:
-// then no person has looked at it.
+// CheckApproved refuses --yes for a plan in a journal that was neither approved on this machine nor pinned. No person
+// has read it then.
 func (f Pin) CheckApproved(yes, approved bool, p *v1.Plan, look string) error {
 	if !yes || approved || f.Sha256 != "" {
 		return nil
 	}
 	return exitcode.With(
 		exitcode.NotApproved,
-		"the journal's plan was not approved on this machine, and with --yes nobody looks at it: nothing was changed; look at it with %s, and run the same command "+
+		"the journal's plan was not approved on this machine, and with --yes no operator reads it: nothing was changed; look at it with %s, and run the same command "+
 			"without --yes on a terminal, or with --plan-sha256 %s",
 		look,
 		compare.Digest(p),

@@ -1,5 +1,5 @@
-// Package client does what commands are about, as a library: it connects to a cluster and its hosts, gathers, asks
-// managers, keeps what belongs to this machine. It prints nothing; who is talked to is a Console.
+// Package client does what commands are about, as a library. It connects to a cluster and its hosts, gathers, asks
+// managers, and keeps what belongs to this machine. It prints nothing; who is talked to is a Console.
 package client
 
 import (
@@ -43,8 +43,8 @@ type Console interface {
 	ShowReport(report v1.CheckReport) error
 	// Tell says what happens to a step.
 	Tell(e step.Event)
-	// Interruptible returns a context that ends when the command is to stop at once, and a channel that is closed when it
-	// is to stop after the current step.
+	// Interruptible returns a context that ends when the command is to stop at once. It also returns a channel that is
+	// closed when the command is to stop after the current step.
 	Interruptible(ctx context.Context) (hard context.Context, stopping <-chan struct{}, done func())
 	// Instructions returns where a person is told what to change by hand, and whether no person reads it.
 	Instructions() (w io.Writer, unattended bool)

@@ -51,7 +51,7 @@ type hostSession struct {
 	steered int
 	signals chan os.Signal
 	ended   sync.WaitGroup
-	// second ends the cleaning up, when somebody asks to stop for the second time.
+	// second ends the cleaning up, when the user asks to stop for the second time.
 	second context.CancelFunc
 	asked  time.Time
 }
@@ -105,7 +105,7 @@ func JudgeHostImage(image string) (note string, err error) {
 			image,
 		)
 	}
-	return fmt.Sprintf("the pods that reach hosts run image %s by its tag, and a tag may be moved: "+
+	return fmt.Sprintf("the pods that reach hosts run image %s by its tag, and a tag may be moved; "+
 		"to run what you have checked, name it with --host-image=NAME@sha256:DIGEST", image), nil
 }
 
@@ -140,7 +140,7 @@ func (c *Client) needs(needs []collect.Need) []collect.Need {
 	return permission.WithPodAccess(needs)
 }
 
-// watch ends the command in order when somebody interrupts it, so that its pods are taken away. A command that turns
+// watch ends the command in order when the user interrupts it, so that its pods are taken away. A command that turns
 // signals into something else says so.
 func (s *hostSession) watch() {
 	if s.Abort == nil || s.signals != nil {

@@ -41,10 +41,10 @@ func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (
 	return version, err
 }
 
-// Scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or,
-// before that account exists, with the kubeconfig's client certificate, which proves who asks without handing over
-// anything that could be used again. A bearer token of the operator's is never sent to a manager: its certificate is
-// self-signed, so who answers is not known.
+// Scrape asks a manager for its gauges, with the token of an account that may read /metrics and nothing else. Before
+// that account exists, it uses the kubeconfig's client certificate. That proves who asks without sending anything that
+// could be used again. A bearer token of the operator's is never sent to a manager: its certificate is self-signed, so
+// who answers is not known.
 func (c *Client) Scrape(ctx context.Context, component, host, address string) (m v1.Manager, err error) {
 	err = c.askComponent(ctx, component, host, func(ctx context.Context, client *http.Client, token string) error {
 		m, err = recorder.Scrape(ctx, client, address, token)

@@ -35,7 +35,7 @@ type PlanOptions struct {
 	Given GivenFlags
 }
 
-// Choose fills in what was left to the cluster, and tells what it came to where that decides how long nobody runs the
+// Choose fills in what was left to the cluster, and reports the result if it decides how long no manager runs the
 // loops.
 func (f *PlanOptions) Choose(c *Client, snap *v1.Snapshot) error {
 	if path := f.Options.CredentialProvider; path != "" {
@@ -63,7 +63,7 @@ func (f *PlanOptions) Choose(c *Client, snap *v1.Snapshot) error {
 	return nil
 }
 
-// GatherOptions are the options that say what is looked for on the hosts: those of the plan in a file, where there is
+// GatherOptions are the options that say what is read on the hosts. They are those of the plan in a file, if there is
 // one that can be read.
 func (f *PlanOptions) GatherOptions(file string) v1.Options {
 	if file != "" {

@@ -74,7 +74,7 @@ func forwarded(conn httpstream.Connection, port string) (net.Conn, error) {
 	return &forwardedConn{ReadWriter: data, conn: conn, at: portAddress(port)}, nil
 }
 
-// forwardedConn is a forwarded connection; its deadlines are those of whoever closes it.
+// forwardedConn is a forwarded connection; its deadlines are those of the one who closes it.
 type forwardedConn struct {
 	io.ReadWriter
 	conn httpstream.Connection

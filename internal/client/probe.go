@@ -84,8 +84,8 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 	}), nil
 }
 
-// StartProbes begins to probe next to a run of apply or rollback, or goes on with it where the run was probed before;
-// it returns what ends it.
+// StartProbes starts to probe next to a run of apply or rollback, or continues if the run was probed before. It returns
+// the function that ends it.
 func (c *Client) StartProbes(ctx context.Context, uid, run string) (func(), error) {
 	f := c.Probes
 	path, err := c.DisruptionPath(uid, run)

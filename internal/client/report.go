@@ -28,8 +28,8 @@ type Evidence struct {
 	Log, Audit, Keys, Probes string
 }
 
-// OpenMigrated connects to the cluster, and to its hosts and its cloud only if there is a migration to look at: without
-// one no pod is started.
+// OpenMigrated connects to the cluster, and to its hosts and its cloud only if there is a migration. Without one no pod
+// is started.
 func (c *Client) OpenMigrated(ctx context.Context) error {
 	if err := c.Connect(); err != nil {
 		return err
@@ -173,9 +173,9 @@ func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]strin
 	return v, nil
 }
 
-// promised are the owners that the last state of a migration promises: those of the whole plan once it is applied, of
-// the last step that is done before, and kube-controller-manager once it is rolled back. While a rollback goes on, each
-// loop has one owner, whoever that is.
+// promised are the owners that the last state of a migration promises. These are those of the whole plan once it is
+// applied, those of the last done step before that, and kube-controller-manager once it is rolled back. While a
+// rollback goes on, each loop has one owner, any of the two.
 func promised(doc v1.Journal) map[string]string {
 	expect := map[string]string{}
 	for _, s := range doc.Plan.Steps {

@@ -72,7 +72,7 @@ func (c *Client) preview(ctx context.Context, s *v1.Snapshot) *v1.Preview {
 	return source.Preview(ctx, s.Nodes)
 }
 
-// cloudConfig is the external provider's config: the one that was named, or the one that is derived from that of a
+// cloudConfig is the external provider's config. It is the one that was named, or is derived from that of a
 // kube-controller-manager, on the first host that has one. A manager without any runs without.
 func (c *Client) cloudConfig(ctx context.Context, s *v1.Snapshot) ([]byte, error) {
 	if c.Proof.Config != "" {

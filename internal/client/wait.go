@@ -16,7 +16,7 @@ import (
 var WaitPeriod = 5 * time.Second
 
 // ErrStillBlocked is returned with the last report when what was waited for did not come.
-var ErrStillBlocked = errors.New("waited in vain")
+var ErrStillBlocked = errors.New("timed out")
 
 // WaitForCheck looks again until nothing blocks, until something blocks that does not pass by itself, or until the time
 // is over. It tells what it waits for whenever that changes. Without a limit it looks once.
@@ -79,8 +79,8 @@ func WaitBriefly(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TickPeriod is how often it is looked at what was read though nothing changed: a terminal shows ages, and a lock that
-// is not renewed is no change of anything.
+// TickPeriod is how often the facts are judged again even if nothing changed. A terminal shows ages, and a lock that is
+// not renewed is no change of an object.
 const TickPeriod = time.Second
 
 // CollectPeriod is for how long changes are collected before they are shown: one step of the engine writes several

@@ -66,8 +66,8 @@ type derivation struct {
 	all []*override
 }
 
-// deriveAWS renames the service overrides: the two providers find them by other names, and an override that is not
-// found is no error, but sends the calls to the public endpoint.
+// deriveAWS renames the service overrides, since the two providers find them by different names. An override that is
+// not found is no error, but sends the calls to the public endpoint.
 func deriveAWS(in []byte) (Derived, error) {
 	e, err := newEdits(in)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-// azureDefaults are what the in-tree provider takes where the file says nothing, and the external one something else
-// since 1.27 (pkg/provider/azure.go): with the other value every node would be looked for among scale sets, and every
-// Service would get a new load balancer and address.
+// azureDefaults are the in-tree provider's defaults that differ in the external one since 1.27 (pkg/provider/azure.go).
+// With the other value every node would be looked for among scale sets, and every Service would get a new load balancer
+// and address.
 var azureDefaults = []struct{ key, value, why string }{
 	{"vmType", "standard", "the external provider looks for scale sets when nothing is said"},
 	{"loadBalancerSku", "basic", "the external provider makes standard load balancers when nothing is said"},
@@ -56,8 +56,8 @@ func deriveAzure(in []byte) (Derived, error) {
 		return Derived{
 			Data:   in,
 			Format: out.Format,
-			Problems: []string{fmt.Sprintf("%s: the file says nothing of it, and is of a form into which it cannot be "+
-				"written: write it in by hand, with the in-tree provider's default (vmType standard, loadBalancerSku basic)", strings.Join(missing, ", "))},
+			Problems: []string{fmt.Sprintf("%s: the file does not set it, and is of a form into which it cannot be "+
+				"written; write it by hand, with the in-tree provider's default (vmType standard, loadBalancerSku basic)", strings.Join(missing, ", "))},
 		}, nil
 	}
 	out.Data = data

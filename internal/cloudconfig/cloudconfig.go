@@ -1,7 +1,7 @@
-// Package cloudconfig decides what a cloud config says and what the external provider's is, given the in-tree one: what
-// is renamed, added and dropped, and what cannot be carried over. A file is edited in place wherever both providers
-// read the same format: comments, order and values stay. No value is returned next to the file but names of services
-// and settings that the catalogue says can hold no secret.
+// Package cloudconfig decides what a cloud config says, and derives the external provider's from the in-tree one: what
+// is renamed, added and dropped, and what cannot be converted. A file is edited in place wherever both providers read
+// the same format: comments, order and values stay. No value is returned next to the file but names of services and
+// settings that the catalogue says can hold no secret.
 package cloudconfig
 
 import (
@@ -30,7 +30,7 @@ type Derived struct {
 	// Changes are sentences for the operator, each beginning with the section or key. They hold no values but names of
 	// services.
 	Changes []string
-	// Problems are sentences about what cannot be carried over, in the same form: somebody has to decide first.
+	// Problems are sentences about what cannot be converted, in the same form: an administrator has to decide first.
 	Problems []string
 }
 
@@ -45,8 +45,8 @@ type Description struct {
 	Settings map[string]string
 	// Secrets are the keys that hold one, sorted.
 	Secrets []string
-	// Problems are sentences about keys that a provider does not know or would refuse, each beginning with the key or
-	// section; those of the derivation among them.
+	// Problems are sentences about keys that a provider does not know or would refuse, also those of the derivation. Each
+	// begins with the key or section.
 	Problems []string
 }
 

@@ -1,7 +1,7 @@
 package cloudconfig
 
-// deriveGCE changes nothing: the external provider reads every key of the in-tree one in the same way, and both pass
-// over those that they do not know.
+// deriveGCE changes nothing. The external provider reads every key of the in-tree one in the same way, and both ignore
+// unknown keys.
 func deriveGCE(in []byte) (Derived, error) {
 	d, err := newEdits(in)
 	if err != nil {

@@ -13,13 +13,13 @@ func deriveOpenStack(in []byte) (Derived, error) {
 	namespace, _ := d.value(globalSection, "secret-namespace")
 	if name != "" && namespace != "" {
 		d.refuse(
-			"[Global]: secret-name and secret-namespace let the in-tree provider read its credentials from a Secret, and the external one has them in its " +
-				"config alone: write them into the config, or keep the whole config in a Secret that the cloud-controller-manager mounts, and take both keys out",
+			"[Global]: secret-name and secret-namespace let the in-tree provider read its credentials from a Secret, and the external one needs them in its " +
+				"config; write them into the config, or keep the whole config in a Secret that the cloud-controller-manager mounts, and remove both keys",
 		)
 	}
 	if octavia, ok := d.value(loadBalancerSection, "use-octavia"); ok && !truth(octavia) {
 		d.refuse(
-			"[LoadBalancer]: use-octavia is false, so that the load balancers are Neutron LBaaS's, with which the external provider cannot do anything: " +
+			"[LoadBalancer]: use-octavia is false, so the load balancers are Neutron LBaaS's, which the external provider does not support; " +
 				"move them to Octavia first, and set use-octavia = true",
 		)
 	}

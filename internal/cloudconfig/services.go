@@ -1,7 +1,7 @@
 package cloudconfig
 
-// renamed maps the names by which the in-tree provider finds a service override (endpoint IDs of version 1 of the AWS
-// SDK) to those by which the external provider does (service IDs of version 2; k8s.io/cloud-provider-aws,
+// renamed maps the names by which the two providers find a service override. The in-tree one uses endpoint IDs of
+// version 1 of the AWS SDK, the external one service IDs of version 2 (k8s.io/cloud-provider-aws,
 // pkg/providers/v1/config). Both compare letter by letter, and an override that is not found is no error: calls go to
 // the public endpoint.
 var renamed = map[string][]string{

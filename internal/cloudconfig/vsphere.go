@@ -45,7 +45,7 @@ func deriveVSphere(in []byte) (Derived, error) {
 	return out, nil
 }
 
-// inTreeVSphere reports whether a file holds keys that only the in-tree provider reads; it does not start without some
+// inTreeVSphere reports whether a file holds keys that only the in-tree provider reads. It does not start without some
 // of them ([Workspace], or working-dir in files of the older form).
 func (f *file) inTreeVSphere() bool {
 	return slices.ContainsFunc(f.blocks, func(b *block) bool {

@@ -1,10 +1,10 @@
-// Package controllernames decides what a cloud loop is called: in the flags and the leader migration config of a given
-// controller manager of a given minor version, and in its metrics.
+// Package controllernames decides what a cloud loop is called in the flags, the leader migration config and the metrics
+// of a controller manager, for each minor version.
 //
 // Leader migration compares the names in its config with the names under which the manager registered its controllers,
-// letter by letter. A name of another version's dialect is not an error anywhere: it matches nothing, the loop counts
-// as not migrated, and the manager runs it under its own main lease, next to the other manager. That is why the names
-// are a table and not a string constant.
+// letter by letter. A name of another version's dialect is not an error anywhere. It matches nothing, and the loop
+// counts as not migrated. The manager runs it under its own main lease, next to the other manager. That is why the
+// names are a table and not a string constant.
 package controllernames
 
 import (
@@ -91,7 +91,7 @@ func Name(component Component, minor int, loop Loop) string {
 		return string(loop)
 	case Canonical:
 		return canonical[loop]
-	case Mistaken: // nobody's dialect
+	case Mistaken: // the dialect of no version
 	}
 	return ""
 }

@@ -104,7 +104,7 @@ func (m *Manifest) carryOut(c *change) ([]byte, error) {
 
 func entangled(err error) error {
 	return fmt.Errorf(
-		"the manifest is written in a way that cannot be edited safely (anchors, tags or unusual line breaks), so it was left alone: "+
+		"the manifest is written in a way that cannot be edited safely (anchors, tags or unusual line breaks), so it was not changed; "+
 			"write it out in plain block style and run the same command again (%w)",
 		err,
 	)

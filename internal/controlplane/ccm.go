@@ -54,14 +54,14 @@ type probe struct{ name, path, delay, period, failures string }
 var (
 	// kubeadm's: ends a manager that has hung for 80 s.
 	livenessProbe = probe{"livenessProbe", "/healthz", "10", "10", "8"}
-	// Looks often, since the next step of a migration waits for the pod to be ready; two minutes to start are as much as
-	// kubeadm allows.
+	// The probe is frequent, since the next step of a migration waits for the pod to be ready. Two minutes to start are as
+	// much as kubeadm allows.
 	startupProbe = probe{"startupProbe", "/healthz", "1", "2", "60"}
 )
 
-// RenderCCM renders the manifest, in the shape and the order of kubeadm's: on the host's network and with its resolver,
-// since the manager is what makes other nodes usable, and with the priority of what a node cannot do without. The same
-// input gives the same bytes.
+// RenderCCM renders the manifest, in the shape and the order of kubeadm's. It is on the host's network and with its
+// resolver, since the manager makes other nodes usable. It has the priority of a critical pod. The same input gives the
+// same bytes.
 func RenderCCM(c CCM) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -13,7 +13,7 @@ import (
 )
 
 // SplitImage returns the repository, with its registry, and the tag of an image. One that is named by its digest, or by
-// neither tag nor digest, is an error: what version it is cannot be told, and no other version of it can be named.
+// neither tag nor digest, is an error. Its version cannot be known, and no other version of it can be named.
 func SplitImage(image string) (repository, tag string, err error) {
 	if strings.Contains(image, "@") {
 		return "", "", fmt.Errorf(

@@ -1,7 +1,7 @@
-// Package controlplane decides what a component's flags are and how they change: in static pod manifests, in pod
-// templates, and in the units, drop-ins and environment files from which systemd starts a kubelet or a control plane.
-// Everything here is pure. An edit touches the bytes it must touch and no others, so that a diff shows the edit and
-// undoing it gives back the same bytes.
+// Package controlplane decides what a component's flags are and how they change. The flags are in static pod manifests
+// and in pod templates. They are also in the units, drop-ins and environment files from which systemd starts a kubelet
+// or a control plane. Everything here is pure. An edit changes the bytes it must change and no others. So a diff shows
+// the edit, and undoing it gives back the same bytes.
 package controlplane
 
 import (

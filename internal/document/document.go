@@ -1,6 +1,6 @@
-// Package document decides whether a document that was kept may be read: by its kind, by the number of its schema, and
-// by whether each of its fields is known. A reader that leaves out what it does not know writes back less than it was
-// given.
+// Package document decides whether a stored document may be read. It does so by its kind, by the number of its schema,
+// and by whether each of its fields is known. A reader that leaves out what it does not know writes back less than it
+// was given.
 package document
 
 import (

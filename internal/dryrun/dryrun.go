@@ -38,8 +38,8 @@ const (
 )
 
 // Run sends what steps write to the API, and returns the answers in the order of the steps. A step that only writes to
-// hosts has none. An object that a plan puts into a namespace that it makes itself, which the dry run did not make, is
-// refused for that; plans make no namespaces.
+// hosts has none. An object in a namespace that the dry run did not make would be refused for that. Plans make no
+// namespaces.
 func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.DryRun {
 	var writes []write
 	for _, s := range steps {
@@ -107,8 +107,7 @@ func writeOf(s v1.Step) (write, bool) {
 			return unstructured.SetNestedField(o.Object, int64(*s.Replicas), "spec", "replicas")
 		}
 	case v1.StepEditWorkload:
-		// Which arguments come out is for the engine to work out; whether the template may be changed at all is what a
-		// webhook or a right decides.
+		// The engine works out the arguments. A webhook or a right decides whether the template may be changed at all.
 		w.change = func(o *unstructured.Unstructured) error {
 			return unstructured.SetNestedField(
 				o.Object,
@@ -230,8 +229,8 @@ func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
 		out.Verb = "update"
 		err = w.update(ctx, objects)
 		if w.object != nil && apierrors.IsForbidden(err) && !byWebhook(err) {
-			// Admission took the create before it was found to be there, and apply changes nothing about an object that it
-			// finds: it needs no right to update.
+			// Admission accepted the create before the object was found. Apply does not change an object that it finds: it needs
+			// no right to update.
 			out.Verb, err = w.verb, nil
 		}
 	}
@@ -283,7 +282,7 @@ func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) er
 	return err
 }
 
-// changeError is that a plan's change does not fit what is there; nobody was asked.
+// changeError is that a plan's change does not fit what is there; no API server was asked.
 type changeError struct{ error }
 
 func (e *changeError) Unwrap() error { return e.error }
@@ -316,11 +315,11 @@ func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission
 var refusals = []struct {
 	is   func(error) bool
 	says string
-	// unanswered reports whether nobody judged the object.
+	// unanswered reports whether no webhook judged the object.
 	unanswered bool
 }{
 	{
-		says:       "a webhook has side effects and does not support dry run, so nobody was asked (its configuration says sideEffects: Some or Unknown)",
+		says:       "a webhook has side effects and does not support dry run, so it was not called (its configuration says sideEffects: Some or Unknown)",
 		unanswered: true,
 		is: func(err error) bool {
 			return strings.Contains(err.Error(), "does not support dry run")

@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// Hosts makes hosts that a test can lose and whose disks it can fill. TRANSPLANT_TEST_FAULTS names a directory: as long
-// as it has a file lost-HOST, nothing reaches that host; as long as it has one called full-HOST, writing to that host
+// Hosts makes hosts that a test can lose and whose disks it can fill. TRANSPLANT_TEST_FAULTS names a directory. As long
+// as it has a file lost-HOST, nothing reaches that host. As long as it has one called full-HOST, writing to that host
 // ends with ENOSPC.
 func Hosts(hosts []hostaccess.Host) []hostaccess.Host {
 	dir := os.Getenv("TRANSPLANT_TEST_FAULTS")
@@ -34,8 +34,8 @@ func Hosts(hosts []hostaccess.Host) []hostaccess.Host {
 	return out
 }
 
-// faulty is a host that goes wrong, and offers no more than the one that it hides: who asks whether a host can be
-// dialled, or guards its kubelet by itself, gets the answer of the real one.
+// faulty is a host that fails, and offers no more than the one that it hides. Whether a host can be dialled, or guards
+// its kubelet by itself, is answered by the real one.
 func faulty(h hostaccess.Host, dir string) hostaccess.Host {
 	one := faultyHost{Host: h, dir: dir}
 	dialer, dials := h.(hostaccess.Dialer)

@@ -17,8 +17,8 @@ import (
 // Resuming is only as good as what it was tested against, and a process that dies of SIGKILL gets to clean nothing up.
 //
 // TRANSPLANT_TEST_KILL=point:step-id,... names the points at which it dies; it says at which one it did.
-// TRANSPLANT_TEST_HOOK=PATH names a unix socket on which it writes "point:step-id" and waits for a line: "go on" lets
-// it, anything else (also the socket's end) kills it.
+// TRANSPLANT_TEST_HOOK=PATH names a unix socket on which it writes "point:step-id" and waits for a line. "go on" lets
+// it continue, anything else (also the socket's end) kills it.
 func Hook(point, step string) {
 	at := point + ":" + step
 	if slices.Contains(strings.Split(os.Getenv("TRANSPLANT_TEST_KILL"), ","), at) {

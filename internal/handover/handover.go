@@ -1,12 +1,12 @@
 // Package handover decides whether a lease may be released for a holder that has ended, and releases it.
 //
-// A lease names its holder by an identity that says nothing about a process (host name and a random id), so the
+// A lease names its holder by an identity that says nothing about a process (host name and a random id). So the
 // identity is bound to a process while that process is alive: the lease is read, every candidate is asked for its
-// leader_election_master_status, and the lease is read again. Only when exactly one candidate claims the lease, every
-// other one has answered that it does not, and the lease had the same holder and term before and after, the process
-// behind the claim is the holder. When that very process (pid and start time) is later gone from its host, and the
-// lease is still in that term of that holder, nobody can be acting under it: it is released with a resourceVersion
-// precondition, as the holder itself would have done. In every other case it is left to expire:
+// leader_election_master_status, and the lease is read again. The process behind the claim is the holder only if
+// exactly one candidate claims the lease and every other one denies it. The lease must also have the same holder and
+// term before and after. Later that very process (pid and start time) may be gone from its host, and the lease still be
+// in that term of that holder. Then no process can act under it. It is released with a resourceVersion precondition, as
+// the holder itself would have done. In every other case it is left to expire:
 //
 //	holder alive            the process is still there                      untouched
 //	restarted, same name    renewed since the new process began             untouched
@@ -14,8 +14,9 @@
 //	unreachable             a failed look is unknown, never "ended"         untouched
 //	lease changed between   another holder or term                          untouched
 //
-// All of that rests on the binding. One that was read from a journal is a claim: whoever may write the journal can name
-// any process as the holder. The caller then asks every manager again before it releases (see FindClaim and SilentFor).
+// All of that rests on the binding. One that was read from a journal is a claim: an account that may write the journal
+// can name any process as the holder. The caller then asks every manager again before it releases (see FindClaim and
+// SilentFor).
 package handover
 
 import (
@@ -90,8 +91,8 @@ type Leases struct {
 	Now    func() time.Time
 }
 
-// Bind finds the process that holds the lease among the candidates. It returns nil without an error when nobody holds
-// the lease.
+// Bind finds the process that holds the lease among the candidates. It returns nil without an error when the lease is
+// free.
 func (l Leases) Bind(ctx context.Context, lease string, candidates []Candidate) (*Binding, error) {
 	before, err := l.Client.Get(ctx, lease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -220,9 +221,9 @@ func Gone(ctx context.Context, b Binding, processes func(context.Context) ([]v1.
 	return true, nil
 }
 
-// mayHold says why a process that runs now may be the holder; empty when none may. A successor on the same host has an
-// identity of its own where identities are random, as upstream's are; where they are not, it goes on renewing the lease
-// in the same term, and only the time of the last renewal tells the two apart.
+// mayHold says why a process that runs now may be the holder; empty when none may. If identities are random, as
+// upstream's are, a successor on the same host has an identity of its own. If not, it goes on renewing the lease in the
+// same term, and only the time of the last renewal distinguishes the two.
 func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string {
 	for _, p := range procs {
 		if p.PID == b.PID && p.StartTicks == b.StartTicks {
@@ -306,7 +307,7 @@ func (l Leases) Release(
 	return Outcome{Released: true}, nil
 }
 
-// Holder is who holds the lease; empty when nobody does.
+// Holder is who holds the lease; empty when the lease is free.
 func (l Leases) Holder(ctx context.Context, lease string) (string, error) {
 	live, err := l.Client.Get(ctx, lease, metav1.GetOptions{})
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Silence is what was seen of a lease that is not renewed. It goes by how long one looked, and not by the times in the
-// lease: the clock of whoever wrote them may be wrong. The zero value has seen nothing.
+// Silence is what was seen of a lease that is not renewed. It uses how long the lease was watched, and not the times in
+// the lease: the clock of their writer may be wrong. The zero value has seen nothing.
 type Silence struct {
 	seen  Binding
 	renew time.Time
 	since time.Time
 }
 
-// Expired looks at the lease once more, and reports whether it has been held by the same holder, without a renewal, for
-// longer than it lasts.
+// Expired reads the lease once more, and reports whether the same holder has held it, without a renewal, for longer
+// than it lasts.
 func (l Leases) Expired(ctx context.Context, lease string, s *Silence) (bool, error) {
 	live, silent, err := l.observe(ctx, lease, s)
 	if err != nil {
@@ -28,8 +28,8 @@ func (l Leases) Expired(ctx context.Context, lease string, s *Silence) (bool, er
 	return silent > time.Duration(ptr.Deref(live.Spec.LeaseDurationSeconds, 0))*time.Second+startTolerance, nil
 }
 
-// SilentFor looks at the lease once more, and returns for how long it has been seen held by the same holder without a
-// renewal, and for how long it lasts.
+// SilentFor reads the lease once more. It returns for how long it has been seen held by the same holder without a
+// renewal, and how long it lasts.
 func (l Leases) SilentFor(ctx context.Context, lease string, s *Silence) (silent, lasts time.Duration, err error) {
 	live, silent, err := l.observe(ctx, lease, s)
 	if err != nil {

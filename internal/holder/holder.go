@@ -16,8 +16,8 @@ import (
 type Process struct {
 	User, Host string
 	PID        int
-	// Start is when it was started, in ticks since the boot; Boot and Space name that boot of its machine, and the space
-	// of process IDs that PID is of. They are empty where they cannot be read, and then nobody can say that it has ended.
+	// Start is when it was started, in ticks since the boot. Boot and Space name that boot of its machine, and the space
+	// of process IDs that PID is of. They are empty if they cannot be read, and then it is unknown whether it has ended.
 	Start, Boot, Space string
 }
 
@@ -81,9 +81,9 @@ func Words(s string) string {
 	return fmt.Sprintf("%s pid %d", who, p.PID)
 }
 
-// Dead reports whether the process which somebody named has certainly ended: it was of this boot of this machine and of
-// this space of process IDs, and no process of its ID was started when it was. It is false when in doubt: machines, and
-// containers of one machine, may well have one hostname.
+// Dead reports whether the named process has certainly ended. It was of this boot of this machine and of this space of
+// process IDs, and no process of its ID was started when it was. It is false when in doubt: machines, and containers of
+// one machine, may well have one hostname.
 func (p Process) Dead(other string) bool {
 	o, ok := Parse(other)
 	if !ok || p.Boot == "" || p.Space == "" || p.Start == "" || o.Start == "" || o.Boot != p.Boot || o.Space != p.Space ||

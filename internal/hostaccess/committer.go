@@ -2,9 +2,9 @@ package hostaccess
 
 import "context"
 
-// Committer is a Host whose changes of files may wait until Commit, so that somebody who makes them by hand gets them
-// at once. They are made in their order, and none is lost but by an end of this process, which what was changed before
-// does not depend upon. A restart, stop or start commits too.
+// Committer is a Host whose changes of files may wait until Commit, so that a person who makes them by hand gets them
+// at once. They are made in their order. Only the end of this process loses any, and earlier changes do not depend on
+// them. A restart, stop or start commits too.
 type Committer interface {
 	Commit(ctx context.Context) error
 }

@@ -20,8 +20,8 @@ type Need struct {
 // one step. A Host that is none may do at any time what this process may do.
 type Granter interface {
 	// Grant opens the access and waits until it can be used; what it was opened for is done through the Host's own
-	// methods. Whoever asked calls release once, when the step has ended, however it ended; its context bounds the
-	// clean-up and nothing else.
+	// methods. The caller calls release once, when the step has ended, however it ended; its context bounds the clean-up
+	// and nothing else.
 	Grant(ctx context.Context, n Need) (release func(context.Context), err error)
 }
 

@@ -1,6 +1,6 @@
-// Package hostaccess decides how a machine's files are changed, its units started and stopped, and its processes looked
-// at: edits are atomic, whoever reads a file sees the old bytes or the new ones, and what cannot be known of a process
-// or a unit is an error and never "it is gone".
+// Package hostaccess decides how a machine's files are changed, its units started and stopped, and its processes read.
+// Edits are atomic: a reader of a file sees the old bytes or the new ones. What cannot be known of a process or a unit
+// is an error and never "it is gone".
 package hostaccess
 
 import (
@@ -20,7 +20,7 @@ type Host interface {
 	// ReadFile returns the bytes and the mode of a regular file. errors.Is(err, fs.ErrNotExist) holds when there is no
 	// such file, and never when it cannot be known.
 	ReadFile(ctx context.Context, path string) (File, error)
-	// WriteFile replaces the file in one step, keeps its owner, gives it the permission bits of mode, and makes missing
+	// WriteFile replaces the file in one step, keeps its owner and gives it the permission bits of mode. It makes missing
 	// directories (0700 for a file that only its owner may use, else 0755). After an error that says so, nothing was
 	// changed.
 	WriteFile(ctx context.Context, path string, data []byte, mode fs.FileMode) error

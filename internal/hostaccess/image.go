@@ -7,9 +7,9 @@ import (
 
 // ImageTrier is a Host on which it can be tried whether a container image is to be had before anything depends on it.
 type ImageTrier interface {
-	// TryImage has the machine's own kubelet pull the image, unless the machine has it, and start the command in it once,
-	// with nothing of the machine and no rights. Nil means that it was started; an *ImageError that it was not, and why.
-	// Another error says that it is not known.
+	// TryImage has the machine's own kubelet pull the image, unless the machine has it. The kubelet starts the command in
+	// it once, without access to the machine and without rights. Nil means that it was started; an *ImageError that it was
+	// not, and why. Another error says that it is not known.
 	TryImage(ctx context.Context, image string, command []string) error
 }
 

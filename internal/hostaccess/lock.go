@@ -7,7 +7,7 @@ import (
 )
 
 // ErrLockLost says that the lock on the cluster is not certainly held any longer. Nothing was begun after that.
-var ErrLockLost = errors.New("the lock on the cluster was lost: somebody else may be changing it")
+var ErrLockLost = errors.New("the lock on the cluster was lost: another process may be changing it")
 
 // HeldUntil returns until when changes may be begun, as package boottime counts on this machine. It waits while that
 // time has passed and the lock may still be renewed; its error is ErrLockLost when that does not succeed.

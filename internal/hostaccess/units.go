@@ -16,8 +16,8 @@ type Units interface {
 	Restart(ctx context.Context, unit string) error
 	Stop(ctx context.Context, unit string) error
 	Start(ctx context.Context, unit string) error
-	// Active reports whether a unit runs. One that is being stopped still does, one that is being started does not yet;
-	// one that the service manager does not know is an error.
+	// Active reports whether a unit runs. One that is being stopped still does, one that is being started does not yet.
+	// One that the service manager does not know is an error.
 	Active(ctx context.Context, unit string) (bool, error)
 }
 

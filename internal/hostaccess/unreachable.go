@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// UnreachableError says that a whole machine is out of reach, so that nothing of it is known: neither that a file is
-// absent, nor that a process has ended.
+// UnreachableError says that a whole machine is out of reach, so nothing of it is known. It proves neither that a file
+// is absent, nor that a process has ended.
 type UnreachableError struct {
 	// Host is the machine's name.
 	Host string
@@ -37,7 +37,7 @@ func WithProgress(ctx context.Context, tell func(message string)) context.Contex
 	return context.WithValue(ctx, progressKey{}, tell)
 }
 
-// Progress says what a long call waits for, to whoever asked with WithProgress; nobody may have.
+// Progress says what a long call waits for, to the caller that asked with WithProgress, if any.
 func Progress(ctx context.Context, format string, args ...any) {
 	if tell, ok := ctx.Value(progressKey{}).(func(string)); ok {
 		tell(fmt.Sprintf(format, args...))

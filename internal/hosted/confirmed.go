@@ -14,7 +14,7 @@ import (
 type UnconfirmedError struct {
 	// Confirmed and Made are the SHA-256 of the steps of both plans.
 	Confirmed, Made string
-	// Other are the IDs of steps that both plans have and that do something else now, New and Gone those of steps that
+	// Other are the IDs of steps that both plans have and that do something else now. New and Gone are those of steps that
 	// only one of them has. All are empty when only the SHA-256 was kept of what was confirmed.
 	Other, New, Gone []string
 }
@@ -22,9 +22,9 @@ type UnconfirmedError struct {
 // stepDigits is how much is kept of the sum of one step: it tells steps apart, and the sum of all decides.
 const stepDigits = 8
 
-// Confirmation is what is kept of steps that a person confirms: their SHA-256, and behind it the ID and a few digits of
-// each, by which a refusal names those that differ. Words for readers are left out, so that a plan stays confirmed when
-// a later version of the program says the same in other words.
+// Confirmation is what is kept of steps that a person confirms. It is their SHA-256, followed by the ID and a few
+// digits of each, by which a refusal names those that differ. Words for readers are left out, so that a plan stays
+// confirmed when a later version of the program says the same in other words.
 func Confirmation(steps []v1.Step) string {
 	out := []string{Sum(steps)}
 	for _, s := range steps {

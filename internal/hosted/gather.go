@@ -77,7 +77,7 @@ func (p *Plane) options(part Part) v1.Options {
 }
 
 // Plan makes the plan of a part. It fails with *BlockedError when the checks refuse and with *UnplannedError when there
-// is no plan for such a cluster, and makes the same plan for the same snapshot.
+// is no plan for such a cluster. It makes the same plan for the same snapshot.
 func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
 	report := p.CheckPart(snap, part)
 	if report.Summary.Blocked {

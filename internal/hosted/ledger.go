@@ -9,18 +9,18 @@ import (
 )
 
 // Ledger keeps which plans were begun, in a place that the writers of a journal cannot write. A journal is a ConfigMap
-// in the namespace of the control plane, and without a ledger the next run would carry out whatever plan stands there.
+// in the namespace of the control plane. Without a ledger the next run would execute whatever plan is there.
 type Ledger interface {
 	// Note is called before the journal of a plan is made.
 	Note(ctx context.Context, part Part, p *v1.Plan) error
-	// Check says why a run does not go on with a plan, or back from it: an *UnknownPlanError when the plan was not begun
-	// here and nobody has approved it.
+	// Check says why a run does not go on with a plan, or back from it: an *UnknownPlanError when the plan was not started
+	// here and is not approved.
 	Check(ctx context.Context, part Part, p *v1.Plan) error
 	// NoteBack is called before the journal of a handover says that its plan is rolled back.
 	NoteBack(ctx context.Context, p *v1.Plan) error
 	// HasBack reports whether NoteBack was called for this plan, and neither Note nor Forget for the handover since.
 	HasBack(ctx context.Context, p *v1.Plan) (bool, error)
-	// Forget is called when a part is at its end: a journal with its plan that comes later is somebody else's.
+	// Forget is called when a part is at its end: a journal with its plan that comes later is foreign.
 	Forget(ctx context.Context, part Part) error
 }
 
@@ -98,8 +98,8 @@ func (p *Plane) forward(ctx context.Context, part Part, doc *v1.Journal) error {
 	return ErrRollback
 }
 
-// noteBack notes a rollback before the journal tells of it. Of a journal that tells of one already it asks whether it
-// was noted: the phase of a journal is text in a ConfigMap, and by itself it must not take a handover back.
+// noteBack notes a rollback before the journal tells of it. If a journal says that one was started, it asks whether
+// that was noted. The phase of a journal is text in a ConfigMap, and by itself it must not take a handover back.
 func (p *Plane) noteBack(ctx context.Context, doc *v1.Journal, back *v1.Plan) error {
 	if p.Ledger == nil {
 		return nil
@@ -113,7 +113,7 @@ func (p *Plane) noteBack(ctx context.Context, doc *v1.Journal, back *v1.Plan) er
 	}
 	return &UnknownPlanError{
 		Journal: p.home(Handover).JournalName(), SHA256: Sum(back.Steps), Rollback: true,
-		Why: "its phase says " + v1.RunRollingBack + ", and nobody has noted here that this handover is taken back",
+		Why: "its phase says " + v1.RunRollingBack + ", and no rollback of this handover is noted here",
 	}
 }
 

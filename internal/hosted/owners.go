@@ -79,8 +79,8 @@ func (s *survey) askOne(ctx context.Context, pod collect.SeedPod) v1.Manager {
 	return m
 }
 
-// readConfigs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is
-// seen to run.
+// readConfigs reads the cloud configs of the managers, where they decide whether the cluster has a loop that no manager
+// is seen to run.
 func (s *survey) readConfigs(ctx context.Context, pods []corev1.Pod) {
 	s.configs = make([]*v1.CloudConfig, len(s.pods))
 	if ownerOf(s.found.Managers, string(controllernames.Route)).Component != "" {
@@ -102,7 +102,7 @@ func (s *survey) readConfigs(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// judge names the owner of each loop that the cluster has, or that somebody runs.
+// judge names the owner of each loop that the cluster has, or that a manager runs.
 func (s *survey) judge() {
 	silent, expected := s.silent(), s.expected()
 	for _, loop := range LoopNames() {
@@ -138,8 +138,8 @@ func (o Owner) and(other Owner) Owner {
 	return o
 }
 
-// expected are the loops that this cluster has, by the flags and the cloud configs of its managers; all of them while
-// there is no manager.
+// expected are the loops that this cluster has, by the flags and the cloud configs of its managers. They are all loops
+// while there is no manager.
 func (s *survey) expected() []string {
 	if len(s.pods) == 0 {
 		return LoopNames()
@@ -163,8 +163,8 @@ func (s *survey) provider(m collect.SeedPod) string {
 	return s.plane.Provider
 }
 
-// silent reports of each pod that was asked whether it leads without saying which loops it runs: it answers, its
-// version is one that never says, it is no manager without a provider, and it holds its lease.
+// silent reports of each pod that was asked whether it leads without saying which loops it runs. It answers, its
+// version never says, it has a provider, and it holds its lease.
 func (s *survey) silent() []bool {
 	out := make([]bool, len(s.pods))
 	for i, m := range s.pods {

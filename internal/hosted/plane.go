@@ -62,19 +62,19 @@ type Plane struct {
 	// Confirmed is what a person confirmed of Handover's plan (Confirmation); empty for nothing. Run does not begin
 	// Handover with another plan; what was begun goes on by its journal.
 	Confirmed string
-	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may carry out, whether they are begun or gone on
-	// with; empty for any.
+	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may execute, whether they are started or continued.
+	// It is empty for any steps.
 	Pinned string
 	// Ledger keeps which plans were begun; nil where a person approves what is gone on with.
 	Ledger Ledger
-	// Holder names who holds the lock, for whoever finds it held; empty for migrate.Holder of this process.
+	// Holder names who holds the lock, for another process that finds it held; empty for migrate.Holder of this process.
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.
 	StealLock bool
-	// Ended reports whether a holder of the lock can change nothing any longer, so that its lock is taken at once; nil for
-	// nobody.
+	// Ended reports whether a holder of the lock can change nothing any longer, so that its lock is taken at once; nil if
+	// none can.
 	Ended func(holder string) bool
-	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
+	// Tell receives for how long another holder's lock is observed; nil without a receiver.
 	Tell func(string)
 	// ToolVersion stands in snapshots and plans.
 	ToolVersion string
@@ -93,7 +93,7 @@ type UnplannedError struct {
 	Err  error
 }
 
-// LockedError says that somebody else is changing this cluster.
+// LockedError says that another process is changing this cluster.
 type LockedError = lock.HeldError
 
 // StaleError says that the control plane is no longer as it was when the plan was made. A plan of which no step was
@@ -118,12 +118,12 @@ var (
 
 // Owner is who runs a loop.
 type Owner struct {
-	// Component is kube-controller-manager or cloud-controller-manager; empty when nobody runs the loop.
+	// Component is kube-controller-manager or cloud-controller-manager; empty when no manager runs the loop.
 	Component string `json:"component,omitempty"`
 	// Pod is its name in the seed.
 	Pod string `json:"pod,omitempty"`
 	// ByLease reports whether the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do
-	// not: it holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured
+	// not. It holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured
 	// by is wrong.
 	ByLease bool `json:"byLease,omitempty"`
 	// Also are further pods (component/pod) that run the same loop now. That must never be.
@@ -133,16 +133,15 @@ type Owner struct {
 // Owners says who runs the cloud loops at one moment.
 type Owners struct {
 	Time time.Time `json:"time"`
-	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. A loop that this
-	// cluster has not is not in it: routes may be the network's and not the cloud's, and not every provider has load
-	// balancers.
+	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. It has no loop that
+	// this cluster lacks. Routes may be the network's and not the cloud's, and not every provider has load balancers.
 	Loops map[string]Owner `json:"loops"`
 	// Managers are the pods that were asked, with what they said; Error of one whose answer is unknown.
 	Managers []v1.Manager `json:"managers,omitempty"`
 	// Leases of the managers in the user cluster.
 	Leases []v1.Lease `json:"leases,omitempty"`
 	// Unknown are sentences about what could not be looked at. While there are any, an owner may be missing in Loops, and
-	// that nobody runs a loop is not proven.
+	// it is not proven that no manager runs a loop.
 	Unknown []string `json:"unknown,omitempty"`
 }
 

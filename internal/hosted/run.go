@@ -1,6 +1,6 @@
 // Package hosted decides how one cluster is migrated whose control plane runs as Deployments in a namespace of another
-// cluster, the seed: it puts the engine of the command line (snapshot, check, plan, migrate) together for such a
-// cluster, and the operator and the command line call it.
+// cluster, the seed. It puts the engine of the command line (snapshot, check, plan, migrate) together for such a
+// cluster. The operator and the command line call it.
 //
 // What is where:
 //
@@ -11,9 +11,9 @@
 //
 // The journal and the lock are in the seed, since the user cluster may be down and its admins must not edit them.
 //
-// The process of a manager is the container of a pod. It has ended when the pod's object is gone, or when its status
-// says that the container terminated and the pod is not to start it again. That a pod is not Ready proves nothing, nor
-// does a look that failed.
+// The process of a manager is the container of a pod. It has ended when the pod's object is gone. It has also ended
+// when its status says that the container terminated and the pod does not restart it. That a pod is not Ready proves
+// nothing, nor does a look that failed.
 //
 // The order, by strategy:
 //
@@ -47,14 +47,14 @@ import (
 )
 
 // Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done,
-// also when it was done before. When stop is closed it finishes the step under way and returns ErrInterrupted; when ctx
-// ends it stops at once, and the next Run goes on.
+// also when it was done before. When stop is closed it finishes the step under way and returns ErrInterrupted. When ctx
+// ends it stops at once, and the next Run continues.
 func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop <-chan struct{}) error {
 	if done, err := p.done(ctx, part); done || err != nil {
 		return err
 	}
 	return p.locked(ctx, func(ctx context.Context, publish func(string)) error {
-		if done, err := p.done(ctx, part); done || err != nil { // somebody may have been at it until the lock was free
+		if done, err := p.done(ctx, part); done || err != nil { // another process may have changed it until the lock was free
 			return err
 		}
 		j, before, err := p.begin(ctx, part)
@@ -297,8 +297,8 @@ func (p *Plane) pinned(of *v1.Plan) error {
 }
 
 // trusted says why a journal is not gone on with: it is another control plane's, or does what no migration of one does.
-// Whoever may write ConfigMaps in the namespace of a control plane does not thereby change others. Both clusters are
-// looked at for that.
+// An account that may write ConfigMaps in the namespace of a control plane cannot thereby change others. Both clusters
+// are looked at for that.
 func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 	if err := p.keepsRules(doc); err != nil {
 		return err
@@ -331,7 +331,7 @@ func (p *Plane) keepsRules(doc v1.Journal) error {
 }
 
 // unread says why a snapshot does not tell which cluster it is of, or what its control plane runs. A journal that
-// differs from such a snapshot is not thereby somebody else's.
+// differs from such a snapshot is not thereby foreign.
 func unread(snap *v1.Snapshot) error {
 	for _, e := range snap.Errors {
 		if slices.Contains([]string{"cluster/uid", "seed/namespace", "seed/deployments", "seed/pods"}, e.Fact) {
@@ -402,7 +402,7 @@ func (p *Plane) engineOptions(before *v1.Snapshot, tell func(step.Event)) step.O
 	}
 }
 
-// teller tells the caller what happens, and whoever looks at the lock.
+// teller reports progress to the caller, and to readers of the lock.
 func (p *Plane) teller(run string, tell func(step.Event), publish func(string)) func(step.Event) {
 	progress := lock.NewProgress(run, publish)
 	return func(e step.Event) {

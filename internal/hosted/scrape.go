@@ -34,9 +34,9 @@ var ErrNoObserver = errors.New(
 	"the account that may read /metrics, ServiceAccount " + component.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins",
 )
 
-// NewScraper returns a Scrape that connects to the pods' addresses, with a token of the observer's account in the user
-// cluster, which may read /metrics and nothing else; whose certificate answers is not known, so that no other
-// credential is ever shown. Before the account is made the error is ErrNoObserver.
+// NewScraper returns a Scrape that connects to the pods' addresses. It uses a token of the observer's account in the
+// user cluster, which may read /metrics and nothing else. The owner of the server's certificate is not known, so no
+// other credential is ever sent. Before the account is made the error is ErrNoObserver.
 func NewScraper(user Clients) Scrape { return NewScraperThrough(user, nil) }
 
 // NewScraperThrough is NewScraper for who cannot reach the pods' addresses by itself: dial connects to a port of a pod.

@@ -28,7 +28,7 @@ type AWSOptions struct {
 const (
 	tagCluster       = "kubernetes.io/cluster/"
 	tagClusterLegacy = "KubernetesCluster"
-	// How many ids or names go into one call: the classic API takes 20 names for tags, EC2 takes 200 values in a filter,
+	// How many ids or names go into one call. The classic API takes 20 names for tags, EC2 takes 200 values in a filter,
 	// the others take more.
 	batch       = 100
 	tagsBatch   = 20

@@ -13,8 +13,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// routes are the rows of the cluster's route table that lead to an instance or an interface; those to gateways are
-// nobody's loop.
+// routes are the entries of the cluster's route table that lead to an instance or an interface; those to gateways
+// belong to no loop.
 func (a *AWS) routes(ctx context.Context, cluster string) ([]v1.Route, error) {
 	tables, err := a.routeTables(ctx, cluster)
 	if err != nil {

@@ -24,8 +24,8 @@ func translate(action string, err error) error {
 		e, _ := errors.AsType[smithy.APIError](err)
 		return &callError{text: fmt.Sprintf("%s was refused: %s: %s", action, code, e.ErrorMessage()), err: err}
 	}
-	// The chain of credentials ends at the instance's metadata service, whose address would say nothing to somebody who
-	// forgot a profile.
+	// The chain of credentials ends at the instance's metadata service, whose address would not help a user who forgot a
+	// profile.
 	if strings.Contains(err.Error(), "get credentials") {
 		return &callError{
 			text: action + " was not tried: there are no AWS credentials; set AWS_PROFILE or AWS_SHARED_CREDENTIALS_FILE, or run where the instance has a role",

@@ -1,10 +1,9 @@
 // Package inventory decides what a cloud holds for a cluster: its load balancers, its routes, and the instance of each
 // node. It only reads.
 //
-// What comes out is compared before and after a migration, so everything is sorted and identities are those that
-// survive what may change: an ARN, or name and creation time, never an address. A part that could not be read is an
-// error of the inventory, never an empty list: an instance counts as missing only when the cloud says that there is
-// none.
+// The result is compared before and after a migration, so everything is sorted. Identities are those that survive
+// changes: an ARN, or name and creation time, never an address. A part that could not be read is an error of the
+// inventory, never an empty list. An instance counts as missing only when the cloud says that there is none.
 package inventory
 
 import (

@@ -1,5 +1,5 @@
-// Package jsonlines decides what a log of JSON lines is worth after a crash: a last line that was cut off is left out,
-// any other line that cannot be read is an error that names it, because a log with holes proves less than it seems to.
+// Package jsonlines decides what a log of JSON lines is worth after a crash. A last line that was cut off is left out.
+// Any other line that cannot be read is an error that names it, because a log with holes proves less than it seems to.
 package jsonlines
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// maxLine bounds a line of a log: a call to the cloud with all its parameters is a few kilobytes, the counts of a
+// maxLine bounds a line of a log. A call to the cloud with all its parameters is a few kilobytes, the counts of a
 // thousand paths a hundred.
 const maxLine = 4 << 20
 

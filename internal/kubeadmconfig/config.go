@@ -1,5 +1,5 @@
-// Package kubeadmconfig decides how kubeadm's ClusterConfiguration changes along with the flags of a component, so that
-// the next "kubeadm upgrade" writes the manifests as a migration left them. Comments and everything that no edit names
+// Package kubeadmconfig decides how kubeadm's ClusterConfiguration changes along with the flags of a component. So the
+// next "kubeadm upgrade" writes the manifests as a migration left them. Comments and everything that no edit names
 // stay.
 package kubeadmconfig
 
@@ -28,8 +28,8 @@ var sections = map[string]string{
 	component.Scheduler: "scheduler",
 }
 
-// Apply carries the edits of a component out on a ClusterConfiguration of the versions v1beta1 to v1beta4 and returns
-// the changed text: the same bytes when there is nothing to change. setFlag and unsetFlag change extraArgs, addHostPath
+// Apply applies the edits of a component to a ClusterConfiguration of the versions v1beta1 to v1beta4. It returns the
+// changed text, or the same bytes when there is nothing to change. setFlag and unsetFlag change extraArgs, addHostPath
 // and removeHostPath extraVolumes; setVersion changes kubernetesVersion, which is no component's.
 func Apply(data []byte, component string, edits []v1.Edit) ([]byte, error) {
 	out, _, err := apply(data, component, edits)

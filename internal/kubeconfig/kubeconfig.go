@@ -1,9 +1,9 @@
 // Package kubeconfig decides which kubeconfigs of a Secret are used, and what of them.
 //
-// A kubeconfig is a program: client-go runs its exec plugins, reads the files that it names and sends requests through
-// its proxy, all on the machine of the reader. Who may write one Secret in a seed must not get the rights of the
-// operator, nor of an administrator's machine. So a kubeconfig that a cluster handed out has to stand by itself. Only
-// the fields that are known to be safe are copied out of it.
+// A kubeconfig is a program. client-go runs its exec plugins, reads the files that it names and sends requests through
+// its proxy, all on the reader's machine. Who may write one Secret in a seed must not get the rights of the operator,
+// nor of an administrator's machine. So a kubeconfig that a cluster handed out has to stand by itself. Only the fields
+// that are known to be safe are copied out of it.
 //
 // The file that an administrator names with --kubeconfig is the administrator's own and is not read here.
 package kubeconfig
@@ -32,9 +32,9 @@ const (
 	maxShown = 80      // of a name, which the Secret's author chose
 )
 
-// ReadSecret returns the configuration of the current context in a Secret's kubeconfig. What would run a program, read
-// a file of this machine, or send credentials to a server that did not prove itself is refused, in every entry: also in
-// those that the current context does not name. Its clients follow no redirect.
+// ReadSecret returns the configuration of the current context in a Secret's kubeconfig. An entry that would run a
+// program, read a file of this machine, or send credentials to an unproven server is refused. So are entries that the
+// current context does not name. Its clients follow no redirect.
 func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 	config, err := read(secret.Data[SecretKey])
 	if err != nil {
@@ -111,8 +111,8 @@ func refuseUser(u *clientcmdapi.AuthInfo) error {
 	case u.ClientKey != "":
 		return errors.New("names a file of this machine (client-key), which is not read: give it client-key-data")
 	case u.Impersonate != "", u.ImpersonateUID != "", len(u.ImpersonateGroups) > 0, len(u.ImpersonateUserExtra) > 0:
-		return errors.New("acts as another one (as, as-uid, as-groups, as-user-extra): " +
-			"give it the credentials of the one that it is to be, so that audit logs and refusals name it")
+		return errors.New("impersonates another user (as, as-uid, as-groups, as-user-extra); " +
+			"give it that user's own credentials, so that audit logs and refusals name it")
 	}
 	return nil
 }
@@ -126,12 +126,12 @@ func refuseCluster(c *clientcmdapi.Cluster) error {
 		return errors.New("names a file of this machine (certificate-authority), which is not read: " +
 			"give it certificate-authority-data")
 	case c.InsecureSkipTLSVerify:
-		return errors.New("has its server's certificate not verified (insecure-skip-tls-verify), " +
-			"so that credentials could go to any server: " +
+		return errors.New("does not verify its server's certificate (insecure-skip-tls-verify), " +
+			"so credentials could go to any server; " +
 			"give it certificate-authority-data, and tls-server-name where the certificate is for another name")
 	case c.ProxyURL != "":
 		return errors.New("is reached through a proxy of its own (proxy-url), " +
-			"which would be connected to from this machine: take it out, and set HTTPS_PROXY for this process where a proxy is needed")
+			"to which this machine would connect; remove it, and set HTTPS_PROXY for this process where a proxy is needed")
 	}
 	return refuseServer(c.Server)
 }
@@ -189,7 +189,7 @@ func build(k *clientcmdapi.Config) (*rest.Config, error) {
 	half := (len(config.CertData) == 0) != (len(config.KeyData) == 0)
 	if _, err := rest.TLSConfigFor(config); err != nil || half {
 		return nil, fmt.Errorf("the certificates and keys of cluster %s and user %s cannot be read "+
-			"or do not belong together: write them again (the reason is not shown, since it may quote them)",
+			"or do not belong together; write them again (the reason is not shown, since it may quote them)",
 			quote(current.Cluster), quote(current.AuthInfo))
 	}
 	RefuseRedirects(config)

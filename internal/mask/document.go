@@ -79,7 +79,8 @@ func Lines(text string) string {
 }
 
 // document is a YAML document of which aliases are followed. An anchor may hold an alias of itself, and ten aliases of
-// ten aliases are a document of gigabytes: what an anchor holds is masked once for each way in which it can be meant.
+// ten aliases are a document of gigabytes. So the content of an anchor is masked once for each way in which it can be
+// meant.
 type document struct{ followed map[alias]bool }
 
 // alias is a use of an anchor: under a secret's name or not, where all values are masked or not.

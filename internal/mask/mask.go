@@ -1,5 +1,5 @@
-// Package mask decides what of a text, a command line or a document may leave the cluster it was read in: snapshots,
-// findings, plans, differences, journals, reports, errors and conditions show no secret.
+// Package mask decides what of a text, a command line or a document may leave its cluster. Snapshots, findings, plans,
+// differences, journals, reports, errors and conditions show no secret.
 //
 // A secret is known by the name it has, by its looks, or by how random it is. Command lines stay comparable: a masked
 // value is the same word each time, whatever it was. That is why two masked texts say nothing about whether a secret

@@ -53,7 +53,7 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// isHarmless reports whether the value under a secret's name is none: a switch
+// isHarmless reports whether the value under a secret's name is none. It may be a switch
 // (--use-service-account-credentials=true), a small number (--concurrent-serviceaccount-token-syncs=5), a duration, a
 // variable, or the place of the secret.
 func isHarmless(name, value string) bool {

@@ -44,8 +44,8 @@ var (
 	bootstrap = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 	// long is what may be encoded or random.
 	long = regexp.MustCompile(`[A-Za-z0-9+/_-]{32,}={0,2}`)
-	// assigned finds what stands before the value of name=value and name: value in a script, a query, JSON, a header or a
-	// config, and assignedValue the value behind it. One expression for both would read the rest of a text once for each
+	// assigned finds what comes before the value of name=value and name: value in a script, a query, JSON, a header or a
+	// config. assignedValue finds the value after it. One expression for both would read the rest of a text once for each
 	// name in it: a=a=a= of 40 kB took 41 s.
 	assigned      = regexp.MustCompile(`([A-Za-z_][\w./-]*)(\\?["']?[ \t]*(?:=|:)[ \t]*)`)
 	assignedValue = regexp.MustCompile(`^(?:\\?"(?:\\[^"]|[^"\\])*\\?"|'[^'\n]*'|[^\s;&,"'}\])]+[^\s;&"'}\])]*)`)
@@ -271,8 +271,8 @@ func maskFlagValues(text string) string {
 	})
 }
 
-// maxRescans is how often the values in a text may be read, all in all, before what is left of it is masked as a whole.
-// Values within values are read again; only a text that was made for it comes near.
+// maxRescans is how often the values in a text may be read in total before the rest of it is masked as a whole. Values
+// within values are read again; only a text that was made for it comes near.
 const maxRescans = 16
 
 // maskAssignments leaves feature gates alone: BoundServiceAccountTokenVolume=true,Other=false is no secret, and what

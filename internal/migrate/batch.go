@@ -22,8 +22,8 @@ func batchOf(group, rest []v1.Step, until string) (batch, left []v1.Step) {
 	return batch, left
 }
 
-// runParallel is what Run does with a batch: as with one step, it is not begun when the operator asked to stop, and
-// waits where the run is paused.
+// runParallel is what Run does with a batch. As with one step, it is not started when the user asked to stop, and waits
+// while the run is paused.
 func (e *Engine) runParallel(ctx context.Context, batch []v1.Step, stop <-chan struct{}) error {
 	select {
 	case <-stop:
@@ -36,8 +36,8 @@ func (e *Engine) runParallel(ctx context.Context, batch []v1.Step, stop <-chan s
 	return e.runBatch(ctx, batch)
 }
 
-// runBatch carries the steps of a batch out side by side. When one goes wrong, those that have not changed anything yet
-// are left as they are, and those that have are finished; each has its own record, and every error is told.
+// runBatch carries the steps of a batch out side by side. When one fails, those that have not changed anything yet are
+// left as they are, and those that have are finished. Each has its own record, and every error is reported.
 func (e *Engine) runBatch(ctx context.Context, batch []v1.Step) error {
 	e.env.NodeBudget.Begin()
 	errs := make([]error, len(batch))

@@ -14,8 +14,8 @@
 //	done? and owners as expected, bounded wait
 //	journal "done"
 //
-// A crash between any two of these converges on the next run: Do is idempotent, and what an assisted handover still
-// owes is in the journal.
+// After a crash between any two of these, the next run converges. Do is idempotent, and what an assisted handover still
+// has to do is in the journal.
 package migrate
 
 import (
@@ -49,10 +49,10 @@ func New(o step.Options, j *journal.Journal) *Engine {
 	return &Engine{env: env, pauser: &pause.Pauser{Env: env}, deferred: map[string]bool{}}
 }
 
-// Run executes the plan, up to its Until where it has one: behind that step, or behind its phase when it is the last of
-// it. The whole plan decides about the order, so that the owner's host comes last however far a run goes. When stop is
-// closed it finishes the current step and returns ErrInterrupted; when ctx ends it stops at once, and the journal says
-// which step is uncertain.
+// Run executes the plan, up to its Until if it has one. It ends after that step, or after its phase when it is the last
+// of it. The whole plan decides about the order, so that the owner's host comes last however far a run goes. When stop
+// is closed it finishes the current step and returns ErrInterrupted. When ctx ends it stops at once, and the journal
+// says which step is uncertain.
 func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
 	e.env.Plan, e.env.Stopping = p, stop
 	for i, s := range p.Steps {
@@ -152,7 +152,7 @@ func (e *Engine) runStep(ctx context.Context, s v1.Step) error {
 	return e.execute(ctx, s, x, rec)
 }
 
-// isSatisfied reports whether nothing is left to do of a step: the cluster shows what it is for, or what a later step
+// isSatisfied reports whether nothing is left to do of a step. The cluster then shows its result, or what a later step
 // made of that.
 func (e *Engine) isSatisfied(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) (bool, error) {
 	var done bool
@@ -239,9 +239,9 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 	return nil
 }
 
-// extendLock has the lock on the cluster last for as long as a step may take an API server away, which may be the only
-// one there is, or the only one that this process can reach: a lock that ended before the step's own limit would end
-// the run in the middle of the restart.
+// extendLock extends the lock on the cluster for as long as a step may stop an API server. That may be the only one, or
+// the only one that this process can reach. A lock that ended before the step's own limit would end the run in the
+// middle of the restart.
 func (e *Engine) extendLock(ctx context.Context, s v1.Step) (restore func(), err error) {
 	if e.env.Extend == nil || s.Component != component.KAS || s.Host == "" {
 		return func() {}, nil
@@ -249,10 +249,10 @@ func (e *Engine) extendLock(ctx context.Context, s v1.Step) (restore func(), err
 	return e.env.Extend(ctx, step.TimeoutOf(s))
 }
 
-// beginRecord is the record of a step that is about to be done. One that was done before and does not show any longer,
-// as when the host of a stopped unit was started again, is done once more: what was there before its first try is still
-// what a rollback has to put back, and not what that try wrote; and what it made is still this migration's: a rollback
-// that left a cloud-controller-manager for somebody else's would start the in-tree managers next to it.
+// beginRecord is the record of a step that is about to be done. One that was done before and does not show any longer
+// is done once more, as when the host of a stopped unit was rebooted. A rollback still has to put back what was there
+// before its first try, and not what that try wrote. And what it made is still this migration's. A rollback that left a
+// cloud-controller-manager as foreign would start the in-tree managers next to it.
 func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	rec := v1.StepRecord{
 		ID:           s.ID,

@@ -199,7 +199,7 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	says(
 		t,
 		preflight(),
-		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else",
+		"ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed outside this migration",
 		`node old has provider id "aws:///a/i-1" by now, it had ""`,
 		"/bin/provider on this machine is not the file with SHA-256 "+hostaccess.SHA256([]byte("binary")),
 	)
@@ -222,7 +222,7 @@ func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 				}
 			}
 		})
-		says(t, err, "ConfigMap/kube-system/c was changed by somebody else while step patch/c was under way")
+		says(t, err, "ConfigMap/kube-system/c was changed outside this migration while step patch/c was under way")
 	})
 	t.Run("after it was written", func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -238,7 +238,7 @@ func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 			Steps:   []v1.Step{{ID: "undo/patch/c", Phase: "r", Kind: v1.StepUnpatchObject, Ref: planned.Ref, Restore: planned.ID}},
 		}
 		_, err := w.run(back)
-		says(t, err, "was changed by somebody else after step patch/c (fields data.a)", `{"data":{"a":"1"}}`)
+		says(t, err, "was changed outside this migration after step patch/c (fields data.a)", `{"data":{"a":"1"}}`)
 	})
 	t.Run("a secret", func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -400,7 +400,7 @@ func TestAWorkloadThatSomebodyElseChanged(t *testing.T) {
 	d.Spec.Template.Spec.Containers[0].Args = []string{"--v=4"}
 	w.api.Put(t, &d)
 	_, err = w.run(p)
-	says(t, err, "the plan is stale", "the pod template of Deployment/kube-system/"+component.KCM+" was changed by somebody else (+ --v=4, - --v=2)")
+	says(t, err, "the plan is stale", "the pod template of Deployment/kube-system/"+component.KCM+" was changed outside this migration (+ --v=4, - --v=2)")
 }
 
 func (w *world) engineFor(t *testing.T) *Engine {

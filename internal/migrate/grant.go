@@ -38,9 +38,9 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 	return release, nil
 }
 
-// needBeside adds what it takes to have the managers hand over before the API server next to them is restarted: their
-// manifests are taken away for that, whatever these are called, or their units stopped. The manifest that an
-// interrupted run has taken away is only in its record.
+// needBeside adds what it takes to have the managers hand over before the API server next to them is restarted. Their
+// manifests are removed for that, whatever these are called, or their units stopped. The manifest that an interrupted
+// run has taken away is only in its record.
 func (e *Engine) needBeside(ctx context.Context, h hostaccess.Host, s v1.Step, n *hostaccess.Need) error {
 	targets, err := manager.Targets(ctx, []hostaccess.Host{h}, component.KCM, component.CCM)
 	if err != nil {

@@ -574,7 +574,7 @@ func TestAFileOfAKubeletThatNoStepChangesMakesThePlanStale(t *testing.T) {
 			if name == "a drop-in comes" {
 				says(t, err, "the files that start the kubelet on host cp-1 are others by now (+ "+unit+".d/99-mine.conf)")
 			} else {
-				says(t, err, defaultsFile+" on host cp-1 was changed by somebody else")
+				says(t, err, defaultsFile+" on host cp-1 was changed outside this migration")
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func TestARollbackOverwritesNothingInTheFilesOfAKubelet(t *testing.T) {
 	}
 	changed, back := w.withAddress("cp-1", "external"), wayBack(p)
 	_, err := w.run(back)
-	says(t, err, flagsFile+" on host cp-1 was changed by somebody else", "nothing was overwritten", "diff /etc/kubernetes/transplant/backup/")
+	says(t, err, flagsFile+" on host cp-1 was changed outside this migration", "nothing was overwritten", "diff /etc/kubernetes/transplant/backup/")
 	if _, ok := errors.AsType[*step.StaleError](err); !ok || w.read("cp-1", flagsFile) != changed || w.restarts["kubelet@cp-1"] != 1 {
 		t.Errorf("error %v, %d restarts, file:\n%s", err, w.restarts["kubelet@cp-1"], w.read("cp-1", flagsFile))
 	}
@@ -134,7 +134,7 @@ func TestAFileThatSomebodyChangedAfterATryThatWroteNothingIsStale(t *testing.T) 
 	says(t, err, "permission denied")
 	changed := w.withAddress("cp-1", "aws")
 	_, err = w.run(p)
-	says(t, err, "was changed by somebody else since the first try", "transplant rollback")
+	says(t, err, "was changed outside this migration since the first try", "transplant rollback")
 	if w.read("cp-1", flagsFile) != changed {
 		t.Error("it was overwritten")
 	}

@@ -21,9 +21,9 @@ func phases(steps []v1.Step) [][]v1.Step {
 	return out
 }
 
-// nextGroup takes the next group of a phase. A group that would restart an owner is put behind the others of its phase:
-// the owner's host is rolled last wherever ownership went since the plan was made, so that there is one planned
-// handover and not one for each host.
+// nextGroup takes the next group of a phase. A group that would restart an owner comes after the others of its phase.
+// The owner's host is rolled last wherever ownership went since the plan was made. So there is one planned handover and
+// not one for each host.
 func (e *Engine) nextGroup(ctx context.Context, phase []v1.Step) (group, rest []v1.Step, err error) {
 	groups := groupsOf(phase)
 	for i, g := range groups {

@@ -60,17 +60,17 @@ func TestAStalePlanNamesWhatChanged(t *testing.T) {
 	}{
 		{"an argument of a manifest", func(w *world) {
 			w.write("cp-2", kcmManifest, strings.Replace(w.read("cp-2", kcmManifest), "--cluster-name=lab", "--cluster-name=other", 1), 0o600)
-		}, []string{kcmManifest + " on host cp-2 was changed by somebody else (+ --cluster-name=other, - --cluster-name=lab)"}},
+		}, []string{kcmManifest + " on host cp-2 was changed outside this migration (+ --cluster-name=other, - --cluster-name=lab)"}},
 		{"a manifest next to its arguments", func(w *world) {
 			w.write("cp-2", kcmManifest, strings.Replace(w.read("cp-2", kcmManifest), "v1.26.0", "v1.26.1", 1), 0o600)
-		}, []string{kcmManifest + " on host cp-2 was changed by somebody else: something other than its arguments"}},
-		{"a manifest that is gone", func(w *world) { w.remove("cp-2", kcmManifest) }, []string{kcmManifest + " on host cp-2 was changed by somebody else: it is gone"}},
-		{"a manifest that is no YAML", func(w *world) { w.write("cp-1", kcmManifest, "{", 0o600) }, []string{"on host cp-1 was changed by somebody else: its SHA-256 is "}},
-		{"a file that was absent", func(w *world) { w.write("cp-1", layout.CCMManifest, "x", 0o600) }, []string{layout.CCMManifest + " on host cp-1 was changed by somebody else: its SHA-256 is "}},
+		}, []string{kcmManifest + " on host cp-2 was changed outside this migration: something other than its arguments"}},
+		{"a manifest that is gone", func(w *world) { w.remove("cp-2", kcmManifest) }, []string{kcmManifest + " on host cp-2 was changed outside this migration: it is gone"}},
+		{"a manifest that is no YAML", func(w *world) { w.write("cp-1", kcmManifest, "{", 0o600) }, []string{"on host cp-1 was changed outside this migration: its SHA-256 is "}},
+		{"a file that was absent", func(w *world) { w.write("cp-1", layout.CCMManifest, "x", 0o600) }, []string{layout.CCMManifest + " on host cp-1 was changed outside this migration: its SHA-256 is "}},
 		{"two things at once", func(w *world) {
 			w.write("cp-1", "/etc/kubernetes/cloud.conf", "[Global]\n", 0o644)
 			w.remove("cp-2", "/var/lib/kubelet/kubeadm-flags.env")
-		}, []string{"/etc/kubernetes/cloud.conf on host cp-1", "/var/lib/kubelet/kubeadm-flags.env on host cp-2 was changed by somebody else: it is gone"}},
+		}, []string{"/etc/kubernetes/cloud.conf on host cp-1", "/var/lib/kubelet/kubeadm-flags.env on host cp-2 was changed outside this migration: it is gone"}},
 		{"another cluster", func(w *world) {
 			w.api.Delete("/api/v1/namespaces/kube-system")
 			w.api.Put(w.t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "another"}})
@@ -293,7 +293,7 @@ func TestARollbackDoesNotOverwriteSomebodyElsesChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.run(back)
-	says(t, err, kcmManifest+" on host cp-2 was changed by somebody else after this migration wrote it", "put your change aside", layout.Dir+"/backup/run-1/")
+	says(t, err, kcmManifest+" on host cp-2 was changed outside this migration after the migration wrote it", "put your change aside", layout.Dir+"/backup/run-1/")
 	if w.read("cp-2", kcmManifest) != theirs {
 		t.Error("their change is gone")
 	}

@@ -130,7 +130,7 @@ func TestADaemonSetThatSomebodyChangedIsStillThisMigrations(t *testing.T) {
 			d.Spec.Template.Spec.Containers[0].Image += "-fixed"
 			w.api.Put(t, &d)
 			_, err := w.run(p)
-			says(t, err, "was changed by somebody else since this migration made it", "transplant rollback deletes it")
+			says(t, err, "was changed outside this migration since the migration made it", "transplant rollback deletes it")
 			w.rollBack()
 			if w.api.Get(t, daemonSet, &d) {
 				t.Error("the DaemonSet is left")
@@ -195,7 +195,7 @@ func TestAPatchThatIsMadeAnewKeepsWhatWasBeforeTheFirst(t *testing.T) {
 	}
 	cm("8", "7") // somebody else's
 	_, err := w.run(p)
-	says(t, err, "was changed by somebody else since step patch/c was begun")
+	says(t, err, "was changed outside this migration since step patch/c was started")
 	cm("8", "2") // put back by hand
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T, err error) {
 		t.Helper()
-		says(t, err, "was changed by somebody else after this migration wrote it", "put your change aside")
+		says(t, err, "was changed outside this migration after the migration wrote it", "put your change aside")
 		if _, ok := errors.AsType[*step.StaleError](err); !ok {
 			t.Errorf("%T: %v", err, err)
 		}

@@ -124,7 +124,7 @@ func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Own
 	sort.SliceStable(events, func(a, b int) bool { return events[a].Time.Before(events[b].Time) })
 	j.window(events)
 	if len(events) == 0 {
-		j.unknown("the ownership log is empty: nobody knows who ran %s", strings.Join(CoreLoops(), ", "))
+		j.unknown("the ownership log is empty: which manager ran %s is unknown", strings.Join(CoreLoops(), ", "))
 	}
 	for _, e := range events {
 		if !e.Time.After(j.opts.Until) {

@@ -173,7 +173,7 @@ func (j *judge) lateStart(t *tenure) {
 		}
 		if old.end == nil || old.end.hi.After(t.notBefore) {
 			j.unknown(
-				"scrape of %s: looks were missing between %s and %s, when it took over %s from %s: whether both ran it for a while is unknown",
+				"scrape of %s: samples are missing between %s and %s, when it took over %s from %s; whether both ran it for a while is unknown",
 				t.inc.name(),
 				clockTime(t.notBefore),
 				clockTime(t.from),
@@ -197,7 +197,7 @@ func (j *judge) silentBesideSuccessor(old, next *tenure) {
 		quiet = old.segment.seen
 	}
 	j.unknown(
-		"scrape of %s: no answer after %s, while its process lived until %s at least and %s ran %s from %s: whether both acted is unknown",
+		"scrape of %s: no answer after %s, while its process lived until %s at least and %s ran %s from %s; whether both acted is unknown",
 		old.inc.name(),
 		clockTime(quiet),
 		clockTime(old.inc.alive),

@@ -30,7 +30,7 @@ func describeEffects(d *draft.Draft) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"gap: for about %d s no manager runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
+				"gap: for about %d s no manager runs the loops %s; load balancers, routes and nodes stay as they are; a node that joins keeps its taint, and a Service waits for its address",
 				estimateGap(d),
 				strings.Join(d.RunningLoops(), ", "),
 			),

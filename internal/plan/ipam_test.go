@@ -130,8 +130,8 @@ func TestNodeIPAMThatCannotMoveIsRefused(t *testing.T) {
 		options v1.Options
 		want    string
 	}{
-		"in a seed":                 {seeded(2), move, "--node-ipam=move is not done for a control plane in a seed"},
-		"in a seed, at the end":     {seeded(2), v1.Options{NodeIPAM: v1.IPAMMove, Part: v1.PartFinish}, "--node-ipam=move is not done for a control plane in a seed"},
+		"in a seed":                 {seeded(2), move, "--node-ipam=move is not supported for a control plane in a seed"},
+		"in a seed, at the end":     {seeded(2), v1.Options{NodeIPAM: v1.IPAMMove, Part: v1.PartFinish}, "--node-ipam=move is not supported for a control plane in a seed"},
 		"none runs":                 {none(aws26HA()), move, "gives out no pod CIDRs"},
 		"none runs in a Deployment": {deployedCluster(), move, "gives out no pod CIDRs"},
 		"none runs on replaced":     {none(aws26HA()), v1.Options{NodeIPAM: v1.IPAMMove, ReplaceHosts: true, TargetVersion: "v1.27.0"}, "gives out no pod CIDRs"},

@@ -55,12 +55,12 @@ func TestAnUpgradeOnTheWayIsRefused(t *testing.T) {
 		{"no version", "latest", nil, []string{`target version "latest"`}},
 		{"a digest", "v1.27.4", image(component.KCM, "registry.k8s.io/kube-controller-manager@sha256:"+strings.Repeat("ab", 32)), []string{"named by its digest"}},
 		{"a tag and a digest", "v1.27.4", image(component.KCM, "registry.k8s.io/kube-controller-manager:v1.26.0@sha256:"+strings.Repeat("ab", 32)), []string{"kube-controller-manager on host cp-2", "named by its digest"}},
-		{"a tag of a distribution", "v1.27.4", image(component.Scheduler, "example.org/kube-scheduler:v1.26.0-acme.1"), []string{"kube-scheduler on host cp-2", "what it calls v1.27.4 is not known"}},
+		{"a tag of a distribution", "v1.27.4", image(component.Scheduler, "example.org/kube-scheduler:v1.26.0-acme.1"), []string{"kube-scheduler on host cp-2", "its name for v1.27.4 is not known"}},
 		{"a unit", "v1.27.4", func(s *v1.Snapshot) {
 			c := clusterview.FindComponent(s.Hosts[2], component.KAS)
 			c.Runs, c.Unit = v1.RunsSystemd, "kube-apiserver.service"
-		}, []string{"kube-apiserver on host cp-3 runs as unit kube-apiserver.service", "has to install the new one"}},
-		{"a flag that nobody knows", "v1.27.4", flag(component.KAS, "acme-mode", "on"), []string{"--acme-mode is in no version of kube-apiserver", "take it out"}},
+		}, []string{"kube-apiserver on host cp-3 runs as unit kube-apiserver.service", "transplant does not install its program"}},
+		{"a flag that nobody knows", "v1.27.4", flag(component.KAS, "acme-mode", "on"), []string{"--acme-mode is in no version of kube-apiserver", "remove it from the manifests"}},
 		{"a gate that nobody knows", "v1.27.4", flag(component.KCM, "feature-gates", "AcmeMode=true"), []string{"the feature gate AcmeMode is not known"}},
 		{"a kind of lock that ends", "v1.27.4", func(s *v1.Snapshot) {
 			flag(component.KCM, "leader-elect-resource-lock", "endpoints")(s)

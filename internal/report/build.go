@@ -242,7 +242,7 @@ func sources(in Input, r v1.Report) []v1.Source {
 	log := v1.Source{
 		Name:    "ownership log",
 		Present: len(in.Events) > 0,
-		Detail:  "missing: who ran which loop, and for how long nobody did, is unknown",
+		Detail:  "missing: which manager ran which loop, and for how long none did, is unknown",
 	}
 	if log.Present {
 		log.Detail = logDetail(in.Events)

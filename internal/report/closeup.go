@@ -161,7 +161,7 @@ func drawCloseRow(g v1.Gap, s scale, y int) closeRow {
 		TextY:  y + 12,
 		LabelY: y + 26,
 		Title: fmt.Sprintf(
-			"%s: %s until %s, nobody for %s, %s from %s",
+			"%s: %s until %s, no manager for %s, %s from %s",
 			g.Loop,
 			g.From,
 			clock(g.Start),

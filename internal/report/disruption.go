@@ -270,7 +270,7 @@ func drawPath(d *v1.Disruption, p v1.PathDisruption, s scale, i int) pathLane {
 			),
 			W:     percent(max(s.at(u.To)-x, 0.2)),
 			Class: "unseen",
-			Title: fmt.Sprintf("nobody looked for %s from %s: %s", duration(u.Seconds), clock(u.From), u.Why),
+			Title: fmt.Sprintf("no sample for %s from %s: %s", duration(u.Seconds), clock(u.From), u.Why),
 		})
 	}
 	for _, o := range p.Outages {
@@ -324,7 +324,7 @@ func (m *md) disruption(r v1.Report) {
 		}
 	}
 	if len(d.Unobserved) > 0 {
-		m.header("nobody looked from (UTC)", "to (UTC)", ">seconds", "because")
+		m.header("no sample from (UTC)", "to (UTC)", ">seconds", "because")
 		for _, u := range d.Unobserved {
 			m.row(clock(u.From), clock(u.To), fmt.Sprintf("%.1f", u.Seconds), u.Why)
 		}

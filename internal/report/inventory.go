@@ -48,7 +48,7 @@ func (c *inventories) endpoints() {
 // whyNetwork explains a node's condition NetworkUnavailable by who clears it.
 func whyNetwork(after string) string {
 	if after == "False" || after == "" {
-		return "its network is available: whoever makes the routes, or the CNI, has said so"
+		return "its network is available: the route controller or the CNI has set it"
 	}
 	return ""
 }
@@ -65,7 +65,7 @@ func (c *inventories) whyAnnotation(key, _, after string) string {
 		key == "volumes.kubernetes.io/controller-managed-attach-detach":
 		return ""
 	}
-	return "no step of a migration writes it: somebody else did"
+	return "no step of a migration writes it: another client did"
 }
 
 // whyAttachable explains another limit of attachable volumes: that of an in-tree plugin goes with the plugin, where a
@@ -236,7 +236,7 @@ func (c *inventories) services() {
 		seen[name] = true
 		a, ok := after[name]
 		if !ok {
-			c.expect(name, fieldObject, "present", "", "somebody deleted it: no step of a migration deletes a Service")
+			c.expect(name, fieldObject, "present", "", "another client deleted it: no step of a migration deletes a Service")
 			continue
 		}
 		c.differ(name, "uid", b.UID, a.UID)
@@ -245,12 +245,12 @@ func (c *inventories) services() {
 		c.differ(name, "class", b.Class, a.Class)
 		c.differ(name, "finalizers", strings.Join(sorted(b.Finalizers), ", "), strings.Join(sorted(a.Finalizers), ", "))
 		c.maps(name, "annotation", b.Annotations, a.Annotations, func(string, string, string) string {
-			return "no controller manager writes annotations of a Service: somebody else did"
+			return "no controller manager writes annotations of a Service: another client did"
 		})
 	}
 	for name := range after {
 		if !seen[name] {
-			c.expect(name, fieldObject, "", "present", "somebody created it: no step of a migration creates a Service")
+			c.expect(name, fieldObject, "", "present", "another client created it: no step of a migration creates a Service")
 		}
 	}
 }
@@ -504,7 +504,7 @@ func (c *inventories) node(b, a v1.Node) {
 		component.Kubelet,
 		b.KubeletVersion,
 		a.KubeletVersion,
-		"no step of a migration installs a kubelet: somebody else did",
+		"no step of a migration installs a kubelet: it was installed outside the migration",
 	)
 	c.maps(object, "annotation", b.Annotations, a.Annotations, c.whyAnnotation)
 	c.maps(

@@ -207,7 +207,7 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 			Bottom: height,
 			Label:  gapLabel(g),
 			Title: fmt.Sprintf(
-				"%s: nobody for %s, from %s (%s) to %s; cause: %s; %s",
+				"%s: no manager for %s, from %s (%s) to %s; cause: %s; %s",
 				loop,
 				duration(g.Seconds),
 				g.From,

@@ -40,7 +40,7 @@ func unpromised(in Input, j ownership.Judgement) []string {
 			out = append(
 				out,
 				fmt.Sprintf(
-					"%s was not fenced, and its process was not seen to end: had it been paused and resumed, it could have gone on writing for %s",
+					"%s was not fenced, and its process was not seen to end: after a pause it could have gone on writing for %s",
 					who,
 					deadline(in.Journal),
 				),
@@ -61,7 +61,7 @@ func unpromised(in Input, j ownership.Judgement) []string {
 			out = append(
 				out,
 				fmt.Sprintf(
-					"%s was not fenced: had it been paused and resumed between its last renewal of lease %s at %s and the end of its process at %s, "+
+					"%s was not fenced; had it been paused between its last renewal of lease %s at %s and the end of its process at %s, "+
 						"it could have gone on writing in these %.3f s",
 					who,
 					last.lease,

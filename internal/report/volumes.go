@@ -110,7 +110,7 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 		claim, there := claims[b.Claim]
 		switch {
 		case b.Phase != "Bound":
-			return "it was " + strings.ToLower(b.Phase) + ": nobody used it"
+			return "it was " + strings.ToLower(b.Phase) + ": no pod used it"
 		case !claimsKnown || b.Claim == "":
 			return ""
 		case !there:
@@ -135,7 +135,7 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 			"claim",
 			b.Claim,
 			a.Claim,
-			"no step of a migration binds a volume: somebody gave it to another claim",
+			"no step of a migration binds a volume: another client gave it to another claim",
 		)
 		c.expect(object, "phase", b.Phase, a.Phase, whyPhase(b, a, given(b)))
 		c.expect(
@@ -143,7 +143,7 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 			"reclaimPolicy",
 			b.ReclaimPolicy,
 			a.ReclaimPolicy,
-			"no step of a migration changes it: somebody else did",
+			"no step of a migration changes it: another client did",
 		)
 		why := ""
 		if c.forward && b.MigratedTo == "" {
@@ -162,9 +162,9 @@ func whyPhase(b, a v1.PersistentVolume, given string) string {
 	case a.Phase == "Released":
 		return given
 	case b.Phase == "Available" && a.Phase == "Bound":
-		return "somebody claimed it"
+		return "a new claim took it"
 	case a.Phase == "Available":
-		return "somebody freed it for other claims"
+		return "another client freed it for other claims"
 	case b.Phase == "Pending":
 		return "it has come to be meanwhile"
 	}
@@ -248,7 +248,7 @@ func (c *inventories) csiNode(b, a v1.CSINode) {
 		c.differ(object, "allocatable of "+d.Name, limit(d), limit(have))
 	}
 	for name := range now {
-		c.expect(object, "driver "+name, "", "registered", "somebody installed it: no step of a migration does")
+		c.expect(object, "driver "+name, "", "registered", "it was installed outside the migration")
 	}
 	for _, plugin := range a.MigratedPlugins {
 		if !slices.Contains(b.MigratedPlugins, plugin) {

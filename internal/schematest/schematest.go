@@ -155,7 +155,7 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 		case !maps.Equal(kept, now):
 			changes := strings.Join(append(marked("-", without(kept, now)), marked("+", without(now, kept))...), ", ")
 			what := fmt.Sprintf(
-				"raise %s to %d, list its fields with go test -update, and add documents of schema %d that the tests read, go on with and take back "+
+				"raise %s to %d, list its fields with go test -update, and add documents of schema %d that the tests read, continue and revert "+
 					"(testdata/kept of internal/migrate), with a conversion where an older one means something else",
 				f.Constant,
 				n+1,

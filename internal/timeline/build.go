@@ -132,7 +132,7 @@ func (b *builder) run(doc *v1.Journal) {
 		fmt.Sprintf(
 			"migration %s was begun by %s: %d steps, strategy %s",
 			doc.Run,
-			cmp.Or(doc.User, "somebody"),
+			cmp.Or(doc.User, "an unknown user"),
 			len(doc.Plan.Steps),
 			doc.Plan.Strategy,
 		),
@@ -196,7 +196,7 @@ func (b *builder) handover(h v1.HandoverRecord) {
 			v1.TimelineHandover,
 			warning,
 			h.Lease,
-			fmt.Sprintf("%s had ended; its lease %s was left alone: %s", who, h.Lease, cmp.Or(h.Note, "nobody said why")),
+			fmt.Sprintf("%s had ended; its lease %s was left alone: %s", who, h.Lease, cmp.Or(h.Note, "no reason was given")),
 		)
 	}
 }

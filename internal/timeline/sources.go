@@ -50,7 +50,7 @@ func (b *builder) leases(in Input) {
 			v1.TimelineLease,
 			info,
 			e.Lease,
-			fmt.Sprintf("lease %s: %s -> %s", e.Lease, cmp.Or(before.holder, "nobody"), cmp.Or(now.holder, "nobody")),
+			fmt.Sprintf("lease %s: %s -> %s", e.Lease, cmp.Or(before.holder, "no holder"), cmp.Or(now.holder, "no holder")),
 		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Facts.Leases)) {

@@ -1,5 +1,5 @@
 // Package cloudprovider holds what is known of each cloud provider: its in-tree code and its external manager, their
-// images, volume plugins, credentials, and how they name things.
+// images, volume plugins and credentials. It also holds how they name things.
 package cloudprovider
 
 import (
@@ -34,8 +34,8 @@ var balancersByCluster = map[string]bool{"azure": true, "openstack": true}
 // loadBalancerIP: the uses of Spec.LoadBalancerIP in the three external providers.
 var loadBalancerIP = map[string]bool{"azure": true, "gce": true, "openstack": true}
 
-// routeLimits: "Routes per route table" of the Amazon VPC quotas; "User-defined routes per route table" of the Azure
-// subscription limits; static routes per VPC network of Google Cloud, which a project may have raised.
+// routeLimits: "Routes per route table" of the Amazon VPC quotas. "User-defined routes per route table" of the Azure
+// subscription limits. Static routes per VPC network of Google Cloud, which a project may have raised.
 var routeLimits = map[string]struct {
 	rows    int
 	command string
@@ -104,8 +104,8 @@ func NamesBalancersByCluster(provider string) bool { return balancersByCluster[p
 // the others ignored it, or, on AWS, refused the Service.
 func TakesLoadBalancerIP(provider string) bool { return loadBalancerIP[provider] }
 
-// RouteLimit is how many rows a route table of the cloud may have by default, and the command that shows the account's
-// own limit; 0 when the table does not know.
+// RouteLimit is how many routes a route table of the cloud may have by default, and the command that shows the
+// account's own limit. It is 0 when that is not known.
 func RouteLimit(provider string) (rows int, command string) {
 	l := routeLimits[provider]
 	return l.rows, l.command
@@ -114,8 +114,8 @@ func RouteLimit(provider string) (rows int, command string) {
 // HasNodeIPAM reports whether the official external manager of a provider can allocate pod CIDRs.
 func HasNodeIPAM(provider string) bool { return nodeIPAM[provider] }
 
-// RoutingCNI returns the name of the CNI plugin in an image that, with these flags, brings packets to pods on other
-// nodes by itself, without routes in the cloud; empty for others.
+// RoutingCNI returns the name of the CNI plugin in an image if, with these flags, it reaches pods on other nodes
+// without routes in the cloud. It is empty for others.
 func RoutingCNI(image string, flags map[string]string) string {
 	for _, cni := range routingCNIs {
 		if strings.Contains(image, cni.image) {

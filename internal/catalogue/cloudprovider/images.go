@@ -233,8 +233,8 @@ type Image struct {
 // Official in the place of an image stands for the one that OfficialImage returns for a cluster.
 const Official = "official"
 
-// ImageFor returns the image that a plan takes for a provider and the API server's minor: ours where there is one and
-// its proven range covers the minor, else the official one. False when the catalogue has none.
+// ImageFor returns the image that a plan takes for a provider and the API server's minor. It is ours if there is one
+// and its proven range covers the minor, else the official one. False when the catalogue has none.
 func ImageFor(provider string, minor int) (Image, bool) {
 	if i, ok := images[provider].at(minor); ok {
 		return i, true

@@ -1,7 +1,7 @@
 package cloudprovider
 
-// PlatformFor names what of the cloud itself must be new enough before volumes of an in-tree plugin are handed to their
-// CSI driver in a minor; empty where nothing is known to be too old.
+// PlatformFor names what of the cloud itself must be new enough before a minor hands volumes of an in-tree plugin to
+// their CSI driver. It is empty if nothing is known to be too old.
 func PlatformFor(plugin string, minor int) string {
 	out := ""
 	for _, p := range platforms[plugin] {

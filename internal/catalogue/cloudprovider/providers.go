@@ -2,17 +2,17 @@ package cloudprovider
 
 import "slices"
 
-// providers. The last minors are those whose source still imports the code: pkg/cloudprovider/providers and the
-// directories of k8s.io/legacy-cloud-providers of v1.20.0 to v1.31.0 (removals: kubernetes/kubernetes #67782 openstack,
-// #115838 aws, #121355 azure, #122937 vsphere, #124519 gce); volume plugins by
-// cmd/kube-controller-manager/app/plugins_providers.go; the kubelet's credentials by pkg/credentialprovider; where
-// binaries come from, by pkg/nodemodel/fileassets.go of kubernetes/kops and .github/workflows/release.yaml of
+// providers. The last minors are those whose source still imports the code. That is pkg/cloudprovider/providers and the
+// directories of k8s.io/legacy-cloud-providers of v1.20.0 to v1.31.0. (Removals: kubernetes/kubernetes #67782
+// openstack, #115838 aws, #121355 azure, #122937 vsphere, #124519 gce.) Volume plugins are by
+// cmd/kube-controller-manager/app/plugins_providers.go, the kubelet's credentials by pkg/credentialprovider. Where
+// binaries come from is by pkg/nodemodel/fileassets.go of kubernetes/kops and .github/workflows/release.yaml of
 // kubernetes-sigs/cloud-provider-azure. Node names, loops and the metadata service by the packages of
 // legacy-cloud-providers and of each external provider.
 //
-// What they do without a cloud config: readAWSCloudConfig, generateCloudConfig of gce, NewCloud and
-// InitializeCloudFromConfig of azure, ReadConfig of openstack, and the registration in vsphere.go, of
-// legacy-cloud-providers v0.20 to v0.30 and of each external provider.
+// What they do without a cloud config is by readAWSCloudConfig, generateCloudConfig of gce, and NewCloud and
+// InitializeCloudFromConfig of azure. For the others it is by ReadConfig of openstack and the registration in
+// vsphere.go. They were read in legacy-cloud-providers v0.20 to v0.30 and in each external provider.
 var providers = []Provider{
 	{
 		Name:           "aws",

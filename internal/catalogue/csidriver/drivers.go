@@ -16,12 +16,12 @@ var attaching = []string{"csi-provisioner", "csi-attacher"}
 // drivers: names and flags from each driver's own repository (kubernetes-sigs/aws-ebs-csi-driver,
 // kubernetes-sigs/azuredisk-csi-driver, kubernetes-sigs/azurefile-csi-driver,
 // kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, kubernetes/cloud-provider-openstack,
-// kubernetes-sigs/vsphere-csi-driver). The minors are those that the README or the release notes of a series name;
+// kubernetes-sigs/vsphere-csi-driver). The minors are those that the README or the release notes of a series name.
 // vSphere's is the only driver that names an upper end, and it has none for 1.22 before 2.4.
 //
-// vSphere: the release notes of v3.0.0 name 1.27 as the newest, those of v3.8.0 the range 1.34 to 1.36;
+// vSphere: the release notes of v3.0.0 name 1.27 as the newest, those of v3.8.0 the range 1.34 to 1.36.
 // vsphere-tmm/helm-charts #106 quotes the ranges of 3.5 to 3.7. The notes of 3.2, 3.3 and 3.4 name the newest minor
-// only (1.29, 1.30, 1.32): the oldest is two before it, as in each range that is named. 3.1 names none.
+// only (1.29, 1.30, 1.32). The oldest is two before it, as in each named range. 3.1 names none.
 var drivers = []Driver{
 	{
 		Name:        "cinder.csi.openstack.org",
@@ -138,7 +138,7 @@ var refusedParameters = map[string][]ClassParameter{
 }
 
 // refusedHandles: k8s.io/csi-translation-lib plugins/azure_disk.go refuses a disk that is not managed, which is a URI
-// of a blob; the vSphere driver registers a disk by [datastore] path.vmdk and finds neither a datastore cluster nor a
+// of a blob. The vSphere driver registers a disk by [datastore] path.vmdk. It finds neither a datastore cluster nor a
 // folder in the brackets.
 var refusedHandles = map[string][]refusedHandle{
 	"kubernetes.io/azure-disk": {
@@ -223,7 +223,7 @@ func (d Driver) Release(version string) (DriverRelease, bool) {
 	return d.Releases[i], true
 }
 
-// Migrates reports whether a version such as v2.0.1 takes over volumes of the in-tree plugin; the second result is
+// Migrates reports whether a version such as v2.0.1 takes over volumes of the in-tree plugin. The second result is
 // false when the version cannot be compared.
 func (d Driver) Migrates(version string) (migrates, known bool) {
 	major, minor, ok := series(version)

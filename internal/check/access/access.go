@@ -1,5 +1,5 @@
 // Package access decides whether what a migration needs can be reached and is allowed: the API server, the hosts, the
-// rights of whoever migrates, clocks that agree.
+// administrator's rights, clocks that agree.
 package access
 
 import (
@@ -118,7 +118,7 @@ func judgeHostsComplete(f facts.Facts) v1.Finding {
 	known := map[string]bool{}
 	for _, h := range f.Hosts {
 		if h.APIOnly {
-			continue // known from its mirror pods, which nobody can edit
+			continue // known from its mirror pods, which cannot be edited
 		}
 		known[h.NodeName] = true
 		if h.ControlPlane && h.NodeName == "" {

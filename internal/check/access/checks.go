@@ -7,7 +7,7 @@ var Checks = []rule.Check{
 	apiReachable,    // API-001: without the API nothing else is known
 	clockOff,        // API-002: elections are judged by clocks
 	hostsReadable,   // HOST-001: nor without the hosts' files
-	hostsComplete,   // HOST-002: a manager on a host that nobody named would stay in-tree
+	hostsComplete,   // HOST-002: a manager on a host that was not named would stay in-tree
 	hostsDistinct,   // HOST-003: a step on one host would be proven by another
 	hostsOfCluster,  // HOST-004: another cluster would be changed
 	callerAccess,    // RBAC-001: apply would stop half-way

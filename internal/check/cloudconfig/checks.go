@@ -11,10 +11,10 @@ var Checks = []rule.Check{
 	selfNotFound,          // CFG-005: a metadata service that does not answer
 	credentialVariable,    // CRED-001: credentials that the new manager would not have
 	secretsReadable,       // CRED-002: secrets that everybody on the host can read
-	credentialsOnKubelets, // CRED-003: credentials that nobody needs any more
+	credentialsOnKubelets, // CRED-003: credentials that are not needed any more
 	credentialsNowhere,    // CRED-004: hosts without any
 	tokenExpires,          // CRED-005: a manager that is locked out of its cluster soon
 	inventoryComplete,     // CLOUD-001: before and after can be compared
-	nodeManagerMissing,    // CLOUD-002: nodes that nobody initialises
+	nodeManagerMissing,    // CLOUD-002: nodes that no manager initialises
 	ccmResources,          // CLOUD-003: a manager that is throttled or evicted
 }

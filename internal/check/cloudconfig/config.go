@@ -123,7 +123,7 @@ func judgeMountedConfig(p facts.Instance) v1.Finding {
 		Outcome: v1.Warn,
 		Objects: []string{p.Manifest},
 		Summary: fmt.Sprintf(
-			"the cloud config of %s lies on a volume of its pods and was not read: the external provider's is derived from it in the first phase, before anything is stopped, and a config that cannot be carried over ends the migration there",
+			"the cloud config of %s lies on a volume of its pods and was not read; the first phase derives the external provider's config from it, before anything is stopped; a config that cannot be converted ends the migration there",
 			p.Manifest,
 		),
 	}
@@ -217,9 +217,9 @@ var credentialVariable = rule.Check{
 	},
 }
 
-// costly is the outcome of what would keep the new manager from reaching the cloud, and may be mistaken: under leader
-// migration the old one goes on until the new one is ready, which ours is when the cloud has answered; otherwise nobody
-// runs the loops until somebody has put it right.
+// costly is the outcome of what would keep the new manager from reaching the cloud, and may be wrong. Under leader
+// migration the old manager goes on until the new one is ready; ours is ready when the cloud has answered. Otherwise no
+// manager runs the loops until an administrator has fixed it.
 func costly(f facts.Facts) v1.Outcome {
 	if f.Strategy() == facts.StrategyDowntime || !bringsOurs(f) {
 		return v1.Fail

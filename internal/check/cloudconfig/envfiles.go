@@ -13,8 +13,8 @@ import (
 // mountedBelow is the directory below which a plan mounts the files that --ccm-env names into the new manager.
 const mountedBelow = "/etc/"
 
-// envFiles judges the files that the wanted variables of --ccm-env name: each has to be on every host that the new
-// manager comes to, and where a plan mounts it. ok is false when there is nothing to say against them.
+// envFiles judges the files that the wanted variables of --ccm-env name. Each has to be on every host of the new
+// manager, and where a plan mounts it. ok is false when there is nothing to say against them.
 func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding, ok bool) {
 	var missing, elsewhere findings.Problems
 	var unclear []string

@@ -24,7 +24,7 @@ var inventoryComplete = rule.Check{
 			if name := f.CloudName(); name != "" && name != facts.InventoryOf {
 				return findings.With(
 					findings.Unknown(
-						"transplant reads no inventory of %s: nodes that the new manager would delete are known from --prove at most, and before cannot be compared with after",
+						"transplant reads no inventory of %s: only --prove can find nodes that the new manager would delete, and before cannot be compared with after",
 						name,
 					),
 					expected,

@@ -1,5 +1,5 @@
-// Package controlplane decides whether the control plane's components agree with each other and with themselves:
-// flags, pods, processes, kubeadm's record, other managers, and which strategy fits.
+// Package controlplane decides whether the control plane's components agree with each other and with themselves: flags,
+// pods, processes, kubeadm's record, other managers. It also decides which strategy fits.
 package controlplane
 
 import (
@@ -262,9 +262,8 @@ func argumentDiff(want, have []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// sameArgument compares an argument as a file gives it with one of a process. A container's paths are other ones
-// outside of it where something in front puts them elsewhere, so of absolute paths the last element counts; what stands
-// for a variable is not known here.
+// sameArgument compares an argument as a file gives it with one of a process. A container's paths may differ outside of
+// it, so of absolute paths the last element counts. The value of a variable is not known here.
 func sameArgument(given, running string) bool {
 	if given == running {
 		return true

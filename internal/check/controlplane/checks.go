@@ -9,9 +9,9 @@ var Checks = []rule.Check{
 	leaderElection,        // CP-002: without it nothing keeps two owners apart
 	sameCloudFlags,        // CP-004: the owner would change its behaviour with its host
 	podsCurrent,           // CP-005: what runs is not what the manifest says
-	oneProcess,            // CP-006: nobody, or two, act on one host
+	oneProcess,            // CP-006: no manager, or two, act on one host
 	processCurrent,        // CP-016: the arguments of a process are the proof
-	halfMigrated,          // CP-007: somebody began and left
+	halfMigrated,          // CP-007: a migration was started and abandoned
 	otherCCM,              // CP-012: a second owner that came with a chart
 	hostsDiffer,           // CP-008: the hosts behave differently when they lead
 	manifestCare,          // CP-009: what an edit has to mind
@@ -20,6 +20,6 @@ var Checks = []rule.Check{
 	flagsContradict,       // CP-014: the API server and the managers name one provider
 	sshTunnels,            // CP-015: tunnels that the in-tree provider built
 	portTaken,             // CP-011: one process for each port
-	strategyFits,          // CP-013: one host has nobody to hand over to
+	strategyFits,          // CP-013: one host has no manager to hand over to
 	kubeadmReverts,        // CP-017: the next upgrade would undo the migration
 }

@@ -93,7 +93,7 @@ func handStage(f facts.Facts) (stage, next string) {
 	) + " next to a cloud-controller-manager: give them their provider back, and then remove the cloud-controller-manager", back
 }
 
-// giveBack is the command that gives the first of these managers its provider and its cloud config back, on every host
+// giveBack is the command that restores the provider and the cloud config of the first of these managers, on every host
 // where the same command does it.
 func giveBack(f facts.Facts, external []facts.Instance) string {
 	if len(external) == 0 {
@@ -129,8 +129,8 @@ func editCommand(p facts.Instance, script string) string {
 	return fmt.Sprintf("systemctl edit --full %s   # on host %s", p.Unit, p.Host.Name)
 }
 
-// providerScript is what sed does to a manifest: the provider instead of external, and a line with the cloud config
-// where there is none; config is the path in that line, and empty where none is added.
+// providerScript is what sed does to a manifest. It puts the provider instead of external, and adds a line with the
+// cloud config if there is none. config is the path in that line, and empty if none is added.
 func providerScript(f facts.Facts, p facts.Instance) (script, config string) {
 	script = "s|--cloud-provider=external|--cloud-provider=" + findings.OrElse(providerBefore(f), "<provider>") + "|"
 	if _, kept := p.Flags["cloud-config"]; !kept {
@@ -158,9 +158,9 @@ func providerBefore(f facts.Facts) string {
 // plainPath is a path that means itself to sed and to a shell.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 
-// cloudConfigBefore is the --cloud-config that a manager had before it became external, as far as others show it:
-// managers that are in-tree still, else the API server of its host, else those of other hosts, else its host's kubelet.
-// Empty where nobody shows one.
+// cloudConfigBefore is the --cloud-config that a manager had before it became external, as far as others show it. The
+// sources are managers that are still in-tree, else the API server of its host, else those of other hosts, else its
+// host's kubelet. It is empty if none shows one.
 func cloudConfigBefore(f facts.Facts, p facts.Instance) string {
 	if in := f.InTree(); len(in) > 0 {
 		return plainPath.FindString(in[0].Flag("cloud-config", ""))

@@ -29,8 +29,8 @@ var kubeadmFlags = []string{
 	"cidr-allocator-type",
 }
 
-// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say
-// (cmd/kubeadm/app/phases/controlplane): every controller that is on by default, and the two that kubeadm join needs.
+// kubeadmControllers is what kubeadm gives kube-controller-manager by default (cmd/kubeadm/app/phases/controlplane).
+// That is every controller that is on by default, and the two that kubeadm join needs.
 const kubeadmControllers = "*,bootstrapsigner,tokencleaner"
 
 var kubeadmReverts = rule.Check{

@@ -55,8 +55,8 @@ func judgePorts(f facts.Facts) v1.Finding {
 	)
 }
 
-// ports are who listens on the control-plane hosts' networks, by host and port, on how many hosts that was looked at,
-// and who listens where is not known.
+// ports are the listeners on the control-plane hosts' networks, by host and port. They include on how many hosts that
+// was read, and listeners whose port is not known.
 func ports(f facts.Facts) (users map[string]map[string][]string, hosts int, somewhere findings.Problems) {
 	users = map[string]map[string][]string{}
 	for _, name := range components {
@@ -89,7 +89,7 @@ func ports(f facts.Facts) (users map[string]map[string][]string, hosts int, some
 	return users, len(users), somewhere
 }
 
-// portConflicts are the ports that two want, and the new manager's port where somebody has it.
+// portConflicts are the ports that two want, and the new manager's port if it is taken.
 func portConflicts(f facts.Facts, users map[string]map[string][]string) findings.Problems {
 	var bad findings.Problems
 	for _, host := range slices.Sorted(maps.Keys(users)) {
@@ -132,7 +132,7 @@ func isComponent(f facts.Facts, ref string) bool {
 	return slices.ContainsFunc(f.Hosted, func(c v1.Component) bool { return c.Manifest == ref })
 }
 
-// hostPorts are the ports of its host on which a workload listens, as far as its pods say: those it declares and, on
+// hostPorts are the ports of its host on which a workload listens, as its pods say. These are those it declares and, on
 // the host's network, --secure-port.
 func hostPorts(w v1.Workload) []string {
 	ports := map[string]bool{}

@@ -128,9 +128,9 @@ const defaultRetryPeriod = 2 * time.Second
 // for that long.
 const wideGap = 2 * time.Minute
 
-// The gaps of strategy downtime, as the plan estimates them for static pods: with several hosts from the restart of the
-// last in-tree manager to the first cloud-controller-manager, with one host also across the restart of its
-// kube-apiserver.
+// The gaps of strategy downtime, as the plan estimates them for static pods. With several hosts, the gap is from the
+// restart of the last in-tree manager to the first cloud-controller-manager. With one host, it includes the restart of
+// its kube-apiserver.
 const (
 	downtimeGap       = 45 * time.Second
 	singleDowntimeGap = 110 * time.Second

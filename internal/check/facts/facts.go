@@ -1,5 +1,5 @@
-// Package facts indexes a snapshot and decides what several checks ask of it: which manager runs where, with which
-// flags, in which version, and which loops it runs. What a snapshot does not know stays unknown here.
+// Package facts indexes a snapshot and decides what several checks ask of it. That is which manager runs where, with
+// which flags, in which version, and which loops it runs. What a snapshot does not know stays unknown here.
 package facts
 
 import (
@@ -30,8 +30,8 @@ const (
 	StageExternal
 )
 
-// Facts is a snapshot with the questions that several checks ask of it. What many checks look up is indexed once, so
-// that the cost of all checks together grows with the cluster and not with the cluster times the checks.
+// Facts is a snapshot with the questions that several checks ask of it. What many checks look up is indexed once. So
+// the cost of all checks together grows with the cluster and not with the cluster times the checks.
 type Facts struct {
 	*v1.Snapshot
 	Opts Options
@@ -143,7 +143,7 @@ func (p Instance) On(name string, otherwise bool) bool {
 	return err == nil && b
 }
 
-// External reports whether a component leaves the cloud loops to somebody else.
+// External reports whether a component leaves the cloud loops to another manager.
 func (p Instance) External() bool {
 	v := p.Flag("cloud-provider", "")
 	return v == "external" || v == ""
@@ -316,8 +316,8 @@ func (f Facts) manager(component, host string) (v1.Manager, bool) {
 	return m, ok
 }
 
-// Scrapes are what the processes of a component say of themselves: one on a host, one for each pod of a Deployment,
-// whose Host is the Deployment's name with the pod's behind it.
+// Scrapes are what the processes of a component report: one on a host, one for each pod of a Deployment. Host of the
+// latter is the Deployment's name followed by the pod's.
 func (f Facts) Scrapes(p Instance) []v1.Manager {
 	if m, ok := f.manager(p.Name, p.Host.Name); ok {
 		return []v1.Manager{m}

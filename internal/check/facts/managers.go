@@ -88,9 +88,8 @@ func Expired(l v1.Lease, now time.Time) bool {
 	return l.RenewTime == nil || l.RenewTime.Add(time.Duration(l.DurationSeconds)*time.Second).Before(now)
 }
 
-// Now is the time at which the facts were gathered by the cluster's clock, by which managers renew their leases: where
-// only the clock of the machine that runs transplant is off, every lease would seem to have run out, and whoever holds
-// one to be nobody.
+// Now is the time at which the facts were gathered by the cluster's clock, by which managers renew their leases. If
+// only the clock of the machine that runs transplant is off, every lease would seem expired and without a holder.
 func (f Facts) Now() time.Time {
 	for _, c := range f.Clocks {
 		if c.Who == "api" {
@@ -100,8 +99,8 @@ func (f Facts) Now() time.Time {
 	return f.TakenAt
 }
 
-// TolerableClockOffset is the difference between two clocks that a check tolerates: what default elections bear is
-// lease duration - renew deadline = 5 s, and a shorter election of the migration should not use it up.
+// TolerableClockOffset is the difference between two clocks that a check tolerates. Default elections tolerate lease
+// duration - renew deadline = 5 s, and a shorter election of the migration should not use it up.
 const TolerableClockOffset = 2 * time.Second
 
 // DefaultPorts are the ports on which components serve when nothing else is said
@@ -153,7 +152,8 @@ func DeleteCommand(ref string) string {
 }
 
 // EditManifest is the command that edits a static pod's manifest. sed makes its new file next to the old one, and the
-// kubelet starts a pod for every file of that directory: it works in the directory above. The file of before is kept.
+// kubelet starts a pod for every file of that directory. So it works in the directory above. The file of before is
+// kept.
 func EditManifest(manifest, script string) string {
 	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")
 	return fmt.Sprintf(

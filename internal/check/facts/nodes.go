@@ -11,8 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// CloudName is the provider whose loops are to move: the one that the in-tree managers or the snapshot name, or else
-// the new managers, or the inventory. Empty when nobody says, or the managers contradict each other.
+// CloudName is the provider whose loops are to move. It is the one that the in-tree managers or the snapshot name, or
+// else the new managers, or the inventory. It is empty when none names it, or the managers contradict each other.
 func (f Facts) CloudName() string {
 	if name := f.Provider(); name != "" || len(f.InTree()) > 0 {
 		return name

@@ -16,7 +16,7 @@ type Options struct {
 	TargetVersion string
 	// Image of the cloud-controller-manager that the migration brings in; empty means this project's own.
 	Image string
-	// CCMMinor is the minor version (37 for v1.37) of the library in that image; 0 means: what the tag of a foreign image
+	// CCMMinor is the minor version (37 for v1.37) of the library in that image. 0 means what the tag of a foreign image
 	// says, DefaultCCMMinor for our own.
 	CCMMinor int
 	// LeaseName is the migration lease; empty means DefaultLeaseName.
@@ -28,10 +28,10 @@ type Options struct {
 	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s;
 	// empty means unknown.
 	RenewDeadline string
-	// Part is that of the migration of a hosted control plane, handover, finish or install, and Provider what its owner
-	// says the cloud is; empty where nobody says.
+	// Part is that of the migration of a hosted control plane: handover, finish or install. Provider is what its owner
+	// says the cloud is; empty if that is not known.
 	Part, Provider string
-	// InProgress reports whether a journal of an unfinished run exists: states between the two ends are what that run
+	// InProgress reports whether a journal of an unfinished run exists. States between the two ends are what that run
 	// left, and do not block its continuation.
 	InProgress bool
 	// Accept maps codes to the reason for which a finding that would block is accepted. A mandatory check that fails

@@ -35,7 +35,7 @@ func (p *placement) place() {
 	isOwned := slices.ContainsFunc(p.placed[component.KCM], func(i Instance) bool { return !i.External() }) ||
 		len(p.placed[component.CCM])+len(own) > 0
 	if !isOwned {
-		own, foreign = foreign, nil // nobody else runs the loops
+		own, foreign = foreign, nil // no other manager runs the loops
 	}
 	for _, w := range own {
 		c := ManagerOf(w)
@@ -50,7 +50,7 @@ func (p *placement) place() {
 			Replicas: ptr.To(w.Replicas),
 		})
 	}
-	// Whoever may create a Deployment in some namespace does not decide what checks find.
+	// An account that may create a Deployment in some namespace does not decide what checks find.
 	p.foreign = foreign
 	isForeign := func(w v1.Workload) bool {
 		return slices.ContainsFunc(foreign, func(o v1.Workload) bool { return o.Ref == w.Ref })

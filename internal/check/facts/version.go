@@ -13,8 +13,8 @@ import (
 // Strategy is the plan's, leader migration when nothing is said.
 func (f Facts) Strategy() string { return findings.OrElse(f.Opts.Strategy, StrategyLeaderMigration) }
 
-// Target is the version that the control plane gets on the way: the one that versions are judged against where there is
-// one, else the API server's.
+// Target is the version that the control plane gets during the migration. Versions are judged against it if there is
+// one, else against the API server's.
 func (f Facts) Target() (version string, upgrade bool) {
 	if f.Opts.TargetVersion == "" || f.Opts.ReplaceHosts {
 		return f.Cluster.Version, false
@@ -22,8 +22,8 @@ func (f Facts) Target() (version string, upgrade bool) {
 	return "v" + strings.TrimPrefix(f.Opts.TargetVersion, "v"), true
 }
 
-// NewImage is the image of the cloud-controller-manager that the plan brings in and the minor of the library in it: the
-// one that was asked for, or the catalogue's for the provider. It is not ok, with an image, where the minor cannot be
+// NewImage is the image of the cloud-controller-manager that the plan installs and the minor of the library in it. It
+// is the requested one, or the catalogue's for the provider. It is not ok, with an image, where the minor cannot be
 // told, and without one where there is none.
 func (f Facts) NewImage(cluster int) (image string, minor int, ok bool) {
 	if f.Opts.Image == cloudprovider.Official {

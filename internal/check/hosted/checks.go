@@ -19,7 +19,7 @@ var Checks = []rule.Check{
 	seedRolledOut, // HCP-003: a rollout that does not end takes the loops with it
 	seedConfig,    // HCP-004: a config that cannot be derived is found while the loops run
 	seedOwners,    // HCP-005: each loop has at most one owner, and everybody was asked
-	seedManager,   // HCP-006: a manager that somebody else has started
+	seedManager,   // HCP-006: a manager that another program has started
 	seedElection,  // HCP-007: nothing keeps old pods from acting next to new ones
 }
 

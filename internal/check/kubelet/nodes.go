@@ -342,8 +342,7 @@ func judgeServing(f facts.Facts) v1.Finding {
 	)
 }
 
-// unanswered are the requests of kubelets for serving certificates that nobody answers, and how many requests there
-// are.
+// unanswered are the requests of kubelets for serving certificates without an answer, and how many requests there are.
 func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 	for _, c := range f.CertificateRequests {
 		if c.SignerName != SignerServing {

@@ -196,8 +196,8 @@ var credentialProviderBroken = rule.Check{
 	},
 }
 
-// askProvider is the command that shows what is wrong with a kubelet's providers: the request itself where one was
-// asked and did not answer, else a look at the binaries.
+// askProvider is the command that shows what is wrong with a kubelet's providers. It is the request itself if one was
+// asked and did not answer, else a listing of the binaries.
 func askProvider(kubelets []facts.Kubelet, name string) string {
 	i := slices.IndexFunc(kubelets, func(k facts.Kubelet) bool { return k.String() == name })
 	c := kubelets[i].Credentials

@@ -1,5 +1,5 @@
-// Package leadermigration decides whether the loops can be handed over: names in leader migration configs, leases and
-// their holders, who owns which loop, the series that prove it.
+// Package leadermigration decides whether the loops can be handed over. It judges names in leader migration configs,
+// leases and their holders, the owner of each loop, and the series that prove it.
 package leadermigration
 
 import (
@@ -16,14 +16,14 @@ var Checks = []rule.Check{
 	defaultConfig,          // LM-005: upstream's default matches nothing since 0.28
 	ownership,              // LM-006: each loop has exactly one owner now
 	idleHolder,             // LM-007: the migration lease is held by a manager that runs nothing
-	differentLeases,        // LM-008: two leases exclude nobody
-	holderUnknown,          // LM-009: a manager that nobody named
+	differentLeases,        // LM-008: two leases exclude no manager
+	holderUnknown,          // LM-009: a manager that was not named
 	leadershipUnstable,     // LM-010: a leader that changes by itself makes steps fail
-	lockKinds,              // LM-011: locks of different kinds exclude nobody
+	lockKinds,              // LM-011: locks of different kinds exclude no manager
 	migrationGate,          // LM-012: the gate that old versions need
 	migrationMixed,         // LM-013: a host without leader migration does not respect the lease
 	loopErrors,             // LM-014: what was wrong before is not the migration's doing
 	inTreeUnfenced,         // GAP-001: what cannot be promised
-	controlplane.GapLength, // GAP-002: how long nobody runs the loops
+	controlplane.GapLength, // GAP-002: how long no manager runs the loops
 	seriesMove,             // GAP-003: alerts that would fall silent
 }

@@ -398,8 +398,8 @@ var differentLeases = rule.Check{
 	},
 }
 
-// sameLease is the command that makes all managers name one lease: the others are told of the name on which all agree
-// already, or the first file that names another is changed.
+// sameLease is the command that makes all managers name one lease. The others get the name on which all agree already,
+// or the first file that names another is changed.
 func sameLease(f facts.Facts, configs []judged, names []string) string {
 	if len(names) == 1 {
 		return "transplant check --lease-name=" + names[0] + "   # if that name is meant"

@@ -132,8 +132,8 @@ func hostNames(f facts.Facts) []string {
 	return out
 }
 
-// Limits of a calm leadership: a leader that is younger, or changes more often, is a sign of something that a migration
-// would not tell from itself.
+// Limits of a calm leadership. A leader that is younger, or changes more often, has a cause that a migration could not
+// distinguish from its own steps.
 const (
 	youngLeader      = 5 * time.Minute
 	changesPerDay    = 6

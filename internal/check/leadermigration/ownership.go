@@ -360,7 +360,7 @@ var inTreeUnfenced = rule.Check{
 		return findings.With(
 			note.Finding(
 				v1.Warn,
-				"an in-tree manager that is paused for longer than its lease (%s) and resumed can still write for up to its renew deadline (%s), next to the new owner; %s",
+				"an in-tree manager that is paused for longer than its lease (%s) can write after it is resumed, for up to its renew deadline (%s), next to the new owner; %s",
 				lease,
 				deadline,
 				during,

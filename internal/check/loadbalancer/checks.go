@@ -9,12 +9,12 @@ var Checks = []rule.Check{
 	excludeLabel,     // LB-001: a label whose value begins to matter
 	servicesServed,   // LB-002: what is half made when the owner changes
 	deletionStuck,    // LB-003: what is half gone
-	finalizerMissing, // LB-004: a deletion in the gap that nobody would see
+	finalizerMissing, // LB-004: a deletion in the gap that no manager would see
 	annotationsLost,  // LB-005: what the new provider ignores or refuses
 	annotationsBegin, // LB-006: what did nothing until now
 	loadBalancerIPs,  // LB-007: a wish that is granted at last
 	membersChange,    // LB-008: members that come and go at takeover
-	balancersLeft,    // LB-009: load balancers that nobody owns
+	balancersLeft,    // LB-009: load balancers without an owner
 	balancersThere,   // LB-010: load balancers that would be made again
 	clusterNames,     // LB-011: a name that is part of other names
 	neutronBalancers, // LB-012: load balancers of a service that is gone

@@ -324,8 +324,8 @@ func clusterIDs(i v1.CloudInstance) []string {
 	return slices.Compact(ids)
 }
 
-// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it's never
-// nobody's.
+// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it is never
+// without an owner.
 func retag(i v1.CloudInstance, cluster string) string {
 	fix := ""
 	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {

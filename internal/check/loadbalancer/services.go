@@ -209,9 +209,9 @@ var annotationsLost = rule.Check{
 	},
 }
 
-// otherKind says that an AWS Service asks for another kind of load balancer than the one whose name it has: classic
-// ones end in .elb.amazonaws.com, network ones in .elb.<region>.amazonaws.com. The external provider refuses that; the
-// in-tree one made a second one.
+// otherKind says that an AWS Service asks for another kind of load balancer than the one whose name it has. Names of
+// classic ones end in .elb.amazonaws.com, those of network ones in .elb.<region>.amazonaws.com. The external provider
+// refuses that; the in-tree one made a second one.
 func otherKind(f facts.Facts, s v1.Service) string {
 	if f.CloudName() != "aws" || len(s.Addresses) == 0 || elsewhere(f, s) || !strings.Contains(s.Addresses[0], ".elb.") {
 		return ""

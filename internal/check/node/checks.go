@@ -11,7 +11,7 @@ var Checks = []rule.Check{
 	providerIDForm,   // NODE-005: ids that name no instance
 	providerIDShared, // NODE-006: two nodes, one instance
 	addressShared,    // NODE-007: two nodes, one address
-	nodeNames,        // NODE-008: names that nobody would find
+	nodeNames,        // NODE-008: names that no provider would find
 	resourceNames,    // NODE-009: names that change when a node registers again
 	previewFound,     // NODE-010: the new provider finds every node
 	previewIdentity,  // NODE-011: and knows it by the same id

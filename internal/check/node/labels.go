@@ -148,7 +148,7 @@ var metadataAtRisk = rule.Check{
 }
 
 // byHand are the labels and taints of a node that neither its kubelet nor a controller of Kubernetes or of the cloud
-// sets by itself; sorted.
+// sets, sorted.
 func byHand(n v1.Node) []string {
 	var out []string
 	for key := range n.Labels {

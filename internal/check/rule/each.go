@@ -20,8 +20,8 @@ type Each[T any] struct {
 	Wrong func(facts.Facts) func(T) string
 	// Outcome is that of a finding with problems.
 	Outcome v1.Outcome
-	// Passes is the summary for the number of objects that were judged, Fails that for the number of problems among
-	// them, in the form of findings.Number.
+	// Passes is the summary for the number of judged objects. Fails is that for the number of problems among them. Both
+	// have the form of findings.Number.
 	Passes, Fails string
 	// Expected, Source and Fix are those of a finding with problems. Fix is for the first of them.
 	Expected, Source string

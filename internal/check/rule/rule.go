@@ -1,4 +1,4 @@
-// Package rule says what a check is: a code that is never reused, what it needs, how bad its failure is, and the
+// Package rule says what a check is. It has a code that is never reused, what it needs, how bad its failure is, and the
 // function that judges the facts.
 package rule
 
@@ -22,8 +22,8 @@ type Check struct {
 	Impact string
 	// Mandatory checks cannot be accepted by --accept when they fail.
 	Mandatory bool
-	// AcceptUnknown lets a mandatory check be accepted when it is unknown: where what it asks cannot be had, the migration
-	// must not be out of reach.
+	// AcceptUnknown lets a mandatory check be accepted when it is unknown. A migration must be possible even if the
+	// check's facts cannot be had.
 	AcceptUnknown bool
 	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
 	DependsOn []string

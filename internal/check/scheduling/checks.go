@@ -4,10 +4,10 @@ import "github.com/transplant-dev/transplant/internal/check/rule"
 
 // Checks are the checks about what could keep the new manager from running at all.
 var Checks = []rule.Check{
-	webhookDead,               // HOOK-001: writes that nobody lets through
+	webhookDead,               // HOOK-001: writes that no webhook answers
 	webhookDeadlock,           // HOOK-002: each waits for the other
 	webhookSlow,               // HOOK-003: leases that are held too long
-	webhookOutside,            // HOOK-004: answers that nobody can foresee
+	webhookOutside,            // HOOK-004: answers that cannot be foreseen
 	webhookOnMigration,        // HOOK-005: policies that were never asked
 	tolerationMissing,         // SCHED-001: what does not start on a new node
 	controlPlaneUnschedulable, // SCHED-002: nowhere to run

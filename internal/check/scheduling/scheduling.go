@@ -14,8 +14,8 @@ import (
 
 const sourceWorkloads = "/apis/apps/v1"
 
-// tolerates reports whether tolerations, as a snapshot has them (key=value:effect, "*" for every key, empty for every
-// value or effect), cover a taint whose value is true.
+// tolerates reports whether tolerations cover a taint whose value is true. A snapshot has them as key=value:effect,
+// with "*" for every key, and empty for every value or effect.
 func tolerates(tolerations []string, key, effect string) bool {
 	for _, t := range tolerations {
 		pair, onEffect := t, ""
@@ -115,8 +115,8 @@ func judgeTolerations(f facts.Facts) v1.Finding {
 	)
 }
 
-// waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which nobody
-// initialises nodes.
+// waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which no
+// manager initialises nodes.
 func waitedFor(f facts.Facts) map[string]bool {
 	out := map[string]bool{v1.RoleNodeManager: true}
 	for _, w := range f.Workloads {

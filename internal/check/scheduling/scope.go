@@ -25,7 +25,7 @@ type vital struct {
 	everywhere bool
 }
 
-// vitals: what the managers, the kubelets and this tool write. Events are not one of them: nobody waits for them.
+// vitals: what the managers, the kubelets and this tool write. Events are not one of them: no component waits for them.
 var vitals = []vital{
 	{group: "", resource: "nodes"},
 	{group: "coordination.k8s.io", resource: "leases", namespaced: true},
@@ -39,7 +39,7 @@ var vitals = []vital{
 	{group: "rbac.authorization.k8s.io", resource: "clusterroles"},
 }
 
-// kubeSystem are the labels of the namespace kube-system that nobody had to set.
+// kubeSystem are the labels of the namespace kube-system that Kubernetes sets by itself.
 func kubeSystem(f facts.Facts) labels.Set {
 	if minor, ok := facts.VersionMinor(f.Cluster.Version); ok && !catalogue.NamespacesAreLabelled(minor) {
 		return labels.Set{}

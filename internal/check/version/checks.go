@@ -1,5 +1,5 @@
-// Package version decides whether the versions in a cluster allow a migration: skew, what a version drops, flags that
-// a manager refuses, upgrades that a plan makes.
+// Package version decides whether the versions in a cluster allow a migration. It judges skew, what a version drops,
+// flags that a manager refuses, and upgrades that a plan makes.
 package version
 
 import "github.com/transplant-dev/transplant/internal/check/rule"

@@ -19,8 +19,8 @@ import (
 // them.
 var firstClusterMinor, lastClusterMinor = proven.Minors()
 
-// strictSkew is how many minors a cloud-controller-manager of somebody else may be older than the API server, by the
-// version skew policy. A newer one is outside the policy.
+// strictSkew is how many minors a foreign cloud-controller-manager may be older than the API server, by the version
+// skew policy. A newer one is outside the policy.
 const strictSkew = 1
 
 var ccmRange = rule.Check{

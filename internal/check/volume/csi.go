@@ -117,8 +117,8 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 	)
 }
 
-// nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted; all nodes
-// where every one of them keeps pods away.
+// nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted. They are all
+// nodes if every one of them keeps pods away.
 func nodesForPods(f facts.Facts) []v1.Node {
 	var out []v1.Node
 	for _, n := range f.Nodes {
@@ -132,8 +132,8 @@ func nodesForPods(f facts.Facts) []v1.Node {
 	return out
 }
 
-// repels reports whether somebody gave a node a taint that keeps pods away. The taints of Kubernetes' own, for
-// conditions of the node and for a cordon, come and go.
+// repels reports whether a node has a taint, not set by Kubernetes, that keeps pods away. The taints of Kubernetes'
+// own, for conditions of the node and for a cordon, come and go.
 func repels(n v1.Node) bool {
 	return slices.ContainsFunc(n.Taints, func(t string) bool {
 		own := strings.HasPrefix(t, "node.kubernetes.io/") || strings.HasPrefix(t, "node.cloudprovider.kubernetes.io/")
@@ -311,8 +311,8 @@ func missingSidecars(d facts.Installed, failing *findings.Problems) {
 	}
 }
 
-// hasSidecar reports whether a workload has a sidecar such as csi-provisioner, by the container's name or its image:
-// its project is called external-provisioner, and so are some mirrors.
+// hasSidecar reports whether a workload has a sidecar such as csi-provisioner, by the container's name or its image.
+// Its project is called external-provisioner, and so are some mirrors.
 func hasSidecar(w v1.Workload, sidecar string) bool {
 	project := "external-" + strings.TrimPrefix(sidecar, "csi-")
 	return slices.ContainsFunc(w.Containers, func(c v1.Container) bool {

@@ -103,8 +103,8 @@ func unmount(objects []string) string {
 	return drain(objects[0])
 }
 
-// drain is the command that drains a node. It names pods whose local data would be lost, and those that nothing brings
-// back, and goes no further: whether they may be lost is for their owner to say.
+// drain is the command that drains a node. It names pods whose local data would be lost, and those that nothing
+// recreates. Their owner decides whether they may be lost.
 func drain(node string) string { return "kubectl drain --ignore-daemonsets " + node }
 
 var attachmentsStuck = rule.Check{

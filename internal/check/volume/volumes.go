@@ -46,8 +46,8 @@ func missingStorage(f facts.Facts, parts []string) (v1.Finding, bool) {
 	return f.Missing(patterns...)
 }
 
-// storage returns the storage objects when these parts of them were gathered, else the finding that says why they are
-// unknown, or that VOL-001 says so.
+// storage returns the storage objects when these parts of them were gathered. Otherwise it returns the finding that
+// says why they are unknown, or that VOL-001 says so.
 func storage(f facts.Facts, parts ...string) (*v1.Volumes, v1.Finding, bool) {
 	main := slices.ContainsFunc(f.Errors, func(e v1.GatherError) bool { return e.Fact == "volumes" })
 	for _, p := range parts {

@@ -23,7 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// Approve asks; without a terminal and without --yes it refuses, since nobody could have agreed.
+// Approve asks; without a terminal and without --yes it refuses, since no administrator could have agreed.
 func (c *Console) Approve(yes bool, what string) error {
 	if yes {
 		return nil
@@ -84,8 +84,8 @@ func New(s Streams) *Console {
 	return c
 }
 
-// Command is another command for the same cluster, as a person types it: with the global flags that this one was given,
-// since none of them is kept anywhere.
+// Command is another command for the same cluster, as a person types it. It has the global flags that this one was
+// given, since none of them is kept anywhere.
 func (c *Console) Command(args ...string) string {
 	words := append([]string{c.Called}, args...)
 	if c.Given != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 )
 
-// A flag that has no effect in a combination is refused: whoever gave it believes that it had one.
+// A flag that has no effect in a combination is refused: the user who gave it believes that it had one.
 
 // LiveFlags say which cluster, hosts and cloud are looked at. A snapshot in a file was taken of one cluster already.
 var LiveFlags = []string{"kubeconfig", "context", "host-access", "host-image", "cloud"}

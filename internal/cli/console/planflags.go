@@ -50,7 +50,7 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.Image,
 		"image",
 		"",
-		"image of the cloud-controller-manager, or official for the one that the provider's makers publish for the cluster's own minor (default: ours where it is proven, else the official one)",
+		"image of the cloud-controller-manager; official is the one that the provider's makers publish for the cluster's minor version (default: ours where it is proven, else the official one)",
 	)
 	fl.StringVar(
 		&f.Options.Shape,
@@ -86,7 +86,7 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.TargetVersion,
 		"target-version",
 		"",
-		"Kubernetes version of the control plane in the end, e.g. v1.27.4: its images go there in the restarts of the migration, one minor up at most (default: no version changes)",
+		"Kubernetes version of the control plane after the migration, e.g. v1.27.4; the migration's restarts change the images, by one minor version at most (default: no version changes)",
 	)
 	fl.StringArrayVar(
 		&f.Options.Env,
@@ -143,8 +143,8 @@ func AddProofFlags(p *client.ProofOptions, f *pflag.FlagSet) {
 		&p.Asked,
 		"prove",
 		false,
-		"prove what no rule can know, writing nothing: ask the new provider's own code for every node, send what apply would write with dryRun=All, "+
-			"ask for exactly the rights that the plan needs, and run each host's image credential providers",
+		"prove what no rule can know, without writing; ask the new provider's own code for every node; send what apply would write with dryRun=All; "+
+			"ask for exactly the rights that the plan needs; run each host's image credential providers",
 	)
 	f.StringVar(
 		&p.Config,
@@ -201,8 +201,8 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 		&h.Access,
 		"host-access",
 		client.AccessPod,
-		"how hosts are reached: pod[:LABEL-SELECTOR] (a pod on each Linux node, or each that has the labels), none (the API alone), local:DIR (a directory for each host in DIR), "+
-			"local:NAME=DIR,... or manual[:WAY] (read through WAY, pod by default; changes are printed for you to make)",
+		"how hosts are reached: pod[:LABEL-SELECTOR] (a pod on each Linux node, or each that has the labels); none (the API alone); local:DIR (a directory for each host in DIR) or "+
+			"local:NAME=DIR,...; manual[:WAY] (read through WAY, pod by default; changes are printed for you to make)",
 	)
 	f.StringVar(
 		&h.Image,

@@ -26,7 +26,7 @@ func (c *Console) ShowRest(whole, rest *v1.Plan) error {
 	}
 	text := b.String()
 	if i := strings.LastIndex(text, "plan sha256: "); i >= 0 {
-		text = text[:i] // of the rest, which nobody pins
+		text = text[:i] // of the rest, which no flag pins
 	}
 	_, err := io.WriteString(c.Err, text+printer.ManagerSettings(whole))
 	return err

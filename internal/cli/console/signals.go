@@ -21,7 +21,7 @@ import (
 //	                     shell and the kernel both send it; under nohup it is ignored, as was asked for
 //	standard error gone  as SIGHUP: whoever was told what happens no longer reads it (a pipe into head, a terminal that was closed)
 //
-// From here on a broken pipe is an error of a write and not the end of the process, which would be in the middle of a
+// From here on a broken pipe is an error of a write. It does not end the process, which would be in the middle of a
 // step.
 func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-chan struct{}, done func()) {
 	hard, cancel := context.WithCancelCause(ctx)
@@ -36,7 +36,7 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 	listening.Go(func() {
 		select {
 		case s := <-ch:
-			halt() // before it is said: whoever reads it may count on no further step
+			halt() // before it is said: its reader may rely on no further step
 			if s == syscall.SIGHUP {
 				c.Narrate("\nthe session is gone: the current step is finished, and the same command goes on from there")
 			} else {
@@ -67,8 +67,8 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 	return hard, stop, func() { signal.Stop(ch); close(ended); listening.Wait(); cancel(nil); unsteer() }
 }
 
-// listener notices when nobody reads any longer, within the write that finds out: the step whose end could not be told
-// is the last one.
+// listener notices when no reader is left, within the write that finds out: the step whose end could not be written is
+// the last one.
 type listener struct {
 	w    io.Writer
 	gone func()

@@ -32,7 +32,7 @@ type View struct {
 	lines int
 }
 
-// Draw replaces what was drawn before. A text that is higher than the terminal loses lines in its middle: its head says
+// Draw replaces what was drawn before. A text that is higher than the terminal loses lines in its middle. Its head says
 // how far the run is, its last line what to do.
 func (v *View) Draw(text string) error {
 	_, height := v.Size()

@@ -27,11 +27,11 @@ func newApply(c *console.Console) *cobra.Command {
 		Short: "Start the migrations of the clusters wave by wave, and watch them; go on with what was started",
 		Example: "  transplant fleet apply --waves 1,10%,50%,100% --soak 30m\n" +
 			"  transplant fleet apply --selector env=staging --until handover --max-failures 2 --yes",
-		Long: "Apply starts a cluster by switching its feature externalCloudProvider on, or by taking a hold of fleet's own off. The operator carries the migration out,\n" +
-			"after its own checks, and with --details whole by the steps that were printed and by no others; apply follows the objects and starts the next clusters as\n" +
+		Long: "Apply starts a cluster by switching its feature externalCloudProvider on, or by removing a hold of fleet's own. The operator executes the migration,\n" +
+			"after its own checks. With --details whole it executes the printed steps and no others. Apply follows the objects and starts the next clusters as\n" +
 			"others are done. A wave begins when all of the one before are done and have been watched for --soak. It stops starting clusters when more than\n" +
-			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may (those that do when it begins get --patience, too: somebody\n" +
-			"may just have fixed them).\n\n" +
+			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may.\n" +
+			"Those that do when it starts get --patience, too: an administrator may just have fixed them.\n\n" +
 			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
 			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -33,12 +33,12 @@ func addWaveFlags(f *rollout.Options, cmd *cobra.Command) {
 	cmd.Flags().
 		DurationVar(&f.Soak, "soak", 0, "for how long the clusters of a wave are watched before the next one begins")
 	cmd.Flags().
-		DurationVar(&f.Patience, "patience", 5*time.Minute, "for how long a cluster may be blocked, be stuck from the command's beginning on, or be taken up by no operator, before it counts as failed")
+		DurationVar(&f.Patience, "patience", 5*time.Minute, "for how long a cluster may be blocked, stuck since the command started, or not picked up by an operator, before it counts as failed")
 	cmd.Flags().
 		StringSliceVar(&o.First, "first", nil, "names of clusters that come before all others, in this order; the others come by age, the oldest first")
 	cmd.Flags().StringSliceVar(&o.Except, "except", nil, "names of clusters that are left out")
 	cmd.Flags().
-		BoolVar(&o.ReleaseHolds, "release-holds", false, "take in clusters that somebody holds (annotation transplant.dev/hold), and take those holds off")
+		BoolVar(&o.ReleaseHolds, "release-holds", false, "include clusters that are on hold (annotation transplant.dev/hold), and remove those holds")
 	cmd.Flags().
 		BoolVar(&o.RestartMachines, "restart-machines", false, "let the operator restart the MachineDeployments of every cluster that is started: its machines are replaced")
 	console.Complete(cmd, "until", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -65,10 +65,10 @@ func newPlan(c *console.Console) *cobra.Command {
 		Example: "  transplant fleet plan                                   # a canary, a tenth, half, all\n" +
 			"  transplant fleet plan --waves 5,100% --selector env=staging --details none\n" +
 			"  transplant fleet plan --except crh4xbxz5f -o yaml > plan.yaml",
-		Long: "Plan puts the clusters into waves: those of --first, then the others by age, the oldest first, so that a new cluster changes no earlier wave. What is under\n" +
-			"way or done keeps its place. Clusters that are made external, paused, held by somebody, being deleted, under both API groups or refused by the rules\n" +
+		Long: "Plan puts the clusters into waves: those of --first, then the others by age, the oldest first. So a new cluster changes no earlier wave. What is under\n" +
+			"way or done keeps its place. Clusters that are created external, paused, on hold, being deleted, under both API groups or refused by the rules\n" +
 			"are left out, and named.\n\n" +
-			"Into each cluster that is to be started it looks as the operator will: the checks are run and the plan is made, in its namespace of the seed and in the\n" +
+			"Plan reads each cluster that is to be started as the operator will. It runs the checks and makes the plan, in the cluster's namespace of the seed and in the\n" +
 			"user cluster. --details whole prints the steps of every plan; --details none looks into no cluster.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			f.Names = names

@@ -45,7 +45,7 @@ func PrintDisruption(w io.Writer, d v1.Disruption, l Layout) error {
 	return err
 }
 
-// disruptionMark is never a cross without a budget: what nobody forbade is only told.
+// disruptionMark is never a cross without a budget: what no budget forbids is only reported.
 func disruptionMark(r probe.Row) v1.Outcome {
 	switch {
 	case r.Result == v1.DisruptionOver:

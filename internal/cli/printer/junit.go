@@ -48,7 +48,7 @@ type (
 	}
 )
 
-// PrintJUnit writes a report as JUnit's XML: a category is a suite, a check is a case; what failed is a failure, what
+// PrintJUnit writes a report as JUnit's XML: a category is a suite, a check is a case. What failed is a failure, what
 // is unknown an error, and what was accepted is skipped with its reason. A warning is a case that passed and says
 // something.
 func PrintJUnit(w io.Writer, r v1.CheckReport) error {

@@ -118,7 +118,7 @@ func (l Layout) Cut(s string) string {
 
 var toASCII = strings.NewReplacer("…", "...", "·", "-")
 
-// Plain replaces our own punctuation where only ASCII is wanted, and whatever a terminal would obey: a name, an
+// Plain replaces our own punctuation if only ASCII is wanted, and all control sequences of a terminal. A name, an
 // annotation or an error of a cluster may hold sequences that rewrite the screen above them. Our own colours stay.
 func (l Layout) Plain(s string) string {
 	s = Visible(s)

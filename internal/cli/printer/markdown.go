@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// PlanMarkdown prints a plan for a change-review ticket: what a reviewer decides by comes first, each step with its
-// before and after is there to unfold.
+// PlanMarkdown prints a plan for a change-review ticket. What a reviewer decides by comes first; each step with its
+// before and after can be unfolded.
 func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", Cell(wording.OrDash(p.Cluster.Name)))
@@ -182,8 +182,8 @@ func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]in
 	b.WriteString("</details>\n")
 }
 
-// markdownContent prints the object or the file that a step makes, so that a reviewer sees the rights that it gives and
-// the flags that it starts.
+// markdownContent prints the object or the file that a step makes. So a reviewer sees the rights that it gives and the
+// flags that it sets.
 func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
 	title, text := "The file:", s.Content
 	switch s.Kind {

@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// ManagerSettings are lines with the environment and the arguments of each manager that a plan starts, masked: they are
-// what a plan from elsewhere could lead the cloud's credentials astray with, and no line of a step shows them.
+// ManagerSettings are lines with the environment and the arguments of each manager that a plan starts, masked. A plan
+// from elsewhere could use them to send the cloud's credentials away, and no line of a step shows them.
 func ManagerSettings(p *v1.Plan) string {
 	var out strings.Builder
 	for _, e := range p.Options.Env {
@@ -178,8 +178,8 @@ func acceptedLines(p *v1.Plan) string {
 	return out.String()
 }
 
-// more is what follows the line of a step: what a step waits for has to be read to be made; what is done by hand, by
-// those who ask for all.
+// more is what follows the line of a step. What a step waits for is always shown; what is done by hand is shown if all
+// details are requested.
 func more(s v1.Step, wide bool) []string {
 	var out []string
 	if s.Await != nil {
@@ -253,8 +253,8 @@ func counts(steps []v1.Step) (add, change, remove int) {
 	return add, change, remove
 }
 
-// target says what a step really changes, by its fields and not by its words, as far as the line that is shown of it
-// does not: the words may be somebody else's. It is never cut. Empty when the line says all.
+// target says what a step really changes, by its fields and not by its words, if its printed line does not. The words
+// may be an attacker's. It is never cut. Empty when the line says all.
 func target(s v1.Step, o v1.Options, line string) string {
 	var parts []string
 	told := true

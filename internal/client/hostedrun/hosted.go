@@ -1,5 +1,5 @@
 // Package hostedrun does what commands are about on a control plane that runs as Deployments in another cluster, the
-// seed: it checks, plans, has plans approved, and has package hosted carry them out.
+// seed. It checks, plans, has plans approved, and has package hosted execute them.
 package hostedrun
 
 import (

@@ -37,8 +37,8 @@ func (a approvalLedger) HasBack(context.Context, *v1.Plan) (bool, error) { retur
 // Forget implements hosted.Ledger: an approval is of one plan, and ends with the next one.
 func (a approvalLedger) Forget(context.Context, hosted.Part) error { return nil }
 
-// SeenPlan is the Ledger of a rollback of the command line: the plan that was in the journal when its rollback was
-// looked at, and no other.
+// SeenPlan is the Ledger of a rollback of the command line. It allows only the plan that was in the journal when its
+// rollback was shown.
 type SeenPlan struct{ Plan *v1.Plan }
 
 // Note implements hosted.Ledger: a rollback begins no plan.

@@ -68,8 +68,8 @@ func MakePlan(ctx context.Context, c *client.Client, f *Options) (*v1.FleetPlan,
 	}, objects, nil
 }
 
-// BlockedMembers are the clusters that would be started and that the checks refuse, or that could not be looked into:
-// unknown blocks as a failure does.
+// BlockedMembers are the clusters that would be started and that the checks refuse, or that could not be read: unknown
+// blocks as a failure does.
 func BlockedMembers(p *v1.FleetPlan) []string {
 	var out []string
 	for _, w := range p.Waves {
@@ -114,7 +114,7 @@ func InspectMembers(ctx context.Context, c *client.Client, p *v1.FleetPlan, obje
 	wg.Wait()
 }
 
-// trimmed is a report without what passed and what was skipped: of many clusters nobody reads that.
+// trimmed is a report without what passed and what was skipped: of many clusters that would be too much to read.
 func trimmed(r v1.CheckReport) *v1.CheckReport {
 	r.Findings = slices.DeleteFunc(
 		slices.Clone(r.Findings),

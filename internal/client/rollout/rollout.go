@@ -30,7 +30,7 @@ import (
 const fieldManager = "transplant-fleet"
 
 // Run follows the clusters and starts those whose turn it is, until all are done, or too many have failed. Whole says
-// that the steps of each were shown before somebody approved: the operator then begins with no others.
+// that the steps of each were shown before the approval: the operator then starts with no others.
 func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, whole bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

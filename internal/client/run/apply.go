@@ -1,5 +1,5 @@
-// Package run carries plans out: it checks what is to be done, has it approved, takes the lock, and runs the engine
-// with a recorder and probes next to it.
+// Package run executes plans. It checks what is to be done, has it approved, takes the lock, and runs the engine with a
+// recorder and probes next to it.
 package run
 
 import (
@@ -84,7 +84,7 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	if len(o.Without) > 0 {
 		return exitcode.With(
 			exitcode.Error,
-			"--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it",
+			"--without-host excludes a host from a migration that was started, and none was; delete the Node of a host that is gone (kubectl delete node ...), and run the same command without the flag",
 		)
 	}
 	if err := c.OpenHostsAndCloud(ctx); err != nil {
@@ -160,9 +160,9 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	})
 }
 
-// refuseOtherPlan makes the plan of a file again and refuses it where the file's differs: then somebody has changed the
-// file, or the cluster has changed. Where a fact has changed, that says it better. What is shown of its effects is said
-// by this program, and not by the file.
+// refuseOtherPlan makes the plan of a file again and refuses the file if it differs: the file or the cluster has
+// changed. Where a fact has changed, that says it better. What is shown of its effects is said by this program, and not
+// by the file.
 func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p *v1.Plan, path string) error {
 	if path == "" {
 		return nil
@@ -204,8 +204,8 @@ func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p
 // FindDifferences is replaced by tests that carry out parts of a plan.
 var FindDifferences = plan.Unlike
 
-// refuseBegunMigration refuses when somebody else has begun a migration, or carried one out, while this command looked
-// at the cluster, asked, and waited for the lock.
+// refuseBegunMigration refuses when another process has started or executed a migration while this command read the
+// cluster, asked, and waited for the lock.
 func refuseBegunMigration(ctx context.Context, c *client.Client) error {
 	j, err := journal.Open(ctx, c.Kube)
 	if errors.Is(err, journal.ErrNoJournal) {

@@ -10,8 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/blame"
 )
 
-// checksNotRepeated are the checks of transplant verify that a run's own verification does not repeat: it is not
-// finished, it asks for the owners itself, and what was probed is judged when the probes have ended.
+// checksNotRepeated are the checks of transplant verify that a run's own verification does not repeat. The run is not
+// finished, it asks for the owners itself, and probes are judged when they have ended.
 var checksNotRepeated = map[string]bool{
 	"finished":   true,
 	"owners":     true,
@@ -20,8 +20,8 @@ var checksNotRepeated = map[string]bool{
 	"facts":      true,
 }
 
-// compareWithBefore is the comparison of transplant verify for the steps of a run that verify, so that a migration
-// which goes on behind one would also pass the other.
+// compareWithBefore is the comparison of transplant verify for the steps of a run that verify. So a migration that
+// passes one also passes the other.
 func compareWithBefore(
 	c *client.Client,
 	j *journal.Journal,

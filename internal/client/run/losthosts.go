@@ -41,8 +41,8 @@ func remaining(doc v1.Journal, hosts []hostaccess.Host, without []string) []host
 	)
 }
 
-// excludeHosts takes the hosts of --without-host out of the migration, where it is proven that they are gone, and looks
-// at the others alone from then on.
+// excludeHosts excludes the hosts of --without-host from the migration, if it is proven that they are gone. From then
+// on it reads only the others.
 func excludeHosts(ctx context.Context, c *client.Client, j *journal.Journal, f Options, before *v1.Snapshot) error {
 	if len(f.Without) > 0 {
 		o := step.Options{

@@ -43,8 +43,8 @@ func NewManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts
 // targetsTimeout is for how long hosts are asked which managers they run.
 const targetsTimeout = 5 * time.Second
 
-// Targets are the managers that the hosts' manifests name now. Of a host that cannot be read they are those of before:
-// they may run on, and to stop looking at them and at all others would leave a gap in the proof of who owned what.
+// Targets are the managers that the hosts' manifests name now. Of a host that cannot be read they are the previous
+// ones, since they may still run. To stop reading them and all others would leave a gap in the proof of who owned what.
 func (m *managerHosts) Targets(ctx context.Context) []recorder.Target {
 	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
 	defer cancel()

@@ -77,8 +77,8 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	)
 }
 
-// approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that
-// nobody approved of on this machine.
+// approveRest asks whether to continue the stored plan of a journal. It shows what is left of a plan that was not
+// approved on this machine.
 func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, approved bool) error {
 	if !approved {
 		if err := ReviewRest(c, doc); err != nil {
@@ -103,8 +103,8 @@ func resumeQuestion(without []string) string {
 	return "go on with it, without " + strings.Join(without, ", ") + " for good"
 }
 
-// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on
-// with it before the lock was free. Its plan has to be the one that was approved before.
+// resumeLocked continues the first n steps of the journal as it is under the lock. Another command may have continued
+// it before the lock was free. Its plan has to be the one that was approved before.
 func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, before *v1.Snapshot, approved string) error {
 	j, err := journal.Open(ctx, c.Kube)
 	if err != nil {
@@ -140,7 +140,7 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	return execute(ctx, c, j, plan.Reworded(&doc.Plan, before), n, before, live, f.Accepted)
 }
 
-// ReviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where
+// ReviewRest prints what is left of a plan that was not approved on this machine. It comes from the cluster, where
 // others may have written it.
 func ReviewRest(c *client.Client, doc v1.Journal) error {
 	c.Narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", compare.Digest(&doc.Plan))
@@ -163,8 +163,8 @@ func stepOfCanary(doc v1.Journal) string {
 	return canary
 }
 
-// overrideKubeletOptions puts what was given for this run in the place of what a migration was begun with: a node that
-// died since must not end it for good.
+// overrideKubeletOptions replaces the options of a started migration with those of this run. A node that died since
+// must not end it for good.
 func overrideKubeletOptions(p *v1.Plan, given v1.Options) error {
 	o := &p.Options
 	if given.MaxUnavailable != "" {
@@ -184,8 +184,8 @@ func overrideKubeletOptions(p *v1.Plan, given v1.Options) error {
 }
 
 // CheckEnv refuses variables of a plan that may decide where the cloud's credentials go, unless this command names them
-// itself or pins the plan: whoever may write the plan could have them sent to himself. Unseen says where the plan is,
-// and why no person has looked at it.
+// itself or pins the plan. An account that may write the plan could have them sent to itself. Unseen says where the
+// plan is, and why no person has looked at it.
 func (f *Options) CheckEnv(unseen string, p *v1.Plan) error {
 	names := plan.RiskyEnv(p.Options)
 	if len(names) == 0 || f.EnvGiven || f.Pinned.Sha256 != "" {
@@ -206,15 +206,15 @@ func (o *ApplyOptions) checkFileEnv(p *v1.Plan) error {
 	if !o.Yes || o.File == "" {
 		return nil // a person looks at the review, or the plan was made now
 	}
-	return o.CheckEnv("with --yes nobody looks at plan "+o.File+", which others may have written", p)
+	return o.CheckEnv("with --yes no operator reads plan "+o.File+", which others may have written", p)
 }
 
 // JournalUnseen says why a journal's plan is asked about its variables.
 const JournalUnseen = "the plan in the journal was not approved on this machine"
 
 // samePlan reports whether a file holds the plan that a migration was begun with, wherever it says to stop: the journal
-// keeps the whole. What the two accept may differ: the apply that began it may have accepted more, and no check is run
-// when it is gone on with.
+// keeps the whole. What the two accept may differ. The apply that started it may have accepted more, and no check runs
+// when it is continued.
 func samePlan(path string, begun v1.Plan) bool {
 	p, err := client.ReadPlan(path)
 	if err != nil {

@@ -91,9 +91,9 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	})
 }
 
-// rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with
-// the digest that was shown. Only then the hosts of --without-host are taken out. Their steps stay in the plan and are
-// skipped.
+// rollbackLocked makes the plan again from the journal as it is under the lock. It refuses a plan with another digest
+// than the one that was shown. Only then the hosts of --without-host are taken out. Their steps stay in the plan and
+// are skipped.
 func rollbackLocked(ctx context.Context, c *client.Client, f Options, snap *v1.Snapshot, shown string) error {
 	before, err := journal.Before(ctx, c.Kube)
 	if err != nil {

@@ -96,7 +96,7 @@ var LoopNames = map[string]bool{
 	"cloud-node":           true,
 }
 
-// OneLine keeps a text of somebody else to its line, and all of it: what is behind a line break is not hidden.
+// OneLine keeps a foreign text to its line, and all of it: what is behind a line break is not hidden.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // FleetPhase returns the phase of a cluster in words.

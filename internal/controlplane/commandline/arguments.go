@@ -10,10 +10,10 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// ApplyArguments carries setFlag and unsetFlag out on a container's command and args, in order, with the same meaning
-// as Apply on a manifest: a flag is changed where it stands, a new one comes behind the last flag, and what stands in
-// which of the two lists stays there. The lists that it is given are not changed. Of a component that another program
-// starts once something is there (see Unwrapped), the wrapped arguments are edited.
+// ApplyArguments applies setFlag and unsetFlag to a container's command and args, in order, with the same meaning as
+// Apply on a manifest. A flag is changed where it is, and a new one comes after the last flag. Arguments stay in their
+// list of the two. The lists that it is given are not changed. Of a component that another program starts once
+// something is there (see Unwrapped), the wrapped arguments are edited.
 func ApplyArguments(command, args []string, edits []v1.Edit) (newCommand, newArgs []string, err error) {
 	if w := unwrap(slices.Concat(command, args)); w != nil {
 		return applyWrapped(command, args, w, edits)

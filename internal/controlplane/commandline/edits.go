@@ -25,8 +25,8 @@ const (
 // MaxChanges bounds the single changes of one edit; a flag that is given more often than that is no manifest.
 const MaxChanges = 1000
 
-// CheckOtherFlags returns an error when an edit has changed another flag than its own: "--a --b c" is read as a flag
-// --b with the value c unless --b is a boolean, and then taking --b away would make c the value of --a.
+// CheckOtherFlags returns an error when an edit has changed another flag than its own. "--a --b c" is read as a flag
+// --b with the value c unless --b is a boolean. Removing --b would then make c the value of --a.
 func CheckOtherFlags(e v1.Edit, before, after []string) error {
 	own := NormalizeName(e.Name)
 	had, have := FlagsOf(before), FlagsOf(after)
@@ -36,7 +36,7 @@ func CheckOtherFlags(e v1.Edit, before, after []string) error {
 	}
 	if !maps.Equal(had, have) {
 		return errors.New(
-			"a word that belongs to no flag would become the value of another one: take the stray word out of the command and run the same command again",
+			"a word that belongs to no flag would become the value of another flag; remove that word from the command and run the same command again",
 		)
 	}
 	return nil

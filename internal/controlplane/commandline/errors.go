@@ -11,7 +11,7 @@ type ShellCommandError struct {
 
 func (e *ShellCommandError) Error() string {
 	return fmt.Sprintf(
-		"%s is started by a script of %s, so that its flags cannot be read or edited: write the command as a list, one argument an element",
+		"%s is started by a script of %s, so its flags cannot be read or edited; write the command as a list, one argument an element",
 		e.Component,
 		e.Shell,
 	)

@@ -32,8 +32,8 @@ func FormatNewFlag(all []Occurrence, name, value string) []string {
 	return []string{"--" + name + "=" + value}
 }
 
-// ProgramIndex is the index of the argument that names the program: the first known component (a wrapper may stand
-// before it), else the first argument; -1 when there are flags only.
+// ProgramIndex is the index of the argument that names the program. It is the first known component (a wrapper may come
+// before it), else the first argument, and -1 when there are flags only.
 func ProgramIndex(args []string) int {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return -1
@@ -95,8 +95,8 @@ var MergedFlags = names(`
 `)
 
 // FlagsOf returns the flags of a command line by name: without dashes, underscores as dashes. The last one of a name
-// wins, as in pflag, save for lists and maps, whose values are joined with commas as the components do; a flag without
-// a value is "true".
+// wins, as in pflag. Values of lists and maps are joined with commas as the components do. A flag without a value is
+// "true".
 func FlagsOf(command []string) map[string]string {
 	out := map[string]string{}
 	for _, f := range FindFlags(command) {

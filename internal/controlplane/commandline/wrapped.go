@@ -89,8 +89,8 @@ func (w *wrapped) text(args []string) (string, error) {
 	return w.prefix + out + "}", nil
 }
 
-// Unwrapped is a container's command with its arguments as the component sees them: of a program that starts the
-// component later, as Kubermatic's http-prober does, what it starts; else the command itself.
+// Unwrapped is a container's command with its arguments as the component sees them. If a program such as Kubermatic's
+// http-prober starts the component later, it is what that program starts. Otherwise it is the command itself.
 func Unwrapped(command []string) []string {
 	if w := unwrap(command); w != nil {
 		return append([]string{w.command}, w.args...)

@@ -24,8 +24,8 @@ const (
 
 const gatesKey = "featureGates"
 
-// ApplyKubeletFile carries edits out on any file that a kubelet is started with: on its configuration where they are of
-// gates, else on an environment file or a unit file, with the unit's variables of flags (KubeletVariables). One file is
+// ApplyKubeletFile applies edits to any file that a kubelet is started with. Those of gates go to its configuration.
+// Others go to an environment file or a unit file, with the unit's variables of flags (KubeletVariables). One file is
 // never both.
 func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, error) {
 	if slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == OpSetGate || e.Op == OpUnsetGate }) {
@@ -34,9 +34,8 @@ func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, err
 	return ApplyKubelet(data, edits, used...)
 }
 
-// ApplyKubeletConfig carries setGate and unsetGate out on a KubeletConfiguration. Everything else keeps its bytes; a
-// text that cannot be edited line by line is refused, and so is one that would say anything else than it did before,
-// and the edits.
+// ApplyKubeletConfig carries setGate and unsetGate out on a KubeletConfiguration. Everything else keeps its bytes. A
+// text that cannot be edited line by line is refused. So is an edit that would change more than it says.
 func ApplyKubeletConfig(data []byte, edits []v1.Edit) ([]byte, error) {
 	want, err := configTree(data)
 	if err != nil {

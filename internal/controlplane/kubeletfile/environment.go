@@ -163,7 +163,7 @@ func (e *environment) word(place [2]int) textedit.Word { return e.variables[plac
 func (e *environment) insert(text string) ([]textedit.Splice, error) {
 	if len(e.variables) == 0 && len(e.used) > 0 {
 		return nil, fmt.Errorf(
-			"the file assigns none of the variables with which the kubelet's unit makes flags ($%s): assign one of them there that no other file assigns, as in %s=\"\"",
+			"the file assigns none of the variables with which the kubelet's unit makes flags ($%s); assign one of them there that no other file assigns, as in %s=\"\"",
 			strings.Join(e.used, ", $"),
 			e.used[len(e.used)-1],
 		)
@@ -225,8 +225,8 @@ func readEnvironment(data []byte, used []string) (*environment, error) {
 	return e, nil
 }
 
-// holdsFlags reports whether a variable's value becomes flags. Where the unit is known it decides: installers name
-// their variables as they like, and a flag in one that is overlooked would stay next to the new one.
+// holdsFlags reports whether a variable's value becomes flags. If the unit is known, it decides. Installers name their
+// variables as they like, and a flag in an overlooked variable would stay next to the new one.
 func holdsFlags(name string, used []string) bool {
 	if len(used) > 0 {
 		return slices.Contains(used, name)

@@ -39,8 +39,8 @@ func KubeletVariables(files systemdunit.Files, at string) ([]string, error) {
 	return out, nil
 }
 
-// KubeletKeeps says what flag a host's unit would still give the kubelet otherwise than edits of its files want it: one
-// that stands where no edit reaches it. Empty when there is none, and when there is no unit.
+// KubeletKeeps says which flag a host's unit would still give the kubelet against the edits of its files. Such a flag
+// is where no edit reaches it. Empty when there is none, and when there is no unit.
 func KubeletKeeps(files systemdunit.Files, edits []v1.Edit) (string, error) {
 	u, err := systemdunit.ReadUnit(files, component.Kubelet)
 	if errors.Is(err, fs.ErrNotExist) {

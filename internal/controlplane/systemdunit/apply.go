@@ -16,11 +16,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
 )
 
-// ApplyUnit carries setFlag and unsetFlag out on the files of a unit, in order, and returns the files that change with
-// their new bytes; none when there is nothing to do. A flag is changed where it is written; a new one goes into Home,
-// behind the last flag there. Each change is checked: when the command line is not afterwards exactly what it was
-// before, and the edit, then the result is an error. Host paths need no edit in a unit: a service sees the files of its
-// host.
+// ApplyUnit applies setFlag and unsetFlag to the files of a unit, in order. It returns the files that change with their
+// new bytes; none when there is nothing to do. A flag is changed where it is written; a new one goes into Home, behind
+// the last flag there. Each change is checked: when the command line is not afterwards exactly what it was before, and
+// the edit, then the result is an error. Host paths need no edit in a unit: a service sees the files of its host.
 func ApplyUnit(u *Unit, edits []v1.Edit) (map[string][]byte, error) {
 	return ApplyUnitIn(u, u.Home(), edits)
 }
@@ -145,8 +144,8 @@ func (u *Unit) insert(all []commandline.Occurrence, add []string, home string) (
 	return &unitChange{map[string][]textedit.Splice{a.File: splices}, slices.Insert(u.Command(), after+1, add...)}, nil
 }
 
-// emptyVariable is the place in a file for the flags of a variable that has none yet and stands alone in ExecStart=,
-// and their index on the command line.
+// emptyVariable is for a variable that has no flags yet and is a whole word of ExecStart=. It is the place of its flags
+// in a file, and their index on the command line.
 func (u *Unit) emptyVariable(file, text string) ([]textedit.Splice, int, bool) {
 	for _, s := range u.Settings("ExecStart") {
 		words, err := SplitValue(s.Value)
@@ -255,7 +254,7 @@ func (u *Unit) carryOut(c *unitChange) (*Unit, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf(
-			"unit %s is written in a way that cannot be edited safely (a variable used twice, or unusual quotes), so it was left alone: "+
+			"unit %s is written in a way that cannot be edited safely (a variable used twice, or unusual quotes), so it was not changed; "+
 				"write the flag out in ExecStart= and run the same command again (%w)",
 			u.Name,
 			err,

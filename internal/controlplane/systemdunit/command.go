@@ -259,8 +259,8 @@ func (u *Unit) Command() []string {
 // Flags are the flags of Command, as FlagsOf reads them.
 func (u *Unit) Flags() map[string]string { return commandline.FlagsOf(u.Command()) }
 
-// Component is the base name of the program, e.g. kube-apiserver, and cloud-controller-manager for a cloud's own; where
-// the program is another one, what the unit's name says.
+// Component is the base name of the program, e.g. kube-apiserver, and cloud-controller-manager for a cloud's own. For
+// another program, it is what the unit's name says.
 func (u *Unit) Component() string {
 	args := u.Command()
 	if at := commandline.ProgramIndex(args); at >= 0 && commandline.IsComponent(path.Base(args[at])) {
@@ -309,8 +309,8 @@ func packaged(file string) bool {
 	return strings.HasPrefix(file, "/usr/lib/") || strings.HasPrefix(file, "/lib/")
 }
 
-// Home is the file in which the flags stand, and into which new ones go: the one with --cloud-provider, else kubeadm's
-// variable, else the one with most flags, preferably none that a package would overwrite.
+// Home is the file that has the flags, and that gets new ones. It is the one with --cloud-provider, else kubeadm's
+// variable, else the one with most flags. A file that a package would overwrite is the last choice.
 func (u *Unit) Home() string {
 	sources := u.Sources()
 	if file := sources["cloud-provider"]; file != "" {

@@ -18,7 +18,7 @@ type Setting struct {
 	line         int
 }
 
-// ReadUnitFile reads the assignments of a unit file as systemd does: a backslash at the end of a line joins it with the
+// ReadUnitFile reads the assignments of a unit file as systemd does. A backslash at the end of a line joins it with the
 // next one, and lines of comment in between do not count.
 func ReadUnitFile(data []byte) []Setting {
 	var out []Setting

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// UnitDirs are the directories in which systemd looks for units; what stands in an earlier one takes the place of what
-// stands in a later one.
+// UnitDirs are the directories in which systemd looks for units. A unit in an earlier one replaces that in a later one.
 var UnitDirs = []string{
 	"/etc/systemd/system",
 	"/run/systemd/system",
@@ -144,8 +143,8 @@ func (u *Unit) dropIns(files Files) ([]string, error) {
 	return out, nil
 }
 
-// dropInOwners are the names whose drop-ins a unit has: its own, its template's, those of every prefix that ends in a
-// dash, and of its type.
+// dropInOwners are the names whose drop-ins a unit has. These are its own, its template's, those of every prefix that
+// ends in a dash, and its type.
 func dropInOwners(name string) []string {
 	ext := path.Ext(name)
 	out := []string{name}

@@ -28,8 +28,8 @@ type Letter struct {
 	Start, End int
 }
 
-// SplitWords makes arguments of a value, as systemd does for a variable that stands alone on a command line: it splits
-// at spaces that are in no quotes.
+// SplitWords makes arguments of a value, as systemd does for a variable that is a whole word of a command line. It
+// splits at unquoted spaces.
 func SplitWords(letters []Letter) ([]Word, error) {
 	var out []Word
 	for i := 0; i < len(letters); {

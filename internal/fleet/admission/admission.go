@@ -2,9 +2,9 @@
 // whether it is refused.
 //
 // It translates: the judgement is package rules'. A Cluster is never written back as our types have it; what is added
-// is a JSON patch of the object as it came. What cannot be looked up in time is not held against anybody: the write
-// passes with a warning, and the operator looks again before it migrates. Nothing of spec.cloud is ever in an answer or
-// a log, for it holds credentials.
+// is a JSON patch of the object as it came. What cannot be looked up in time is no reason to refuse: the write passes
+// with a warning, and the operator checks again before it migrates. Nothing of spec.cloud is ever in an answer or a
+// log, for it holds credentials.
 package admission
 
 import (
@@ -85,7 +85,7 @@ func read(r *admissionv1.AdmissionRequest) (write, bool, error) {
 	case admissionv1.Update:
 		out.before = &kubermatic.Cluster{}
 		if err := json.Unmarshal(r.OldObject.Raw, out.before); err != nil {
-			return out, false, nil // it was unreadable before: nobody is kept from mending it
+			return out, false, nil // it was unreadable before: a repair must be possible
 		}
 	default:
 		return out, false, nil

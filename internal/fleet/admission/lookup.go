@@ -42,8 +42,8 @@ func Groups(client dynamic.Interface) func(ctx context.Context, group, name stri
 const (
 	// datacentersAge is for how long what seeds say of their datacenters is taken for true.
 	datacentersAge = 30 * time.Second
-	// datacentersRetry is for how long a seed that did not answer is not asked again: decisions about 500 clusters would
-	// wait for it one after the other.
+	// datacentersRetry is for how long a seed that did not answer is not asked again. Otherwise decisions about 500
+	// clusters would wait for it one after the other.
 	datacentersRetry = 5 * time.Second
 )
 

@@ -21,8 +21,8 @@ const (
 // maxHeader bounds, in bytes, the header of a request: an API server's has some hundred.
 const maxHeader = 64 << 10
 
-// Serve answers on a listener until ctx ends, and then finishes what has begun, so that a replica that is replaced
-// leaves nobody without an answer. The certificate is asked for at each handshake: it changes while the server runs.
+// Serve answers on a listener until ctx ends, and then finishes what has begun. So a replica that is replaced leaves no
+// client without an answer. The certificate is asked for at each handshake: it changes while the server runs.
 func Serve(
 	ctx context.Context,
 	l net.Listener,

@@ -26,8 +26,8 @@ const (
 	keyKey       = "tls.key"
 )
 
-// skew is how far the clock of an API server may be behind ours, for something that lasts for a while: an hour, or less
-// where that is much of it.
+// skew is how far the clock of an API server may be behind ours, for a certificate's lifetime. It is an hour, or less
+// if an hour is much of the lifetime.
 func skew(life time.Duration) time.Duration { return min(time.Hour, life/10) }
 
 // policy is how long things last.
@@ -46,8 +46,7 @@ type keyring struct {
 }
 
 // step is the next state of a keyring, and whether it differs. A keyring that is empty, broken or expired is made
-// again: with nothing valid to go on from, nobody can be spared the moment until the new authority has been written
-// everywhere.
+// again. Without a valid one, calls fail until the new authority has been written everywhere.
 //
 // An authority that has used up two thirds of its life gets a successor, which is only added to what is trusted. When
 // it has been trusted for the overlap, the certificate that is served is signed by it. The one before stays trusted
@@ -90,9 +89,9 @@ func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 // maxHosts bounds the names that a certificate collects.
 const maxHosts = 50
 
-// together are the names that a new certificate is for: replicas that are called by names of their own share one
-// certificate, and would otherwise take it from each other at every look. Names of replicas that are gone are forgotten
-// when a certificate is renewed for its age.
+// together are the names that a new certificate is for. Replicas that are called by names of their own share one
+// certificate, and would otherwise replace it in turns. Names of replicas that are gone are forgotten when a
+// certificate is renewed for its age.
 func (k keyring) together(now time.Time, hosts []string) []string {
 	if k.leaf.Leaf == nil || due(k.leaf.Leaf, now) {
 		return hosts

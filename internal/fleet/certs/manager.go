@@ -2,9 +2,9 @@
 // trust.
 //
 // The authority is the operator's own; nothing else has to be installed. It lives in a Secret next to the operator, and
-// every replica looks there: who comes first writes it, who comes second reads it, and a write is bound to what was
-// read. A replica serves only what stands in the Secret, so all of them serve certificates of authorities that the API
-// server trusts, also while an authority is replaced; see keyring.step.
+// every replica reads it there. The first replica writes it, the others read it, and a write is bound to what was read.
+// A replica serves only what is in the Secret. So all of them serve certificates of authorities that the API server
+// trusts, also while an authority is replaced; see keyring.step.
 package certs
 
 import (
@@ -47,8 +47,8 @@ type Options struct {
 	// is told to trust the authority. One that does not exist is left alone: the webhooks are not installed then.
 	Configurations []string
 	// AuthorityLifetime and Lifetime are how long the authority and the serving certificate are valid; both are replaced
-	// after two thirds of that. Overlap is for how long a new authority is trusted before it is used, and must be longer
-	// than Interval, at which everything is looked at.
+	// after two thirds of that. Overlap is for how long a new authority is trusted before it is used. It must be longer
+	// than Interval, at which everything is read.
 	AuthorityLifetime, Lifetime, Overlap, Interval time.Duration
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
@@ -111,8 +111,8 @@ func (m *Manager) Run(ctx context.Context) {
 // Ensure looks once: the Secret holds a keyring that is good for now, this replica serves what it holds, and the API
 // server trusts it.
 //
-// The webhook configurations are read before the Secret, and written only if they are still what was read: a bundle
-// that another replica wrote after it had replaced the authority is never overwritten by an older one.
+// The webhook configurations are read before the Secret, and written only if they are still what was read. So an older
+// bundle never overwrites one that another replica wrote after it had replaced the authority.
 func (m *Manager) Ensure(ctx context.Context) error {
 	var last error
 	for range attempts {
@@ -126,7 +126,7 @@ func (m *Manager) Ensure(ctx context.Context) error {
 // attempts at agreeing, each of which another replica has to have won.
 const attempts = 5
 
-// lost reports whether another replica, or somebody else, was faster.
+// lost reports whether another replica or client was faster.
 func lost(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
@@ -184,7 +184,7 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 	var ring keyring
 	switch held := m.held.Load(); {
 	case missing && held != nil:
-		ring = *held // somebody deleted it: what the API server trusts already is better than something new
+		ring = *held // it was deleted: what the API server trusts already is better than something new
 	case missing:
 	default:
 		if ring, err = parse(secret.Data); err != nil {

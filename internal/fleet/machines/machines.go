@@ -1,5 +1,5 @@
-// Package machines decides which machines of a user cluster really run with an external cloud provider, when all of
-// them do, and which MachineDeployment may be restarted next so that they will.
+// Package machines decides which machines of a user cluster really run with an external cloud provider, and when all of
+// them do. It also decides which MachineDeployment may be restarted next.
 //
 // Machines, MachineSets and MachineDeployments are those of machine-controller (cluster.k8s.io/v1alpha1, in the user
 // cluster). Look gathers Facts and Observe judges them; Observe is pure. Restarter carries out what Next, pure as well,
@@ -14,9 +14,9 @@
 //	Node up, evidence for       migrated: EvidenceTaint > EvidenceInitialized > EvidenceCircumstance
 //	volumes not taken over      DriverMissing, PluginNotMigrated
 //
-// The cluster is complete when every machine is migrated, every MachineDeployment has what it wants, the machine
-// components make external machines, and a cloud-controller-manager is ready to receive them. What could not be looked
-// at is unknown, and unknown is never complete.
+// The cluster is complete when every machine is migrated and every MachineDeployment has what it wants. The machine
+// components also have to make external machines, and a cloud-controller-manager has to be ready to receive them. What
+// could not be looked at is unknown, and unknown is never complete.
 package machines
 
 import (
@@ -41,7 +41,7 @@ type Facts struct {
 	// Record is what earlier looks have seen.
 	Record Record
 
-	// NoMachineAPI reports whether the user cluster does not serve cluster.k8s.io: its nodes are nobody's machines.
+	// NoMachineAPI reports whether the user cluster does not serve cluster.k8s.io: its nodes belong to no machines.
 	NoMachineAPI bool
 	Machines     []Machine
 	Sets         []MachineSet
@@ -120,7 +120,7 @@ type Node struct {
 	// ProviderIDBy is the field manager that set spec.providerID: kubelet, aws-cloud-controller-manager, ... Empty when
 	// the API server does not say.
 	ProviderIDBy string
-	// ProviderIDAt is when that manager last wrote to the node (next to its status): as long as it wrote nothing later,
+	// ProviderIDAt is when that manager last wrote to the node (next to its status). If it wrote nothing later, that is
 	// when it set the providerID. Zero when the API server does not say.
 	ProviderIDAt time.Time
 	// OwnedBy is the label by which machine-controller marks the node of a machine: the machine's uid.
@@ -209,7 +209,7 @@ const (
 	BeingDeleted Reason = "BeingDeleted"
 	// NodeNotReady: the kubelet does not report.
 	NodeNotReady Reason = "NodeNotReady"
-	// NoProviderID: nobody has said which instance the node is: a cloud-controller-manager cannot keep it.
+	// NoProviderID: the node's instance is not known: a cloud-controller-manager cannot keep it.
 	NoProviderID Reason = "NoProviderID"
 	// Uninitialized: the kubelet is external and waits for a cloud-controller-manager.
 	Uninitialized Reason = "Uninitialized"
@@ -221,8 +221,8 @@ const (
 	AnnotationContradicted Reason = "AnnotationContradicted"
 	// OlderThanChange: the node registered before machines were made external, and nothing proves that it is.
 	OlderThanChange Reason = "OlderThanChange"
-	// OldUserdata: the machine is new, but its MachineSet is not: operating-system-manager has not rendered new userdata
-	// for it, so that it starts as its predecessors did. Only a change of the MachineDeployment's template helps.
+	// OldUserdata: the machine is new, but its MachineSet is not. operating-system-manager has not rendered new userdata
+	// for it, so it starts as its predecessors did. Only a change of the MachineDeployment's template helps.
 	OldUserdata Reason = "OldUserdata"
 	// AnnotationMissing: nothing proves that the node is external, and not even the machine's annotation says so.
 	AnnotationMissing Reason = "AnnotationMissing"

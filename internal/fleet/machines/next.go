@@ -13,8 +13,9 @@ import (
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// Budget is how many of so many machines may be missing: a number, or a percentage, which is rounded down and is never
-// less than one. Empty means one. "0" means none, which MachineDeployments that make the new machine first can keep.
+// Budget is how many of so many machines may be missing. It is a number, or a percentage, which is rounded down and is
+// never less than one. Empty means one. "0" means none, which MachineDeployments that make the new machine first can
+// keep.
 func Budget(value string, machines int) (int, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -35,8 +36,8 @@ func Budget(value string, machines int) (int, error) {
 	return n, nil
 }
 
-// unavailable is how many machines a rollout may take away before their successors work, as machine-controller computes
-// it: 0 by default, and 1 when neither that nor a surplus is allowed.
+// unavailable is how many machines a rollout may remove before their successors work, as machine-controller computes
+// it. It is 0 by default, and 1 when neither that nor a surplus is allowed.
 func unavailable(d Deployment) int {
 	out, surge := 0, 1
 	if d.MaxUnavailable != nil {
@@ -61,16 +62,16 @@ func resolve(v intstr.IntOrString, replicas int, up bool) int {
 
 const (
 	usualTimeout = 20 * time.Minute
-	// repause is for how long after a stop a rollout is paused again that is not: the request may have failed. Later
-	// somebody wants it to go on.
+	// repause is for how long after a stop a rollout is paused again that is not: the request may have failed. Later the
+	// owner wants it to go on.
 	repause = 2 * time.Minute
 )
 
 // Next decides what may be done now to restart MachineDeployments. It is pure: the same facts allow the same step.
 //
-// One MachineDeployment is restarted at a time, the one with the fewest machines first (the canary), and the next only
-// when every machine of those before it is external. A new machine that turns out wrong stops everything, and its
-// rollout is paused.
+// One MachineDeployment is restarted at a time, the one with the fewest machines first (the canary). The next one
+// follows only when every machine of those before it is external. A new machine that turns out wrong stops everything,
+// and its rollout is paused.
 func Next(f Facts, o Observation, p Policy) Step {
 	n := &next{
 		world:   newWorld(f),
@@ -209,7 +210,7 @@ func (n *next) over() bool {
 
 func (n *next) now() time.Time { return n.Time.UTC().Truncate(time.Second) }
 
-// landed reports whether a restart is in the template, or was overtaken by somebody's later change.
+// landed reports whether a restart is in the template, or was overtaken by another later change.
 func (n *next) landed(d Deployment) bool {
 	b := n.record.Began[key(d)]
 	s := n.newestOf[d.UID]
@@ -220,7 +221,7 @@ func (n *next) finished(d Deployment) bool {
 	return n.state(d).Settled && !n.stale(d)
 }
 
-// stale reports whether a MachineDeployment has machines that are not external, or will make some: its template is
+// stale reports whether a MachineDeployment has machines that are not external, or will make some. Its template is then
 // older than the change, and its machines do not show otherwise. That the change was noticed late must not replace
 // machines that are external already.
 func (n *next) stale(d Deployment) bool {
@@ -295,8 +296,8 @@ func (n *next) restart(d Deployment) Step {
 	return Step{Record: n.record, Restart: &d, Value: value, Rolling: true}
 }
 
-// candidates are the MachineDeployments that are stale by their template, those with few machines first and those that
-// want none last: they cost nothing and prove nothing.
+// candidates are the MachineDeployments that are stale by their template. Those with few machines come first. Those
+// that want none come last: they cost nothing and prove nothing.
 func (n *next) candidates() []Deployment {
 	var out []Deployment
 	for _, d := range n.Deployments {

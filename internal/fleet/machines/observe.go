@@ -20,7 +20,7 @@ const (
 	// external kubelet registers so.
 	EvidenceTaint Evidence = "Taint"
 	// EvidenceInitialized: a cloud-controller-manager gave the node its providerID, which it does for tainted nodes only.
-	// An in-tree node that had no providerID may have been tainted for that very purpose, later in its life; so a node of
+	// An in-tree node without providerID may have been tainted later in its life, in order to get one. So a node from
 	// before the change has to have got it soon after it registered.
 	EvidenceInitialized Evidence = "Initialized"
 	// EvidenceCircumstance: the node, its machine and the MachineSet are all younger than the moment since which machines
@@ -90,7 +90,7 @@ type MachineState struct {
 	Migrated bool
 	// Reason why it is not migrated; empty when it is.
 	Reason Reason
-	// Message says the same as a clause, with what to do where somebody has to.
+	// Message says the same as a clause, with what an administrator has to do, if anything.
 	Message string
 	// Evidence that its kubelet is external, or is not.
 	Evidence Evidence
@@ -277,9 +277,10 @@ func newer(s, than *MachineSet) bool {
 	return s.Created.After(than.Created)
 }
 
-// match finds the node of each machine: by the label that names the machine's uid, by the id of the instance, by the
-// uid and then the name that machine-controller wrote down, and by the machine's own name. Addresses are not looked at:
-// another instance may have inherited one. A node belongs to one machine, the one with the strongest claim.
+// match finds the node of each machine. It does so by the label that names the machine's uid, by the id of the
+// instance, by the uid and then the name that machine-controller wrote down. Last comes the machine's own name.
+// Addresses are not looked at: another instance may have inherited one. A node belongs to one machine, the one with the
+// strongest claim.
 func match(machines []Machine, nodes []Node) (nodeOf map[string]*Node, machineOf map[string]string) {
 	nodeOf, machineOf = map[string]*Node{}, map[string]string{}
 	alive := map[string]bool{}

@@ -14,8 +14,7 @@ import (
 // Policy is how MachineDeployments are restarted.
 type Policy struct {
 	// Wanted reports whether the cluster's owner asks for it (AnnotationRestartMachines). Nothing is restarted otherwise,
-	// and a restart that stopped is forgotten, so that taking the annotation off and putting it on again is how one tries
-	// again.
+	// and a restart that stopped is forgotten. To try again, remove the annotation and set it again.
 	Wanted bool
 	// Hold is why no further MachineDeployment may be begun now, a sentence; empty when one may. What was begun is seen to
 	// its end, or stopped.
@@ -68,8 +67,8 @@ type Pass struct {
 	Restarted bool
 }
 
-// Pass looks, and does at most one of what Next allows. What is begun is remembered before it is done, so that a pass
-// that was cut off is done again with the same value and changes nothing twice.
+// Pass looks, and does at most one of what Next allows. What is begun is remembered before it is done. So an
+// interrupted pass is repeated with the same value and changes nothing twice.
 func (r Restarter) Pass(ctx context.Context) (Pass, error) {
 	f, o, version, err := r.look(ctx)
 	if err != nil {
@@ -166,7 +165,7 @@ func (w *world) unsettled(d Deployment, s DeploymentState) (Reason, string) {
 	return "", ""
 }
 
-// because is the reason, or that somebody has stopped the rollout.
+// because is the reason, or that the rollout was stopped.
 func because(d Deployment, r Reason) Reason {
 	if d.Paused {
 		return Paused

@@ -21,8 +21,9 @@ import (
 // Record is what must not be forgotten between looks. It is kept in the seed, in the namespace of the cluster (Store),
 // where the user cluster's admins cannot edit it.
 type Record struct {
-	// ExternalSince is since when machines are made external: machine-controller, its webhook and operating-system-manager
-	// had rolled out with their new flags, and a cloud-controller-manager ran the loops. Nil before that.
+	// ExternalSince is since when machines are made external. By then machine-controller, its webhook and
+	// operating-system-manager had rolled out with their new flags, and a cloud-controller-manager ran the loops. Nil
+	// before that.
 	ExternalSince *time.Time `json:"externalSince,omitempty"`
 	// Nodes are the nodes that were seen, by uid.
 	Nodes map[string]Sighting `json:"nodes,omitempty"`
@@ -180,7 +181,7 @@ func (s Store) Load(ctx context.Context) (r Record, version string, err error) {
 }
 
 // Save writes the record when it differs from before, which Load returned with the version, and returns the new
-// version. It fails with a conflict when somebody else has written meanwhile: load again.
+// version. It fails with a conflict when another client has written meanwhile: load again.
 func (s Store) Save(ctx context.Context, r, before Record, version string) (string, error) {
 	if reflect.DeepEqual(r, before) {
 		return version, nil

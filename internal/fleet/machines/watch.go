@@ -17,9 +17,9 @@ import (
 
 // Watch calls changed whenever Look may find something else, first when it has begun to watch, until ctx ends or a
 // watch does. It keeps nothing of machines: of those, and of what CSI drivers say, the API server sends the metadata
-// alone. Nodes come whole, for their kubelets write them also when nothing has changed that Look looks at; a few
-// hundred bytes of each are kept to tell. The error is nil when a watch came to its end in order, as the API server
-// ends each after a while, or had fallen behind: begin again then.
+// alone. Nodes come whole: their kubelets write them also when nothing has changed that Look reads. A few hundred bytes
+// of each are kept to compare. The error is nil when a watch ended in order, as the API server ends each after a while,
+// or had fallen behind. Start again then.
 func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interface, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

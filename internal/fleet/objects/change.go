@@ -1,9 +1,9 @@
 // Package objects decides how a Cluster is written: field by field, by JSON merge patch, never as a whole.
 //
 // Our Go types know a few of a Cluster's fields. An update with one of them would take every other field away,
-// credentials among them; a patch leaves alone what it does not name. Each patch is bound to the object that was read:
-// its UID, so that a cluster that was deleted and made again is not taken for the one before; and its resourceVersion,
-// so that what somebody else decided in between is read before anything is written.
+// credentials among them; a patch leaves alone what it does not name. Each patch is bound to the object that was read.
+// By its UID, a cluster that was deleted and made again is not taken for the old one. By its resourceVersion, what
+// another client decided in between is read before anything is written.
 package objects
 
 import (
@@ -45,7 +45,7 @@ func Of(group string, c *kubermatic.Cluster) *Change {
 }
 
 // Unconditional lets the change go through whatever was written since the object was read, as long as it is the same
-// object. It is for conditions that nobody else writes; a decision that rests on other fields must not use it.
+// object. It is for conditions that no other client writes; a decision that rests on other fields must not use it.
 func (c *Change) Unconditional() *Change {
 	c.version = ""
 	return c
@@ -72,8 +72,8 @@ func (c *Change) Spec(value any, path ...string) *Change {
 	return c
 }
 
-// Condition writes a condition; see ClusterConditions.Next for its times. What it leaves empty is taken away, so that
-// no message of before stays next to a new status; fields that our types do not know stay.
+// Condition writes a condition; see ClusterConditions.Next for its times. What it leaves empty is removed, so that no
+// old message stays next to a new status. Fields that our types do not know stay.
 func (c *Change) Condition(t kubermatic.ClusterConditionType, condition kubermatic.ClusterCondition) *Change {
 	fields := map[string]any{"status": condition.Status}
 	for key, text := range map[string]string{
@@ -203,7 +203,7 @@ func (c *Change) Apply(ctx context.Context, client dynamic.Interface, manager st
 	return Decode(written)
 }
 
-// Decode reads a Cluster. What our types do not know is not in the result, which is why nobody may write it back.
+// Decode reads a Cluster. What our types do not know is not in the result, so it must not be written back.
 func Decode(u *unstructured.Unstructured) (*kubermatic.Cluster, error) {
 	data, err := u.MarshalJSON()
 	if err != nil {
@@ -216,8 +216,8 @@ func Decode(u *unstructured.Unstructured) (*kubermatic.Cluster, error) {
 	return &out, nil
 }
 
-// IsStale reports whether a write was refused because the object is not the one that was read any longer: it was
-// changed, or deleted and made again.
+// IsStale reports whether a write was refused because the object is no longer the one that was read. It was changed, or
+// deleted and made again.
 func IsStale(err error) bool {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return true

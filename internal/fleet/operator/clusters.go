@@ -202,8 +202,8 @@ func namespaceOf(o any) ([]string, error) {
 }
 
 // unreadable is an annotation of cached Clusters only: why our types cannot hold one. Nothing is decided about it, and
-// nothing written to it: what it says of itself is not known, and less than that would look like a cluster that nobody
-// wants to be migrated.
+// nothing written to it. What it says is not known, and a part of it would look like a cluster that is not to be
+// migrated.
 const unreadable = "transplant.dev/unreadable"
 
 // reduced turns what the API server sends into the few fields that we know.
@@ -343,8 +343,8 @@ func (c *clusters) stopAll() {
 	}
 }
 
-// Watcher is a Machines that can tell when a look would find something else, so that a cluster whose machines are
-// replaced over days is not looked at all the time.
+// Watcher is a Machines that says when a read would find something else. So a cluster whose machines are replaced over
+// days is not read all the time.
 type Watcher interface {
 	// Watch calls changed when it has begun to watch and at each change, until ctx ends or the watch does. A nil error
 	// means that it may begin again at once.

@@ -209,7 +209,7 @@ func (s *space) hear(err error) bool {
 	return was != (s.refused != nil)
 }
 
-// quiet returns the last refusal while it is too early to ask again: hundreds of namespaces without rights must not use
+// quiet returns the last refusal while it is too early to ask again. Hundreds of namespaces without rights must not use
 // up the requests for the others.
 func (s *space) quiet(wait time.Duration) error {
 	s.mu.Lock()

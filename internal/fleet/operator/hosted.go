@@ -254,8 +254,8 @@ type Hosted struct {
 	Seed  hosted.Clients
 	Users *userclusters.Pool
 	// Holder names this operator as the holder of clusters' locks. Locks of other holders whose name begins with
-	// HolderPrefix are taken over at once: they are those of a process that has lost the election which this one has won,
-	// and whose writes are refused since.
+	// HolderPrefix are taken over at once. They belong to a process that has lost the election to this one, and whose
+	// writes are refused since.
 	Holder, HolderPrefix string
 	ToolVersion          string
 	// Images are those of cloud-controller-managers by provider, for the ones that are not the official ones.
@@ -365,7 +365,7 @@ func (h *Hosted) Journal(ctx context.Context, t Target) (state.Journal, error) {
 	if err != nil {
 		return out, err
 	}
-	if back { // the operator ended between its note and the journal, or somebody has written another phase since
+	if back { // the operator ended between its note and the journal, or another client has written another phase since
 		out.Handover = state.RollingBack
 	}
 	return out, nil

@@ -102,8 +102,8 @@ func (l planLedger) Check(ctx context.Context, part hosted.Part, p *v1.Plan) err
 	case len(plan.RiskyEnv(p.Options)) > 0:
 		names := strings.Fields(strings.Join(plan.RiskyEnv(p.Options), ", "))
 		return &hosted.UnknownPlanError{SHA256: sum, Why: fmt.Sprintf(
-			"it is approved, but its manager gets %s, which may decide where the cloud's credentials go: "+
-				"no operator begins such a plan, and a person may go on with it by hand", strings.Join(names, " "))}
+			"it is approved, but its manager gets %s, which may decide where the cloud's credentials go; "+
+				"the operator does not start such a plan; an administrator may continue it by hand", strings.Join(names, " "))}
 	}
 	return l.Note(ctx, part, p)
 }
@@ -236,7 +236,7 @@ func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string 
 	return fmt.Sprintf(
 		"%s. Nothing is done with it. Look at it with transplant apply --dry-run %s. If it is right, approve it: "+
 			"kubectl annotate --overwrite clusters.%s %s %s=%s, or go on by the command line with --plan-sha256. "+
-			"If nobody knows it, find out who wrote the ConfigMap and delete it: the operator begins with its own plan then",
+			"If no administrator knows it, find out who wrote the ConfigMap and delete it: the operator then starts with its own plan",
 		e.Error(),
 		at,
 		t.Group,
@@ -379,13 +379,13 @@ func note(s *state.Seen, now time.Time, err error) {
 // fieldManager names this program in what it writes.
 const fieldManager = "transplant-operator"
 
-// write writes the conditions that changed. It reports whether there were any. What is told of a transition is bound to
-// the version that the decision was made from: another operator may have written and told the same since, which the
-// cache of one that has just begun to lead does not show yet.
+// write writes the conditions that changed. It reports whether there were any. What is reported of a transition is
+// bound to the version that the decision was made from. Another operator may have written and reported the same since.
+// The cache of a new leader does not show that yet.
 func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) (bool, error) {
 	change := objects.Of(o.Group, o.Cluster)
 	if len(d.Events) == 0 {
-		change.Unconditional() // nobody else writes these conditions
+		change.Unconditional() // no other client writes these conditions
 	}
 	for _, t := range state.Owned() {
 		was, had := o.Cluster.Status.Conditions[t]

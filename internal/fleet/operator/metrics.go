@@ -110,7 +110,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// watch adds what is read when somebody asks. A second operator in one process does not take the place of the first.
+// watch adds what is read at a scrape. A second operator in one process does not take the place of the first.
 func (m *Metrics) watch(op *Operator) {
 	depth := func(queue string, f func() float64) {
 		_ = m.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -7,9 +7,9 @@
 //	                                                └── what they found, kept in memory ──────┘
 //
 // A reconcile asks caches and memory only, and at most writes conditions to the seed: no user cluster can hold it up.
-// Whatever takes long runs next to it, at most one look and one run for each cluster, and puts the cluster into the
-// queue again when it has ended. A cluster whose looks fail uses a lane of its own, so that clusters that hang do not
-// hold up those that answer; a run that has not moved for a while gives its place to another cluster and goes on.
+// Long work runs next to it, at most one read and one run for each cluster. It puts the cluster into the queue again
+// when it has ended. A cluster whose reads fail uses a lane of its own, so that clusters that hang do not block those
+// that answer. A run that has not moved for a while gives its place to another cluster and goes on.
 //
 // What has to outlast the process is in the cluster: the conditions, and the journals in the seed namespaces. An
 // operator that starts reads them, and goes on.
@@ -41,7 +41,7 @@ type Operator struct {
 	runs        *runs
 	watches     *watches
 	looks       looks
-	// leading is open while Lead runs: what is enqueued before that is nobody's.
+	// leading is open while Lead runs: what is enqueued before that is dropped.
 	leading atomic.Bool
 	jobs    jobs
 	pulse   pulse
@@ -77,7 +77,7 @@ func (op *Operator) Warm(ctx context.Context) {
 	caches.Wait()
 }
 
-// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Whoever calls it holds the
+// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Its caller holds the
 // lease. When ctx ends, nothing new is begun, and steps under way are finished; when the fence that ctx carries closes,
 // everything ends at once.
 func (op *Operator) Lead(ctx context.Context) {

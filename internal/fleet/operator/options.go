@@ -79,7 +79,7 @@ type Machines interface {
 
 // Rules judge Cluster objects.
 type Rules interface {
-	// Refusals are the sentences of the rules that an object breaks as it is; inTree is that its control plane was seen
+	// Refusals are the sentences of the rules that an object breaks as it is. inTree is that its control plane was seen
 	// with an in-tree provider.
 	Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string
 	// Repair writes what the mutating webhook would have: the annotations, and what goes with them.
@@ -98,8 +98,8 @@ type Options struct {
 	Rules    Rules
 
 	// Installation names this operator and its other replicas in the Clusters that it migrates (AnnotationOperator). Two
-	// installations that acted on one cluster would overwrite what the other one says of it, and each would put back what
-	// the other one changed. Empty: no cluster is claimed.
+	// installations that act on one cluster would overwrite each other's status, and each would revert the other's
+	// changes. Empty: no cluster is claimed.
 	Installation string
 
 	// Definitions judges the CRDs of Clusters that the seed has; a group whose CRD would drop what is written is left
@@ -127,7 +127,7 @@ type Options struct {
 
 	// Recorder takes the events of Clusters; nil for none.
 	Recorder record.EventRecorder
-	// Metrics are made by NewMetrics; nil for ones that nobody sees.
+	// Metrics are made by NewMetrics; nil for ones that are not served.
 	Metrics *Metrics
 	Log     logr.Logger
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
-// behind is when a cluster is looked at again whose object was changed by somebody else meanwhile, unless the cache
+// behind is when a cluster is looked at again whose object was changed by another client meanwhile, unless the cache
 // tells earlier.
 const behind = time.Second
 
@@ -93,7 +93,7 @@ func (op *Operator) isAnothers(found []view.Object) bool {
 	return true
 }
 
-// unclaimed reports whether a cluster is to be migrated and nobody's yet.
+// unclaimed reports whether a cluster is to be migrated and has no operator yet.
 func (op *Operator) unclaimed(o view.Object, d state.Decision) bool {
 	return op.Installation != "" && o.Cluster.Annotations[kubermaticv1.AnnotationOperator] == "" &&
 		d.Phase != kubermaticv1.PhaseNotNeeded && d.Phase != kubermaticv1.PhaseCompleted
@@ -128,8 +128,8 @@ func (op *Operator) latest(found []view.Object) {
 	}
 }
 
-// mainOf is the one of the Clusters of a name whose control plane is acted on: one that wants or wanted to be migrated,
-// or that of today's group.
+// mainOf is the one of the Clusters of a name whose control plane is acted on. It is one that wants or wanted to be
+// migrated, or that of today's group.
 func mainOf(found []view.Object) view.Object {
 	i := slices.IndexFunc(found, func(o view.Object) bool {
 		_, annotated := o.Cluster.Annotations[kubermaticv1.CCMMigrationNeeded]

@@ -31,10 +31,9 @@ func (l lookLimiter) enter(ctx context.Context, failing bool) (leave func()) {
 	}
 }
 
-// runs decides whose control plane is changed now. Places are given in the order in which they were asked for, save
-// that clusters in the middle of their handover go first: nobody may be running their loops. A run that has not moved
-// for a while does not count against the limit, so that clusters that hang keep nobody waiting; there are never more
-// than most.
+// runs decides whose control plane is changed now. Places are given in the order of the requests, but clusters in the
+// middle of their handover go first: perhaps no manager runs their loops. A run that has not moved for a while does not
+// count against the limit, so that clusters that hang do not block others. There are never more than most.
 type runs struct {
 	limit, most int
 	stall       time.Duration

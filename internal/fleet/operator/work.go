@@ -133,9 +133,9 @@ func outcome(err error) (state.Outcome, string) {
 	return state.Broken, err.Error()
 }
 
-// confirmAnew is what somebody does about a plan that is not the one that was confirmed.
-const confirmAnew = ": look at it again and confirm it on the operator's page, or take the annotation " + kubermaticv1.AnnotationPlan +
-	" off the Cluster, and the operator begins with its own plan"
+// confirmAnew is what an administrator does about a plan that is not the one that was confirmed.
+const confirmAnew = "; read it again and confirm it on the operator's page, or remove the annotation " + kubermaticv1.AnnotationPlan +
+	" from the Cluster, and the operator starts with its own plan"
 
 // unreachable tells the errors that pass when an API server answers again, or its credentials do.
 func unreachable(err error) bool {
@@ -364,9 +364,9 @@ func (l *looks) seeParts(ctx context.Context, t Target) {
 	}
 }
 
-// seeMachines looks at the machines, and lets one more MachineDeployment be restarted where the owner wants that, the
-// cluster is ready for it and a place is free. That it is not now must not be taken for the owner's not wanting it,
-// which lets a restart that has stopped begin again.
+// seeMachines reads the machines. It lets one more MachineDeployment be restarted if the owner wants that, the cluster
+// is ready for it and a place is free. That it is not now must not be taken for the owner's not wanting it, which lets
+// a restart that has stopped begin again.
 func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	asked := MachinesAsked{Wanted: t.Cluster.RestartsMachines()}
 	switch {

@@ -101,8 +101,8 @@ func (p Parts) install(ctx context.Context, d driver, r *Result) error {
 	return p.class(ctx, d, r)
 }
 
-// mark writes the version of the credentials into the pods, so that new ones restart them, and what was applied as a
-// whole into the workloads.
+// mark writes the version of the credentials into the pods, so that new ones restart them. It writes what was applied
+// as a whole into the workloads.
 func mark(objects []*unstructured.Unstructured, version string) (string, error) {
 	text, err := json.Marshal(objects)
 	if err != nil {
@@ -162,8 +162,7 @@ func resourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
 	return o.GroupVersionKind().GroupVersion().WithResource(resources[o.GetKind()])
 }
 
-// apply is a server-side apply. Our fields are taken from whoever else has set them: the objects carry names of our
-// own.
+// apply is a server-side apply. Our fields are taken from any other owner: the objects carry names of our own.
 func (p Parts) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	_, err := p.User.Dynamic.Resource(resourceOf(o)).
 		Namespace(o.GetNamespace()).
@@ -252,7 +251,7 @@ func (p Parts) running(ctx context.Context, d driver) (string, error) {
 	return "its controller " + why, nil
 }
 
-// foreign looks at a driver that somebody else has installed: two of a driver would act on the same volumes.
+// foreign reads a driver that another program has installed: two of a driver would act on the same volumes.
 func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 	known, _ := csidriver.DriverOf(d.name)
 	missing := []string{"controller", "node part"}
@@ -280,7 +279,7 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf(
-		"somebody else has installed it, and its %s does not run: fix it, or delete CSIDriver %s, and ours is installed",
+		"the operator did not install it, and its %s does not run; fix it, or delete CSIDriver %s and the operator installs its own",
 		strings.Join(missing, " and "),
 		d.name,
 	), nil

@@ -28,8 +28,8 @@ type machineComponent struct {
 	gates string
 }
 
-// components in the order in which they are changed: what writes userdata learns it before what stamps machines, so
-// that no machine is stamped external whose userdata is older. Sources: cmd of kubermatic/machine-controller and
+// components in the order in which they are changed. What writes userdata is changed before what stamps machines. So no
+// machine with older userdata is stamped external. Sources: cmd of kubermatic/machine-controller and
 // kubermatic/operating-system-manager.
 var components = []machineComponent{
 	{"operating-system-manager", "external-cloud-provider", "node-kubelet-feature-gates"},

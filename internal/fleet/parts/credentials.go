@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// source is a container of the control plane that has the cloud's credentials: where they are read from when the driver
-// is installed, and never kept.
+// source is a container of the control plane that has the cloud's credentials. They are read from it when the driver is
+// installed, and never kept.
 type source struct {
 	parts     Parts
 	pod       corev1.PodSpec
@@ -54,7 +54,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	data, err := p.credentialData(ctx)
 	switch {
 	case (err != nil || len(data) == 0) &&
-		exists: // those that were there once still are: nobody takes the keys of a running driver away
+		exists: // those that were there once still are: the keys of a running driver are not removed
 		return have.ResourceVersion, nil
 	case err != nil:
 		return "", fmt.Errorf(
@@ -212,7 +212,7 @@ func (s *source) env(ctx context.Context, name string) (string, bool, error) {
 		case f.ConfigMapKeyRef != nil:
 			data, err := s.configMap(ctx, f.ConfigMapKeyRef.Name, f.ConfigMapKeyRef.Key)
 			return string(data), err == nil, err
-		default: // a field of the pod is nobody's secret
+		default: // a field of the pod is no secret
 			return "", false, nil
 		}
 	}

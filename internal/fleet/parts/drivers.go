@@ -83,8 +83,8 @@ func rule(group string, resources, verbs []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-// driversOf are the CSI drivers of a provider. What they are started with is what their makers' manifests start them
-// with (images.go says where those are), without what belongs to snapshots, Windows and metrics.
+// driversOf are the CSI drivers of a provider. They are started as in their makers' manifests (images.go says where
+// those are), without the parts for snapshots, Windows and metrics.
 var driversOf = map[string][]driver{
 	"aws":       {ebs},
 	"azure":     {azureDisk, azureFile},
@@ -389,8 +389,8 @@ var vsphere = driver{
 	// The ConfigMap of feature states. The driver would make one of its own for its cluster-id; the config here has one.
 	localRights: []rbacv1.PolicyRule{rule("", []string{"configmaps"}, see)},
 	elections:   []string{"vsphere-syncer"},
-	// csi-migration without the validating webhook of the makers: the webhook refuses parameters of StorageClasses that
-	// the driver does not take, which check reports before the migration. Half of it would refuse every StorageClass.
+	// csi-migration without the validating webhook of the makers. The webhook refuses parameters of StorageClasses that
+	// the driver does not take, and check reports those before the migration. Half of it would refuse every StorageClass.
 	settings: &settings{
 		"internal-feature-states.csi.vsphere.vmware.com",
 		map[string]string{

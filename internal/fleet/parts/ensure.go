@@ -1,9 +1,9 @@
-// Package parts decides what else of a cluster has to change when its cloud loops have moved: how machine-controller,
-// its webhook and operating-system-manager are started, so that new machines are external, and which CSI driver the
-// user cluster runs, so that their volumes work.
+// Package parts decides what else of a cluster has to change when its cloud loops have moved. It decides how
+// machine-controller, its webhook and operating-system-manager are started, so that new machines are external. It also
+// decides which CSI driver the user cluster runs, so that their volumes work.
 //
-// Both come only when the cloud-controller-manager is ready: a machine that is made external before that waits for
-// somebody who is not there. What was patched is never undone here, since the API forbids switching the feature off.
+// Both come only when the cloud-controller-manager is ready: a machine that is made external before that waits for a
+// manager that is not there. What was patched is never undone here, since the API forbids switching the feature off.
 package parts
 
 import (
@@ -93,9 +93,9 @@ func (r *Result) wait(format string, args ...any) {
 
 func (r *Result) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
 
-// migration finds which in-tree plugins kubelets hand over to their drivers: which the new machines show, and the
-// feature gates that they need for it next to their defaults. A kubelet must not hand over what kube-controller-manager
-// does not (KEP-625), so its gates decide.
+// migration finds which in-tree plugins kubelets hand over to their drivers. The new machines show which, and which
+// feature gates they need for it next to their defaults. A kubelet must not hand over what kube-controller-manager does
+// not (KEP-625), so its gates decide.
 func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []string, error) {
 	if !p.CSI {
 		return nil, nil, nil

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The machine components read their flags by Go's flag package: one dash or two, and a switch takes no value from the
+// The machine components read their flags by Go's flag package, with one dash or two. A switch takes no value from the
 // next argument ("-x true" is x and then a word at which reading ends). So they are edited here and not as Kubernetes'
 // components are.
 
-// commandLine is what a container starts: its own command and args, or what a program that waits for the API server is
-// told to start afterwards by a flag "command" whose value is {"command": ..., "args": [...]}, as Kubermatic's
-// http-prober is.
+// commandLine is what a container starts. That is its own command and args, or what a program that waits for the API
+// server starts afterwards. Such a program, like Kubermatic's http-prober, has a flag "command" whose value is
+// {"command": ..., "args": [...]}.
 type commandLine struct {
 	command, args []string
 	// at is the index in args of the argument with the JSON object, prefix what stands before the object there; -1 when

@@ -20,7 +20,7 @@ import (
 const (
 	// fieldManager of what is applied.
 	fieldManager = "transplant"
-	// managedBy marks what is ours: a driver that somebody else has installed is left alone.
+	// managedBy marks what is ours: a driver that another program has installed is not changed.
 	managedBy      = "app.kubernetes.io/managed-by"
 	clusterMark    = "%CLUSTER%"
 	defaultClass   = "storageclass.kubernetes.io/is-default-class"
@@ -31,8 +31,8 @@ const (
 )
 
 // Manifests returns every object of the CSI drivers of a provider for a minor of Kubernetes, as Ensure applies them, in
-// order; no credentials are in them, and the StorageClass is not the default one. It fails for a provider or a minor
-// for which no driver is known here.
+// order. They hold no credentials, and the StorageClass is not the default one. It fails for a provider or a minor for
+// which no driver is known here.
 func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error) {
 	drivers, ok := driversOf[provider]
 	if !ok {
@@ -113,8 +113,7 @@ func applied(o runtime.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: m}, nil
 }
 
-// strip takes away what is empty: a field that is applied is owned, and an empty one would be taken from whoever has
-// set it.
+// strip removes what is empty: an applied field is owned, and an empty one would be taken from its owner.
 func strip(m map[string]any) {
 	for k, v := range m {
 		switch v := v.(type) {
@@ -273,8 +272,8 @@ func (d driver) localRole(part string, rules []rbacv1.PolicyRule) []runtime.Obje
 	}
 }
 
-// arguments are a program's, the cluster's mark filled in. Without a mark, what would hold it is left out: disks that
-// bear a name which several clusters share are worse than disks that bear none.
+// arguments are a program's, the cluster's mark filled in. Without a mark, what would hold it is left out. Disks with a
+// name that several clusters share are worse than disks without one.
 func (p program) arguments(cluster string) []string {
 	out := slices.Clone(p.args)
 	if cluster == "" {

@@ -26,8 +26,8 @@ import (
 type Following struct {
 	mu       sync.Mutex
 	clusters map[view.Key]*kubermaticv1.Cluster
-	// unread are why objects could not be read, by key; failed the last error of a group's watch; refused the groups that
-	// may not be read at all.
+	// unread says why objects could not be read, by key. failed is the last error of a group's watch. refused are the
+	// groups that may not be read at all.
 	unread  map[string]string
 	failed  map[string]failure
 	refused []string

@@ -1,6 +1,6 @@
 // Package roster decides what is read of a seed to know its clusters: the Cluster objects of both API groups, and
 // nothing else. It reads them once, or follows them. A group that the seed does not serve is no error, as long as it
-// serves the other one; what may not be read is said.
+// serves the other one. What may not be read is reported.
 package roster
 
 import (

@@ -9,8 +9,8 @@ import (
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// annotationValues are the annotations of ours that have rules, each with what its value has to be. A value that nobody
-// understands would be noticed only when the migration is under way.
+// annotationValues are the annotations of ours that have rules, each with what its value has to be. A value that no
+// program understands would be noticed only when the migration is under way.
 var annotationValues = []struct {
 	key   string
 	fits  func(value string) bool

@@ -14,7 +14,7 @@ type Addition struct {
 	UseOctavia bool
 	// DisableCSIDriver sets spec.disableCsiDriver.
 	DisableCSIDriver bool
-	// Warnings are sentences for whoever writes the Cluster.
+	// Warnings are sentences for the user who writes the Cluster.
 	Warnings []string
 }
 
@@ -57,11 +57,11 @@ func OnCreate(c *kubermatic.Cluster, facts Facts) Addition {
 	return out
 }
 
-// OnUpdate is what a Cluster gets when the feature is enabled for the first time: both annotations where the provider
-// was in tree, and Octavia on OpenStack.
+// OnUpdate is what a Cluster gets when the feature is enabled for the first time. That is both annotations if the
+// provider was in tree, and Octavia on OpenStack.
 //
-// It does not get ccmClusterName, which the original sets here: load balancers of a cluster that ran in tree carry the
-// name that kube-controller-manager gave them, and a cloud-controller-manager with another one makes new ones next to
+// It does not get ccmClusterName, which the original sets here. Load balancers of a cluster that ran in tree carry the
+// name that kube-controller-manager gave them. A cloud-controller-manager with another name makes new ones next to
 // them, with new addresses. Both annotations are set even where the CSI driver is left out, because both together are
 // what the original takes for a migration.
 func OnUpdate(before, after *kubermatic.Cluster, facts Facts) Addition {
@@ -77,7 +77,7 @@ func OnUpdate(before, after *kubermatic.Cluster, facts Facts) Addition {
 	return migration(after)
 }
 
-// Repair is what the operator adds to a Cluster whose feature was enabled while no webhook was there: the control plane
+// Repair is what the operator adds to a Cluster whose feature was enabled while no webhook was there. The control plane
 // still runs an in-tree provider, and nothing says that it has to be migrated. Without that observation it cannot be
 // told from a new cluster, which has nothing to migrate.
 func Repair(c *kubermatic.Cluster, facts Facts) Addition {

@@ -21,9 +21,8 @@ const (
 	driverInUse      = "CSI addon is in use or unknown state "
 )
 
-// Judge tells why a write of a Cluster is refused; before is nil for a new one. It looks only at what the write
-// changes: a rule that came later than an object does not keep anybody from writing it, and nothing keeps a Cluster
-// from being deleted.
+// Judge tells why a write of a Cluster is refused; before is nil for a new one. It judges only what the write changes.
+// A rule that is newer than an object does not prevent writes to it, and no rule prevents the deletion of a Cluster.
 func Judge(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	if after.DeletionTimestamp != nil {
 		return nil
@@ -35,7 +34,7 @@ func Judge(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	for _, rule := range []func(before, after *kubermatic.Cluster, facts Facts) field.ErrorList{
 		featureStaysOn, // once on, kube-controller-manager may have been changed already
 		cloudStays,     // nothing can be migrated to another cloud
-		supported,      // what nobody can carry out is not begun
+		supported,      // what cannot be executed is not started
 		inTreeEnded,    // an upgrade that would leave no cloud provider at all
 		versionsInMigration,
 		annotationsStay,

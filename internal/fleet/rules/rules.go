@@ -1,7 +1,7 @@
-// Package rules decides what a Cluster may say and what saying it means: whether its provider and version have an
+// Package rules decides what a Cluster may say and what that means. It judges whether its provider and version have an
 // external cloud provider, which changes are refused and why, and what enabling the feature adds.
 //
-// It is pure, and asked three times: by the webhook that completes a Cluster, by the one that refuses it, and by the
+// It is pure, and called in three places: the webhook that completes a Cluster, the one that refuses it, and the
 // operator before each migration. The webhooks may be away; what slips past them is refused by the operator then, in
 // the same words. Data is in data.go, each row with its source.
 package rules
@@ -31,7 +31,7 @@ type Facts struct {
 	// that is known to support the minor.
 	VSphereCSI string
 	// Driver reports whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a
-	// minor; nil where nobody says.
+	// minor; nil if that is not known.
 	Driver func(provider string, minor int) bool
 	// RunsInTree reports whether the control plane of the cluster was seen with an in-tree cloud provider.
 	RunsInTree bool
@@ -164,14 +164,14 @@ func hetznerNetwork(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	}
 }
 
-// DriverWanted reports whether a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when
-// that is not known, says that it is not.
+// DriverWanted reports whether a cluster is to have its provider's CSI driver. It is, unless the cluster or its
+// datacenter excludes it; the datacenter is nil when it is not known.
 func DriverWanted(c *kubermatic.Cluster, d *Datacenter) bool {
 	return !c.Spec.CSIDriverDisabled() && (d == nil || !d.DisableCSIDriver)
 }
 
-// driverMissing says why the volumes of a cluster could not be moved to a CSI driver: behind the handover its machines
-// would wait for one for ever. It is no matter of clusters that never were in tree, whose drivers are their owners'.
+// driverMissing says why the volumes of a cluster could not be moved to a CSI driver. After the handover its machines
+// would wait for one without end. It is no matter of clusters that never were in tree, whose drivers are their owners'.
 func driverMissing(c *kubermatic.Cluster, facts Facts) string {
 	p, ok := Lookup(ProviderOf(c.Spec.Cloud))
 	if !ok || p.InTree == "" || facts.Driver == nil || !DriverWanted(c, facts.Datacenter) {
@@ -270,8 +270,8 @@ func minorOf(v string) int {
 	return int(parsed.Minor())
 }
 
-// inTreeEnd tells from which minor on, and why, a cluster of a provider cannot do without the external cloud provider;
-// false when the minor is before that.
+// inTreeEnd says from which minor on, and why, a cluster of a provider needs the external cloud provider. It is false
+// when the minor is before that.
 func inTreeEnd(p Provider, minor int) (InTreeEnd, bool) {
 	if p.InTree == "" || minor == 0 {
 		return InTreeEnd{}, false

@@ -9,9 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 )
 
-// CheckImages refuses an image of a cloud-controller-manager for a provider that none is taken for: it would be left
-// unused without a word, and a plan that was made with it would never be the one of whoever was given it under the
-// right name.
+// CheckImages refuses an image of a cloud-controller-manager for a provider without one. The image would be silently
+// unused, and its plan would never equal one that was made with the right name.
 func CheckImages(flag string, images map[string]string) error {
 	var known []string
 	for _, p := range Providers {
@@ -36,8 +35,8 @@ func CheckImages(flag string, images map[string]string) error {
 	return nil
 }
 
-// CheckVSphereCSI refuses a release of vSphere's CSI driver of which it is not known which versions of Kubernetes it
-// supports: nothing would be judged by it.
+// CheckVSphereCSI refuses a release of vSphere's CSI driver if it is not known which versions of Kubernetes it
+// supports.
 func CheckVSphereCSI(release string) error {
 	if release == "" {
 		return nil

@@ -1,10 +1,10 @@
-// Package served decides whether the Cluster API that a seed serves is one that the operator can work with, and
-// installs ours where there is none.
+// Package served decides whether the operator can work with the Cluster API that a seed serves, and installs ours if
+// there is none.
 //
 // A definition that is not ours is Kubermatic's own, with objects in it that other programs depend on. It is never
-// written: with our schema in its place the API server would no longer check what those programs rely on, and with
-// parts of it gone it would drop fields that are stored. It is only looked at: whether it keeps the fields that a
-// migration reads and writes. Where it does not, the group is left alone.
+// written. With our schema in its place the API server would no longer check what those programs rely on. Without parts
+// of it, it would drop stored fields. It is only looked at: whether it keeps the fields that a migration reads and
+// writes. Where it does not, the group is left alone.
 package served
 
 import (
@@ -60,7 +60,7 @@ func (v Verdict) String() string {
 	case v.Ours:
 		return fmt.Sprintf("clusters.%s is ours", v.Group)
 	}
-	return fmt.Sprintf("clusters.%s is somebody else's and fits; it is not changed", v.Group)
+	return fmt.Sprintf("clusters.%s was made by another program and fits; it is not changed", v.Group)
 }
 
 // needed are the fields that are read or written; what a schema does not keep, the API server drops without a word.

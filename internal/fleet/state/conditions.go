@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// Owned are the types of the conditions that this program writes, and nobody else.
+// Owned are the types of the conditions that only this program writes.
 func Owned() []kubermaticv1.ClusterConditionType {
 	return []kubermaticv1.ClusterConditionType{
 		kubermaticv1.ConditionMigration,

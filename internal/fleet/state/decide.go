@@ -36,9 +36,9 @@ var rules = []rule{
 	(*judge).paused,       // a person, or the absence of the control plane, stops even a handover
 	(*judge).goingBack,    // a rollback goes on to its end
 	(*judge).held,         // a person does not want it to begin, or intervenes after a failure
-	(*judge).wentBack,     // what was rolled back stays so until somebody intervenes
+	(*judge).wentBack,     // what was rolled back stays so until an administrator intervenes
 	(*judge).refused,      // the object is not one that may be migrated
-	(*judge).failed,       // failed stays failed until somebody intervenes
+	(*judge).failed,       // failed stays failed until an administrator intervenes
 	(*judge).handover,     // the cloud loops change hands
 	(*judge).components,   // what makes machines learns that they are external
 	(*judge).machines,     // they are replaced

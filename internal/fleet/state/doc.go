@@ -1,5 +1,5 @@
-// Package state decides how the migration of one user cluster stands and what is to be done for it next: observations
-// in, phase, conditions, events and work out. It is pure: no client, no clock, nothing remembered.
+// Package state decides the state of one user cluster's migration and what is to be done next. Observations come in;
+// phase, conditions, events and work come out. It is pure: no client, no clock, nothing remembered.
 //
 //	NotNeeded      Held  Blocked          pause, hibernation, hold, refusals: from anywhere
 //	               Queued ──run──> Handover ──> Components ──> Machines ──run──> Finish ──> Completed
@@ -11,8 +11,8 @@
 // Three rules run through it:
 //
 //   - What is not known keeps the phase. A failed look, or an operator that has just started, moves nothing back.
-//   - A handover that was begun is carried through, whatever is wrong with the Cluster object by then: in its middle
-//     nobody may be running the cloud loops, and no load balancer would be deleted with the cluster. Only pause and
+//   - A handover that was started is completed, whatever is wrong with the Cluster object by then. In its middle
+//     perhaps no manager runs the cloud loops, and no load balancer would be deleted with the cluster. Only pause and
 //     hibernation stop it, because a person asked for that.
 //   - Completed is a latch, as the API of the original promises. What is wrong with a completed cluster is said by
 //     ConditionMachines.

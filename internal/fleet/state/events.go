@@ -6,8 +6,9 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// events tells what changed from one set of conditions to the next: each transition once, and nothing about a cluster
-// that never had to be migrated. That something could not be seen for a while, and is as it was, is no transition.
+// events reports what changed from one set of conditions to the next. It reports each transition once, and nothing
+// about a cluster that never had to be migrated. That something could not be seen for a while, and is as it was, is no
+// transition.
 func events(before, after conditionMap) []Event {
 	var out []Event
 	was, is := before[kubermaticv1.ConditionMigration], after[kubermaticv1.ConditionMigration]

@@ -38,7 +38,7 @@ const (
 	NoOutcome   Outcome = ""
 	Succeeded   Outcome = "succeeded"
 	Blocked     Outcome = "blocked"     // the checks refuse; nothing was changed
-	Locked      Outcome = "locked"      // somebody else is changing the cluster
+	Locked      Outcome = "locked"      // another process is changing the cluster
 	Stale       Outcome = "stale"       // the control plane is not as it was when the plan was made
 	Unreachable Outcome = "unreachable" // an API server did not answer; that passes
 	Interrupted Outcome = "interrupted" // it was told to stop
@@ -46,7 +46,7 @@ const (
 	NoWayBack   Outcome = "no-way-back" // a rollback was asked for after Finish had begun
 )
 
-// Observation is what is known of a cluster at one moment. A zero part of it means that nobody has looked yet.
+// Observation is what is known of a cluster at one moment. A zero part of it means that it was not read yet.
 type Observation struct {
 	Now time.Time
 	// Cluster is the object as the cache has it, with the conditions that were last written.
@@ -131,13 +131,14 @@ type Seen struct {
 // four lists.
 type Owners struct {
 	Seen
-	// InTree are loops of a kube-controller-manager, External of a cloud-controller-manager, Twice of both, Nobody of
-	// none.
+	// InTree are loops of a kube-controller-manager, External of a cloud-controller-manager, Twice of both; the last field
+	// of none.
 	InTree, External, Twice, Nobody []string
 	// ByLease are those of them whose owner does not say that it runs them: it holds its lease, and its flags leave them
 	// on.
 	ByLease []string
-	// Unsure are sentences about what did not answer. While there are any, Nobody is not proven.
+	// Unsure are sentences about what did not answer. While there are any, it is not proven that no manager runs the
+	// loops.
 	Unsure []string
 }
 

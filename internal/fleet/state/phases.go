@@ -131,9 +131,8 @@ func (j *judge) machines() (verdict, bool) {
 	return verdict{}, false
 }
 
-// Machines that are watched are looked at settle after the first change that is told, at the earliest half an interval
-// of looks after the last look, and as rarely as seldom intervals when nothing is told: what times out, and what nobody
-// tells of, is seen then.
+// Watched machines are read settle after the first reported change, at the earliest half an interval after the last
+// read. Without a reported change, they are read every seldom intervals: timeouts and unreported changes are seen then.
 const (
 	settle = time.Second
 	seldom = 6
@@ -160,8 +159,8 @@ func (j *judge) newsDue() bool {
 	return true
 }
 
-// calm is how often the rest of a cluster is looked at while its machines are waited for, which may take days: rarely,
-// as long as all of it is well.
+// calm is how often the rest of a cluster is read while its machines are waited for, which may take days. It is rare as
+// long as all is well.
 func (j *judge) calm() time.Duration {
 	if j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched && j.Owners.AllExternal() && j.Parts.Ready &&
 		j.Parts.Error == "" {
@@ -212,7 +211,7 @@ func (j *judge) told(otherwise string) string {
 	case r.Active || r.Outcome == NoOutcome || r.Outcome == Succeeded || r.Outcome == Interrupted:
 		return otherwise
 	case r.Outcome == Locked:
-		return "somebody else is changing the cluster: " + r.Message
+		return "another process is changing the cluster: " + r.Message
 	case r.Outcome == Unreachable:
 		return "an API server does not answer, and the run goes on when it does: " + r.Message
 	}

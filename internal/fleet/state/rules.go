@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	offTooLate = "the feature externalCloudProvider was switched off after the migration had begun, which cannot be: switch it on again, or take the " +
+	offTooLate = "the feature externalCloudProvider was switched off after the migration had started, which has no effect; switch it on again, or take the " +
 		"handover back with transplant rollback"
 	tryAgain = "to try again, put the annotation " + kubermaticv1.AnnotationHold + " on the Cluster and take it off"
 )
@@ -20,7 +20,7 @@ func (j *judge) latched() (verdict, bool) {
 	if j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status != corev1.ConditionTrue {
 		return verdict{}, false
 	}
-	// the original's controllers run next to, and know nothing of it: nobody may own the loops now
+	// the original's controllers run next to, and know nothing of it: perhaps no manager owns the loops now
 	if j.Journal.Known && j.Journal.Handover == Begun {
 		return verdict{}, false
 	}
@@ -64,7 +64,7 @@ func (j *judge) off() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseBlocked, offTooLate}, true
 }
 
-// withoutPlane waits while nothing is known of the Deployments of the control plane: the next answer may say that the
+// withoutPlane waits while nothing is known of the Deployments of the control plane. The next answer may say that the
 // operator may not read them, or that the control plane is scaled to zero. Where the operator has no rights, a person
 // has to give them.
 func (j *judge) withoutPlane() (verdict, bool) {
@@ -109,7 +109,7 @@ func (j *judge) external() (verdict, bool) {
 
 const (
 	notInstalled   = "the cluster has no in-tree cloud provider, and transplant-operator installs no cloud-controller-manager for its provider"
-	foreignManager = "the cluster has no in-tree cloud provider, and Deployment %s, which transplant-operator did not make, runs its cloud-controller-manager: " +
+	foreignManager = "the cluster has no in-tree cloud provider, and Deployment %s, which transplant-operator did not make, runs its cloud-controller-manager; " +
 		"the cluster is left to the program that made it"
 )
 
@@ -154,7 +154,8 @@ func (j *judge) goingBack() (verdict, bool) {
 		return verdict{}, false
 	}
 	j.run(Handover, true)
-	if j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0) { // nobody has begun it here, or it may not go on
+	// no operator has started it here, or it may not go on
+	if j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0) {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
 	return verdict{kubermaticv1.PhaseFailed, j.told("the handover is being taken back")}, true
@@ -171,8 +172,8 @@ func (j *judge) wentBack() (verdict, bool) {
 	}, true
 }
 
-// takenBackByHand reports whether a handover of the operator was rolled back by somebody else while the cluster was
-// blocked: the operator forgets what it takes back itself.
+// takenBackByHand reports whether an administrator rolled back a handover of the operator while the cluster was
+// blocked. The operator forgets what it takes back itself.
 func (j *judge) takenBackByHand() bool {
 	noted := j.Cluster.Status.Conditions[kubermaticv1.ConditionPlan]
 	begun := slices.ContainsFunc(strings.Fields(noted.Message), func(word string) bool {
@@ -181,7 +182,7 @@ func (j *judge) takenBackByHand() bool {
 	return j.prior == kubermaticv1.PhaseBlocked && noted.Status == corev1.ConditionTrue && begun
 }
 
-// freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched
+// freshlyReleased are the phases from which a cluster that was rolled back is tried again: a user held it or switched
 // the feature off since.
 var freshlyReleased = []string{
 	kubermaticv1.PhaseHeld,

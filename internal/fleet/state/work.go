@@ -55,7 +55,7 @@ type Work struct {
 	Token bool
 	// Watch is that changes of machines should be told, as long as it is asked for.
 	Watch bool
-	// Forget is that failures are forgotten, since somebody intervened.
+	// Forget is that failures are forgotten, since an administrator intervened.
 	Forget bool
 	// Close is that nothing in the user cluster is looked at any more: its client can go.
 	Close bool

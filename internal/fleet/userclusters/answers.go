@@ -9,8 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bounds of what is read of one answer. A user cluster's API server belongs to somebody else, and client-go reads
-// what it answers into memory, several times over: the operator's limit is 512Mi. A page of 500 nodes has about 15 MB.
+// Bounds of what is read of one answer. A user cluster's API server belongs to its own administrator, and client-go
+// reads what it answers into memory, several times over: the operator's limit is 512Mi. A page of 500 nodes has about
+// 15 MB.
 const (
 	maxAnswer = 32 << 20
 	maxEvent  = 8 << 20
@@ -19,9 +20,9 @@ const (
 // protobufType is the content type whose watch events client-go bounds itself, by 16 MiB. It bounds none in JSON.
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// BoundAnswers bounds what is read of the answers of a user cluster: of a page or an object in all, of a watch by
-// event, of a list over its pages, and of all answers that are read at the same time. The transport below must not
-// decompress, since a thousandth of the bytes would do on the wire then.
+// BoundAnswers bounds what is read of the answers of a user cluster. The bounds are of a whole page or object, of a
+// watch by event, of a list over its pages, and of all answers that are read at the same time. The transport below must
+// not decompress, since a thousandth of the bytes would do on the wire then.
 func BoundAnswers(rt http.RoundTripper) http.RoundTripper {
 	return &bounded{rt: rt, answer: maxAnswer, event: maxEvent, open: maxOpen, lists: newLists(maxList, maxPages)}
 }

@@ -1,10 +1,10 @@
-// Package userclusters decides how the API servers of user clusters are reached from the seed: which are connected to
-// at a time, with which credentials, and which are left alone for a while because they do not answer.
+// Package userclusters decides how the API servers of user clusters are reached from the seed. It decides which are
+// connected to at a time, with which credentials, and which are not asked for a while because they do not answer.
 //
-// The clients of a cluster stay good for as long as the pool is open: each request goes through the connections that
-// the cluster has at that moment. When its kubeconfig Secret changes they are replaced, and when it is among the least
-// recently used ones they are closed and opened again by the next request, under the feet of whoever holds the clients.
+// The clients of a cluster stay good as long as the pool is open. Each request goes through the connections that the
+// cluster has at that moment. When its kubeconfig Secret changes they are replaced. When it is among the least recently
+// used ones they are closed, and the next request opens them again. Holders of the clients do not notice.
 //
-// A cluster that hangs holds up nobody but those who ask it: no lock is held while anything is waited for, dialing and
-// the first byte of an answer have bounds of their own, and a dead connection is found by pings.
+// A cluster that hangs blocks only its own callers. No lock is held during a wait, dialing and the first byte of an
+// answer have bounds of their own, and pings find a dead connection.
 package userclusters

@@ -188,7 +188,7 @@ func (p *Pool) readAlone(ctx context.Context, e *entry) error {
 		if conn != nil {
 			closing = append(closing, e.conn)
 			e.conn, e.version = conn, version
-			e.failures, e.until, e.lastErr = 0, time.Time{}, nil // what failed was asked elsewhere, or as somebody else
+			e.failures, e.until, e.lastErr = 0, time.Time{}, nil // what failed was asked elsewhere, or as another user
 			p.opened++
 		}
 		closing = append(closing, p.surplus(e)...)

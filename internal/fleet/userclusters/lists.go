@@ -15,7 +15,7 @@ const (
 	maxPages = 2000
 	maxOpen  = 96 << 20
 
-	// maxOwnList and maxOwnPages are those of a cluster that somebody migrates by command.
+	// maxOwnList and maxOwnPages are those of a cluster that an administrator migrates by command.
 	maxOwnList  = 2 << 30
 	maxOwnPages = 4000
 )

@@ -112,8 +112,8 @@ func New(o Options) *Pool {
 }
 
 // Get returns the clients of the user cluster of a namespace. It reads the Secret when that is due and talks to the
-// seed alone. It fails with *BackoffError while the cluster is left alone; clients that somebody holds already are not
-// held back by that.
+// seed alone. It fails with *BackoffError while the cluster is left alone; clients that are already in use are not
+// affected.
 func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
 	e, err := p.ready(ctx, namespace)
 	if err != nil {

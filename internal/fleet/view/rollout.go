@@ -18,8 +18,8 @@ import (
 type Rollout struct {
 	Waves   []v1.FleetWave
 	Options v1.FleetOptions
-	// Begun is when this process began. What an object says of a cluster that is stuck may be from before somebody
-	// repaired it: the operator gets Options.PatienceSeconds from here on to find that out.
+	// Begun is when this process began. What an object says of a stuck cluster may be from before its repair: the operator
+	// gets Options.PatienceSeconds from here on to find that out.
 	Begun time.Time
 }
 
@@ -46,7 +46,7 @@ type Next struct {
 	RunningNames []string
 	// Failed are those that failed, each with the reason, in order.
 	Failed []v1.FleetLeft
-	// Left are those that were passed over because somebody holds, paused or deleted them meanwhile.
+	// Left are those that were passed over because a user held, paused or deleted them meanwhile.
 	Left []v1.FleetLeft
 	// SoakUntil is until when the wave before is watched; zero when nothing is.
 	SoakUntil time.Time
@@ -167,7 +167,7 @@ func (r Rollout) fate(
 		}
 		return fateFailed, "blocked: " + row.Message, time.Time{}
 	case v1.StandingNotEnabled:
-		return fresh(patient, ours, "it was enabled, and is not: somebody switched it off")
+		return fresh(patient, ours, "it was enabled and was switched off since")
 	case v1.StandingExternal:
 		return external(row, patient, ours)
 	}
@@ -201,7 +201,7 @@ func (r Rollout) underway(row v1.FleetCluster, now time.Time) (fate, string, tim
 	return fateRunning, "", time.Time{}
 }
 
-// early reports whether a cluster that is stuck may be one that somebody has repaired just now.
+// early reports whether a cluster that is stuck may be one that was repaired just now.
 func (r Rollout) early(now time.Time) bool {
 	return now.Before(r.Begun.Add(r.patience()))
 }
@@ -221,8 +221,8 @@ func fresh(patient, ours bool, reason string) (fate, string, time.Time) {
 	return fateToDo, "", time.Time{}
 }
 
-// external is the fate of a cluster that is enabled, and of which nothing says that it has to be migrated: no webhook
-// has seen it, and the operator has not yet, or it has no in-tree provider.
+// external is the state of a cluster that is enabled, and of which nothing says that it has to be migrated. No webhook
+// and no operator has seen it yet, or it has no in-tree provider.
 func external(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
 	looked := row.Phase != "" && !strings.Contains(row.Message, "is off")
 	switch {

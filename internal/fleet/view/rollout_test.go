@@ -251,7 +251,7 @@ func TestWhatBecomesOfAMember(t *testing.T) {
 	}{
 		"not enabled": {cluster("a"), nil, options(), "start"},
 		"enabled just now, and the list is older":    {cluster("a"), at(time.Second), options(), "running"},
-		"enabled, and switched off by somebody":      {cluster("a"), at(time.Hour), options(), "failed: somebody switched it off"},
+		"enabled, and switched off by somebody":      {cluster("a"), at(time.Hour), options(), "failed: it was enabled and was switched off since"},
 		"enabled, and refused by the webhook":        {cluster("a"), &Start{At: noon, Error: "denied: not supported"}, options(), "failed: denied: not supported"},
 		"enabled, and no operator takes it up":       {cluster("a", enabled), at(time.Hour), options(), "failed: no operator has taken it up"},
 		"enabled by somebody else a moment ago":      {cluster("a", enabled), nil, options(), "running"},

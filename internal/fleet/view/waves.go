@@ -21,7 +21,7 @@ const (
 )
 
 // FleetHold is how the value of the hold annotation begins that a rollout may take off without being asked: "transplant
-// fleet". Another one is somebody's wish.
+// fleet". Another one is a user's wish.
 const FleetHold = "transplant fleet"
 
 // CheckOptions says what is wrong with the choices of a fleet plan, all of it in one error.
@@ -88,9 +88,9 @@ func RefusedOne(o Object, facts rules.Facts) []string {
 	return rules.Refusals(rules.Enabled(o.Cluster), facts)
 }
 
-// Waves puts the clusters into waves: by the names that come first, then by age, so that one that is added later
-// changes no wave before its own. Whatever is under way or done keeps its place, so that the same choices give the same
-// waves when a rollout is gone on with. Every cluster is in exactly one wave, or left with a reason.
+// Waves puts the clusters into waves, by the names that come first, then by age. So one that is added later changes no
+// wave before its own. Whatever is under way or done keeps its place, so that the same choices give the same waves when
+// a rollout is gone on with. Every cluster is in exactly one wave, or left with a reason.
 func Waves(rows []v1.FleetCluster, refusals Refusals, o v1.FleetOptions) ([]v1.FleetWave, []v1.FleetLeft, error) {
 	if err := CheckOptions(o); err != nil {
 		return nil, nil, err

@@ -65,7 +65,7 @@ func possible(row v1.FleetCluster) []ActionName {
 	return out
 }
 
-// unheld are the actions on what nobody holds.
+// unheld are the actions on a cluster without a hold.
 func unheld(row v1.FleetCluster) []ActionName {
 	switch {
 	case row.Standing == v1.StandingNotEnabled:
@@ -83,8 +83,8 @@ func waits(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 }
 
-// Preview is what an action is going to do, exactly: the write to the object first, then the steps that the operator
-// carries out because of it.
+// Preview is exactly what an action is going to do: the write to the object first, then the steps that the operator
+// executes because of it.
 type Preview struct {
 	Action ActionName `json:"action"`
 	Title  string     `json:"title"`

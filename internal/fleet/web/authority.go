@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// remembered is for how long an answer of the API server about who somebody is, or what they may, is believed: a token
-	// that was revoked, or a right that was taken away, works for so much longer at most.
+	// remembered is for how long an answer of the API server about a user's identity or rights is believed. A revoked
+	// token, or a removed right, works for so much longer at most.
 	remembered = 30 * time.Second
 	// answers bounds how many are remembered.
 	answers = 20000
@@ -38,7 +38,7 @@ type person struct {
 	session *session
 }
 
-// authority asks the seed's API server who somebody is and what they may.
+// authority asks the seed's API server who a user is and what the user may do.
 type authority struct {
 	kube  kubernetes.Interface
 	clock clock.PassiveClock
@@ -52,7 +52,7 @@ type authority struct {
 // answer is remembered until its time. The keys hold the hash of a token, never the token.
 type answer struct {
 	until time.Time
-	user  *authenticationv1.UserInfo // nil for nobody
+	user  *authenticationv1.UserInfo // nil without a user
 	yes   bool
 }
 
@@ -102,7 +102,7 @@ func (a *authority) remember(
 	return got, nil
 }
 
-// who is whose token this is; nil for nobody's.
+// who is whose token this is; nil for a token of no user.
 func (a *authority) who(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	sum := sha256.Sum256([]byte(token))
 	got, err := a.remember(ctx, "who "+hex.EncodeToString(sum[:]), func(ctx context.Context) (answer, error) {
@@ -132,7 +132,7 @@ func scrubbed(err error, token string) error {
 	return err
 }
 
-// may asks whether somebody may do that with the Cluster, or with every Cluster of the group when the name is empty.
+// may asks whether a user may do that with the Cluster, or with every Cluster of the group when the name is empty.
 func (a *authority) may(ctx context.Context, p *person, verb string, key view.Key) (bool, error) {
 	sum := sha256.Sum256(
 		fmt.Appendf(nil, "%q %q %q %q %q %q %q", p.Username, p.UID, p.Groups, p.Extra, verb, key.Group, key.Name),

@@ -22,8 +22,8 @@ import (
 // looking bounds what is asked of one control plane for the page.
 const looking = 30 * time.Second
 
-// maxLooks is how many control planes are looked at for the page at a time: a look costs the user cluster, and who may
-// see a cluster may ask for many.
+// maxLooks is how many control planes are read for the page at a time. A read costs the user cluster, and a user who
+// may see a cluster may ask for many.
 const maxLooks = 8
 
 // opened is a control plane to look at, when there is a place among the looks; done gives the place back.
@@ -43,7 +43,7 @@ func (s *server) opened(ctx context.Context, o view.Object) (plane Plane, done f
 // Detail is one cluster: its row, and what is not in its object.
 type Detail struct {
 	Cluster v1.FleetCluster `json:"cluster"`
-	// Owners is who runs each loop now; nil when nobody could look.
+	// Owners is who runs each loop now; nil when that could not be read.
 	Owners *hosted.Owners `json:"owners,omitempty"`
 	// Parts are the parts of the migration that were begun, by their journals in the seed.
 	Parts []PartStatus `json:"parts,omitempty"`

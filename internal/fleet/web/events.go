@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// together is for how long changes are collected before they are sent; beating how often something is sent though
-	// nothing changed, and who listens is asked for again.
+	// together is for how long changes are collected before they are sent. beating is how often something is sent even if
+	// nothing changed, and the listener's rights are checked again.
 	together = 250 * time.Millisecond
 	beating  = 15 * time.Second
 	// maxStreams is how many pages may be live at a time.
@@ -58,7 +58,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 	s.follow(r, p, out, changed, rowsOf(status))
 }
 
-// follow sends what changes until the browser goes, the request ends or whoever listens may no longer.
+// follow sends what changes until the browser goes, the request ends or the listener loses the right.
 func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan struct{}, last map[string][]byte) {
 	beat := s.Clock.NewTicker(beating)
 	defer beat.Stop()

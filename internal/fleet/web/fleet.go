@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
-// fleet answers with the clusters that somebody may see.
+// fleet answers with the clusters that the user may see.
 func (s *server) fleet(w http.ResponseWriter, r *http.Request, p *person) {
 	status, err := s.seen(r.Context(), p)
 	if err != nil {
@@ -20,8 +20,8 @@ func (s *server) fleet(w http.ResponseWriter, r *http.Request, p *person) {
 	s.write(w, http.StatusOK, status)
 }
 
-// seen is the fleet as somebody may see it: all Clusters of a group for who may list them, else those that they may
-// get.
+// seen is the fleet as the user may see it: all Clusters of a group if the user may list them, else those that the user
+// may get.
 func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 	objects, complete := s.Clusters.List()
 	all, err := s.lists(ctx, p)
@@ -58,7 +58,7 @@ func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 	return out, nil
 }
 
-// lists are the groups whose Clusters somebody may list.
+// lists are the groups whose Clusters the user may list.
 func (s *server) lists(ctx context.Context, p *person) (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, group := range roster.Groups() {
@@ -73,7 +73,7 @@ func (s *server) lists(ctx context.Context, p *person) (map[string]bool, error) 
 	return all, nil
 }
 
-// allowed tells of each row whether somebody may see it.
+// allowed reports of each row whether the user may see it.
 func (s *server) allowed(ctx context.Context, p *person, rows []v1.FleetCluster, all map[string]bool) ([]bool, error) {
 	out := make([]bool, len(rows))
 	var wg sync.WaitGroup

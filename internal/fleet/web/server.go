@@ -116,7 +116,7 @@ func (s *server) write(w http.ResponseWriter, code int, doc any) {
 	_, _ = w.Write(data) // the client is gone
 }
 
-// known lets through who proves to be somebody.
+// known lets authenticated users through.
 func (s *server) known(handle func(http.ResponseWriter, *http.Request, *person)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.identify(r)

@@ -140,7 +140,7 @@ func (s *server) identify(r *http.Request) (*person, error) {
 	return &person{UserInfo: *user, token: token, session: of}, nil
 }
 
-// genuine refuses what a browser was made to send by somebody else: a change has to carry the number of its session.
+// genuine refuses what another site made a browser send: a change has to carry the number of its session.
 func (p *person) genuine(r *http.Request) error {
 	if p.session == nil || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil

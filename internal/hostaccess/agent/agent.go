@@ -25,7 +25,7 @@ const (
 	maxRequest = 32 << 20
 	// finishFor is how long an agent that is told to end waits for the changes that are under way.
 	finishFor = 20 * time.Second
-	// hostRoot is the root of whoever is process 1, which is the host's where its processes are seen.
+	// hostRoot is the root of process 1, which is the host's where its processes are seen.
 	hostRoot = "/proc/1/root"
 )
 
@@ -40,9 +40,9 @@ type Options struct {
 	Parts []string
 	// Service allows to restart, stop and start units.
 	Service bool
-	// Idle is how long an agent lives that nobody asks; zero means for ever.
+	// Idle is how long an agent lives without a request; zero means for ever.
 	Idle time.Duration
-	// Steady is how long a restarted kubelet has to live to be up, Patience for how long it may take; zero means 10 s and
+	// Steady is how long a restarted kubelet has to live to be up. Patience is how long that may take. Zero means 10 s and
 	// 90 s.
 	Steady, Patience time.Duration
 	// Clock is package boottime's when nil.
@@ -61,7 +61,7 @@ type Agent struct {
 }
 
 // refused is what to do where a host refuses something to root.
-const refused = "the host's SELinux or AppArmor, or an attribute of the file (lsattr), may be what refuses it: look for a denial in the host's audit log or journal, " +
+const refused = "the host's SELinux or AppArmor, or an attribute of the file (lsattr), may refuse it; look for a denial in the host's audit log or journal, " +
 	"and run again with --host-access=manual to make the change yourself"
 
 // New returns an agent; Serve starts it.
@@ -100,7 +100,8 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Serve answers on the listener until ctx ends, or nobody has asked for Idle. Changes that are under way are finished.
+// Serve answers on the listener until ctx ends, or no request has come for Idle. Changes that are under way are
+// finished.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,7 +137,7 @@ func (a *Agent) finish() {
 
 func (a *Agent) touch() { a.asked.Store(time.Now().UnixNano()) }
 
-// watch ends an agent that nobody asks.
+// watch ends an agent without requests.
 func (a *Agent) watch(ctx context.Context, end func()) {
 	if a.Idle <= 0 {
 		return
@@ -179,7 +180,7 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(a.answer(r.Context(), method, req))
 		return
 	}
-	// Whoever asked may be cut off and ask again: the call goes on.
+	// The caller may be cut off and ask again: the call goes on.
 	answer, err := a.results.once(
 		r.Context(),
 		id,
@@ -280,7 +281,7 @@ func (a *Agent) unit(ctx context.Context, req Request) error {
 	return fmt.Errorf("%q is nothing that can be done to a unit", req.Verb)
 }
 
-// Listen makes the socket on which an agent answers; whoever may enter its directory may ask it.
+// Listen makes the socket on which an agent answers; a user who may enter its directory may ask it.
 func Listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of the agent's socket: %w", err)

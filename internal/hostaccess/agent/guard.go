@@ -18,7 +18,7 @@ const (
 	pulse = 250 * time.Millisecond
 )
 
-// restartGuarded restarts the kubelet and puts its files back when it does not stay up. Whoever asked is cut off
+// restartGuarded restarts the kubelet and puts its files back when it does not stay up. The caller is cut off
 // meanwhile, since sessions lead through the kubelet, and asks for the result when there is one again.
 func (a *Agent) restartGuarded(ctx context.Context, before []hostaccess.GuardedFile) error {
 	why := a.units.RestartKubelet(ctx)

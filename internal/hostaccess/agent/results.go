@@ -27,8 +27,8 @@ type result struct {
 	ended  time.Time
 }
 
-// once starts the call of this ID, or finds it, and waits for what comes of it. The call goes on when nobody waits any
-// longer.
+// once starts the call of this ID, or finds it, and waits for what comes of it. The call goes on when no caller waits
+// any longer.
 func (r *results) once(ctx context.Context, id string, call func() []byte) ([]byte, error) {
 	r.mu.Lock()
 	c, ok := r.calls[id]

@@ -48,8 +48,8 @@ func (l *Host) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
 	return out, nil
 }
 
-// run returns what the program wrote to its standard output, and the beginning of that with its standard error in the
-// order in which they came.
+// run returns what the program wrote to its standard output. It also returns the beginning of standard output and
+// standard error, in their order.
 func (l *Host) run(ctx context.Context, c hostaccess.Command) (stdout, output []byte, err error) {
 	root, inside, err := l.through(ctx, c.Path)
 	if err != nil {
@@ -89,12 +89,12 @@ func (l *Host) run(ctx context.Context, c hostaccess.Command) (stdout, output []
 	return nil, both.data, err
 }
 
-// program is the host's own program, with nobody's credentials in its environment. One of a mounted machine is started
-// in that machine's root, where its libraries are.
+// program is the host's own program, without credentials in its environment. One of a mounted machine is started in
+// that machine's root, where its libraries are.
 func (l *Host) program(ctx context.Context, c hostaccess.Command, inside string) *exec.Cmd {
 	at, dir, search := filepath.Join(l.Dir, inside), l.Dir, os.Getenv("PATH")
-	// A group of its own: Ctrl-C on the terminal must not cut a restart in half, and the end of the time must end its
-	// children too.
+	// It has a group of its own: Ctrl-C on the terminal must not interrupt a restart, and a timeout must end its children
+	// too.
 	attributes := &syscall.SysProcAttr{Setpgid: true}
 	if l.whole && l.Dir != "/" {
 		at, dir, search = c.Path, "/", hostPath

@@ -19,7 +19,7 @@ var (
 		"it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to",
 	)
 	errLeaves = errors.New(
-		"a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to",
+		"a symbolic link in the path leads out of the host's directory, or to an absolute path that could; name its target instead",
 	)
 )
 
@@ -65,7 +65,7 @@ func (l *Host) explain(doing, path string, err error) error {
 }
 
 // refusedToRoot is what refuses something to root, and where that is written down.
-const refusedToRoot = "SELinux or AppArmor, or an attribute of the file, may be what refuses it: look with \"ausearch -m avc -ts recent\", \"journalctl -k -g apparmor\" and \"lsattr\" on that host, " +
+const refusedToRoot = "SELinux or AppArmor, or an attribute of the file, may refuse it; look with \"ausearch -m avc -ts recent\", \"journalctl -k -g apparmor\" and \"lsattr\" on that host, " +
 	"allow it there, and run the same command again"
 
 func unchanged(doing string) string {

@@ -1,5 +1,5 @@
-// Package local reaches a machine whose root directory is a directory of this one: of a test, of a mount, or the
-// machine's own as a pod sees it.
+// Package local reaches a machine whose root directory is a directory of this one. It is that of a test, of a mount, or
+// the machine's own as a pod sees it.
 package local
 
 import (
@@ -77,7 +77,7 @@ func (l *Host) open(ctx context.Context, p string) (*os.Root, string, error) {
 }
 
 // through is like open, for what lies behind symbolic links. On a whole machine a link to an absolute path means what
-// it says; in another directory it could be of the host or of this machine, and is refused.
+// it says. In another directory it could be of the host or of this machine, and is refused.
 func (l *Host) through(ctx context.Context, p string) (*os.Root, string, error) {
 	return l.enter(ctx, p, true)
 }
@@ -163,7 +163,7 @@ func (l *Host) Remove(ctx context.Context, p string) error {
 		err = root.Remove(inside)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody else was quicker
+		return nil // another process was quicker
 	}
 	if err != nil {
 		return l.explain("removing", p, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// MountedRoot is a machine whose own root file system is mounted in a directory of this process, as in a pod; or parts
-// of it, at their paths below that directory.
+// MountedRoot is a machine whose own root file system is mounted in a directory of this process, as in a pod. Or parts
+// of it are mounted, at their paths below that directory.
 type MountedRoot struct {
 	// Name of the machine, for messages.
 	Name string
@@ -43,13 +43,13 @@ type Machine interface {
 type Place struct {
 	// Path is absolute on the machine. The file need not exist.
 	Path string `json:"path"`
-	// Dir is the innermost directory that exists and in which everything happens when the file is replaced: its own, or
-	// the one above a directory of manifests, where temporary files lie.
+	// Dir is the innermost existing directory in which everything happens when the file is replaced. It is the file's own,
+	// or the one above a directory of manifests, for temporary files.
 	Dir string `json:"dir"`
 }
 
-// OpenMounted returns the machine. Its programs are run in its own root, and its processes are those in the network
-// namespace of this process' PID 1: so this process has to see the machine's processes.
+// OpenMounted returns the machine. Its programs are run in its own root. Its processes are those in the network
+// namespace of this process' PID 1, so this process has to see the machine's processes.
 func OpenMounted(w MountedRoot) (Machine, error) {
 	if !isDirectory(w.Dir) {
 		return nil, fmt.Errorf("root of host %q: %s is not a directory", w.Name, w.Dir)
@@ -153,9 +153,9 @@ func (l *Host) Place(ctx context.Context, p string) (Place, error) {
 }
 
 // isOwnProcess reports whether a process is one of this machine's own. On a whole machine that is one in the network
-// namespace of its PID 1: components that run in pods of the host's network are, workloads of the same name with a
-// network of their own are not. The kernel gives each namespace's directory of network files its own numbers, which may
-// be read without the rights of a debugger.
+// namespace of its PID 1. Components in pods of the host's network are, workloads of the same name with a network of
+// their own are not. The kernel gives each namespace's directory of network files its own numbers, which may be read
+// without the rights of a debugger.
 func (l *Host) isOwnProcess(root *os.Root, thread string) (bool, error) {
 	if !l.whole {
 		cwd, err := root.Readlink(path.Join(thread, "cwd"))

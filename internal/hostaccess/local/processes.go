@@ -20,9 +20,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// runsOtherProgram reports whether a process certainly runs another program now, at the cost of three system calls: an
-// owner's end is looked for fifty times a second, and a machine has hundreds of processes. It is false when in doubt,
-// also about one that has no command line, unless it is a thread of the kernel.
+// runsOtherProgram reports whether a process certainly runs another program now, at the cost of three system calls. An
+// owner's end is checked fifty times a second, and a machine has hundreds of processes. It is false when in doubt, also
+// about one that has no command line, unless it is a thread of the kernel.
 func (l *Host) runsOtherProgram(pid, component string) bool {
 	var buffer [512]byte
 	data, ok := readPrefix(l.proc+"/"+pid+"/cmdline", buffer[:])
@@ -69,8 +69,8 @@ func readPrefix(name string, buffer []byte) ([]byte, bool) {
 const ticksPerSecond = 100
 
 // Processes looks for programs whose working directory is the host's directory. Only root sees that of other users'
-// programs: one with the component's name makes the answer unknown, unless its user owns nothing of the host and so
-// cannot be who runs the host's programs.
+// programs. One with the component's name makes the answer unknown. It does not if its user owns nothing of the host
+// and so cannot run the host's programs.
 func (l *Host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
 	found, err := l.scan(ctx, component)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *Host) scan(ctx context.Context, component string) ([]v1.Process, error)
 	if !isDirectory(l.Dir) {
 		return nil, fmt.Errorf("its directory %s is gone, and what runs there cannot be known", l.Dir)
 	}
-	// PID 1 always runs. A procfs mounted with hidepid shows it to nobody but its owner, and hides others as well.
+	// PID 1 always runs. A procfs mounted with hidepid shows it only to its owner, and hides others as well.
 	if _, err := os.ReadFile(filepath.Join(l.proc, "1", "stat")); err != nil {
 		return nil, fmt.Errorf(
 			"the processes of other users are hidden from user id %d: run the same command again as root (%w)",
@@ -131,8 +131,8 @@ func readNames(dir string) ([]string, error) {
 }
 
 // look reports whether a process runs the component on this host. One that ends while it is looked at does not. The
-// directory is opened once: what is read through it is of this process or of none, also when its PID is given to
-// another one meanwhile.
+// directory is opened once. What is read through it is of this process or of none, also when its PID is reused
+// meanwhile.
 func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
 	if ended(err) {
@@ -157,7 +157,7 @@ func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 		return v1.Process{}, false, nil
 	case err != nil:
 		return v1.Process{}, false, fmt.Errorf(
-			"process %d is a %s whose place user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
+			"process %d is a %s whose location user id %d may not read, so it may be this host's; run the same command again as root (%w)",
 			pid,
 			component,
 			os.Geteuid(),
@@ -210,9 +210,9 @@ func (l *Host) foreign(root *os.Root) bool {
 	return false
 }
 
-// commandLine returns the arguments of a process and the thread that they were found with, as a path below the process;
-// none for a kernel thread and for a process that has ended. A process whose first thread has ended while others run
-// looks like a zombie, and still acts: then those are asked.
+// commandLine returns the arguments of a process and the thread that they were found with, as a path below the process.
+// It returns none for a kernel thread and for a process that has ended. A process whose first thread has ended while
+// others run looks like a zombie, and still acts: then those are asked.
 func commandLine(root *os.Root) ([]string, string, error) {
 	args, err := readArgs(root, ".")
 	if err != nil || len(args) > 0 {

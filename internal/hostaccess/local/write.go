@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// Temporary files are named .transplant-<number>.tmp and locked by their writer for as long as it lives. One that
-// nobody locks was left by a process that was killed, and the next write next to it takes it away.
+// Temporary files are named .transplant-<number>.tmp and locked by their writer for as long as it lives. One without a
+// lock was left by a process that was killed, and the next write next to it removes it.
 const (
 	tempPrefix = ".transplant-"
 	tempSuffix = ".tmp"
@@ -46,7 +46,7 @@ func (l *Host) WriteFile(ctx context.Context, p string, data []byte, mode fs.Fil
 	}
 	if err != nil {
 		for i := len(made) - 1; i >= 0; i-- {
-			_ = root.Remove(made[i]) // leaves a directory alone that somebody uses meanwhile
+			_ = root.Remove(made[i]) // keeps a directory that is in use meanwhile
 		}
 		return l.explain("writing", p, err)
 	}
@@ -56,8 +56,8 @@ func (l *Host) WriteFile(ctx context.Context, p string, data []byte, mode fs.Fil
 	return nil
 }
 
-// destination follows symbolic links: replacing a link instead of the file that it names would leave whoever shares the
-// file behind.
+// destination follows symbolic links: replacing a link instead of the file that it names would not change the shared
+// file.
 func destination(root *os.Root, inside string) (string, fs.FileInfo, error) {
 	for range maxLinks {
 		info, err := root.Lstat(inside)
@@ -125,8 +125,8 @@ func makeParents(root *os.Root, dir string, mode fs.FileMode) ([]string, error) 
 }
 
 // replace writes the bytes next to the file and renames them over it. A file in a manifests directory is a pod whatever
-// its name is (only dot-files are skipped), so the temporary one lies in the directory above; where that is another
-// file system, a dot-file must do.
+// its name is; only dot-files are skipped. So the temporary one is in the directory above. If that is another file
+// system, it is a dot-file.
 func (l *Host) replace(root *os.Root, target string, data []byte, perm fs.FileMode, old fs.FileInfo) error {
 	dir := path.Dir(target)
 	if path.Base(dir) != manifests {

@@ -93,9 +93,9 @@ func (c *change) commands(ctx context.Context, m *manual) ([]string, error) {
 	return nil, fmt.Errorf("a change of kind %q is not known", c.kind)
 }
 
-// writing makes the file next to its place, outside of a directory that the kubelet watches, and moves it there:
-// whoever reads sees the old bytes or the new ones. It is made empty with its mode first, so that a secret in it is
-// nobody's to read for a moment. A symbolic link stays, and leads to the new bytes.
+// writing makes the file next to its place, outside of a directory that the kubelet watches, and moves it there. A
+// reader sees the old bytes or the new ones. It is made empty with its mode first, so that no other user can read a
+// secret in it for a moment. A symbolic link stays, and leads to the new bytes.
 func (c *change) writing(ctx context.Context, m *manual) ([]string, error) {
 	dir := path.Dir(c.path)
 	beside := dir

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// manualInterval is how often a host is looked at while somebody works on it.
+	// manualInterval is how often a host is read while a person works on it.
 	manualInterval = 200 * time.Millisecond
 	// manualReminder is how often a line says that the wait goes on.
 	manualReminder = 5 * time.Minute
@@ -32,7 +32,7 @@ const (
 	changeStart   changeKind = "starting"
 )
 
-// change is what somebody has to do on a host.
+// change is what a person has to do on a host.
 type change struct {
 	kind       changeKind
 	path, from string
@@ -148,7 +148,7 @@ func (m *manual) await(ctx context.Context, queue []*change) error {
 			told, at = why, now
 			hostaccess.Progress(
 				ctx,
-				"waiting for somebody to run the commands for host %s that are printed above: %s",
+				"waiting for the commands for host %s, printed above, to be run: %s",
 				m.Name(),
 				why,
 			)

@@ -1,4 +1,4 @@
-// Package manual reaches hosts that people change: it reads them through another access, prints what is to be changed
+// Package manual reaches hosts that people change. It reads them through another access, prints what is to be changed
 // as commands, and waits until reading shows it.
 package manual
 
@@ -40,7 +40,7 @@ func ParseSpec(spec string) (inner string, manual bool, err error) {
 		return "", false, fmt.Errorf("%q is manual twice: %s", spec, ways)
 	case "none":
 		return "", false, fmt.Errorf(
-			"%q would print commands and never see that somebody ran them, since no host is read: %s",
+			"%q would print commands and never see their effect, since no host is read: %s",
 			spec,
 			ways,
 		)
@@ -53,17 +53,17 @@ type Options struct {
 	// Out is where the commands are printed. What is written to it at once is one block, and a script for a shell as it
 	// is.
 	Out io.Writer
-	// StateDir is a directory of this machine. Files on their way to a host are staged in a directory of it that nobody
-	// else may enter.
+	// StateDir is a directory of this machine. Files on their way to a host are staged in a directory of it that no other
+	// user may enter.
 	StateDir string
-	// Unattended reports whether there is no terminal, and so perhaps nobody who reads; the first block says so.
+	// Unattended reports whether there is no terminal, and so perhaps no reader; the first block says so.
 	Unattended bool
 	// Clock is the real one when nil.
 	Clock clock.Clock
 }
 
 // New makes hosts that are read through the inner ones and changed by people. Each change is printed as exact commands,
-// and is made when reading shows it; the wait for that has no end but that of its context, or Stopping's.
+// and is made when reading shows it. Only its context, or Stopping's, ends the wait for that.
 func New(inner []hostaccess.Host, o Options) []hostaccess.Host {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -362,7 +362,7 @@ func TestManualAccessIsOverAnotherOne(t *testing.T) {
 		"manual:":               "does not say what hosts are read through",
 		"manual:manual:local:x": "manual twice",
 		"manual:manual":         "manual twice",
-		"manual:none":           "never see that somebody ran them",
+		"manual:none":           "never see their effect",
 	} {
 		inner, manual, err := ParseSpec(spec)
 		have := fmt.Sprint(inner, " ", manual)

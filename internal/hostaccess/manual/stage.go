@@ -14,8 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// stagePrefix names the directories of files that wait for somebody to copy them. Each is locked by the process that
-// made it for as long as that lives.
+// stagePrefix names the directories of files that wait to be copied. Each is locked by the process that made it for as
+// long as that lives.
 const stagePrefix = "manual-"
 
 // console is what the manual hosts of one command share.
@@ -36,13 +36,13 @@ func (c *console) introduction() []string {
 	}
 	c.introduced = true
 	out := []string{
-		"transplant changes nothing on a host itself: paste each block like this one into a shell that reaches the hosts, as it is, or do the same in another way.",
+		"transplant changes nothing on a host itself. Paste each block like this one, unchanged, into a shell that reaches the hosts, or do the same in another way.",
 		"It waits for as long as that takes. Ctrl-C stops it; the same command goes on where it stopped and prints what is still to do.",
 	}
 	if c.Unattended {
 		out = append(
 			out,
-			"There is no terminal here: it waits all the same, until somebody who reads this runs the commands.",
+			"There is no terminal here: transplant waits all the same, until the commands are run.",
 		)
 	}
 	return out

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// failedFor is how long a pod that could not be started is not tried again: everything that asks about the host
-	// meanwhile gets the same answer.
+	// failedFor is how long a pod that could not be started is not tried again. Every request about the host gets the same
+	// answer meanwhile.
 	failedFor = 30 * time.Second
 	// impatience is after how long a waiting operator is told.
 	impatience = 3 * time.Second
@@ -262,8 +262,8 @@ func (a *access) discard(name string) error {
 	return a.deletePod(ctx, name)
 }
 
-// call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost
-// while it was under way, is an error.
+// call asks the agent once, however often sessions break. A call that may not be repeated, and whose pod was lost while
+// it was under way, is an error.
 func (c *podSession) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
@@ -301,8 +301,8 @@ func (c *podSession) call(ctx context.Context, method string, req agent.Request)
 	}
 }
 
-// encode makes the body of one attempt. A change that depends on a lock says until when it may be begun, on the agent's
-// clock: what is held up on its way, or sent by a machine that slept in between, comes too late there.
+// encode makes the body of one attempt. A change that depends on a lock says until when it may be started, on the
+// agent's clock. A change that is delayed, or sent by a machine that slept in between, is then refused.
 func (c *podSession) encode(ctx context.Context, s *session, method string, req agent.Request) ([]byte, error) {
 	if agent.Changes(method) {
 		until, depends, err := hostaccess.LockedUntil(ctx)
@@ -387,9 +387,9 @@ func (c *podSession) drop(s *session) {
 	}
 }
 
-// ping tells the agent that somebody is still there. A session that broke is opened again next to it, and one that is
-// being opened is left to whoever waits for it: among hundreds of hosts those that do not answer would take the time of
-// those that do, whose agents would end.
+// ping tells the agent that its client is still there. A session that broke is opened again next to it, and one that is
+// being opened is left to its waiting caller. Among hundreds of hosts, unreachable ones would otherwise take the time
+// of the others, whose agents would end.
 func (c *podSession) ping(ctx context.Context) {
 	c.mu.Lock()
 	wanted, answers := !c.closed && c.failed == nil, c.answers()
@@ -398,7 +398,7 @@ func (c *podSession) ping(ctx context.Context) {
 	}
 	c.mu.Unlock()
 	if wanted && answers {
-		_, _ = c.call(ctx, agent.MethodHello, agent.Request{}) // whoever needs the host learns what is wrong
+		_, _ = c.call(ctx, agent.MethodHello, agent.Request{}) // the next caller for the host learns what is wrong
 	}
 }
 

@@ -80,8 +80,8 @@ func (*conn) SetWriteDeadline(time.Time) error { return nil }
 // executor runs the relay in a pod until its input ends, the session breaks, or ctx does.
 type executor func(ctx context.Context, namespace, pod string, in io.Reader, out, errOut io.Writer) error
 
-// execIn runs it through the API server: over a websocket, and over SPDY where a server or what stands before it knows
-// none, as kubectl does.
+// execIn runs it through the API server, over a websocket. If a server or a proxy does not support that, it uses SPDY,
+// as kubectl does.
 func execIn(config *rest.Config) (executor, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0 // a session lasts

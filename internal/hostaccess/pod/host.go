@@ -1,13 +1,13 @@
-// Package pod decides how hosts are reached through the Kubernetes API alone: through pods that are pinned to their
-// nodes and hold no more of a host than what is done there.
+// Package pod decides how hosts are reached through the Kubernetes API alone. That is through pods that are pinned to
+// their nodes and mount no more of a host than they need.
 //
 //	look pod     one for each node, for the life of a command: everything is mounted and only read
 //	change pod   one for each grant: the directories of that grant are mounted and may be changed; privileged only where units are restarted
 //
 // A pod is reached through one exec session. A session that breaks, because an API server or a kubelet was restarted,
-// is opened again, and what was under way goes on (see package agent); a pod that is lost is made again. Neither needs
-// this process to clean up: the agents end when nobody asks, and the pods belong to a Job that is complete when it is
-// born and that Kubernetes takes away with them when it is no longer renewed.
+// is opened again. What was under way goes on (see package agent). A lost pod is made again. Neither needs this process
+// to clean up. The agents end without requests. The pods belong to a Job that is complete when it is created, and
+// Kubernetes deletes it with them when it is no longer renewed.
 package pod
 
 import (
@@ -30,8 +30,8 @@ import (
 )
 
 // remoteClock translates moments of this machine's clock to that of an agent, so that the agent can refuse what arrives
-// late. Both clocks count the time for which their machines are suspended; what they show has nothing in common, and
-// the time of day plays no part.
+// late. Both clocks count the time for which their machines are suspended. Their values have nothing in common, and the
+// time of day plays no part.
 type remoteClock struct {
 	now func() time.Duration
 
@@ -44,9 +44,9 @@ type remoteClock struct {
 // drift is by how much the two clocks may go apart: twice what a kernel lets a clock be slewed.
 const drift = time.Second / 1000 // in each second
 
-// learn takes in what an agent said of its clock. It read it before the answer was heard, so the agent's clock is ahead
-// by as much or more: a moment that is translated with it comes too early on the agent's clock, and never too late. The
-// answer that was quickest on its way knows it best.
+// learn takes in what an agent said of its clock. It read it before the answer was received, so the agent's clock is
+// ahead by as much or more. A moment that is translated with it comes too early on the agent's clock, and never too
+// late. The answer that was quickest on its way knows it best.
 func (c *remoteClock) learn(hello *agent.Hello) {
 	if hello == nil {
 		return
@@ -159,8 +159,8 @@ func (h *host) RestartKubelet(ctx context.Context) error {
 	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: component.Kubelet})
 }
 
-// RestartKubeletGuarded leaves it to the agent to put the files back: while the kubelet does not run, nobody reaches
-// the host through it.
+// RestartKubeletGuarded leaves it to the agent to put the files back: while the kubelet does not run, the host cannot
+// be reached through it.
 func (h *host) RestartKubeletGuarded(ctx context.Context, before []hostaccess.GuardedFile) error {
 	files := slices.Clone(before)
 	for i := range files {
@@ -245,7 +245,7 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 		}
 		if out.Place == nil || out.Place.Dir == "/" {
 			return nil, fmt.Errorf(
-				"changing %s on host %s: no directory on the way to it exists but the root, and the whole root is never opened for changes: make its directory there first",
+				"changing %s on host %s: of its path only the root exists, and the root is never opened for changes; create its directory there first",
 				p,
 				h.name,
 			)
@@ -299,7 +299,7 @@ func (h *host) remove(ctx context.Context, c *podSession) {
 	}
 }
 
-// warmPod is a change pod that no grant has. Steps of one host follow each other, and most need the same directories: a
+// warmPod is a change pod that no grant has. Steps of one host follow each other, and most need the same directories. A
 // pod for each would take longer to start than the steps take.
 type warmPod struct {
 	spec    spec

@@ -21,9 +21,9 @@ const ownerLabel = labelManaged + "=" + managed + "," + LabelAccess + "=owner"
 
 func jobName(run string) string { return "transplant-hosts-" + run }
 
-// job is what all pods of one command belong to. It asks for no pod, and so is complete at once; from then on its time
-// to live runs, and with it everything that belongs to it goes. The command that made it makes that time longer for as
-// long as it lives.
+// job is what all pods of one command belong to. It asks for no pod, and so is complete at once. From then on its time
+// to live runs; when it ends, everything that belongs to it is deleted. The command that made it makes that time longer
+// for as long as it lives.
 func job(namespace, run, image, owner string, ttl time.Duration) *batchv1.Job {
 	labels := map[string]string{labelManaged: managed, LabelAccess: "owner", LabelRun: run}
 	return &batchv1.Job{
@@ -51,7 +51,7 @@ func (a *access) own(ctx context.Context) error {
 	j, err := a.Kube.BatchV1().
 		Jobs(a.Namespace).
 		Create(ctx, job(a.Namespace, a.run, a.Image, a.self.String(), a.TTL), metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) { // an attempt whose answer was lost made it: nobody else uses the name
+	if apierrors.IsAlreadyExists(err) { // an attempt whose answer was lost made it: no other process uses the name
 		j, err = a.renew(ctx, a.TTL)
 	}
 	if err != nil {
@@ -70,10 +70,9 @@ func (a *access) owner() types.UID {
 	return a.job
 }
 
-// ownAgain makes the Job live for another TTL from now, and makes it again when it is gone: somebody took it away, or
-// its time has passed while nobody could renew it. The garbage collector takes every pod whose owner is gone, also
-// those that are made later. was is the Job that the caller's pods belong to; with another one by now there is nothing
-// to do.
+// ownAgain makes the Job live for another TTL from now, and makes it again when it is gone. It was deleted, or its time
+// has passed while it could not be renewed. The garbage collector takes every pod whose owner is gone, also those that
+// are made later. was is the Job that the caller's pods belong to; with another one by now there is nothing to do.
 func (a *access) ownAgain(ctx context.Context, was types.UID) error {
 	a.owning.Lock()
 	defer a.owning.Unlock()
@@ -98,9 +97,9 @@ func (a *access) renew(ctx context.Context, ttl time.Duration) (*batchv1.Job, er
 	return a.Kube.BatchV1().Jobs(a.Namespace).Patch(ctx, jobName(a.run), mergePatch, patch, metav1.PatchOptions{})
 }
 
-// sweep takes away what dead commands have left. The pods of one that lives are never touched: it is dead when it was a
-// process of this machine that has ended, or when its Job should have been gone for a minute by the API server's own
-// times, which it then has not renewed.
+// sweep takes away what dead commands have left. The pods of a live one are never touched. It is dead when it was a
+// process of this machine that has ended. It is also dead when its Job should have been gone for a minute by the API
+// server's own times.
 func (a *access) sweep(ctx context.Context) error {
 	jobs, err := a.Kube.BatchV1().Jobs(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ownerLabel})
 	if err != nil {

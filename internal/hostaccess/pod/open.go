@@ -36,21 +36,21 @@ type Options struct {
 	Nodes []string
 	// Namespace of the pods; kube-system when empty.
 	Namespace string
-	// User is who runs this command, in words, for whoever finds its pods.
+	// User is who runs this command, in words, for an administrator who finds its pods.
 	User string
 	// Tell is called with what a watching operator wants to know; nil for silence.
 	Tell func(string)
 	// TTL is how long pods stay when this process is killed; zero means 10 minutes.
 	TTL time.Duration
-	// Idle is how long an agent lives when nobody asks it; zero means 4 minutes, which is longer than any call waits for
-	// the API server.
+	// Idle is how long an agent lives without requests. Zero means 4 minutes, which is longer than any call waits for the
+	// API server.
 	Idle time.Duration
 	// Start bounds the start of a pod; zero means 2 minutes.
 	Start time.Duration
 	// Look and Change bound how long a call waits for a host that cannot be reached, such as one whose API server
-	// restarts; zero means 1 and 3 minutes.
+	// restarts. Zero means 1 and 3 minutes.
 	Look, Change time.Duration
-	// Linger is how long a change pod stays for a next step on its host that needs exactly the same directories; zero
+	// Linger is how long a change pod stays for a next step on its host that needs exactly the same directories. Zero
 	// means not at all.
 	Linger time.Duration
 	// Parallel bounds how many pods are made or taken away at a time; zero means 16.
@@ -79,8 +79,8 @@ type access struct {
 	told           map[string]time.Time // when it was said last that a host cannot be asked
 }
 
-// Open makes a look pod on every host, and waits until each can be asked or cannot be for a reason, which is then what
-// its methods return. Whoever called it calls closing once, with a context that bounds the cleaning up.
+// Open makes a look pod on every host, and waits until each can be asked, or cannot be for a reason. Its methods then
+// return that reason. The caller calls closing once, with a context that bounds the cleaning up.
 func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func(context.Context) error, err error) {
 	a, err := newAccess(ctx, o)
 	if err != nil {
@@ -222,7 +222,7 @@ func (a *access) each(ctx context.Context, n int, do func(context.Context, int) 
 	return errors.Join(errs...)
 }
 
-// keep renews the Job and tells the agents that somebody is still there, until the access is closed.
+// keep renews the Job and tells the agents that their client is still there, until the access is closed.
 func (a *access) keep() {
 	renew, ask := time.NewTicker(a.TTL/4), time.NewTicker(a.Idle/4)
 	defer renew.Stop()
@@ -271,7 +271,7 @@ func (a *access) close(ctx context.Context) error {
 	}
 	if err := a.remove(ctx, a.run); err != nil {
 		return fmt.Errorf(
-			"taking the pods on the hosts away: %w: they end by themselves in %s and are gone in %s, or take them away with \"kubectl -n %s delete job,pod -l %s=%s\"",
+			"deleting the pods on the hosts: %w; they end by themselves in %s and are gone in %s; to delete them now: \"kubectl -n %s delete job,pod -l %s=%s\"",
 			err,
 			a.Idle,
 			a.TTL,

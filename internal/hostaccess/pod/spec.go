@@ -47,7 +47,7 @@ type spec struct {
 	Name, Namespace, Node, Image, Run string
 	// Job owns the pod.
 	Job types.UID
-	// Idle is how long the agent lives when nobody asks.
+	// Idle is how long the agent lives without requests.
 	Idle time.Duration
 	// Change tells a change pod.
 	Change  bool

@@ -67,7 +67,7 @@ func (c *podSession) create(ctx context.Context) (string, error) {
 		c.generation++
 	}
 	c.mu.Unlock()
-	if closed { // meanwhile, by somebody who did not know of this pod
+	if closed { // meanwhile, by a client that did not know of this pod
 		return "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
 	}
 	return s.Name, nil
@@ -152,7 +152,7 @@ func (c *podSession) get1(ctx context.Context, name string) (*corev1.Pod, error)
 	return c.a.Kube.CoreV1().Pods(c.a.Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// lost tells why a pod with which no session can be opened is of no use; nil when it may be, or nobody knows.
+// lost says why a pod with which no session can be opened is of no use; nil when it may be, or that is not known.
 func (c *podSession) lost(ctx context.Context, name string) error {
 	p, err := c.get1(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -286,7 +286,7 @@ func securityHint(message string) string {
 	return ""
 }
 
-// deadNode says that a node's kubelet does not report; a node that is NotReady for another reason, such as its network,
+// deadNode says that a node's kubelet does not report. A node that is NotReady for another reason, such as its network,
 // starts pods of the host's network.
 func (c *podSession) deadNode(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

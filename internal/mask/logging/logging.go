@@ -18,11 +18,11 @@ import (
 )
 
 // Apply does what logsapi.ValidateAndApply does, and has everything masked that klog, loggers of contexts, slog and the
-// package log write from then on. A logger that is set later is its author's, and is not touched; so is one that was
-// set after an earlier call, where reapplying is allowed.
+// package log write from then on. A logger that is set later is its author's, and is not changed. So is one that was
+// set after an earlier call, if reapplying is allowed.
 //
-// Info messages are not buffered, whatever the configuration says: klog has no way to keep the function that writes
-// the buffer out when its logger is replaced.
+// Info messages are not buffered, whatever the configuration says. klog cannot keep the function that writes the buffer
+// out when its logger is replaced.
 func Apply(c *logsapi.LoggingConfiguration, gate featuregate.FeatureGate) error {
 	contextual := gate == nil || gate.Enabled(logsapi.ContextualLogging)
 	before := klog.Background().GetSink()

@@ -24,13 +24,12 @@ const (
 )
 
 // Admit waits until one more node may be changed, and tells for what. A node that is not Ready itself is not touched
-// either, unless it was this migration that changed it: what it was like before could not be told from what the change
-// does to it.
+// either, unless this migration changed it. Its old faults could not be distinguished from effects of the change.
 func Admit(ctx context.Context, e *step.Env, s v1.Step, touched bool) (release func(), err error) {
 	node, ok := e.NodeNames[s.Host]
 	if !ok || node == "" {
 		return nil, fmt.Errorf(
-			"host %s has no Node that is known, so that nobody can see whether its kubelet comes back: look at kubectl get nodes",
+			"host %s has no known Node, so transplant cannot see whether its kubelet comes back: look at kubectl get nodes",
 			s.Host,
 		)
 	}
@@ -77,7 +76,7 @@ func mayChange(ctx context.Context, e *step.Env, s v1.Step, node string, touched
 	} else if err != nil {
 		return false, fmt.Errorf("looking which nodes are Ready: %w", err)
 	}
-	// one that was taken out of the migration serves nobody
+	// one that was excluded from the migration serves no pod
 	notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.IsNodeExcluded)
 	rec := e.Journal.Record(s.ID)
 	owed := touched && slices.Contains(notReady, node) || rec.Undo != nil && rec.Undo.Ended == nil

@@ -30,7 +30,7 @@ const (
 )
 
 // Node makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made
-// schedulable again. A node whose kubelet was changed and is not there any longer is not emptied once more: nobody
+// schedulable again. A node whose kubelet was changed and is not there any longer is not drained once more: no kubelet
 // would end its pods.
 func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name string) error {
 	touched := rec.AfterSHA256 != ""
@@ -91,7 +91,7 @@ func Unmanaged(ctx context.Context, e *step.Env, node string) error {
 	)
 }
 
-// evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits
+// evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets. It waits
 // until they are gone and no volume of an in-tree plugin is in use there. What the node's kubelet or a DaemonSet puts
 // there is left alone: it would come back. So are the pods through which this tool looks at the host.
 func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {

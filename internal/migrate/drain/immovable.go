@@ -14,8 +14,7 @@ import (
 )
 
 // CheckInTreeVolumes refuses a node on which a pod that a drain leaves alone, such as a DaemonSet's, has a volume of an
-// in-tree plugin mounted: the drain would wait for it without success until its time is over, with every other pod of
-// the node gone.
+// in-tree plugin mounted. The drain would wait for it until its timeout, with every other pod of the node gone.
 func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 	if used, err := inTreeVolumes(ctx, e, node); err != nil || used == "" {
 		return err
@@ -45,7 +44,7 @@ func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 	}
 	sort.Strings(keep)
 	return fmt.Errorf(
-		"node %s has to be drained, and a drain leaves %s alone, which %s an in-tree volume mounted that CSI could not unmount (KEP-625): keep %s away from the node, "+
+		"node %s has to be drained, and a drain leaves %s alone, which %s an in-tree volume mounted that CSI could not unmount (KEP-625); keep %s away from the node, "+
 			"for example by a nodeSelector in the DaemonSet, until it is migrated, and run the same command again; nothing was changed there",
 		node,
 		step.FirstOf(keep),

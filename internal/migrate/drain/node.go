@@ -37,8 +37,8 @@ func Cordon(ctx context.Context, e *step.Env, node string, unschedulable bool) e
 	return err
 }
 
-// ChangeNode changes a node under the version that was read, as often as somebody else is faster. A node of another uid
-// is not the one that was meant; an empty uid means any.
+// ChangeNode changes a node under the version that was read, as often as another client is faster. A node of another
+// uid is not the one that was meant; an empty uid means any.
 func ChangeNode(ctx context.Context, e *step.Env, name string, uid types.UID, change func(*corev1.Node) bool) error {
 	return retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
 		for {

@@ -38,8 +38,8 @@ func Staying(doc v1.Journal, hosts []hostaccess.Host) []hostaccess.Host {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h hostaccess.Host) bool { return IsExcluded(doc, h.Name()) })
 }
 
-// HasChanged reports whether a step of the way there has changed a component on a host, which no step of the way back
-// reaches once the host was taken out.
+// HasChanged reports whether a step of the migration has changed a component on a host. No step of the rollback reaches
+// it once the host was excluded.
 func HasChanged(doc v1.Journal, host string) bool {
 	changed := map[string]bool{}
 	for _, rec := range doc.Records {

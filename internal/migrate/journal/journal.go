@@ -1,5 +1,5 @@
-// Package journal keeps what a migration was asked to do and has done, in ConfigMaps of the cluster, and decides what
-// of it is read back.
+// Package journal keeps what a migration has to do and has done, in ConfigMaps of the cluster, and decides what of it
+// is read back.
 package journal
 
 import (
@@ -67,8 +67,8 @@ const chunk = 900_000
 // ErrNoJournal says that no migration was started on this cluster.
 var ErrNoJournal = errors.New("no migration was started on this cluster: run transplant apply")
 
-// Journal keeps what was started in the cluster, compressed, in ConfigMaps: whoever has the kubeconfig can go on where
-// somebody else stopped.
+// Journal keeps what was started in the cluster, compressed, in ConfigMaps: a user with the kubeconfig can continue
+// where another one stopped.
 type Journal struct {
 	Home ObjectLocation
 	mu   sync.Mutex
@@ -80,8 +80,8 @@ type Journal struct {
 	head *corev1.ConfigMap
 	// writer tells this process from others that write the same.
 	writer string
-	// claimed reports whether this process has written the head, begins that the run has none yet, and incomplete that it
-	// was left while that was written.
+	// claimed reports whether this process has written the head. begins is that the run has none yet, and incomplete that
+	// a process ended while it wrote the head.
 	claimed, begins, incomplete bool
 	// where the pieces are kept, and the places of the records that have changed since they were put into a part.
 	where  layout
@@ -154,7 +154,7 @@ func (e *BegunError) Error() string {
 }
 
 // Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is
-// replaced, and so is one of which no step was begun; that of a run under way is a *BegunError.
+// replaced, and so is one of which no step was started. That of a run under way is a *BegunError.
 func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
 	j := &Journal{
 		Home:     h,
@@ -227,8 +227,8 @@ func (j *Journal) placeOf(id string) (int, bool) {
 	return at, ok
 }
 
-// apart is a record that shares nothing with r which a step changes in place: steps of a batch run side by side, and
-// the journal is written with all of their records while each goes on with its own.
+// apart is a record that shares nothing with r which a step changes in place. Steps of a batch run in parallel, and the
+// journal is written with all of their records while each goes on with its own.
 func apart(r v1.StepRecord) v1.StepRecord {
 	if r.Undo != nil {
 		undo := *r.Undo
@@ -381,7 +381,7 @@ func (h ObjectLocation) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	}
 	if limit := (journalParts + 1) * chunk; len(data) > limit {
 		return fmt.Errorf(
-			"the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			"the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB; nothing was changed; migrate with fewer hosts in --host-access at a time",
 			len(data)>>20,
 			h.Name(BeforeName),
 			h.Name(BeforeName),
@@ -428,7 +428,7 @@ func (h ObjectLocation) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	}
 }
 
-// packers are kept: each holds a megabyte, and a journal is written twice for each step, also while nobody owns the
+// packers are kept: each holds a megabyte, and a journal is written twice for each step, also while no manager owns the
 // loops. That is why they are quick rather than thorough, too.
 var packers = sync.Pool{New: func() any {
 	z, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
@@ -484,16 +484,16 @@ func judgeUnpacked(size int, limit int64) error {
 	return nil
 }
 
-// Bounds of what a journal may come to: a record of a worker's kubelet, with what a rollback adds to it, was measured
-// to take under recordBytes when it is packed, and four of the ConfigMaps are kept free for parts that are about to
-// take the place of others.
+// Bounds of what a journal may come to. A record of a worker's kubelet, with what a rollback adds to it, was measured
+// to take under recordBytes when it is packed. Four of the ConfigMaps are kept free for parts that are about to replace
+// others.
 const (
 	recordBytes = 700
 	capacity    = (journalParts - 4) * chunk
 )
 
-// Fits refuses a plan whose journal would outgrow its ConfigMaps: in the middle of a run there would be no way on, and
-// no record of the way back.
+// Fits refuses a plan whose journal would outgrow its ConfigMaps. In the middle of a run it could not continue, and
+// would have no record for a rollback.
 func Fits(p *v1.Plan) error {
 	data, err := pack(p)
 	if err != nil {
@@ -501,7 +501,7 @@ func Fits(p *v1.Plan) error {
 	}
 	if size := 2 * (len(data) + recordBytes*len(p.Steps)); size > capacity { // the way there and the way back
 		return fmt.Errorf(
-			"the journal of this plan of %d steps would come to about %d MiB when it is compressed, and its %d ConfigMaps are made for %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			"the journal of this plan of %d steps would come to about %d MiB when it is compressed, and its %d ConfigMaps are made for %d MiB; nothing was changed; migrate with fewer hosts in --host-access at a time",
 			len(p.Steps),
 			size>>20,
 			journalParts+1,

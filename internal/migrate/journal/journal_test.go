@@ -240,7 +240,7 @@ func TestTwoWritersOfAJournal(t *testing.T) {
 	if err := theirs.Save(t.Context(), v1.StepRecord{ID: "a", Result: "started"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := mine.Save(t.Context(), v1.StepRecord{ID: "b", Result: "started"}); err == nil || !strings.Contains(err.Error(), "somebody else wrote it") {
+	if err := mine.Save(t.Context(), v1.StepRecord{ID: "b", Result: "started"}); err == nil || !strings.Contains(err.Error(), "another client wrote it") {
 		t.Errorf("a journal that somebody else wrote was overwritten: %v", err)
 	}
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// ObjectLocation is where the journal of a run, the snapshot from before it, the lock and the object through which it
-// is paused are kept: in the cluster itself, or, for a cluster whose control plane another one hosts, in its namespace
-// there.
+// ObjectLocation is where the journal of a run, the snapshot from before it, the lock and the pause object are kept.
+// That is in the cluster itself, or in its namespace of the cluster that hosts its control plane.
 type ObjectLocation struct {
 	Kube kubernetes.Interface
 	// Namespace is kube-system when empty.
 	Namespace string
-	// Part is what the run's objects are told apart by from those of another run in the same namespace; empty for one that
-	// is alone or the first. The lock is the same for all.
+	// Part distinguishes the run's objects from those of another run in the same namespace. It is empty for one that is
+	// alone or the first. The lock is the same for all.
 	Part string
 	// Sizes of what the journal is kept in; the usual ones when nil.
 	Sizes *Sizes

@@ -57,8 +57,8 @@ type placed struct {
 	Record v1.StepRecord `json:"record"`
 }
 
-// part is a ConfigMap that holds a piece of a journal. One whose content has another sum is of another moment, or
-// somebody changed it.
+// part is a ConfigMap that holds a piece of a journal. One whose content has another sum is of another moment, or was
+// changed.
 type part struct {
 	Name   string `json:"name"`
 	Holds  string `json:"holds"`
@@ -162,7 +162,7 @@ func (r *Reader) follow(ctx context.Context, cm *corev1.ConfigMap) (*stored, err
 		}
 		cm = now
 	}
-	return nil, fmt.Errorf("%w, %d times in a row while somebody wrote it: run the same command again", gone, readTries)
+	return nil, fmt.Errorf("%w, %d times in a row while another client wrote it: run the same command again", gone, readTries)
 }
 
 // partError says that a part is not the one that the head names.

@@ -18,12 +18,12 @@ import (
 )
 
 // How a journal is written. A small one is in its head alone, and each step writes that. A large one would be megabytes
-// a step: its plan is written once, in parts; records that have changed stay in the head until they are too many, and
-// then go into a part together. Parts of about the same size are made one, so that there are few of them, and each
-// record is written some five times in all.
+// a step, so its plan is written once, in parts. Changed records stay in the head until they are too many, and then go
+// into a part together. Parts of about the same size are merged, so that there are few of them, and each record is
+// written some five times in total.
 //
-// A part is never changed while a head names it: what is new goes into ConfigMaps that no head names, then the head is
-// written, which names all parts with their sums, then those that it names no longer are deleted. A crash in between
+// A part is never changed while a head names it. New content goes into ConfigMaps that no head names. Then the head is
+// written, which names all parts with their sums. Then those that it names no longer are deleted. A crash in between
 // leaves the journal of before, and some ConfigMaps that are written over later.
 
 // layout is where the pieces of a journal are kept.
@@ -75,7 +75,7 @@ func (d *drafted) add(holds string, data []byte) (part, error) {
 		}
 	}
 	return part{}, fmt.Errorf(
-		"the journal has outgrown its %d ConfigMaps of %d bytes: what was done until now is in it, and the step that was to be written is not begun; delete nothing, and report this with the size of the cluster",
+		"the journal has outgrown its %d ConfigMaps of %d bytes; what was done until now is in it, and the next step was not started; delete nothing, and report this with the size of the cluster",
 		journalParts,
 		d.Part,
 	)
@@ -145,7 +145,7 @@ func (j *Journal) write(ctx context.Context) error {
 	}
 	if len(data) > chunk {
 		return fmt.Errorf(
-			"the head of the journal is %d bytes when compressed, more than a ConfigMap holds: there are too many pauses or hosts that were taken out in it",
+			"the head of the journal is %d bytes when compressed, more than a ConfigMap holds; it has too many pauses or excluded hosts",
 			len(data),
 		)
 	}
@@ -259,8 +259,8 @@ func (j *Journal) packRecords(at []int) ([]byte, error) {
 	return data, nil
 }
 
-// claim writes the head before this process writes its first part. A process that has lost the lock and does not know
-// it yet sees so before it writes a part, and one that took the lock knows that no other writes parts any longer.
+// claim writes the head before this process writes its first part. A process that has lost the lock without noticing
+// sees it before it writes a part. One that took the lock knows that no other writes parts any longer.
 func (j *Journal) claim(ctx context.Context) error {
 	if j.claimed {
 		return nil
@@ -323,7 +323,7 @@ func (j *Journal) put(ctx context.Context, cm *corev1.ConfigMap) error {
 	return nil
 }
 
-// lostAnswer tells a write whose answer got lost while an API server restarted from one by somebody else.
+// lostAnswer distinguishes a write whose answer got lost while an API server restarted from one by another client.
 func (j *Journal) lostAnswer(
 	ctx context.Context,
 	want *corev1.ConfigMap,
@@ -338,7 +338,7 @@ func (j *Journal) lostAnswer(
 		*saved = live
 		return nil
 	}
-	return fmt.Errorf("somebody else wrote it: %w", conflict)
+	return fmt.Errorf("another client wrote it: %w", conflict)
 }
 
 // writePart writes a part that no head names. One of that name may be left from a crash, or from a process that is
@@ -368,8 +368,8 @@ func (j *Journal) writePart(ctx context.Context, name string, data []byte) error
 	return nil
 }
 
-// replacePart writes over a part that is left. It is read before the head is: whoever has taken the journal over since
-// wrote the head before any part.
+// replacePart writes over a part that is left. It is read before the head is: a process that has taken the journal over
+// since wrote the head before any part.
 func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	left, err := j.Home.Maps().Get(ctx, cm.Name, metav1.GetOptions{})
 	if err != nil {
@@ -381,7 +381,7 @@ func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev
 	}
 	if now.ResourceVersion != j.rv {
 		return nil, fmt.Errorf(
-			"somebody else wrote the journal ConfigMap %s meanwhile: run the same command again",
+			"another client wrote the journal ConfigMap %s meanwhile: run the same command again",
 			j.Home.Describe(Name),
 		)
 	}
@@ -393,8 +393,8 @@ func (j *Journal) replacePart(ctx context.Context, cm *corev1.ConfigMap) (*corev
 	return j.Home.Maps().Update(ctx, next, metav1.UpdateOptions{})
 }
 
-// sweep deletes the parts that the head names no longer. One that stays, since the API server is away or somebody has
-// written it, is written over later.
+// sweep deletes the parts that the head names no longer. One that stays, since the API server is away or another client
+// has written it, is overwritten later.
 func (j *Journal) sweep(ctx context.Context, before []part) {
 	named := map[string]bool{}
 	for _, p := range j.where.parts() {

@@ -22,7 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 )
 
-// HeldError says that somebody else is changing this cluster.
+// HeldError says that another process is changing this cluster.
 type HeldError struct {
 	Holder string
 	// Hosted reports whether the lock is in a seed, where transplant unlock does not look.
@@ -48,8 +48,8 @@ const LeaseName = "transplant-lock"
 
 const (
 	// lockDuration is longer than the only kube-apiserver of a cluster needs to restart, which was measured to take over a
-	// minute on a busy host: nobody can renew the lock meanwhile, and nobody take it. A step that may take the API server
-	// away for longer asks for more before, see Extend.
+	// minute on a busy host. No process can renew or take the lock meanwhile. A step that may take the API server away for
+	// longer asks for more before, see Extend.
 	lockDuration = 3 * time.Minute
 	lockRenewal  = 5 * time.Second
 	// lockMargin is what the lock lasts longer than the API server may be away.
@@ -58,8 +58,8 @@ const (
 	publishInterval = time.Second
 )
 
-// ErrLockLost is the cause of the context's end when somebody took the lock, or it could not be renewed for its whole
-// duration.
+// ErrLockLost is the cause of the context's end when another process took the lock, or it could not be renewed for its
+// whole duration.
 var ErrLockLost = hostaccess.ErrLockLost
 
 // Lock is held while a cluster is changed.
@@ -85,8 +85,8 @@ type Lock struct {
 	again chan struct{}
 }
 
-// Holder describes this process as the holder of a lock: who, where, which process, since when. It is another one each
-// time, so that a process which has lost its lock to another run of its own does not take that one's for its own.
+// Holder describes this process as the holder of a lock: who, where, which process, since when. It differs each time.
+// So a process that has lost its lock to another run of its own does not take that one's lock for its own.
 func Holder(user string) string {
 	return holder.This(user).String() + " since=" + time.Now().UTC().Format(time.RFC3339Nano)
 }
@@ -94,19 +94,19 @@ func Holder(user string) string {
 // Taking says who takes a lock, and from whom.
 type Taking struct {
 	Holder string
-	// Steal takes the lock from whoever has it.
+	// Steal takes the lock from its holder.
 	Steal bool
-	// From reports whether a holder can change nothing any longer, so that its lock is taken at once; nil for nobody.
+	// From reports whether a holder can change nothing any longer, so that its lock is taken at once; nil if none can.
 	From func(holder string) bool
 	// Boot is the clock by which the lock runs out; nil for package boottime's.
 	Boot func() time.Duration
-	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
+	// Tell receives for how long another holder's lock is observed; nil without a receiver.
 	Tell func(string)
 }
 
 // Acquire takes the lock and renews it until Release; the returned context ends with ErrLockLost when it is lost. A
-// lock whose holder was a process of this machine that has certainly ended is taken over at once; another one only when
-// nobody renews it while it is looked at.
+// lock whose holder was a process of this machine that has certainly ended is taken over at once. Another one is taken
+// only if it is not renewed while it is observed.
 func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, t Taking) (context.Context, *Lock, error) {
 	return AcquireAt(ctx, journal.InCluster(kube), c, t)
 }
@@ -191,10 +191,10 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 	return nil
 }
 
-// observe looks whether anybody writes the lock, which no comparison of clocks can tell for certain: a *LockedError
-// when somebody does, true when its holder gave it up. A holder that cannot reach the API server goes on for almost as
-// long as its lock lasts without renewing it, so that is how long it takes; only a lock that is old already, as far as
-// the two clocks agree, is believed to be nobody's after two renewals' time.
+// observe watches whether the lock is written, which no comparison of clocks can prove. It returns a *LockedError when
+// it is, and true when its holder gave it up. A holder that cannot reach the API server goes on for almost as long as
+// its lock lasts without renewing it, so that is how long it takes. Only a lock that is old already, as far as the two
+// clocks agree, counts as free after two renewals' time.
 func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell func(string)) (ended bool, err error) {
 	look := durationOf(seen)
 	if seen.Spec.RenewTime != nil {
@@ -234,7 +234,7 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 	return max(lockDuration, time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second)
 }
 
-// heldError says that somebody else holds the lock of this home.
+// heldError says that another process holds the lock of this location.
 func heldError(h journal.ObjectLocation, who string) error {
 	return &HeldError{Holder: who, Hosted: h.NamespaceOrDefault() != component.Namespace}
 }
@@ -259,9 +259,9 @@ func (l *Lock) published() string {
 	return l.progress
 }
 
-// Extend has the lock last longer than usual, and returns when the API server says so: before its only API server is
-// taken away for as long, so that neither its holder gives it up nor anybody else takes it meanwhile. It lasts as usual
-// again from a renewal behind the returned function on.
+// Extend makes the lock last longer than usual, and returns when the API server confirms it. It is for a stop of the
+// only API server: meanwhile its holder must not give it up, and no other process take it. It lasts as usual again from
+// a renewal behind the returned function on.
 func (l *Lock) Extend(ctx context.Context, away time.Duration) (restore func(), err error) {
 	lasts := max(lockDuration, away+lockMargin)
 	l.last(lasts)
@@ -312,7 +312,7 @@ func (l *Lock) over() bool {
 }
 
 // heldUntil is a hostaccess.HeldUntil. A process that wakes up late waits here for the next renewal, which shows
-// whether somebody took the lock meanwhile.
+// whether another process took the lock meanwhile.
 func (l *Lock) heldUntil(ctx context.Context) (time.Duration, error) {
 	for {
 		until, again := l.until()
@@ -371,7 +371,7 @@ func (l *Lock) pause(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// renewOnce is false when somebody else holds the lock, or took it away.
+// renewOnce is false when another process holds the lock, or deleted it.
 func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockRenewal)
 	defer cancel()
@@ -404,21 +404,21 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 func (l *Lock) Release(ctx context.Context) error {
 	l.cancel(context.Canceled)
 	<-l.done
-	// A renewal that was under way may still arrive: a lock that is left behind for it would be looked at by the next
-	// command for minutes.
+	// A renewal that was under way may still arrive. The next command would observe a lock that is left behind for it for
+	// minutes.
 	for range releaseTries {
 		if ended, err := l.giveUp(ctx); err != nil || ended {
 			return err
 		}
 	}
 	return fmt.Errorf(
-		"releasing the lock Lease %s: somebody writes it all the time; transplant unlock looks at it",
+		"releasing the lock Lease %s: another client keeps writing it; run transplant unlock to see who",
 		describeLease(l.home),
 	)
 }
 
-// releaseTries is how often a lock that is written meanwhile is given up; nobody but one late renewal of this process
-// has a reason to write it.
+// releaseTries is how often a lock that is written meanwhile is released; only one late renewal of this process has a
+// reason to write it.
 const releaseTries = 5
 
 // giveUp deletes the lock while it is this process's; false when it was written meanwhile.
@@ -453,12 +453,12 @@ func (l *Lock) giveUp(ctx context.Context) (ended bool, err error) {
 	return ended, err
 }
 
-// CurrentHolder says who holds the lock; empty for nobody.
+// CurrentHolder says who holds the lock; empty when it is free.
 func CurrentHolder(ctx context.Context, kube kubernetes.Interface) (string, error) {
 	return HolderAt(ctx, journal.InCluster(kube))
 }
 
-// HolderAt says who holds the lock; empty for nobody.
+// HolderAt says who holds the lock; empty when it is free.
 func HolderAt(ctx context.Context, h journal.ObjectLocation) (string, error) {
 	live, err := h.Leases().Get(ctx, LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -96,7 +96,7 @@ func shortened(s string, limit int) string {
 }
 
 // ReadProgress reads what a lock says of its run; nil where it says nothing that is understood. It is masked: an
-// earlier version, or somebody else, may have written it.
+// earlier version, or another client, may have written it.
 func ReadProgress(annotation string) *v1.Progress {
 	if annotation == "" {
 		return nil

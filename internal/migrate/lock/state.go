@@ -21,8 +21,8 @@ import (
 // Renewal is how often the holder of a lock renews it.
 const Renewal = lockRenewal
 
-// ErrNoLock says that nobody holds the lock.
-var ErrNoLock = errors.New("nobody holds the lock: there is nothing to unlock")
+// ErrNoLock says that the lock is free.
+var ErrNoLock = errors.New("the lock is free: there is nothing to unlock")
 
 // State is what the lock's Lease shows.
 type State struct {
@@ -43,7 +43,7 @@ type State struct {
 	UID, Version string
 }
 
-// StateOf reads a Lease as a lock; nil when nobody holds it.
+// StateOf reads a Lease as a lock; nil when it is free.
 func StateOf(l *coordinationv1.Lease) *State {
 	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
 		return nil
@@ -69,7 +69,7 @@ func StateOf(l *coordinationv1.Lease) *State {
 	return s
 }
 
-// Read reads the lock; ErrNoLock when nobody holds it.
+// Read reads the lock; ErrNoLock when it is free.
 func Read(ctx context.Context, kube kubernetes.Interface) (*State, error) {
 	live, err := kube.CoordinationV1().Leases(component.Namespace).Get(ctx, LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -89,8 +89,8 @@ func (s *State) Who() string { return holder.Words(s.Holder) }
 // EndedHere reports whether the holder was a process of this machine which has certainly ended.
 func (s *State) EndedHere() bool { return endedHere(s.Holder) }
 
-// Observe looks for two renewals' time whether the holder still renews its lock, which no comparison of clocks can tell
-// for certain: a *LockedError when it does.
+// Observe watches for two renewals' time whether the holder still renews its lock, which no comparison of clocks can
+// prove. It returns a *LockedError when it does.
 func Observe(ctx context.Context, kube kubernetes.Interface, c clock.Clock, s *State) error {
 	select {
 	case <-ctx.Done():

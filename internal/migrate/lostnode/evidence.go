@@ -1,5 +1,5 @@
-// Package lostnode decides whether a host that is out of reach may be left out of a migration, and whether one that
-// was left out is back.
+// Package lostnode decides whether a host that is out of reach may be excluded from a migration, and whether an
+// excluded one is back.
 package lostnode
 
 import (
@@ -28,8 +28,8 @@ type Host struct {
 	Why string
 	// Evidence are sentences about its node.
 	Evidence []string
-	// Alive is why the host may live, so that it cannot be taken out of the migration; empty when its node has been silent
-	// for long enough or is gone.
+	// Alive is why the host may live, so that it cannot be excluded from the migration. It is empty when its node has been
+	// silent for long enough or is gone.
 	Alive string
 }
 
@@ -166,9 +166,9 @@ func (s nodeState) sentences(now time.Time) []string {
 	return append(out, last+" by its own clock, which is ahead of this machine's")
 }
 
-// quiet is for how long a kubelet has to have been silent: the time after which a node counts as not Ready, in which
-// every lease that a manager next to it held has run out, and with it the time in which that manager may go on writing
-// to the cloud.
+// quiet is for how long a kubelet has to have been silent. It is the time after which a node counts as not Ready. In it
+// every lease of a manager next to it has expired, and so has the time in which that manager may go on writing to the
+// cloud.
 const quiet = 40 * time.Second
 
 // listenInterval is how often a lease is looked at meanwhile; kubelets renew theirs every ten seconds.
@@ -182,7 +182,7 @@ func (s nodeState) alive(now time.Time) string {
 	}
 	if age := now.Sub(s.renewed); !s.renewed.IsZero() && age >= 0 && age < quiet {
 		return fmt.Sprintf(
-			"its kubelet renewed its lease %s ago, so that its managers may run: wait until it has been silent for %s, or repair the way to it",
+			"its kubelet renewed its lease %s ago, so its managers may run; wait until it has been silent for %s, or repair the connection to it",
 			age.Round(time.Second),
 			quiet,
 		)
@@ -200,9 +200,8 @@ func (s nodeState) isReady() string {
 	)
 }
 
-// listen says why a node may be alive, after looking for as long as its kubelet has to be silent: whether it renews its
-// lease can be seen, where what the lease says of its time is by the clock of a machine that nobody can reach. Empty
-// when it was silent.
+// listen says why a node may be alive, after watching for as long as its kubelet has to be silent. It watches whether
+// the lease is renewed. The times in the lease are by the clock of an unreachable machine. Empty when it was silent.
 func listen(ctx context.Context, e *step.Env, node string) (string, error) {
 	first, err := readNodeState(ctx, e, node)
 	if err != nil || first.isReady() != "" {
@@ -228,7 +227,7 @@ func listen(ctx context.Context, e *step.Env, node string) (string, error) {
 		}
 		if last.lease != "" && last.lease != first.lease {
 			return fmt.Sprintf(
-				"its kubelet renewed its lease while it was looked at, so that its managers may run: wait until it has been silent for %s, or repair the way to it",
+				"its kubelet renewed its lease during this check, so its managers may run; wait until it has been silent for %s, or repair the connection to it",
 				quiet,
 			), nil
 		}

@@ -35,9 +35,9 @@ func (e *StayError) Error() string {
 	return fmt.Sprintf("host %s stays in the migration: %s; nothing was changed", e.Host, strings.Join(e.Reasons, "; "))
 }
 
-// Exclude takes hosts out of a migration that was begun: their steps are skipped from then on, and nobody looks at
-// them. A host may go that is certainly gone: out of reach, its kubelet silent, its leases with others, and a majority
-// of the control plane left. The options are those of an engine.
+// Exclude takes hosts out of a migration that was begun: their steps are skipped from then on, and they are not read. A
+// host may be excluded that is certainly gone: out of reach, its kubelet silent, its leases held by others. A majority
+// of the control plane must be left. The options are those of an engine.
 func Exclude(ctx context.Context, o step.Options, j *journal.Journal, names []string, by string) error {
 	e := step.NewEnv(o, j)
 	doc := j.Doc()
@@ -102,8 +102,8 @@ func canExclude(ctx context.Context, e *step.Env, doc v1.Journal, name string, w
 	return lost, reasons, nil
 }
 
-// mayHold says why a lease may be held by one of the hosts that are to be taken out; empty when somebody else has it
-// for certain, or nobody.
+// mayHold says why one of the hosts that are to be excluded may hold a lease. It is empty when another host certainly
+// has it, or when it is free.
 func mayHold(ctx context.Context, e *step.Env, lease string, out []string) (string, error) {
 	if lease == "" {
 		return "", nil
@@ -161,15 +161,15 @@ func majority(e *step.Env, doc v1.Journal, out []string) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		"%d of %d control-plane hosts would be left, which is no majority: an etcd on them has no quorum, and an owner nobody to hand over to; bring one back, or restore etcd first",
+		"%d of %d control-plane hosts would be left, which is no majority; etcd on them has no quorum, and an owner has no manager to hand over to; bring one back, or restore etcd first",
 		left,
 		all,
 	)
 }
 
-// RejectReturnedHosts refuses to go on next to a host that was taken out and is back: its manager is the old one, and
-// may run the loops next to the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases
-// are asked.
+// RejectReturnedHosts refuses to continue next to an excluded host that is back. Its manager is the old one, and may
+// run the loops next to the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases are
+// asked.
 func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	doc := e.Journal.Doc()
 	for _, h := range doc.Without {
@@ -219,8 +219,8 @@ func returned(ctx context.Context, e *step.Env, h v1.HostOut, asBefore bool) (st
 		}
 		if !state.gone && state.ready == corev1.ConditionTrue {
 			return fmt.Sprintf(
-				"it is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
-					"which may take the loops next to their owner, or hold a lease of theirs and run none",
+				"it is back: its node %s is Ready, and it runs again what it ran before: a manager from before or after the migration, "+
+					"which may run the loops next to their owner, or hold their lease and run none",
 				node,
 			), nil
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// ExpectedTargets are the managers that should run, and an unknown one for each control-plane host that is out of
-// reach: what it runs is not known, and whoever asks for all has to know that.
+// ExpectedTargets are the managers that should run, and an unknown one for each unreachable control-plane host. What
+// that host runs is not known, and a caller that asks for all has to know that.
 func ExpectedTargets(ctx context.Context, e *step.Env, components ...string) ([]Target, []v1.Manager, error) {
 	if e.Seed != nil {
 		return seedTargets(ctx, e, components...)

@@ -86,8 +86,8 @@ func ContainerSum(uid, container string) uint64 {
 	return h.Sum64()
 }
 
-// LeaderProblem says why none of the present pods of a workload in the seed leads by a lease, as they say themselves;
-// empty when exactly one does.
+// LeaderProblem says why none of the present pods of a workload in the seed leads by a lease, as they say themselves.
+// It is empty when exactly one does.
 func LeaderProblem(ctx context.Context, e *step.Env, component, lease string, among []corev1.Pod) (string, error) {
 	managers, err := Ask(ctx, e, component)
 	if err != nil {

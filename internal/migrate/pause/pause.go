@@ -23,8 +23,8 @@ import (
 // run out makes it, so that to pause and to resume takes no other right than to update this one object.
 const ControlName = "transplant-control"
 
-// Keys of the control ConfigMap. They are words and not a document, so that somebody with kubectl alone can read and
-// write them.
+// Keys of the control ConfigMap. They are words and not a document, so that an administrator with only kubectl can read
+// and write them.
 const (
 	controlRun    = "run"
 	controlBy     = "paused-by"
@@ -41,7 +41,7 @@ func Requested(cm *corev1.ConfigMap, run string) *v1.Pause {
 		return nil
 	}
 	p := &v1.Pause{Run: run, By: cm.Data[controlBy], Reason: cm.Data[controlReason]}
-	// somebody wrote it by hand; who and why count
+	// it was written by hand; who and why count
 	if at, err := time.Parse(time.RFC3339, cm.Data[controlAt]); err == nil {
 		p.At = at
 	}
@@ -73,7 +73,7 @@ func Resume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pau
 	})
 }
 
-// control changes the control ConfigMap, once more where somebody else wrote it in between. One that is not there is
+// control changes the control ConfigMap, once more if another client wrote it in between. One that is not there is
 // made: a run that was begun by an earlier version has none.
 func control(
 	ctx context.Context,
@@ -104,7 +104,7 @@ func control(
 		cm.Data = data
 		_, err = maps.Update(ctx, cm, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
-			return fmt.Errorf("somebody else wrote it at the same moment, run the same command again: %w", err)
+			return fmt.Errorf("another client wrote it at the same moment, run the same command again: %w", err)
 		}
 		return err
 	})
@@ -125,7 +125,7 @@ func controlMap(h journal.ObjectLocation, data map[string]string) *corev1.Config
 	}
 }
 
-// Pauser lets a run wait where somebody asks it to.
+// Pauser lets a run wait when an administrator asks it to.
 type Pauser struct {
 	Env *step.Env
 	// objectReady reports whether the ConfigMap through which the run is paused was made.
@@ -158,7 +158,7 @@ func (e *Pauser) ensureControl(ctx context.Context) error {
 	})
 }
 
-// WaitWhilePaused looks, before a step, whether somebody asked the run to wait, and waits until it may go on. The lock
+// WaitWhilePaused checks, before a step, whether a pause was requested, and waits until the run may go on. The lock
 // stays held meanwhile. It ends with ErrInterrupted when the operator stops the run. A run that may not read the
 // ConfigMap cannot be paused, which is said once.
 func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-chan struct{}) error {
@@ -219,7 +219,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 func (e *Pauser) asked(ctx context.Context) (*v1.Pause, error) {
 	h := e.Env.Location()
 	cm, err := h.Maps().Get(ctx, h.Name(ControlName), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) { // somebody took it away: nobody asks for anything
+	if apierrors.IsNotFound(err) { // it was deleted: no pause is requested
 		return nil, nil
 	} else if err != nil {
 		return nil, err

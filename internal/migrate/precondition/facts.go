@@ -49,8 +49,8 @@ func Check(ctx context.Context, e *step.Env, s v1.Step) error {
 	return imagesThere(ctx, e, s)
 }
 
-// Preflight looks at every fact of a plan that nothing was done of yet, and names all that have changed, so that a
-// stale plan is refused before its first step and not in the middle. The options need both clients and the hosts.
+// Preflight checks every fact of a plan that was not started yet, and names all that have changed. So a stale plan is
+// refused before its first step and not in the middle. The options need both clients and the hosts.
 func Preflight(ctx context.Context, o step.Options, p *v1.Plan) error {
 	e := step.NewEnv(o, journal.Of(v1.Journal{}))
 	e.Plan = p
@@ -91,7 +91,7 @@ func holds(ctx context.Context, e *step.Env, id string) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf(
-		"%s on host %s was changed by somebody else%s",
+		"%s on host %s was changed outside this migration%s",
 		path,
 		host,
 		difference(detail, f.Data, sum, want),
@@ -153,7 +153,7 @@ func workloadHolds(ctx context.Context, e *step.Env, ref, want, detail string) (
 	}
 	if !workload.HasTemplate(live, want) {
 		return fmt.Sprintf(
-			"the pod template of %s was changed by somebody else%s",
+			"the pod template of %s was changed outside this migration%s",
 			ref,
 			templateDifference(detail, live),
 		), nil
@@ -179,7 +179,7 @@ func commandHolds(ctx context.Context, e *step.Env, name, want, detail string) (
 	}
 	if !same {
 		return fmt.Sprintf(
-			"the command of %s in %s was changed by somebody else%s",
+			"the command of %s in %s was changed outside this migration%s",
 			component,
 			ref,
 			templateDifference(detail, live),
@@ -241,7 +241,7 @@ func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string,
 	}
 	if sum := hostaccess.SHA256([]byte(text)); sum != want {
 		return fmt.Sprintf(
-			"%s of %s was changed by somebody else: its SHA-256 is %s, the plan saw %s",
+			"%s of %s was changed outside this migration: its SHA-256 is %s, the plan saw %s",
 			key,
 			ref,
 			sum,

@@ -81,7 +81,7 @@ func (e *ImageError) Error() string {
 	return strings.Join(
 		e.Reasons,
 		"; ",
-	) + ". The old manager still runs, and this step changed nothing: put the image right where it is pulled from and run the same command again, " +
+	) + ". The old manager still runs, and this step changed nothing. Repair the image in its registry and run the same command again, " +
 		"or go back with transplant rollback and make a new plan with --image"
 }
 

@@ -119,7 +119,7 @@ func (e *Env) CheckUnchanged(s v1.Step, now []byte) error {
 	}
 	return &StaleError{
 		Changed: []string{
-			fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it (SHA-256 %s): "+
+			fmt.Sprintf("%s on host %s was changed outside this migration after the migration wrote it (SHA-256 %s): "+
 				"put your change aside, %s, then run transplant rollback again", s.Path, s.Host, sum, before),
 		},
 	}

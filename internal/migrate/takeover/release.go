@@ -219,7 +219,7 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		return &step.WaitError{
 			Waited: step.RolloutTimeout,
 			Reason: fmt.Sprintf(
-				"pod %s (%s), which holds lease %s, did not end, and the lease was left alone: find out what keeps it, or what keeps the new pods from "+
+				"pod %s (%s), which holds lease %s, did not end, and the lease was left alone; find out what keeps it, or what keeps the new pods from "+
 					"getting ready, then run the same again",
 				r.Host,
 				r.Component,

@@ -68,7 +68,7 @@ func JudgeRecord(run string, r v1.StepRecord) error {
 		}
 		if f.Backup != "" && !isSHA256(f.BackupSHA256) {
 			return fmt.Errorf(
-				"it names backup %s without a SHA-256, which every version of transplant has written: "+
+				"it names backup %s without a SHA-256, which every version of transplant has written; "+
 					"compare the backup with the file in its place, and put it back by hand if it is the one you want",
 				f.Backup,
 			)

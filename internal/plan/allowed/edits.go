@@ -369,7 +369,7 @@ func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backA
 	}
 	if !slices.Equal(a, c) || !slices.Equal(b, d) {
 		return fmt.Errorf(
-			"what the record has of the command line of %s differs from what runs in more than the flags that a migration changes: nothing is put back; compare the journal with the workload",
+			"the recorded command line of %s differs from the running one in more than the flags that a migration changes; nothing is put back; compare the journal with the workload",
 			component,
 		)
 	}

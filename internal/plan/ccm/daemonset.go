@@ -171,7 +171,7 @@ func checkSameConfig(d *draft.Draft) {
 	if with != "" && without != "" {
 		d.Refusals = append(
 			d.Refusals,
-			fmt.Errorf("%s has --cloud-config on host %s and none on host %s, and the pods of a DaemonSet are alike: "+
+			fmt.Errorf("%s has --cloud-config on host %s and none on host %s, and the pods of a DaemonSet are alike; "+
 				"give all of them one, or plan with --shape=%s", component.KCM, with, without, v1.ShapeStaticPod),
 		)
 	}

@@ -18,7 +18,7 @@ func chooseOfficial(d *draft.Draft) error {
 	image, ok := cloudprovider.OfficialImage(d.Provider.Name, minor)
 	if !ok {
 		return fmt.Errorf(
-			"--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
+			"--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d; name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
 			cloudprovider.Official,
 			d.Provider.Name,
 			minor,
@@ -37,14 +37,14 @@ func DescribeManager(d *draft.Draft) []string {
 	if !d.Program.Ours {
 		return []string{
 			fmt.Sprintf(
-				"the manager: %s, built from %s. Not promised: it is not fenced. One that is paused and resumed can write to the cloud for one renew deadline next to its successor, and when it ends its leases run out instead of being released",
+				"the manager: %s, built from %s. Not promised: it is not fenced. After a pause it can write to the cloud for one renew deadline next to its successor. When it ends, its leases expire instead of being released",
 				d.Program.Image,
 				libraryRelease(d.Program.Minor),
 			),
 		}
 	}
 	out := fmt.Sprintf(
-		"the manager: ours (%s), built from %s and so newer than the API server of 1.%d, which the version skew policy of Kubernetes does not cover; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
+		"the manager: ours (%s), built from %s and so newer than the API server of 1.%d; the version skew policy of Kubernetes does not cover that; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
 		d.Program.Image,
 		libraryRelease(d.Program.Minor),
 		max(d.APIMinor, d.Upgrade.Minor),

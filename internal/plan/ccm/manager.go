@@ -161,7 +161,7 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 		d.Refusals = append(
 			d.Refusals,
 			fmt.Errorf(
-				"where the program lies in image %s is not known, and the manifest of a static pod has to say it: plan with --shape=%s, or name another image with --image",
+				"the program's path in image %s is not known, and the manifest of a static pod needs it; plan with --shape=%s, or name another image with --image",
 				d.Options.Image,
 				v1.ShapeDaemonSet,
 			),

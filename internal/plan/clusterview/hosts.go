@@ -89,8 +89,8 @@ func ControlPlaneHosts(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 		case provider == "" || m.Flags["cloud-provider"] != provider:
 			errs = append(
 				errs,
-				fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %s: the in-tree provider is not what moves here; "+
-					"if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", component.KCM, h.Name, m.Flags["cloud-provider"], quoteProvider(provider)),
+				fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %s: this plan moves in-tree providers only; "+
+					"if transplant started this migration, continue it with: transplant apply; if it was started by hand, see: transplant explain CP-007", component.KCM, h.Name, m.Flags["cloud-provider"], quoteProvider(provider)),
 			)
 			continue
 		case FindComponent(h, component.KAS) == nil:

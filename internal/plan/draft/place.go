@@ -137,7 +137,7 @@ func (d *Draft) unitFile(h v1.Host, c *v1.Component, edits []v1.Edit) string {
 	d.Refusals = append(
 		d.Refusals,
 		fmt.Errorf(
-			"the flags that change in unit %s on host %s are spread over files (%s): write them into one of these files, "+
+			"the flags that change in unit %s on host %s are spread over files (%s); write them into one of these files, "+
 				"run systemctl daemon-reload, restart the unit, and plan again",
 			c.Unit,
 			h.Name,

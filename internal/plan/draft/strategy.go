@@ -31,7 +31,7 @@ func ChooseStrategy(snap *v1.Snapshot, o v1.Options) (strategy, why string) {
 		}
 	}
 	if n == 1 {
-		return planstep.Downtime, "one control-plane host: nobody could take the loops over under a lease"
+		return planstep.Downtime, "one control-plane host: there is no other manager to take the loops over under a lease"
 	}
 	return planstep.LeaderMigration, fmt.Sprintf("%d control-plane hosts", n)
 }

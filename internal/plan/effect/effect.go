@@ -211,8 +211,8 @@ func DescribeUnfenced(snap *v1.Snapshot, opts v1.Options) []string {
 	}
 	return []string{
 		fmt.Sprintf(
-			"not promised: the in-tree manager is not fenced. If it is paused and resumed during a handover it can still write to the cloud for one "+
-				"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover does not open that window",
+			"not promised: the in-tree manager is not fenced. If it is paused during a handover, it can still write to the cloud after it for one "+
+				"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover has no such window",
 			b,
 			a,
 		),

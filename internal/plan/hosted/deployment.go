@@ -137,7 +137,7 @@ func checkDeployable(d *draft.Draft, m *v1.Component) error {
 		return fmt.Errorf("%s: %s", m.Manifest, m.Error)
 	case m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external":
 		return fmt.Errorf(
-			"%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007",
+			"%s runs with --cloud-provider=%q: this plan moves in-tree providers only; if transplant started this migration, continue it with: transplant apply; if it was started by hand, see: transplant explain CP-007",
 			m.Manifest,
 			m.Flags["cloud-provider"],
 		)
@@ -312,6 +312,6 @@ func RefuseUpgrade(o v1.Options) error {
 		return nil
 	}
 	return errors.New(
-		"--target-version: the control plane runs as Deployments, whose images are those of whoever deploys them; upgrade it there, and leave out --target-version",
+		"--target-version: the control plane runs as Deployments, and the program that deploys them sets their images; upgrade it there, and leave out --target-version",
 	)
 }

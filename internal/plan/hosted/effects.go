@@ -32,7 +32,7 @@ func DescribeSeed(d *draft.Draft) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"gap: from the end of the last old pod of %s to the first lease of the %s no manager runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
+				"gap: from the end of the last old pod of %s to the first lease of the %s no manager runs the loops %s; load balancers, routes and nodes stay as they are; a node that joins keeps its taint, and a Service waits for its address",
 				component.KCM,
 				component.CCM,
 				strings.Join(expectedLoops(d), ", "),

@@ -101,8 +101,8 @@ func removeProvider(d *draft.Draft, m *v1.Component) {
 			if c.Replicas == nil || *c.Replicas < 2 {
 				d.Notes = append(
 					d.Notes,
-					c.Manifest+" has one replica: unless its new pod is ready before the old one ends, the managers lose their leases while it is away, and the loops start again when it is back; "+
-						"nobody else can act meanwhile",
+					c.Manifest+" has one replica; unless its new pod is ready before the old one ends, the managers lose their leases while it is away; the loops start again when it is back; "+
+						"no other manager can act meanwhile",
 				)
 			}
 		}

@@ -77,7 +77,7 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"--node-ipam=%s is not done for a control plane in a seed: %s keeps its provider until its machines are replaced, and gives out pod CIDRs until then and after; leave the option out",
+				"--node-ipam=%s is not supported for a control plane in a seed; %s keeps its provider until its machines are replaced, and always gives out pod CIDRs; leave the option out",
 				v1.IPAMMove,
 				m.Manifest,
 			),
@@ -94,7 +94,7 @@ func checkHandover(d *draft.Draft, m *v1.Component) error {
 	if d.Provider.Name == cloudprovider.Azure && d.Program.NodeManager != "" {
 		d.Notes = append(
 			d.Notes,
-			"not done: Azure's nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster, and neither this plan nor the operator installs it; nodes that join without it keep their taint",
+			"not done: Azure's nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster; neither this plan nor the operator installs it; nodes that join without it keep their taint",
 		)
 	}
 	if d.Options.Part != v1.PartInstall {

@@ -126,7 +126,7 @@ func switchLoopsOff(d *draft.Draft, m *v1.Component) {
 		ID:              "verify/loops-off",
 		Phase:           planstep.PhaseHandover,
 		Kind:            v1.StepVerify,
-		Title:           "no pod of " + m.Manifest + " runs a cloud loop, none of its old pods is left, and its lease is held by one of the new ones",
+		Title:           "no pod of " + m.Manifest + " runs a cloud loop, no old pod is left, and a new pod holds its lease",
 		Ref:             m.Manifest,
 		Component:       component.KCM,
 		Leases:          []string{component.KCM, d.Options.LeaseName},

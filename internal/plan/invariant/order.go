@@ -450,7 +450,7 @@ func restartsTold(r *planView) error {
 			return fmt.Errorf("step %s restarts a manager and does not name its leases, its group or its successors", s.ID)
 		}
 		if !slices.ContainsFunc(r.Steps[i:], func(o v1.Step) bool { return o.Kind == v1.StepVerify }) {
-			return fmt.Errorf("after step %s nobody looks at the owners", s.ID)
+			return fmt.Errorf("after step %s no step checks the owners", s.ID)
 		}
 	}
 	return nil

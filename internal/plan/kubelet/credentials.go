@@ -58,7 +58,7 @@ func InstallCredentialProviders(d *draft.Draft) {
 			d.Refusals = append(
 				d.Refusals,
 				fmt.Errorf(
-					"the kubelet on host %s has image credential providers already (%s) and not %s: add it to that file by hand, put the binary into %s, and plan again",
+					"the kubelet on host %s has image credential providers already (%s) and not %s; add it to that file by hand, put the binary into %s, and plan again",
 					h.Name,
 					c.ConfigPath,
 					d.Provider.Credentials.Binary,

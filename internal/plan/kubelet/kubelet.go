@@ -134,8 +134,8 @@ func noteHostnames(d *draft.Draft) {
 	}
 	d.Note(
 		fmt.Sprintf(
-			"the label %s of %s becomes the node's name (it is %s now), since an external kubelet keeps its name by --%s alone: what selects nodes by the old value, "+
-				"local volumes among it, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it",
+			"the label %s of %s becomes the node's name (it is %s now), since an external kubelet keeps its name by --%s alone; what selects nodes by the old value, "+
+				"such as local volumes, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it",
 			LabelHostname,
 			draft.CountNoun(len(changed), "node"),
 			draft.ListFew(changed),

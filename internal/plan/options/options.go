@@ -90,7 +90,7 @@ func Validate(o v1.Options) error {
 		if IsSecretName(name) {
 			errs = append(
 				errs,
-				fmt.Errorf("environment variable %s is a secret, and a plan is kept in the cluster and printed: "+
+				fmt.Errorf("environment variable %s is a secret, and a plan is kept in the cluster and printed; "+
 					"put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials", name),
 			)
 		}

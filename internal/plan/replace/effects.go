@@ -18,7 +18,7 @@ func Describe(d *draft.Draft) []string {
 		),
 		"the loops change hands once, when the last node of the old version goes; its kube-controller-manager releases its leases only if it ends in order, else they run out after 15 s",
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
-		"not changed: kubelets of workers; roll their machines with --cloud-provider=external and, where images come from the cloud's registry, its image credential provider, before Kubernetes 1.27 (AWS) or the release that removes the provider",
+		"not changed: kubelets of workers; roll their machines before Kubernetes 1.27 (AWS) or the release that removes the provider; give them --cloud-provider=external and, where images come from the cloud's registry, its image credential provider",
 	}
 	return append(append(out, effect.DescribeUnfenced(d.Snapshot, d.Options)...), d.Notes...)
 }

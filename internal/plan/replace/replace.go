@@ -218,7 +218,7 @@ func (r *replacement) renderFiles() error {
 func (r *replacement) awaitLeaderMigration() {
 	instructions := []string{
 		fmt.Sprintf(
-			"give each of the %d control-plane nodes of version 1.%d leader migration: restart its %s with the flags below, or replace it by a node of the same version that has them",
+			"give each of the %d control-plane nodes of version 1.%d leader migration: restart its %s with the flags below, or replace the node by one that has them",
 			len(r.old),
 			r.from,
 			component.KCM,

@@ -17,7 +17,7 @@ func (r *rollback) planHosted() {
 			ID:              "verify/" + component.CCM + "-gone",
 			Phase:           planstep.PhaseHandback,
 			Kind:            v1.StepVerify,
-			Title:           "no pod of " + s.Ref + " is left, and nobody holds its leases",
+			Title:           "no pod of " + s.Ref + " is left, and its leases have no holder",
 			Ref:             s.Ref,
 			Component:       component.CCM,
 			Leases:          []string{component.CCM},

@@ -71,7 +71,7 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 		p.Effects = append(
 			p.Effects,
 			fmt.Sprintf(
-				"left behind: the provider ids that %s got; the API server lets nobody change one, and the in-tree manager works with them",
+				"left behind: the provider ids that %s got; the API server lets no client change one, and the in-tree manager works with them",
 				draft.CountNoun(n, "node"),
 			),
 		)
@@ -464,7 +464,7 @@ func (r *rollback) cleanUp() {
 	state := "ConfigMap/" + component.Namespace + "/" + layout.StateName(r.provider())
 	// one that the manager made by itself
 	if len(made) > 0 && !slices.ContainsFunc(made, func(s v1.Step) bool { return s.Ref == state }) {
-		r.draft.DeleteObject(planstep.PhaseCleanup, "undo/state/", state, "it was not there before; nobody else reads it")
+		r.draft.DeleteObject(planstep.PhaseCleanup, "undo/state/", state, "it was not there before; no other component reads it")
 	}
 	for _, s := range made {
 		if s.Kind != v1.StepEnsureObject {

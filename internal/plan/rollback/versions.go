@@ -57,8 +57,8 @@ func (r *rollback) describeDowngrade() []string {
 			u.Version,
 		),
 		fmt.Sprintf(
-			"not promised: objects that API servers of %s wrote stay in etcd as they were written. API servers of one minor version before can read what a version stores by default, which is what upstream's tests try; "+
-				"fields and resources that are new in %s are lost or out of reach, and so is what somebody stored with feature gates that the version before does not have",
+			"not promised: objects that API servers of %s wrote stay in etcd as they were written. API servers of the minor version before can read what a version stores by default, as upstream's tests prove; "+
+				"fields and resources that are new in %s are lost or cannot be reached; so is what was stored with feature gates that the version before does not have",
 			u.Version,
 			u.Version,
 		),
@@ -73,7 +73,7 @@ func (r *rollback) describeDowngrade() []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"outside the version skew policy: the kubelets of %s are newer than the API servers will be; nobody has tried that, so take them back first",
+				"outside the version skew policy: the kubelets of %s are newer than the API servers will be; that is not tested, so revert them first",
 				draft.ListFew(newer),
 			),
 		)

@@ -41,7 +41,7 @@ func Describe(d *draft.Draft) []string {
 			v,
 		),
 		fmt.Sprintf(
-			"not checked: defaults that are new in %s, its release notes, values of flags, admission webhooks, --runtime-config, the API versions in files that flags name (--encryption-provider-config, --admission-control-config-file, --audit-policy-file, --config), and whether etcd is as new as upstream tests %s with",
+			"not checked: defaults that are new in %s, its release notes, values of flags, admission webhooks, --runtime-config; the API versions in files that flags name (--encryption-provider-config, --admission-control-config-file, --audit-policy-file, --config); whether etcd is as new as upstream tests %s with",
 			v,
 			v,
 		),

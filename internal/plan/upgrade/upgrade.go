@@ -40,7 +40,7 @@ func tagFor(u draft.Upgrade, image string) (string, error) {
 		return "", err
 	case !options.VersionTag.MatchString(tag):
 		return "", fmt.Errorf(
-			"tag %s of image %s is one that its distribution has made, and what it calls %s is not known: upgrade with what made it, or give the manifest an image whose tag is a version",
+			"tag %s of image %s was made by a distribution, and its name for %s is not known; upgrade with the distribution's tool, or use an image whose tag is a version",
 			tag,
 			image,
 			u.Version,
@@ -110,7 +110,7 @@ func Check(d *draft.Draft) []error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"volumes of %s are not left to CSI everywhere yet, and %s %s has no in-tree provider %s that could attach them while kubelets change: migrate within 1.%d first and upgrade after it, or leave the volumes to CSI first",
+				"volumes of %s are not left to CSI everywhere yet, and %s %s has no in-tree provider %s that could attach them while kubelets change; migrate within 1.%d first and upgrade after it, or leave the volumes to CSI first",
 				d.Volumes.Plugins[0].Name,
 				component.KCM,
 				u.Version,
@@ -139,9 +139,9 @@ func Check(d *draft.Draft) []error {
 func whyRefused(u draft.Upgrade, c *v1.Component) string {
 	switch {
 	case c.Runs == v1.RunsSystemd:
-		return "runs as unit " + c.Unit + ": its program was installed by somebody, who has to install the new one; upgrade these hosts the way they were made, or leave out --target-version"
+		return "runs as unit " + c.Unit + ": transplant does not install its program; upgrade these hosts the way they were made, or leave out --target-version"
 	case !clusterview.IsStaticPod(*c):
-		return "runs as " + c.Manifest + ": its image is that of whoever deploys it; upgrade it there, or leave out --target-version"
+		return "runs as " + c.Manifest + ": the program that deploys it sets its image; upgrade it there, or leave out --target-version"
 	case c.Error != "":
 		return "cannot be edited: " + c.Error
 	}
@@ -264,7 +264,7 @@ func (v *versionChange) dropFlags() {
 		switch {
 		case !held:
 			v.refuse(
-				"--%s is in no version of %s that is known here, and a component does not start with a flag that it does not know: take it out of the manifests, or upgrade with what put it there",
+				"--%s is in no version of %s that is known here, and a component does not start with a flag that it does not know; remove it from the manifests, or upgrade with what put it there",
 				flag,
 				v.c.Name,
 			)

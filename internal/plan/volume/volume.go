@@ -37,7 +37,7 @@ func Describe(d *draft.Draft) string {
 		)
 	case !d.Volumes.CSI:
 		return fmt.Sprintf(
-			"volumes: those of %s stay in-tree; %s keeps the provider for them with --%s and its --cloud-config, which ends with Kubernetes 1.%d: install the CSI driver and plan with --volumes=%s before that",
+			"volumes: those of %s stay in-tree; %s keeps the provider for them with --%s and its --cloud-config, which ends with Kubernetes 1.%d; install the CSI driver and plan with --volumes=%s before that",
 			strings.Join(names, ", "),
 			component.KCM,
 			flagvalue.FlagVolumePlugin,

@@ -223,7 +223,7 @@ func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup str
 	return c, &step.StaleError{
 		Changed: []string{
 			fmt.Sprintf(
-				"%s on host %s was changed by somebody else after this migration wrote it, and nothing was overwritten: see what with diff %s %s there, put the flags of the step "+
+				"%s on host %s was changed outside this migration after the migration wrote it, and nothing was overwritten; see what with diff %s %s there, put the flags of the step "+
 					"back in it by hand (or all of it, with cp), then run the same command again",
 				c.path,
 				s.Host,
@@ -314,7 +314,7 @@ func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) er
 			return &step.StaleError{
 				Changed: []string{
 					fmt.Sprintf(
-						"%s on host %s was changed by somebody else since the first try of step %s: go back with transplant rollback, and plan again",
+						"%s on host %s was changed outside this migration since the first try of step %s: go back with transplant rollback, and plan again",
 						r.Path,
 						s.Host,
 						s.ID,

@@ -199,7 +199,7 @@ func (x Kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		rec.Flags = flagsNamed(s.Edits, procs[0].Args)
 	case s.Restore == "":
 		return fmt.Errorf(
-			"%d processes of the kubelet run on host %s, so that nobody could see what it runs with after a change: nothing was changed; look at systemctl status kubelet there",
+			"%d processes of the kubelet run on host %s, so transplant could not see with which flags it runs after a change: nothing was changed; look at systemctl status kubelet there",
 			len(procs),
 			s.Host,
 		)

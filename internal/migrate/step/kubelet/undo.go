@@ -97,7 +97,7 @@ func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) er
 		return &step.VerifyError{
 			Waited: bad.Waited,
 			Reason: fmt.Sprintf(
-				"%s. So it runs with the flags of the migration, and does not start with those from before it: look on host %s why not (journalctl -u kubelet), "+
+				"%s. So it runs with the flags of the migration, and does not start with those from before it; look on host %s why not (journalctl -u kubelet), "+
 					"and run the same command again when that is fixed",
 				bad.Reason,
 				s.Host,

@@ -192,7 +192,7 @@ func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) 
 		}
 		if on != "" && !bytes.Equal(found, f.Data) {
 			return nil, fmt.Errorf(
-				"%s on host %s is not that on host %s, and the pods of a Deployment are alike: make the files the same, or keep the cloud config in a Secret that %s mounts",
+				"%s on host %s is not that on host %s, and the pods of a Deployment are alike; make the files the same, or keep the cloud config in a Secret that %s mounts",
 				at,
 				name,
 				on,
@@ -203,7 +203,7 @@ func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) 
 	}
 	if on == "" {
 		return nil, fmt.Errorf(
-			"%s mounts %s of its hosts, which none of those that are reached has: name the control plane's hosts with --host-access, or keep the cloud config in a Secret",
+			"%s mounts %s of its hosts, which no reached host has; name the control plane's hosts with --host-access, or keep the cloud config in a Secret",
 			s.deployment.Name,
 			at,
 		)

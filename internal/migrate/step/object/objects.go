@@ -105,7 +105,7 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(given(s, want), live) {
 		if rec.Created {
 			return fmt.Errorf(
-				"%s was changed by somebody else since this migration made it: put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it",
+				"%s was changed outside this migration since the migration made it; put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it",
 				s.Ref,
 			)
 		}
@@ -287,7 +287,7 @@ func (x DeleteObject) madeHere(s v1.Step, live *unstructured.Unstructured) error
 			return &step.StaleError{
 				Changed: []string{
 					fmt.Sprintf(
-						"%s has not the label %s=%s, with which this migration makes it: it was there before, or somebody took the label off, and it is not deleted; delete it by hand "+
+						"%s has not the label %s=%s, with which this migration makes it; it was there before, or the label was removed, and it is not deleted; delete it by hand "+
 							"if it is of no use, or put the label on, and run the same command again",
 						s.Ref,
 						key,

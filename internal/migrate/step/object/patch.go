@@ -58,7 +58,7 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 		rec.Before = before
 	} else if !x.explained(s, before, rec.Before, patch) { // an earlier try found something else
 		return &step.StaleError{
-			Changed: []string{fmt.Sprintf("%s was changed by somebody else since step %s was begun", s.Ref, s.ID)},
+			Changed: []string{fmt.Sprintf("%s was changed outside this migration since step %s was started", s.Ref, s.ID)},
 		}
 	}
 	if err := x.env.Journal.Save(ctx, *rec); err != nil {
@@ -75,7 +75,7 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 		}
 		if now, err := x.undoOf(s, o, patch); err != nil || !x.explained(s, now, rec.Before, patch) {
 			return false, &step.StaleError{
-				Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)},
+				Changed: []string{fmt.Sprintf("%s was changed outside this migration while step %s was under way", s.Ref, s.ID)},
 			}
 		}
 		o.Object = merge(o.Object, patch)
@@ -183,7 +183,7 @@ func (x unpatchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 			return false, &step.StaleError{
 				Changed: []string{
 					fmt.Sprintf(
-						"%s was changed by somebody else after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
+						"%s was changed outside this migration after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
 						s.Ref,
 						s.Restore,
 						strings.Join(leaves(written, ""), ", "),

@@ -29,7 +29,7 @@ func NewToken(ctx context.Context, e *step.Env, lifetime time.Duration, renewing
 	if left := claims.Lifetime(); !renewing && left < shortestToken {
 		return "", &step.VerifyError{
 			Reason: fmt.Sprintf(
-				"the API server grants tokens of at most %s (--service-account-max-token-expiration), and this manager does not renew its own: "+
+				"the API server grants tokens of at most %s (--service-account-max-token-expiration), and this manager does not renew its own; "+
 					"raise that to 30 days or more on every kube-apiserver, then run the same command again",
 				left.Round(time.Minute),
 			),

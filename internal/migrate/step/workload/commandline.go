@@ -157,14 +157,14 @@ func takeBackOf(s v1.Step, was, is CommandLine) (*CommandBack, error) {
 	}
 	back, err := out.apply(is)
 	if err != nil || !slices.Equal(back.Command, was.Command) || !slices.Equal(back.Args, was.Args) {
-		return nil, fmt.Errorf("%s: the command of %s could not be put back as it is: "+
+		return nil, fmt.Errorf("%s: the command of %s could not be put back as it is; "+
 			"write it as a list of --name=value and run the same command again", s.Ref, s.Component)
 	}
 	return out, nil
 }
 
 func secretEdited(s v1.Step, what string) error {
-	return fmt.Errorf("%s: the journal would keep a secret of the command of %s to put it back (%s): "+
+	return fmt.Errorf("%s: the journal would keep a secret of the command of %s to put it back (%s); "+
 		"move it into a Secret or a file, then run the same command again", s.Ref, s.Component, what)
 }
 

@@ -174,7 +174,7 @@ func (x Workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) err
 
 func changedCommand(s v1.Step) error {
 	return &step.StaleError{
-		Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: "+
+		Changed: []string{fmt.Sprintf("the command of %s in %s was changed outside this migration after the migration wrote it: "+
 			"put your change aside, then run transplant rollback again", s.Component, s.Ref)},
 	}
 }
