@@ -8,8 +8,7 @@ import (
 )
 
 // RefuseRedirects makes clients of a configuration take a redirect for an error. API servers send none for what is
-// asked here. One that belongs to somebody else could have this machine ask any server that it reaches, and send the
-// credentials there.
+// asked here. A foreign one could make this machine ask any server that it reaches, and send the credentials there.
 func RefuseRedirects(c *rest.Config) {
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return direct{rt} })
 }

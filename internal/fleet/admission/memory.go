@@ -25,7 +25,7 @@ const (
 	maxTogether = 96 << 20
 )
 
-// memory is what the reviews take that are being answered. Whoever reaches the port may send some.
+// memory is what the reviews take that are being answered. Every client that reaches the port may send some.
 type memory struct {
 	most int64
 	held atomic.Int64

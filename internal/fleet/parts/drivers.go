@@ -272,7 +272,7 @@ var azureFile = driver{
 		port:        29613,
 	},
 	// The keys of storage accounts are Secrets in the namespaces of claims, as they were in tree. The node part reads the
-	// key of the share that it mounts, and RBAC has no rule for the Secrets of the claims of one node.
+	// key of the share that it mounts. RBAC has no rule for the Secrets of the claims of one node.
 	controllerRights: []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get", "create"})},
 	nodeRights:       []rbacv1.PolicyRule{rule("", []string{"secrets"}, []string{"get"})},
 }

@@ -228,8 +228,8 @@ func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object 
 }
 
 // local are the rights of the parts in their own namespace, and the leases by which the sidecars elect their leaders.
-// The leases are made here, so that no account of a worker may make one: whoever may write any Lease of kube-system can
-// free or take those of the managers of cloud loops.
+// The leases are made here, so that no account of a worker may make one. An account that may write any Lease of
+// kube-system can free or take those of the managers of cloud loops.
 func (d driver) local() []runtime.Object {
 	elected := named(rule(coordinationv1.GroupName, []string{"leases"}, []string{"get", "update", "patch"}), d.leaseNames()...)
 	out := d.localRole("controller", append([]rbacv1.PolicyRule{elected}, d.localRights...))
@@ -245,8 +245,8 @@ func (d driver) local() []runtime.Object {
 	return out
 }
 
-// leaseNames are those of the sidecars (cmd of kubernetes-csi/external-provisioner, external-attacher and
-// external-resizer: the driver's name with dashes, for the provisioner alone without a prefix) and of the driver.
+// leaseNames are those of the sidecars and of the driver. A sidecar's is the driver's name with dashes, for the
+// provisioner alone without a prefix (cmd of kubernetes-csi/external-provisioner, external-attacher, external-resizer).
 func (d driver) leaseNames() []string {
 	name := strings.NewReplacer(".", "-", "/", "-").Replace(d.name)
 	out := []string{name, "external-resizer-" + name}

@@ -144,7 +144,7 @@ func (s *session) close() {
 }
 
 // maxAnswer bounds, in bytes, what a pod answers, and what that takes when it is decoded: twice the largest file, as
-// base64. Whoever has root on the host can answer in place of the agent.
+// base64. A process with root on the host can answer in place of the agent.
 const maxAnswer = 64 << 20
 
 // call asks once. An error that is errBroken says nothing of what was done.
