@@ -116,7 +116,6 @@ func TestMirrorPodShowsACrashLoop(t *testing.T) {
 	// As in kubeadm's manifests, a startup probe keeps a container that only just runs from being ready.
 	h.manifest(kcmFile, kcm("--no-such-flag")+"    startupProbe: {httpGet: {path: /healthz, port: 1}, failureThreshold: 24}\n")
 	h.start()
-	var states []string
 	eventually(t, "CrashLoopBackOff", func() (bool, any) {
 		p := h.mirror(api)
 		if len(p.Status.ContainerStatuses) == 0 {
@@ -126,11 +125,24 @@ func TestMirrorPodShowsACrashLoop(t *testing.T) {
 		if s.Ready || isReady(p) {
 			t.Errorf("ready: %+v", p.Status)
 		}
-		if s.State.Terminated != nil && s.State.Terminated.ExitCode == 1 {
-			states = append(states, "terminated")
-		}
 		return s.State.Waiting != nil && s.State.Waiting.Reason == reasonCrashLoop && s.LastTerminationState.Terminated.ExitCode == 1 &&
-			s.RestartCount > 0 && p.Status.Phase == corev1.PodRunning && len(states) > 0, p.Status
+			s.RestartCount > 0 && p.Status.Phase == corev1.PodRunning, p.Status
+	})
+}
+
+// A container that ended is terminated until the kubelet looks at it again. That is a minute here: a busy machine does not write each state of a moment.
+func TestMirrorPodShowsTheEndOfAContainer(t *testing.T) {
+	api := newAPI()
+	h := newHost(t, func(o *Options) { o.Client, o.Profile.ExitSeen = api, time.Minute })
+	h.manifest(kcmFile, kcm("--no-such-flag"))
+	h.start()
+	eventually(t, "the end of the container", func() (bool, any) {
+		p := h.mirror(api)
+		if len(p.Status.ContainerStatuses) == 0 {
+			return false, p
+		}
+		s := p.Status.ContainerStatuses[0]
+		return s.State.Terminated != nil && s.State.Terminated.ExitCode == 1 && s.RestartCount == 0 && !s.Ready, p.Status
 	})
 }
 
