@@ -89,7 +89,9 @@ func healthy() *v1.Snapshot {
 }
 
 func apiServer() v1.Component {
-	return newComponent(component.KAS, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{"cloud-provider": "aws"})
+	return newComponent(component.KAS, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{
+		"cloud-provider": "aws", "enable-admission-plugins": "NodeRestriction",
+	})
 }
 
 func controllerManager() v1.Component {

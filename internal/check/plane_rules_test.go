@@ -456,6 +456,38 @@ var planeRules = []ruleCase{
 	},
 	{name: "no API server on the hosts", code: "CP-015", want: unknwn, change: onlyManagers},
 
+	{name: "kubelets may label nothing", code: "CP-019", want: pass_, says: []string{"3 kube-apiservers run with admission plugin NodeRestriction"}},
+	{
+		name:   "the plugin is the deprecated flag's",
+		code:   "CP-019",
+		want:   pass_,
+		change: flagsOf(component.KAS, map[string]string{"enable-admission-plugins": "", "admission-control": "NamespaceLifecycle, NodeRestriction"}),
+	},
+	{
+		name:   "another plugin",
+		code:   "CP-019",
+		want:   warn,
+		says:   []string{"3 kube-apiservers run without", "kube-apiserver@cp-1 has no NodeRestriction in --enable-admission-plugins", "grep"},
+		change: flagsOf(component.KAS, map[string]string{"enable-admission-plugins": "NodeRestrictionX,PodNodeSelector"}),
+	},
+	{
+		name:   "enabled and disabled",
+		code:   "CP-019",
+		want:   warn,
+		says:   []string{"in --disable-admission-plugins"},
+		change: flagsOf(component.KAS, map[string]string{"disable-admission-plugins": "NodeRestriction"}),
+	},
+	{
+		name: "one of three",
+		code: "CP-019",
+		want: warn,
+		says: []string{"1 kube-apiserver runs without", "kube-apiserver@cp-2"},
+		change: func(s *v1.Snapshot) {
+			setFlags(s, 1, component.KAS, map[string]string{"enable-admission-plugins": ""})
+		},
+	},
+	{name: "no API server whose flags are known", code: "CP-019", want: skipped, change: onlyManagers},
+
 	{name: "processes run what the files say", code: "CP-016", want: pass_, says: []string{"6 processes"}, change: started},
 	{
 		name: "a unit was edited and not restarted",

@@ -65,6 +65,7 @@ var neverEnds = map[string]string{
 	"GAP-001 passes":           "it tells what cannot be promised and always warns",
 	"GAP-001 is unknown":       "it tells what cannot be promised and always warns",
 	"CP-001 is unknown":        "a host without a manager is a failure; hosts that cannot be read are HOST-001's",
+	"CP-019 is unknown":        "that no API server was found is CP-015's",
 	"CP-008 is unknown":        "manifests that cannot be read are CP-003's, and nothing else is compared",
 	"CP-009 is unknown":        "manifests that cannot be read are CP-003's, and nothing else is looked at",
 	"LM-002 is unknown":        "manifests that cannot be read are CP-003's, and nothing else is looked at",
@@ -107,6 +108,14 @@ func (tc ruleCase) run(t *testing.T) {
 	}
 }
 
+// announced has each host called as its Node is, and labelled, and the API servers at these addresses.
+func announced(s *v1.Snapshot, addresses ...string) {
+	for i := range s.Hosts {
+		s.Hosts[i].Name = s.Hosts[i].NodeName
+	}
+	s.APIServers = addresses
+}
+
 var accessRules = []ruleCase{
 	{name: "the API answers", code: "API-001", want: pass_, says: []string{"v1.26.0"}},
 	{name: "the API does not answer", code: "API-001", want: unknwn, says: []string{"cluster/version"}, change: func(s *v1.Snapshot) {
@@ -138,6 +147,50 @@ var accessRules = []ruleCase{
 		says: []string{"1 host has control-plane manifests", "host w-1 runs kube-apiserver, kube-controller-manager by its own word alone", "kubectl get nodes -L"},
 		change: func(s *v1.Snapshot) {
 			s.Hosts = append(s.Hosts, v1.Host{Name: "w-1", Claims: []string{"kube-apiserver", "kube-controller-manager"}})
+		},
+	},
+	{
+		name: "each labelled host has the address of an API server", code: "HOST-001", want: pass_,
+		change: func(s *v1.Snapshot) { announced(s, "10.0.0.2", "10.0.0.3", "10.0.0.4") },
+	},
+	{
+		name: "a labelled worker", code: "HOST-001", want: fails,
+		says: []string{
+			"1 host is labelled as control plane and at no address of an API server", "no API server announces one of its addresses (10.0.0.4), only 10.0.0.2, 10.0.0.3",
+			"kubectl -n default get endpointslice kubernetes",
+		},
+		change: func(s *v1.Snapshot) { announced(s, "10.0.0.2", "10.0.0.3") },
+	},
+	{
+		name: "a worker with the address of an API server", code: "HOST-001", want: fails,
+		says: []string{"1 address is of API servers on several Nodes", "all have the address 10.0.0.2 of an API server"},
+		change: func(s *v1.Snapshot) {
+			announced(s, "10.0.0.2", "10.0.0.3", "10.0.0.4")
+			s.Nodes[4].Addresses = append(s.Nodes[4].Addresses, "InternalIP=10.0.0.2")
+		},
+	},
+	{
+		name: "a load balancer is announced", code: "HOST-001", want: warn,
+		says: []string{
+			"3 hosts are taken for the control plane by the label of a Node alone, which whoever may patch Nodes could have set",
+			"the API servers announce no address of a Node", "cp-1, ip-10",
+		},
+		change: func(s *v1.Snapshot) { announced(s, "10.9.9.9"); s.Hosts[0].Name, s.Nodes[0].Name = "cp-1", "cp-1" },
+	},
+	{
+		name: "what is announced cannot be read", code: "HOST-001", want: warn, says: []string{"could not be read"},
+		change: func(s *v1.Snapshot) { announced(s); cannotGather(s, "endpoints") },
+	},
+	{
+		name: "in a migration, an API server may be about to come back", code: "HOST-001", want: warn,
+		says: []string{"its addresses (10.0.0.4)"}, opts: facts.Options{InProgress: true},
+		change: func(s *v1.Snapshot) { announced(s, "10.0.0.2", "10.0.0.3") },
+	},
+	{
+		name: "in a migration, no two Nodes come back to one address", code: "HOST-001", want: fails, opts: facts.Options{InProgress: true},
+		change: func(s *v1.Snapshot) {
+			announced(s, "10.0.0.2", "10.0.0.3", "10.0.0.4")
+			s.Nodes[4].Addresses = append(s.Nodes[4].Addresses, "InternalIP=10.0.0.2")
 		},
 	},
 	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1.Snapshot) { s.Hosts = nil }},

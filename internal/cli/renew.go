@@ -45,12 +45,11 @@ func newRenew(c *console.Console) *cobra.Command {
 // renewTokens renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from
 // theirs.
 func renewTokens(ctx context.Context, c *console.Console, named []string, all bool) error {
-	hosts, err := managerHosts(ctx, c.Client, named)
+	hosts, errs, err := managerHosts(ctx, c.Client, named)
 	if err != nil {
 		return err
 	}
 	r := managertoken.Renewal{Kube: c.Kube, Now: c.ServerTime, Always: all}
-	var errs []error
 	found := 0
 	for _, h := range hosts {
 		token, err := r.OnHost(ctx, h)
@@ -74,35 +73,50 @@ func renewTokens(ctx context.Context, c *console.Console, named []string, all bo
 // managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control
 // plane. It is never simply all hosts. A worker's root could write a file with an old token of the manager, and would
 // get a new one.
-func managerHosts(ctx context.Context, c *client.Client, named []string) ([]hostaccess.Host, error) {
+//
+// A host that is labelled and refused is an error of its own: the others get their tokens.
+func managerHosts(
+	ctx context.Context,
+	c *client.Client,
+	named []string,
+) (hosts []hostaccess.Host, refused []error, err error) {
 	if len(c.Hosts) == 0 {
-		return nil, errors.New(
+		return nil, nil, errors.New(
 			"no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts",
 		)
 	}
 	chosen := map[string]bool{}
 	for _, name := range named {
 		if !slices.ContainsFunc(c.Hosts, func(h hostaccess.Host) bool { return h.Name() == name }) {
-			return nil, fmt.Errorf("--host %s: --host-access reaches no host of this name", name)
+			return nil, nil, fmt.Errorf("--host %s: --host-access reaches no host of this name", name)
 		}
 		chosen[name] = true
 	}
 	if len(named) == 0 {
 		nodes, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
+			return nil, nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
+		}
+		evidence, err := objects.ReadEvidence(ctx, c.Kube)
+		if err != nil {
+			return nil, nil, err
 		}
 		for _, n := range nodes.Items {
-			if objects.HasControlPlaneRole(n.Labels) {
-				chosen[n.Name] = true
+			if !objects.HasControlPlaneRole(n.Labels) {
+				continue
 			}
+			if why := evidence.Why(n.Name); why != "" {
+				refused = append(refused, fmt.Errorf("host %s is left out: %s", n.Name, why))
+				continue
+			}
+			chosen[n.Name] = true
 		}
 	}
-	hosts := slices.DeleteFunc(slices.Clone(c.Hosts), func(h hostaccess.Host) bool { return !chosen[h.Name()] })
+	hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(h hostaccess.Host) bool { return !chosen[h.Name()] })
 	if len(hosts) == 0 {
-		return nil, errors.New(
+		return nil, nil, errors.Join(append(refused, errors.New(
 			"no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager with --host",
-		)
+		))...)
 	}
-	return hosts, nil
+	return hosts, refused, nil
 }

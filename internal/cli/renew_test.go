@@ -3,11 +3,13 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
@@ -116,5 +118,20 @@ func TestRenewGivesATokenToHostsOfTheControlPlaneAlone(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-2", planlayout.CCMToken)); err != nil || strings.Contains(string(data), apitest.TokenMark) {
 		t.Errorf("another host was given a token: %v", err)
+	}
+	// The label alone is not enough where API servers announce the addresses of Nodes: the others get their tokens.
+	for i, host := range []string{"cp-1", "cp-2"} {
+		c.api.Put(t, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: host, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}},
+			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0." + strconv.Itoa(i+1)}}},
+		})
+	}
+	c.api.Put(t, &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+	})
+	r := c.run("renew", "--all")
+	fails(t, r, exitcode.Error, "host cp-2 is left out", "its addresses (10.0.0.2)")
+	if !strings.Contains(r.out, "host cp-1: renewed, expires ") || strings.Contains(r.out, "cp-2: renewed") {
+		t.Error(r.text(nil))
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,26 @@ func TestNoStepChangesATenantsDeployment(t *testing.T) {
 		if err := allowed.CheckStep(p, s, configuredDeployment()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestALabelledHostAtNoAddressOfAnAPIServerIsRefused: whoever may patch Nodes could have set the label.
+func TestALabelledHostAtNoAddressOfAnAPIServerIsRefused(t *testing.T) {
+	t.Parallel()
+	live := aws26HA()
+	for i := range live.Hosts {
+		live.Nodes = append(live.Nodes, v1.Node{
+			Name: live.Hosts[i].Name, ProviderID: fmt.Sprintf("aws:///us-east-1a/i-7%016d", i), Addresses: []string{fmt.Sprintf("InternalIP=10.77.0.%d", i)},
+		})
+		live.APIServers = append(live.APIServers, fmt.Sprintf("10.77.0.%d", i))
+	}
+	if _, err := Make(live, v1.Options{Volumes: v1.VolumesInTree}, nil, now); err != nil {
+		t.Fatal(err)
+	}
+	live.APIServers = live.APIServers[1:]
+	_, err := Make(live, v1.Options{Volumes: v1.VolumesInTree}, nil, now)
+	if err == nil || !strings.Contains(err.Error(), "host cp-1 would get what only the control plane has") || !strings.Contains(err.Error(), "(10.77.0.0)") {
+		t.Error(err)
 	}
 }
 

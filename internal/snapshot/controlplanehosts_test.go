@@ -2,13 +2,16 @@ package snapshot
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
@@ -50,8 +53,67 @@ func TestAWorkerIsNoControlPlaneByItsOwnWord(t *testing.T) {
 		if h.ControlPlane != c.holds || isClaim == c.holds || (len(h.Components) > 0) != c.holds || (h.CloudConfig != nil) != c.holds {
 			t.Errorf("%s: control plane %v, claims %v, %d components, cloud config %v", name, h.ControlPlane, h.Claims, len(h.Components), h.CloudConfig)
 		}
-		if proven, err := objects.IsControlPlaneHost(t.Context(), src.Kube, "worker-1", c.byNodes); err != nil || proven != c.holds {
-			t.Errorf("%s: the engine would be told %v, %v", name, proven, err)
+		if v, err := objects.JudgeControlPlaneHost(t.Context(), src.Kube, "worker-1", c.byNodes); err != nil || (v.Why == "") != c.holds || v.MayPass {
+			t.Errorf("%s: the engine would be told %+v, %v", name, v, err)
+		}
+	}
+}
+
+// TestTheLabelAloneMakesNoControlPlaneWhereAPIServersAnnounceNodes: a storage driver's account on each worker may patch Nodes.
+func TestTheLabelAloneMakesNoControlPlaneWhereAPIServersAnnounceNodes(t *testing.T) {
+	t.Parallel()
+	node := func(name string, ips ...string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+		for _, ip := range ips {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		}
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "10.0.0.1"})
+		return n
+	}
+	slice := func(namespace, name string, addresses ...string) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: addresses}},
+		}
+	}
+	for name, c := range map[string]struct {
+		slice  *discoveryv1.EndpointSlice
+		worker []string
+		says   string
+		passes bool // it may pass by itself
+	}{
+		"at no API server's address":         {slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}, says: "its addresses (10.0.0.9)", passes: true},
+		"without any address":                {slice: slice("default", "kubernetes", "10.0.0.1"), says: "it has none", passes: true},
+		"at the address of another":          {slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9", "10.0.0.1"}, says: "Nodes cp-1, worker-1 all"},
+		"at its own":                         {slice: slice("default", "kubernetes", "10.0.0.1", "10.0.0.9"), worker: []string{"10.0.0.9"}},
+		"a load balancer is announced":       {slice: slice("default", "kubernetes", "10.0.0.100"), worker: []string{"10.0.0.9"}},
+		"nothing is announced":               {worker: []string{"10.0.0.9"}},
+		"somebody's slice of the Service":    {slice: slice("default", "kubernetes-x", "10.0.0.1"), worker: []string{"10.0.0.9"}},
+		"a slice of that name somewhere":     {slice: slice("tenant", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}},
+		"at one of its several own, in IPv6": {slice: slice("default", "kubernetes", "10.0.0.1", "fd00::9"), worker: []string{"10.0.0.9", "FD00:0::9"}},
+	} {
+		s := apitest.New(t)
+		s.Put(t, node("cp-1", "10.0.0.1"))
+		s.Put(t, node("worker-1", c.worker...))
+		want := []string(nil)
+		if c.slice != nil {
+			s.Put(t, c.slice)
+			if c.slice.Namespace == "default" && c.slice.Name == "kubernetes" {
+				want = c.slice.Endpoints[0].Addresses
+			}
+		}
+		dir := t.TempDir()
+		write(t, dir, "worker-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, kcmArgs(1)...))
+		src := live(t, s)
+		src.Hosts, src.HostsAreNodes = open(t, dir), true
+		got := Gather(t.Context(), src, collect.Options{})
+		if !slices.Equal(got.APIServers, want) {
+			t.Errorf("%s: the API servers are at %q", name, got.APIServers)
+		}
+		why := hostproof.OfSnapshot(got).WhyNot(got, got.Hosts[0])
+		v, err := objects.JudgeControlPlaneHost(t.Context(), src.Kube, "worker-1", true)
+		if err != nil || v.Why != why || v.MayPass != c.passes || (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
+			t.Errorf("%s: the engine would be told %+v, %v; the snapshot says %q", name, v, err, why)
 		}
 	}
 }

@@ -75,7 +75,10 @@ type Snapshot struct {
 	// Endpoints of every Service, also of one that has none; sorted by Service. They were gathered where Counts has
 	// endpointslices.
 	Endpoints []ServiceEndpoints `json:"endpoints,omitempty"`
-	Cloud     *CloudInventory    `json:"cloud,omitempty"`
+	// APIServers are the addresses that the API servers announce themselves, in the EndpointSlice default/kubernetes;
+	// sorted. They were gathered where Counts has endpointslices; snapshots of earlier versions have none.
+	APIServers []string        `json:"apiServers,omitempty"`
+	Cloud      *CloudInventory `json:"cloud,omitempty"`
 	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is
 	// Deployment/namespace/name.
 	Hosted []Component `json:"hosted,omitempty"`

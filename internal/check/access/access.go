@@ -43,60 +43,7 @@ var hostsReadable = rule.Check{
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
 	Mandatory: true,
-	Judge: func(f facts.Facts) v1.Finding {
-		if errs := f.BroadHostErrors(); len(errs) > 0 {
-			return findings.With(
-				findings.Unknown("%s", strings.Join(errs, "; ")),
-				"the manifests of every control-plane host",
-				"/etc/kubernetes/manifests on each host",
-				"",
-			)
-		}
-		var bad findings.Problems
-		for _, h := range f.Hosts {
-			if len(h.Claims) > 0 {
-				bad.Add(
-					h.Name,
-					"host %s runs %s by its own word alone: no Node of its name is labelled as control plane",
-					h.Name,
-					strings.Join(h.Claims, ", "),
-				)
-			}
-		}
-		if !bad.Empty() {
-			return findings.With(
-				bad.Finding(
-					v1.Fail,
-					"%s control-plane manifests and no Node that is labelled as control plane",
-					findings.Counting(len(bad), "host", "has", "have"),
-				),
-				"the label node-role.kubernetes.io/control-plane on the Node with the host's name, if it is control plane",
-				"/api/v1/nodes",
-				"kubectl get nodes -L node-role.kubernetes.io/control-plane   # find out who wrote the manifests of a worker",
-			)
-		}
-		n := 0
-		for _, h := range f.Hosts {
-			if h.ControlPlane && !h.APIOnly {
-				n++
-			}
-		}
-		if n == 0 && len(f.Hosted) > 0 {
-			return findings.Pass(
-				"the control plane runs as %s; no host has a manifest",
-				findings.Plural(len(f.Hosted), "Deployment"),
-			)
-		}
-		if n == 0 {
-			return findings.With(
-				findings.Unknown("no host has a control-plane manifest"),
-				"at least one host with /etc/kubernetes/manifests/kube-controller-manager.yaml",
-				"--host-access",
-				"transplant check --host-access=local:<host>=<directory>",
-			)
-		}
-		return findings.Pass("the manifests of %s were read", findings.Plural(n, "control-plane host"))
-	},
+	Judge:     judgeHostsReadable,
 }
 
 var hostsComplete = rule.Check{

@@ -19,6 +19,7 @@ var Checks = []rule.Check{
 	ipamFlags,             // CP-018: flags about pod CIDRs that exclude each other
 	flagsContradict,       // CP-014: the API server and the managers name one provider
 	sshTunnels,            // CP-015: tunnels that the in-tree provider built
+	nodeRestriction,       // CP-019: without it each kubelet may label its Node as control plane
 	portTaken,             // CP-011: one process for each port
 	strategyFits,          // CP-013: one host has no manager to hand over to
 	kubeadmReverts,        // CP-017: the next upgrade would undo the migration

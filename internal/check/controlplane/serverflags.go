@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
@@ -156,4 +158,53 @@ var sshTunnels = rule.Check{
 			findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS),
 		)
 	},
+}
+
+var nodeRestriction = rule.Check{
+	Code:      "CP-019",
+	Reason:    "NodeRestrictionOff",
+	Category:  findings.CategoryControlPlane,
+	Level:     findings.LevelWarning,
+	Impact:    findings.ImpactNone,
+	DependsOn: rule.OnHosts,
+	Judge:     judgeNodeRestriction,
+}
+
+func judgeNodeRestriction(f facts.Facts) v1.Finding {
+	const plugin = "NodeRestriction"
+	servers := f.InstancesOf(component.KAS)
+	if len(servers) == 0 {
+		return findings.Skip("no %s was found whose flags could say it", component.KAS)
+	}
+	var bad findings.Problems
+	for _, p := range servers {
+		switch {
+		case hasPlugin(p, "disable-admission-plugins", plugin):
+			bad.Add(p.String(), "%s has %s in --disable-admission-plugins", p, plugin)
+		case !hasPlugin(p, "enable-admission-plugins", plugin) && !hasPlugin(p, "admission-control", plugin):
+			bad.Add(p.String(), "%s has no %s in --enable-admission-plugins", p, plugin)
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("%s with admission plugin %s", findings.Counting(len(servers), component.KAS, "runs", "run"), plugin)
+	}
+	return findings.With(
+		bad.Finding(
+			v1.Warn,
+			"%s without admission plugin %s: each kubelet may label its own Node as control plane",
+			findings.Counting(len(bad), component.KAS, "runs", "run"),
+			plugin,
+		),
+		"--enable-admission-plugins with "+plugin,
+		"manifests of "+component.KAS,
+		"grep -n admission-plugins /etc/kubernetes/manifests/"+component.KAS+".yaml   # on each host named",
+	)
+}
+
+// hasPlugin reports whether a list of admission plugins names one.
+func hasPlugin(p facts.Instance, flag, plugin string) bool {
+	return slices.ContainsFunc(
+		strings.Split(p.Flag(flag, ""), ","),
+		func(name string) bool { return strings.TrimSpace(name) == plugin },
+	)
 }

@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan/hosted"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
+
+// announceBudget is for how long a control plane's host is waited for whose API server announces no address: it has
+// just been restarted, or is about to be counted as gone.
+const announceBudget = 60 * time.Second
 
 // ProvesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of
 // the API right before: what the host itself says, and a snapshot of some time ago, may be a worker's.
@@ -20,14 +24,26 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
 		return nil
 	}
-	proven, err := objects.IsControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
-	if err != nil {
+	var verdict objects.Verdict
+	err := e.WaitFor(
+		ctx,
+		s,
+		announceBudget,
+		SettleInterval,
+		func() string { return verdict.Why },
+		func(ctx context.Context) (bool, error) {
+			var err error
+			verdict, err = objects.JudgeControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
+			return !verdict.MayPass, err
+		},
+	)
+	if err != nil && !errors.Is(err, ErrTimedOut) {
 		return err
 	}
-	if !proven {
+	if verdict.Why != "" {
 		return &trust.UntrustedError{
 			What: "step " + s.ID,
-			Err:  fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, hosted.Unproven(s.Host)),
+			Err:  fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, verdict.Why),
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
@@ -23,24 +24,19 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Unproven says why a host is not taken for the control plane, and what to do.
-func Unproven(host string) string {
-	return fmt.Sprintf(
-		"no Node %[1]s is labelled as control plane: if it is, run \"kubectl label node %[1]s %[2]s=\", else find out who wrote there",
-		host,
-		layout.LabelControlPlane,
-	)
-}
-
 // CheckCandidates refuses a cluster in which it is not clear which hosts, and which kube-controller-manager or
 // kube-apiserver, are its own.
 func CheckCandidates(snap *v1.Snapshot) error {
 	var errs []error
+	evidence := hostproof.OfSnapshot(snap)
 	for _, h := range snap.Hosts {
+		if why := evidence.WhyNot(snap, h); why != "" {
+			errs = append(errs, fmt.Errorf("host %s would get what only the control plane has: %s", h.Name, why))
+		}
 		if len(h.Claims) > 0 {
 			errs = append(
 				errs,
-				fmt.Errorf("host %s runs %s by its own word alone, and %s", h.Name, strings.Join(h.Claims, ", "), Unproven(h.Name)),
+				fmt.Errorf("host %s runs %s by its own word alone, and %s", h.Name, strings.Join(h.Claims, ", "), hostproof.Unlabelled(h.Name)),
 			)
 		}
 	}

@@ -7,18 +7,21 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // HasControlPlaneRole reports whether a Node is labelled as control plane. NodeRestriction keeps a kubelet from setting
-// these labels.
+// these labels, and no other account of a worker that may patch Nodes.
 func HasControlPlaneRole(labels map[string]string) bool {
 	for _, role := range []string{"control-plane", "master"} {
 		if _, is := labels["node-role.kubernetes.io/"+role]; is {
@@ -35,21 +38,101 @@ func isProven(isNode, isLabelled, hostsAreNodes bool) bool {
 	return isLabelled || !isNode && !hostsAreNodes
 }
 
-// IsControlPlaneHost asks the API whether a host may get what only the control plane has.
-func IsControlPlaneHost(ctx context.Context, kube kubernetes.Interface, host string, hostsAreNodes bool) (bool, error) {
+// Verdict is whether a host may get what only the control plane has.
+type Verdict struct {
+	// Why not, and what to do; empty where it may.
+	Why string
+	// MayPass reports whether that may be over soon: an API server that restarts announces no address for a moment.
+	MayPass bool
+}
+
+// JudgeControlPlaneHost asks the API whether a host may get what only the control plane has.
+func JudgeControlPlaneHost(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	host string,
+	hostsAreNodes bool,
+) (Verdict, error) {
 	node, err := kube.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return isProven(false, false, hostsAreNodes), nil
-	}
-	if err != nil {
-		return false, fmt.Errorf(
-			"getting Node %s, to see whether host %s is of the control plane: %s",
+	isNode := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return Verdict{}, fmt.Errorf(
+			"getting Node %s, to see whether host %s is of the control plane: %w",
 			host,
 			host,
-			mask.Error(err),
+			err,
 		)
 	}
-	return isProven(true, HasControlPlaneRole(node.Labels), hostsAreNodes), nil
+	if !isProven(isNode, isNode && HasControlPlaneRole(node.Labels), hostsAreNodes) {
+		return Verdict{Why: hostproof.Unlabelled(host)}, nil
+	}
+	if !isNode {
+		return Verdict{}, nil
+	}
+	e, err := ReadEvidence(ctx, kube)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("to see whether host %s is of the control plane: %w", host, err)
+	}
+	return Verdict{Why: e.Why(host), MayPass: e.Judge(host) == hostproof.Elsewhere}, nil
+}
+
+// ReadEvidence asks the API which addresses the API servers announce, and which Nodes have them.
+func ReadEvidence(ctx context.Context, kube kubernetes.Interface) (*hostproof.Evidence, error) {
+	servers, err := readAPIServers(ctx, kube)
+	e := hostproof.New(servers)
+	if err != nil || len(servers) == 0 {
+		return e, err
+	}
+	list := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
+		return kube.CoreV1().Nodes().List(ctx, o)
+	}))
+	err = list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		if n, is := o.(*corev1.Node); is {
+			e.AddNode(n.Name, internalIPs(n))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return e, nil
+}
+
+func internalIPs(n *corev1.Node) []string {
+	var out []string
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			out = append(out, a.Address)
+		}
+	}
+	return out
+}
+
+// readAPIServers returns the addresses that the API servers announce; none where they announce none.
+func readAPIServers(ctx context.Context, kube kubernetes.Interface) ([]string, error) {
+	var out []string
+	slice, err := kube.DiscoveryV1().EndpointSlices(hostproof.Namespace).Get(ctx, hostproof.Slice, metav1.GetOptions{})
+	if err == nil {
+		for _, e := range slice.Endpoints {
+			out = append(out, e.Addresses...)
+		}
+		return out, nil
+	}
+	if apierrors.IsNotFound(err) { // before 1.21 there is v1beta1 alone
+		older, olderErr := kube.DiscoveryV1beta1().
+			EndpointSlices(hostproof.Namespace).
+			Get(ctx, hostproof.Slice, metav1.GetOptions{})
+		if apierrors.IsNotFound(olderErr) {
+			return nil, nil
+		}
+		if err = olderErr; err == nil {
+			for _, e := range older.Endpoints {
+				out = append(out, e.Addresses...)
+			}
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("getting EndpointSlice %s/%s: %w", hostproof.Namespace, hostproof.Slice, err)
 }
 
 // CheckClaims takes the control plane out of hosts that nobody but they themselves put there. Root on a worker may

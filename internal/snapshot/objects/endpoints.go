@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -37,6 +38,8 @@ func GatherEndpoints(ctx context.Context, g *collect.Collector) {
 	if !ok {
 		return
 	}
+	slices.Sort(g.Snap.APIServers)
+	g.Snap.APIServers = slices.Compact(g.Snap.APIServers)
 	readyOf := ready.Count()
 	for service, total := range all.Count() {
 		g.Snap.Endpoints = append(
@@ -81,6 +84,9 @@ func readEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoi
 	}
 	for i := range items {
 		for _, e := range items[i].Endpoints {
+			if isOfAPIServers(&items[i]) {
+				g.Snap.APIServers = append(g.Snap.APIServers, e.Addresses...)
+			}
 			add(
 				items[i].Namespace+"/"+items[i].Labels[discoveryv1.LabelServiceName],
 				e.Conditions.Ready,
@@ -106,6 +112,9 @@ func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEn
 	}
 	for i := range items {
 		for _, e := range items[i].Endpoints {
+			if isOfAPIServers(&items[i]) {
+				g.Snap.APIServers = append(g.Snap.APIServers, e.Addresses...)
+			}
 			add(
 				items[i].Namespace+"/"+items[i].Labels[discoveryv1beta1.LabelServiceName],
 				e.Conditions.Ready,
@@ -115,6 +124,12 @@ func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEn
 		}
 	}
 	return ok
+}
+
+// isOfAPIServers reports whether an EndpointSlice is the one that the API servers write. Another one of the same Service
+// is somebody else's.
+func isOfAPIServers(slice metav1.Object) bool {
+	return slice.GetNamespace() == hostproof.Namespace && slice.GetName() == hostproof.Slice
 }
 
 // EndpointSet holds the ready endpoints of Services, each once: a pod with two addresses is in two slices.

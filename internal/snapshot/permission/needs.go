@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -42,8 +43,18 @@ var alwaysNeeded = []collect.Need{
 	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},
 }
 
+// apiServersNeed is for the proof that a host is of the control plane.
+var apiServersNeed = collect.Need{
+	Verbs:     []string{"get"},
+	Group:     "discovery.k8s.io",
+	Resource:  "endpointslices",
+	Namespace: hostproof.Namespace,
+	Name:      hostproof.Slice,
+}
+
 // DefaultNeeds are what an apply and its rollback do to the API where the plan is not known yet, resource by resource.
 var DefaultNeeds = merge(slices.Concat(alwaysNeeded, []collect.Need{
+	apiServersNeed,
 	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: component.Namespace},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
 	{
@@ -109,6 +120,9 @@ func needsOf(s v1.Step) []collect.Need {
 				},
 			}
 		}
+	}
+	if s.Host != "" && (s.Derive != "" || s.Kind == v1.StepAddManifest) {
+		out = append(out, apiServersNeed)
 	}
 	if s.Kind == v1.StepKubelet { // what its node was like before and is afterwards
 		out = append(
