@@ -128,14 +128,15 @@ func (e *Evidence) Shared() []SharedAddress {
 	return out
 }
 
-// IsLabelled reports whether a host of a snapshot is taken for the control plane by the label of the Node with its name:
-// without the label, nothing of the control plane is kept of it.
+// IsLabelled reports whether a host of a snapshot is taken for the control plane by the label of the Node with its
+// name: without the label, nothing of the control plane is kept of it.
 func IsLabelled(snap *v1.Snapshot, h v1.Host) bool {
-	return h.ControlPlane && !h.APIOnly && slices.ContainsFunc(snap.Nodes, func(n v1.Node) bool { return n.Name == h.Name })
+	return h.ControlPlane && !h.APIOnly &&
+		slices.ContainsFunc(snap.Nodes, func(n v1.Node) bool { return n.Name == h.Name })
 }
 
-// WhyNot says why a host of a snapshot is not taken for the control plane although its Node is labelled; empty where it
-// is.
+// WhyNot says why a host of a snapshot is not taken for the control plane although its Node is labelled; empty where
+// it is.
 func (e *Evidence) WhyNot(snap *v1.Snapshot, h v1.Host) string {
 	if !IsLabelled(snap, h) {
 		return ""

@@ -126,8 +126,8 @@ func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEn
 	return ok
 }
 
-// isOfAPIServers reports whether an EndpointSlice is the one that the API servers write. Another one of the same Service
-// is somebody else's.
+// isOfAPIServers reports whether an EndpointSlice is the one that the API servers write. Another one of the same
+// Service is somebody else's.
 func isOfAPIServers(slice metav1.Object) bool {
 	return slice.GetNamespace() == hostproof.Namespace && slice.GetName() == hostproof.Slice
 }
