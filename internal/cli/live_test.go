@@ -55,6 +55,16 @@ type live struct {
 	api        *apitest.Server
 	dir        string
 	kubeconfig string
+	// running are the components by host/name.
+	running map[string]*runningComponent
+}
+
+// runningComponent is a component's process, and what its next one takes over from it.
+type runningComponent struct {
+	name, metrics string
+	socket        *os.File
+	cmd           *exec.Cmd
+	stdin         io.Closer
 }
 
 func newLive(t *testing.T) *live {
@@ -65,7 +75,7 @@ func newLive(t *testing.T) *live {
 // newLiveWith is newLive where the managers have further flags, and the kubelets, too.
 func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *live {
 	t.Helper()
-	c := &live{t: t, api: apitest.New(t), dir: t.TempDir()}
+	c := &live{t: t, api: apitest.New(t), dir: t.TempDir(), running: map[string]*runningComponent{}}
 	c.kubeconfig = c.api.Kubeconfig(t)
 	for i := 1; i <= 2; i++ {
 		name := fmt.Sprintf("cp-%d", i)
@@ -155,37 +165,55 @@ func (c *live) component(host, name, metrics string, args ...string) {
 			"    image: registry.k8s.io/%[1]s:v1.26.0\n    command:\n    - %[2]s\n    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: conf\n"+
 			"  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud.conf\n", name, strings.Join(asYAML(args), "\n    - ")),
 	)
+	if err := socket.Close(); err != nil { // inherited is another descriptor of it
+		t.Fatal(err)
+	}
+	r := &runningComponent{name: name, metrics: metrics, socket: inherited}
+	c.running[host+"/"+name] = r
+	c.start(host, r, args)
+	t.Cleanup(func() {
+		r.stop(t)
+		if err := inherited.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// start starts the process of a component, and makes its mirror pod.
+func (c *live) start(host string, r *runningComponent, args []string) {
+	t := c.t
+	t.Helper()
 	c.api.Put(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        name + "-node-" + host,
+			Name:        r.name + "-node-" + host,
 			Namespace:   component.Namespace,
 			Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
-			Labels:      map[string]string{"component": name, "tier": "control-plane"},
+			Labels:      map[string]string{"component": r.name, "tier": "control-plane"},
 		},
-		Spec:   corev1.PodSpec{NodeName: "node-" + host, Containers: []corev1.Container{{Name: name, Command: args}}},
+		Spec:   corev1.PodSpec{NodeName: "node-" + host, Containers: []corev1.Container{{Name: r.name, Command: args}}},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	})
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := &exec.Cmd{Path: self, Args: args, Dir: filepath.Join(c.dir, host), ExtraFiles: []*os.File{inherited}}
-	cmd.Env = append(os.Environ(), metricsVariable+"="+metrics, "GORACE=atexit_sleep_ms=0") // the race detector would let each end a second later
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
+	r.cmd = &exec.Cmd{Path: self, Args: args, Dir: filepath.Join(c.dir, host), ExtraFiles: []*os.File{r.socket}}
+	// The race detector would let each end a second later.
+	r.cmd.Env = append(os.Environ(), metricsVariable+"="+r.metrics, "GORACE=atexit_sleep_ms=0")
+	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(socket.Close(), inherited.Close()); err != nil { // the process has its own
-		t.Fatal(err)
+}
+
+// stop ends the process.
+func (r *runningComponent) stop(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(r.stdin.Close(), r.cmd.Wait()); err != nil {
+		t.Error(err)
 	}
-	t.Cleanup(func() {
-		if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // run executes a command line on the cluster.
