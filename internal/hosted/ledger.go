@@ -68,12 +68,13 @@ func (p *Plane) note(ctx context.Context, part Part, made *v1.Plan) error {
 // GoesBack reports whether a rollback of the handover in the journal was noted and is not finished, whatever the
 // journal says.
 func (p *Plane) GoesBack(ctx context.Context) (bool, error) {
-	doc, err := p.Journal(ctx, Handover)
+	j, err := p.home(Handover).Open(ctx)
 	if errors.Is(err, ErrNothingBegun) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
+	doc := j.Doc()
 	return p.isGoingBack(ctx, &doc)
 }
 
@@ -137,11 +138,15 @@ func journalOf(part Part) Part {
 	return part
 }
 
-// Journal reads the journal of a part; ErrNothingBegun when there is none.
-func (p *Plane) Journal(ctx context.Context, part Part) (v1.Journal, error) {
-	j, err := p.home(part).Open(ctx)
+// Journal reads the journal of a part; ErrNothingBegun when there is none. It also returns the plan in it as Run goes on
+// with it.
+func (p *Plane) Journal(ctx context.Context, part Part) (doc v1.Journal, rest *v1.Plan, err error) {
+	home := p.home(part)
+	j, err := home.Open(ctx)
 	if err != nil {
-		return v1.Journal{}, err
+		return doc, nil, err
 	}
-	return j.Doc(), nil
+	doc = j.Doc()
+	rest, _, err = reworded(ctx, home, &doc)
+	return doc, rest, err
 }

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
@@ -135,6 +136,31 @@ func TestTheSameStepsWithOtherOptionsAreAnotherPlan(t *testing.T) {
 	p.Ledger = book
 	if err := p.Run(t.Context(), Handover, nil, nil); !errors.As(err, new(*UnknownPlanError)) {
 		t.Errorf("it ends with %v", err)
+	}
+}
+
+// TestTheWordsOfAJournalAreToldOfNoStep: who may write the journal writes them, and they stand in conditions and logs.
+func TestTheWordsOfAJournalAreToldOfNoStep(t *testing.T) {
+	w := newWorld(t, 1, false)
+	lie := func(p *v1.Plan) {
+		for i := range p.Steps {
+			p.Steps[i].Title = "nothing"
+		}
+	}
+	w.plant(v1.RunApplying, lie)
+	told := 0
+	tell := func(e step.Event) {
+		told++
+		if e.Step.Title == "nothing" || e.Step.Title == "" {
+			t.Errorf("step %s is told of as %q", e.Step.ID, e.Step.Title)
+		}
+	}
+	if err := w.plane().Run(t.Context(), Handover, tell, nil); err != nil {
+		t.Fatal(describe(err))
+	}
+	w.owns(component.CCM)
+	if told == 0 {
+		t.Error("no step is told of")
 	}
 }
 

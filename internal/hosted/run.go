@@ -57,15 +57,14 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if done, err := p.done(ctx, part); done || err != nil { // another process may have changed it until the lock was free
 			return err
 		}
-		j, before, err := p.begin(ctx, part)
+		j, made, before, err := p.begin(ctx, part)
 		if err != nil {
 			return err
 		}
-		doc := j.Doc()
-		if err := p.pinned(&doc.Plan); err != nil {
+		if err := p.pinned(made); err != nil {
 			return err
 		}
-		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, &doc.Plan, stop); err != nil {
+		if err := p.engine(j, before, p.teller(j.Doc().Run, tell, publish)).Run(ctx, made, stop); err != nil {
 			return cause(ctx, err)
 		}
 		if err := p.end(ctx, j, v1.RunApplied); err != nil || part != Finish {
@@ -116,43 +115,43 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 
 // begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was
 // begun is made again: what it was made from may be days old. What a person confirmed is compared with the plan that is
-// made here, so that nothing else is begun.
-func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Snapshot, error) {
+// made here, so that nothing else is begun. What is gone on with has the words of the plan that is made again.
+func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Plan, *v1.Snapshot, error) {
 	home := p.home(part)
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
 		doc := j.Doc()
 		if err := errors.Join(p.trusted(ctx, doc), p.known(ctx, part, &doc), p.forward(ctx, part, &doc)); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		before, err := home.Before(ctx)
-		return j, before, err
+		made, before, err := reworded(ctx, home, &doc)
+		return j, made, before, err
 	}
 	if err != nil && !errors.Is(err, journal.ErrNoJournal) {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := p.observe(ctx); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	snap := p.Gather(ctx)
 	made, err := p.Plan(snap, part)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if part == Handover {
 		if err := confirmed(p.Confirmed, made.Steps); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	if err := p.pinned(made); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	now := p.clock().Now().UTC()
 	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, nil, context.Cause(ctx)
 	}
 	if err := p.note(ctx, part, made); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	j, err = home.Create(
 		ctx,
@@ -165,7 +164,17 @@ func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Sna
 		},
 		snap,
 	)
-	return j, snap, err
+	return j, made, snap, err
+}
+
+// reworded is the plan of a journal with the words of the plan that is made again, and the snapshot that it is made of.
+// Who may write the journal writes its words.
+func reworded(ctx context.Context, home journal.ObjectLocation, doc *v1.Journal) (*v1.Plan, *v1.Snapshot, error) {
+	before, err := home.Before(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return plan.Reworded(&doc.Plan, before), before, nil
 }
 
 // Rollback takes Handover back from wherever it is, or goes on with doing so. It returns nil when the control plane is
@@ -231,11 +240,12 @@ func (p *Plane) beginBack(ctx context.Context, j *journal.Journal, before *v1.Sn
 	return back, j.SetPhase(ctx, v1.RunRollingBack, back, nil)
 }
 
-// wayBack is the rollback of a journal: the one that was begun, or one that is made.
+// wayBack is the rollback of a journal: the one that was begun, with the words of the one that is made again, or one
+// that is made.
 func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
 	// One that is noted and said to be finished is gone through again: each of its steps looks whether it is done.
 	if trust.IsRollingBack(doc) || doc.Phase == v1.RunRolledBack && doc.Rollback != nil {
-		return doc.Rollback, trust.IsRollingBack(doc), p.sameRollback(doc, before)
+		return plan.RewordedRollback(doc, before), trust.IsRollingBack(doc), p.sameRollback(doc, before)
 	}
 	if back, err = rollback.Make(doc, before, p.clock().Now()); err != nil {
 		return nil, false, err

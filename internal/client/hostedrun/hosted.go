@@ -52,17 +52,17 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			s.StepsDone,
 			s.StepsTotal,
 		)
-		doc, err := m.Plane.Journal(ctx, m.Part)
+		doc, shown, err := m.Plane.Journal(ctx, m.Part)
 		if err != nil {
 			return err
 		}
 		p = &doc.Plan
 		approved := m.Client.IsApprovedHere(p, m.approval(m.Part))
 		if o.DryRun {
-			return m.Client.ShowPlan(p, true)
+			return m.Client.ShowPlan(shown, true)
 		}
 		if !approved {
-			if err := m.reviewUnseen(doc); err != nil {
+			if err := m.reviewUnseen(doc, shown); err != nil {
 				return err
 			}
 		}
@@ -210,8 +210,10 @@ func (m *Migration) showRefusal(err error) error {
 	return run.BlockedBy(m.Client, blocked.Report)
 }
 
-// reviewUnseen prints what is left of a plan that was not approved on this machine, and asks about the variables in it.
-func (m *Migration) reviewUnseen(doc v1.Journal) error {
+// reviewUnseen prints what is left of a plan that was not approved on this machine, in the words of the shown one, and
+// asks about the variables in it.
+func (m *Migration) reviewUnseen(doc v1.Journal, shown *v1.Plan) error {
+	doc.Plan = *shown
 	if err := run.ReviewRest(m.Client, doc); err != nil {
 		return err
 	}
