@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/fleet/admission"
 	"github.com/transplant-dev/transplant/internal/fleet/operator"
 	"github.com/transplant-dev/transplant/internal/fleet/served"
@@ -177,10 +178,16 @@ func (p *process) assemble() (endEvents func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the fenced client of the seed's Clusters: %w", err)
 	}
+	total := answerlimit.NewTotal()
 	p.users = userclusters.New(
-		userclusters.Options{Seed: kube, Open: p.openClusters, Wrap: func(next http.RoundTripper) http.RoundTripper {
-			return election.Transport(fence, p.metrics.Counting("user", next))
-		}},
+		userclusters.Options{
+			Seed:  kube,
+			Open:  p.openClusters,
+			Total: total,
+			Wrap: func(next http.RoundTripper) http.RoundTripper {
+				return election.Transport(fence, p.metrics.Counting("user", next))
+			},
+		},
 	)
 	installation := p.namespace + "/" + p.lease
 	holders := "transplant-operator of " + installation + ": "
@@ -198,9 +205,10 @@ func (p *process) assemble() (endEvents func(), err error) {
 		Images:      p.images,
 		Users: userclusters.New(
 			userclusters.Options{
-				Seed: p.kube,
-				Open: pageClusters,
-				Wrap: func(next http.RoundTripper) http.RoundTripper { return p.metrics.Counting("user", next) },
+				Seed:  p.kube,
+				Open:  pageClusters,
+				Total: total,
+				Wrap:  func(next http.RoundTripper) http.RoundTripper { return p.metrics.Counting("user", next) },
 			},
 		),
 	}

@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fault"
-	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
@@ -98,7 +98,7 @@ func (c *Client) Connect() error {
 	cfg.UserAgent = "transplant/" + Version
 	cfg.QPS, cfg.Burst = 50, 100
 	cfg.Timeout = 15 * time.Second
-	userclusters.BoundLists(cfg)
+	answerlimit.Lists(cfg)
 	c.Traffic.Watch(cfg)
 	c.Config = cfg
 	if c.Kube, err = kubernetes.NewForConfig(cfg); err != nil {

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/fault"
-	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
@@ -84,7 +84,7 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	if err != nil {
 		return nil, err
 	}
-	userclusters.BoundConfig(userConfig)
+	answerlimit.Config(userConfig)
 	user, err := clientsOf(userConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the kubeconfig of the cluster in namespace %s: %w", f.namespace, err)

@@ -64,7 +64,7 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 		MaxIdleConnsPerHost:   perCluster,
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
-		DisableCompression:    true, // see BoundAnswers
+		DisableCompression:    true, // see answerlimit.Transport
 	}
 	rt, err := rest.HTTPWrappersForConfig(c, base)
 	if err != nil {

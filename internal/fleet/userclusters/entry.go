@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 )
 
@@ -79,7 +80,7 @@ func (e *entry) build(o Options) error {
 			ContentType:        "application/json",
 		},
 	}
-	rt := BoundAnswers(e)
+	rt := answerlimit.Transport(e, o.Total)
 	if o.Wrap != nil {
 		rt = o.Wrap(rt)
 	}

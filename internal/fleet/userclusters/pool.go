@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 )
 
 // Clients reach one user cluster. They convert to hosted.Clients.
@@ -31,6 +33,9 @@ type Options struct {
 	// Open bounds how many clusters are connected to at a time; default 64. One that has requests under way is never
 	// closed, so the bound may be exceeded by those.
 	Open int
+	// Total is what the open answers of all clusters may hold together, where other pools of the process share it; one of
+	// the pool's own when nil.
+	Total *answerlimit.Total
 	// Recheck is how old what was read of a Secret may be when Get is called; default 30 s. A refusal (401) makes it be
 	// read at once.
 	Recheck time.Duration
@@ -107,6 +112,9 @@ func New(o Options) *Pool {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.Total == nil {
+		o.Total = answerlimit.NewTotal()
 	}
 	return &Pool{o: o, entries: map[string]*entry{}}
 }

@@ -403,6 +403,34 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// TestThePoolBoundsAnswers, and says of which cluster.
+func TestThePoolBoundsAnswers(t *testing.T) {
+	p, seed, _ := newPool(t, Options{})
+	a := newUserAPI(t, "n", "t")
+	compress := make(chan bool, 1)
+	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		compress <- strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]`)
+		for range 64 {
+			_, _ = io.WriteString(w, strings.Repeat(" \n", 1<<19))
+		}
+		_, _ = io.WriteString(w, "}")
+	})
+	seed.Put(t, secret("cluster-x", a.kubeconfig(t, "t")))
+	c, err := p.Get(t.Context(), "cluster-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "the answer of cluster-x.user-cluster to GET /api/v1/nodes has more than 32 MiB"
+	if _, err := c.Kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the answer ended with %v", err)
+	}
+	if <-compress {
+		t.Error("a compressed answer was asked for")
+	}
+}
+
 func TestAClosedPoolServesNobody(t *testing.T) {
 	p, seed, _ := newPool(t, Options{})
 	a := newUserAPI(t, "a", "1")

@@ -1,4 +1,4 @@
-package userclusters
+package answerlimit
 
 import (
 	"compress/gzip"
@@ -46,7 +46,7 @@ func serve(t *testing.T, write func(w http.ResponseWriter, r *http.Request)) *ht
 func boundedClient(t *testing.T, s *httptest.Server) *kubernetes.Clientset {
 	t.Helper()
 	c := &rest.Config{Host: s.URL, QPS: -1}
-	BoundConfig(c)
+	Config(c)
 	kube, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
@@ -100,32 +100,6 @@ func TestAnAnswerOfAUserClusterIsReadToABound(t *testing.T) {
 		if _, err := kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "more than 32 MiB") {
 			t.Errorf("a watch that is refused at length: %v", err)
 		}
-	}
-}
-
-// TestThePoolBoundsAnswers, and says of which cluster.
-func TestThePoolBoundsAnswers(t *testing.T) {
-	p, seed, _ := newPool(t, Options{})
-	a := newUserAPI(t, "n", "t")
-	compress := make(chan bool, 1)
-	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		compress <- strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, emptyNodes)
-		_, _ = io.Copy(w, io.LimitReader(blanks{}, 2*maxAnswer))
-		_, _ = io.WriteString(w, "}")
-	})
-	seed.Put(t, secret("cluster-x", a.kubeconfig(t, "t")))
-	c, err := p.Get(t.Context(), "cluster-x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "the answer of cluster-x.user-cluster to GET /api/v1/nodes has more than 32 MiB"
-	if _, err := c.Kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the answer ended with %v", err)
-	}
-	if <-compress {
-		t.Error("a compressed answer was asked for")
 	}
 }
 
@@ -202,13 +176,17 @@ func TestWhatIsReadOfAnAnswer(t *testing.T) {
 	}
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // TestAConnectionThatIsTakenOverIsLeftAlone: its body is written to as well.
 func TestAConnectionThatIsTakenOverIsLeftAlone(t *testing.T) {
 	body := io.NopCloser(strings.NewReader(""))
 	rt := roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: body}, nil
 	})
-	resp, err := BoundAnswers(rt).RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))
+	resp, err := Transport(rt, nil).RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))
 	if err != nil || resp.Body != body {
 		t.Errorf("the body is %T, %v", resp.Body, err)
 	}
@@ -226,7 +204,7 @@ func TestAListWithoutEndEnds(t *testing.T) {
 	for _, c := range []struct {
 		bound func(*rest.Config)
 		pages int
-	}{{BoundConfig, maxPages}, {BoundLists, maxOwnPages}} {
+	}{{Config, maxPages}, {Lists, maxOwnPages}} {
 		config := &rest.Config{Host: "https://x", QPS: -1, Transport: paged}
 		c.bound(config)
 		kube, err := kubernetes.NewForConfig(config)
@@ -284,7 +262,7 @@ func TestThePagesOfAListAreBoundedTogether(t *testing.T) {
 
 // TestAnswersThatAreReadAtTheSameTimeAreBoundedTogether: each of them is in memory until it has ended.
 func TestAnswersThatAreReadAtTheSameTimeAreBoundedTogether(t *testing.T) {
-	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, open: 100, lists: newLists(1000, 10)}
+	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, lists: newLists(1000, 10), cluster: newTotal(0).cluster(100)}
 	var open []*http.Response
 	next := func() error {
 		resp, err := b.RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))

@@ -1,0 +1,192 @@
+package answerlimit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// Bounds of what is read of one answer of a user cluster. The operator's limit is 512Mi, and a page of 500 nodes has
+// about 15 MB.
+const (
+	maxAnswer = 32 << 20
+	maxEvent  = 8 << 20
+)
+
+// maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
+const maxRead = 64 << 10
+
+// protobufType is the content type whose watch events client-go bounds itself, by 16 MiB. It bounds none in JSON.
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+// Transport bounds what is read of the answers of one user cluster: of a page or an object in all, of a watch by event,
+// of a list over its pages, of all answers that are open at the same time, and of those of other clusters with the same
+// Total, which may be nil. The transport below must not decompress, since a thousandth of the bytes would do on the
+// wire then.
+func Transport(rt http.RoundTripper, total *Total) http.RoundTripper {
+	if total == nil {
+		total = newTotal(0)
+	}
+	return &bounded{
+		rt:      rt,
+		answer:  maxAnswer,
+		event:   maxEvent,
+		lists:   newLists(maxList, maxPages),
+		cluster: total.cluster(maxOpen),
+	}
+}
+
+// Config makes clients of a configuration bound what they read of answers, and ask for answers that are not compressed.
+func Config(c *rest.Config) {
+	c.DisableCompression = true
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return Transport(rt, nil) })
+}
+
+type bounded struct {
+	rt http.RoundTripper
+	// answer and event are in bytes; 0 for no bound.
+	answer, event int
+	lists         *lists
+	cluster       *cluster // nil where open answers have no bound
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	count, err := b.lists.page(req)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := b.rt.RoundTrip(req)
+	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp, err
+	}
+	out := &answer{
+		ReadCloser: resp.Body,
+		ctx:        req.Context(),
+		method:     req.Method,
+		host:       req.URL.Host,
+		path:       req.URL.Path,
+		most:       b.answer,
+		lists:      b.lists,
+		count:      count,
+		cluster:    b.cluster,
+	}
+	if req.URL.Query().Has("watch") && resp.StatusCode == http.StatusOK {
+		if b.event == 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), protobufType) {
+			return resp, nil
+		}
+		out.most, out.events, out.cluster = b.event, &jsonValues{}, nil
+	}
+	resp.Body = out
+	return resp, nil
+}
+
+// answer is an answer of which no more than most bytes are read: in all, or between the ends of two events.
+type answer struct {
+	io.ReadCloser
+	ctx                context.Context // that of the request
+	method, host, path string
+	read, most         int
+	events             *jsonValues // nil where the answer is no stream
+	err                error
+
+	lists   *lists
+	count   *listCount
+	cluster *cluster
+	held    holding // guarded by the Total
+}
+
+// name is what the answer is called where it is refused.
+func (a *answer) name() string {
+	name := fmt.Sprintf("the answer of %s to %s %s", a.host, a.method, a.path)
+	if a.events != nil {
+		return "an event in " + name
+	}
+	return name
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	if a.err != nil {
+		return 0, a.err
+	}
+	n, err := a.ReadCloser.Read(p[:min(len(p), maxRead)])
+	if a.most > 0 {
+		for _, c := range p[:n] {
+			if a.read++; a.read > a.most {
+				return a.refuse("%s has more than %d MiB, and is not read", a.name(), a.most>>20)
+			}
+			if a.events != nil && a.events.ends(c) {
+				a.read = 0
+			}
+		}
+	}
+	if a.lists.add(a.count, n) {
+		return a.refuse(
+			"%s has more than %d MiB in its pages, and is not read on",
+			listName(a.host, a.path),
+			a.lists.most>>20,
+		)
+	}
+	switch a.cluster.hold(a, n) {
+	case overCluster:
+		return a.refuse(
+			"%s and others that are read at the same time have more than %d MiB, and it is not read",
+			a.name(),
+			a.cluster.most>>20,
+		)
+	case overTotal:
+		return a.refuse(
+			"the answers of all clusters that are read at the same time have more than %d MiB, "+
+				"and %s, whose cluster has the most of them, is not read",
+			a.cluster.total.most>>20,
+			a.name(),
+		)
+	case requestEnded:
+		a.err = context.Cause(a.ctx)
+		_ = a.Close()
+		return 0, a.err
+	}
+	return n, err
+}
+
+// refuse ends an answer. What comes of closing it is not read.
+func (a *answer) refuse(format string, args ...any) (int, error) {
+	a.err = fmt.Errorf(format+": look at what that API server runs", args...)
+	_ = a.Close()
+	return 0, a.err
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	a.cluster.free(a)
+	return a.ReadCloser.Close()
+}
+
+// jsonValues finds where the objects of a stream end. Line breaks do not tell: an object may have any number.
+type jsonValues struct {
+	depth           int
+	quoted, escaped bool
+}
+
+// ends reports whether a byte is the last one of an object.
+func (v *jsonValues) ends(c byte) bool {
+	switch {
+	case v.escaped:
+		v.escaped = false
+	case v.quoted:
+		v.escaped, v.quoted = c == '\\', c != '"'
+	case c == '"':
+		v.quoted = true
+	case c == '{', c == '[':
+		v.depth++
+	case c == '}', c == ']':
+		v.depth--
+		return v.depth == 0
+	}
+	return false
+}

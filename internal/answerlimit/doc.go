@@ -1,0 +1,23 @@
+// Package answerlimit decides how much of an API server's answers is read into memory: of one answer, of an event, of
+// a list over its pages, of all answers of a cluster that are open at the same time, and of those of all clusters that
+// one process asks. The API server of a user cluster belongs to its own administrator, and client-go reads what it answers
+// into memory, several times over.
+//
+// # Between clusters
+//
+// A Total is what the open answers of several clusters may hold together. Three rules keep one cluster from starving
+// the others:
+//
+//   - Where the limit is reached, the answer that reads on waits for room, until its request ends. So clusters that are
+//     all read at once, as at the start of an operator, are read one after the other.
+//   - An answer of the cluster that holds the most does not wait and is refused at once. So there is always one that
+//     does not wait for the others, and the cluster that fills the limit pays for it.
+//   - A cluster that holds the most and neither reads on nor ends is waited for no longer than patience. Then all of
+//     its open answers are refused. So a server that sends a byte now and then holds up the others once, and has to
+//     send as much again for the next time.
+//
+// A cluster that holds no more than its equal share, the limit divided by the clusters that hold something, is never
+// the one that holds the most where the limit is passed: it may wait, and is not refused. A queue in order of arrival,
+// or a semaphore with weights, would not do: answers that wait hold what was read of them, and could wait for each
+// other.
+package answerlimit

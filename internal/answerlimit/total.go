@@ -1,0 +1,183 @@
+package answerlimit
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxOpen is what the open answers of one user cluster may hold: each is in memory until its end has come.
+	maxOpen = 96 << 20
+	// maxTotal is what those of all user clusters of an operator may. Its memory limit is 512Mi.
+	maxTotal = 128 << 20
+	// patience is for how long an answer waits for a cluster that holds more and goes on by nothing.
+	patience = 5 * time.Second
+)
+
+// Total is what the open answers of several clusters may hold together; see the package's comment for who waits and who
+// is refused.
+type Total struct {
+	most     int // in bytes; 0 for no bound
+	patience time.Duration
+
+	mu       sync.Mutex
+	held     int
+	clusters map[*cluster]bool // those that hold something
+	freed    chan struct{}     // closed when something is free
+}
+
+// NewTotal returns the limit for the user clusters of one process.
+func NewTotal() *Total { return newTotal(maxTotal) }
+
+func newTotal(most int) *Total {
+	return &Total{most: most, patience: patience, clusters: map[*cluster]bool{}, freed: make(chan struct{})}
+}
+
+// cluster is one cluster of a Total, with a bound of its own. Its fields but the first two are guarded by the Total.
+type cluster struct {
+	total *Total
+	most  int
+	held  int
+	open  []*answer // those that hold something
+}
+
+func (t *Total) cluster(most int) *cluster { return &cluster{total: t, most: most} }
+
+// holding is what an answer holds, until it is free. An answer that is cut was refused while it was not read.
+type holding struct {
+	bytes         int
+	isFree, isCut bool
+}
+
+// verdict is what becomes of an answer.
+type verdict int
+
+const (
+	mayGoOn verdict = iota
+	overCluster
+	overTotal
+	requestEnded
+)
+
+// hold counts bytes of an answer that are in memory now, and waits until there is room for them.
+func (c *cluster) hold(a *answer, n int) verdict {
+	if c == nil {
+		return mayGoOn
+	}
+	t := c.total
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case a.held.isCut:
+		return overTotal
+	case a.held.isFree || n == 0:
+		return mayGoOn
+	}
+	if a.held.bytes == 0 {
+		c.open = append(c.open, a)
+	}
+	a.held.bytes += n
+	c.held += n
+	t.held += n
+	t.clusters[c] = true
+	if c.held > c.most {
+		return overCluster
+	}
+	return t.waitForRoom(a)
+}
+
+// waitForRoom waits while the limit is passed. The caller holds the lock.
+func (t *Total) waitForRoom(a *answer) verdict {
+	var late <-chan time.Time
+	for t.most > 0 && t.held > t.most {
+		most := t.largest()
+		if a.cluster.held >= most.held {
+			return overTotal
+		}
+		if late == nil {
+			timer := time.NewTimer(t.patience)
+			defer timer.Stop()
+			late = timer.C
+		}
+		freed := t.freed
+		t.mu.Unlock()
+		isLate, isEnded := false, false
+		select {
+		case <-freed:
+		case <-late:
+			isLate = true
+		case <-a.ctx.Done():
+			isEnded = true
+		}
+		t.mu.Lock()
+		switch {
+		case a.held.isCut:
+			return overTotal
+		case a.held.isFree:
+			return mayGoOn
+		case isEnded:
+			return requestEnded
+		case isLate && t.held > t.most:
+			late = nil
+			t.cut(t.largest())
+		}
+	}
+	return mayGoOn
+}
+
+// largest is the cluster that holds the most; the limit is passed, so that there is one.
+func (t *Total) largest() *cluster {
+	var most *cluster
+	for c := range t.clusters {
+		if most == nil || c.held > most.held {
+			most = c
+		}
+	}
+	return most
+}
+
+// cut refuses all answers of a cluster. The caller holds the lock.
+func (t *Total) cut(c *cluster) {
+	answers := slices.Clone(c.open)
+	for _, a := range answers {
+		a.held.isCut = true
+		t.release(a)
+	}
+	t.mu.Unlock()
+	for _, a := range answers {
+		_ = a.ReadCloser.Close() // who reads it reads on, and is told why it was closed
+	}
+	t.mu.Lock()
+}
+
+// free takes an answer that was closed out of the count. It may still be read by another goroutine.
+func (c *cluster) free(a *answer) {
+	if c == nil {
+		return
+	}
+	c.total.mu.Lock()
+	defer c.total.mu.Unlock()
+	c.total.release(a)
+}
+
+// release takes what an answer holds out of the count. The caller holds the lock.
+func (t *Total) release(a *answer) {
+	if a.held.isFree {
+		return
+	}
+	a.held.isFree = true
+	if a.held.bytes == 0 {
+		return
+	}
+	c := a.cluster
+	c.open = slices.DeleteFunc(c.open, func(other *answer) bool { return other == a })
+	c.held -= a.held.bytes
+	t.held -= a.held.bytes
+	a.held.bytes = 0
+	if c.held == 0 {
+		delete(t.clusters, c)
+	}
+	close(t.freed)
+	t.freed = make(chan struct{})
+}
