@@ -1,7 +1,7 @@
 // Package answerlimit decides how much of an API server's answers is read into memory: of one answer, of an event, of
 // a list over its pages, of all answers of a cluster that are open at the same time, and of those of all clusters that
-// one process asks. The API server of a user cluster belongs to its own administrator, and client-go reads what it answers
-// into memory, several times over.
+// one process asks. The API server of a user cluster belongs to its own administrator, and client-go reads what it
+// answers into memory, several times over.
 //
 // # Between clusters
 //

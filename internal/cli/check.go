@@ -45,8 +45,8 @@ func newCheck(c *console.Console) *cobra.Command {
 				c.Client,
 				run.CheckOptions{Plan: f, Snapshot: from, Strict: shown.Strict, Wait: wait},
 			)
-			inVain := errors.Is(err, client.ErrStillBlocked)
-			if err != nil && !inVain {
+			isStillBlocked := errors.Is(err, client.ErrStillBlocked)
+			if err != nil && !isStillBlocked {
 				return err
 			}
 			c.NameCluster(report.Cluster)
@@ -57,7 +57,7 @@ func newCheck(c *console.Console) *cobra.Command {
 				return err
 			}
 			switch {
-			case inVain:
+			case isStillBlocked:
 				return exitcode.With(
 					exitcode.Timeout,
 					"waited %s: what blocks may still pass by itself; run the same command again to go on waiting",

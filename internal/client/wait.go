@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,13 +9,14 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // WaitPeriod is how often check --wait looks again; a look at 500 nodes takes a few seconds.
 var WaitPeriod = 5 * time.Second
 
 // ErrStillBlocked is returned with the last report when what was waited for did not come.
-var ErrStillBlocked = errors.New("timed out")
+var ErrStillBlocked = fmt.Errorf("the cluster is still blocked: %w", step.ErrTimedOut)
 
 // WaitForCheck looks again until nothing blocks, until something blocks that does not pass by itself, or until the time
 // is over. It tells what it waits for whenever that changes. Without a limit it looks once.

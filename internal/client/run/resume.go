@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		c,
 		o.Options,
 		func(ctx context.Context) error {
-			return resumeLocked(ctx, c, o.Options, n, before, client.ApprovalOf(&stored))
+			return resumeLocked(ctx, c, o.Options, n, before, reviewed{stored: &stored, shown: &doc.Plan})
 		},
 	)
 }
@@ -103,9 +104,21 @@ func resumeQuestion(without []string) string {
 	return "go on with it, without " + strings.Join(without, ", ") + " for good"
 }
 
+// reviewed is a plan that stood in a journal when its run was asked about, and how it was shown.
+type reviewed struct{ stored, shown *v1.Plan }
+
+// reworded is the plan of a journal with the words of the plan that is made again. It is not made a second time where
+// the journal has not changed since.
+func (r reviewed) reworded(p *v1.Plan, before *v1.Snapshot) *v1.Plan {
+	if reflect.DeepEqual(p, r.stored) {
+		return r.shown
+	}
+	return plan.Reworded(p, before)
+}
+
 // resumeLocked continues the first n steps of the journal as it is under the lock. Another command may have continued
 // it before the lock was free. Its plan has to be the one that was approved before.
-func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, before *v1.Snapshot, approved string) error {
+func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, before *v1.Snapshot, seen reviewed) error {
 	j, err := journal.Open(ctx, c.Kube)
 	if err != nil {
 		return err
@@ -117,7 +130,7 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	if err := f.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
 	}
-	if client.ApprovalOf(&doc.Plan) != approved {
+	if client.ApprovalOf(&doc.Plan) != client.ApprovalOf(seen.stored) {
 		return exitcode.With(
 			exitcode.Stale,
 			"the plan in the journal of migration %s is another one than the one that was approved just now: nothing was changed; run the same command again and look at it",
@@ -130,14 +143,17 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	if err := excludeHosts(ctx, c, j, f, before); err != nil {
 		return err
 	}
-	if err := overrideKubeletOptions(&doc.Plan, f.Kubelets); err != nil {
-		return err
+	p := seen.reworded(&doc.Plan, before)
+	for _, of := range []*v1.Plan{p, &doc.Plan} {
+		if err := overrideKubeletOptions(of, f.Kubelets); err != nil {
+			return err
+		}
 	}
-	live := c.Gather(ctx, doc.Plan.Options)
+	live := c.Gather(ctx, p.Options)
 	if err := trust.CheckJournal(doc, live); err != nil {
 		return err
 	}
-	return execute(ctx, c, j, plan.Reworded(&doc.Plan, before), n, before, live, f.Accepted)
+	return execute(ctx, c, j, p, n, before, live, f.Accepted)
 }
 
 // ReviewRest prints what is left of a plan that was not approved on this machine. It comes from the cluster, where

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -84,17 +85,23 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	); err != nil {
 		return err
 	}
-	shown := compare.Digest(p)
 	return withLock(ctx, c, f, func(ctx context.Context) error {
 		c.Hosts = all
-		return rollbackLocked(ctx, c, f, snap, shown)
+		return rollbackLocked(ctx, c, f, snap, &doc, p)
 	})
 }
 
-// rollbackLocked makes the plan again from the journal as it is under the lock. It refuses a plan with another digest
-// than the one that was shown. Only then the hosts of --without-host are taken out. Their steps stay in the plan and
-// are skipped.
-func rollbackLocked(ctx context.Context, c *client.Client, f Options, snap *v1.Snapshot, shown string) error {
+// rollbackLocked carries the plan out that was shown. Where the journal has changed until the lock was free, it makes
+// the plan again, and refuses one with another digest. Only then the hosts of --without-host are taken out. Their steps
+// stay in the plan and are skipped.
+func rollbackLocked(
+	ctx context.Context,
+	c *client.Client,
+	f Options,
+	snap *v1.Snapshot,
+	seen *v1.Journal,
+	shown *v1.Plan,
+) error {
 	before, err := journal.Before(ctx, c.Kube)
 	if err != nil {
 		return err
@@ -103,11 +110,13 @@ func rollbackLocked(ctx context.Context, c *client.Client, f Options, snap *v1.S
 	if err != nil {
 		return err
 	}
-	p, err := rollbackPlan(j.Doc(), snap)
-	if err != nil {
-		return err
+	p := shown
+	if doc := j.Doc(); !reflect.DeepEqual(&doc, seen) {
+		if p, err = rollbackPlan(doc, snap); err != nil {
+			return err
+		}
 	}
-	if compare.Digest(p) != shown {
+	if compare.Digest(p) != compare.Digest(shown) {
 		return exitcode.With(
 			exitcode.Stale,
 			"the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",

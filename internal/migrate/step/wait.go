@@ -32,7 +32,7 @@ func TimeoutOf(s v1.Step) time.Duration {
 // ErrTimedOut says that what was waited for did not come in time.
 var ErrTimedOut = errors.New("timed out")
 
-// Poll calls f until it is true; errWaited when the limit passes first.
+// Poll calls f until it is true; ErrTimedOut when the limit passes first.
 func (e *Env) Poll(ctx context.Context, limit, interval time.Duration, f func(context.Context) (bool, error)) error {
 	end := e.Clock.Now().Add(limit)
 	for {
