@@ -34,6 +34,30 @@ func (w *world) shown() []v1.Step {
 	return made.Steps
 }
 
+// TestManagersThatAreAskedLaterAreWarnedOf, by the reason of the error and not by its words.
+func TestManagersThatAreAskedLaterAreWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want v1.Outcome
+	}{
+		"an account that the migration makes": {ErrNoObserver, v1.Warn},
+		"other words of it, of a server":      {errors.New("dialing: the address is not there yet"), v1.Unknown},
+	} {
+		w := newWorld(t, 1, false)
+		p := w.plane()
+		p.Scrape = func(context.Context, string, string, string) (v1.Manager, error) { return v1.Manager{}, c.err }
+		found := v1.Outcome("")
+		for _, f := range p.CheckPart(p.Gather(t.Context()), Handover).Findings {
+			if f.Code == "HCP-005" {
+				found = f.Outcome
+			}
+		}
+		if found != c.want {
+			t.Errorf("%s: %s, want %s", name, found, c.want)
+		}
+	}
+}
+
 func TestAPlanIsCarriedOutAsItWasConfirmed(t *testing.T) {
 	for _, replicas := range []int32{1, 2} {
 		w := newWorld(t, replicas, false)

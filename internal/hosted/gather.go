@@ -2,6 +2,7 @@ package hosted
 
 import (
 	"context"
+	"errors"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
@@ -24,6 +25,9 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 			m, err := p.scrape(ctx, component, pod, address)
 			if err != nil {
 				m.Error = err.Error()
+			}
+			if errors.Is(err, ErrNoObserver) {
+				m.ErrorReason = v1.ErrorReasonNotMadeYet
 			}
 			return m
 		},

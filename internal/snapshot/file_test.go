@@ -31,6 +31,9 @@ func TestLoad(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
 		"YAML": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n", ""},
 		"JSON": {`{"apiVersion":"transplant.dev/v1alpha1","kind":"Snapshot","toolVersion":"v1"}`, ""},
+		"a manager's error from before it had a reason": {
+			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nmanagers:\n- component: x\n  host: a\n  address: b\n  error: it is not there yet\n", "",
+		},
 		"an unknown field": {
 			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v9.1.0\nadded: later\n",
 			`it has the field "added", which this version of transplant does not know; it was written by transplant v9.1.0: use that version, or take the snapshot again`,

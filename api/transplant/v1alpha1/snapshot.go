@@ -366,7 +366,16 @@ type Manager struct {
 	// Version is what kubernetes_build_info says that the process was built as, e.g. v1.27.4; empty when it does not say.
 	Version string `json:"version,omitempty"`
 	Error   string `json:"error,omitempty"`
+	// ErrorReason is why there is an Error, where a program goes by it.
+	ErrorReason ErrorReason `json:"errorReason,omitempty"`
 }
+
+// ErrorReason is why something was not gathered, for programs; the error next to it says it to people.
+type ErrorReason string
+
+// ErrorReasonNotMadeYet is of what cannot be asked before a migration has begun, since its first steps make what it is
+// asked with.
+const ErrorReasonNotMadeYet ErrorReason = "NotMadeYet"
 
 // Lease is an election's lease.
 type Lease struct {
