@@ -138,8 +138,8 @@ func journalOf(part Part) Part {
 	return part
 }
 
-// Journal reads the journal of a part; ErrNothingBegun when there is none. It also returns the plan in it as Run goes on
-// with it.
+// Journal reads the journal of a part; ErrNothingBegun when there is none. It also returns the plan in it as Run goes
+// on with it.
 func (p *Plane) Journal(ctx context.Context, part Part) (doc v1.Journal, rest *v1.Plan, err error) {
 	home := p.home(part)
 	j, err := home.Open(ctx)
