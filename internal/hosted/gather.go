@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
@@ -24,7 +25,7 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 		Scrape: func(ctx context.Context, component, pod, address string) v1.Manager {
 			m, err := p.scrape(ctx, component, pod, address)
 			if err != nil {
-				m.Error = err.Error()
+				m.Error = mask.Error(err)
 			}
 			if errors.Is(err, ErrNoObserver) {
 				m.ErrorReason = v1.ErrorReasonNotMadeYet

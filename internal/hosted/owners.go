@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/program"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
@@ -72,7 +73,7 @@ func (s *survey) askOne(ctx context.Context, pod collect.SeedPod) v1.Manager {
 	if pod.Address != "" {
 		var err error
 		if m, err = s.plane.scrape(ctx, pod.Component, pod.Name, pod.Address); err != nil {
-			m.Error = err.Error()
+			m.Error = mask.Error(err)
 		}
 	}
 	m.Component, m.Host, m.Address = pod.Component, pod.Name, pod.Address

@@ -157,7 +157,7 @@ func seedCloudConfig(
 	out := &v1.CloudConfig{Path: at, Provider: provider, UsedBy: []string{component.KCM}}
 	data, err := Mounted(ctx, g.Seed.Kube, g.Seed.Namespace, spec, c, at)
 	if err != nil {
-		out.Error = err.Error()
+		out.Error = mask.Error(err)
 		g.Unknown("seed/cloud-config", "cloud config of "+component.KCM+": "+err.Error())
 		return out
 	}
@@ -166,7 +166,7 @@ func seedCloudConfig(
 		return out
 	}
 	if err := host.DescribeConfig(out, data, true); err != nil {
-		out.Error = mask.Text(err.Error())
+		out.Error = mask.Error(err)
 	}
 	return out
 }
