@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"reflect"
 
 	"k8s.io/client-go/rest"
 )
@@ -19,9 +19,6 @@ const (
 
 // maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
 const maxRead = 64 << 10
-
-// protobufType is the content type whose watch events client-go bounds itself, by 16 MiB. It bounds none in JSON.
-const protobufType = "application/vnd.kubernetes.protobuf"
 
 // Transport bounds what is read of the answers of one user cluster: of a page or an object in all, of a watch by event,
 // of a list over its pages, of all answers that are open at the same time, and of those of other clusters with the same
@@ -60,6 +57,10 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	var as []reflect.Type
+	if b.answer > 0 {
+		req, as = askJSON(req)
+	}
 	resp, err := b.rt.RoundTrip(req)
 	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return resp, err
@@ -76,12 +77,33 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		cluster:    b.cluster,
 	}
 	if req.URL.Query().Has("watch") && resp.StatusCode == http.StatusOK {
-		if b.event == 0 || strings.HasPrefix(resp.Header.Get("Content-Type"), protobufType) {
+		if b.event == 0 {
 			return resp, nil
 		}
 		out.most, out.events, out.cluster = b.event, &jsonValues{}, nil
 	}
 	resp.Body = out
+	if b.answer > 0 {
+		return out.weighed(resp, as)
+	}
+	return resp, nil
+}
+
+// weighed is the response with what it takes in memory bounded, too.
+func (a *answer) weighed(resp *http.Response, as []reflect.Type) (*http.Response, error) {
+	switch kind := mediaType(resp); {
+	case isRefusedType(kind) && resp.ContentLength != 0:
+		_, err := a.refuse("%s is of type %q, which was not asked for", a.name(), kind)
+		return nil, err
+	case kind != jsonType:
+		return resp, nil
+	}
+	w := weighing{ReadCloser: a, name: a.name(), as: as}
+	if a.events != nil {
+		resp.Body = &weighedEvents{weighing: w}
+	} else {
+		resp.Body = &weighed{weighing: w}
+	}
 	return resp, nil
 }
 

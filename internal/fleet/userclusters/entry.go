@@ -75,7 +75,7 @@ func (e *entry) build(o Options) error {
 		Host:  "https://" + e.namespace + ".user-cluster",
 		QPS:   o.QPS,
 		Burst: o.Burst,
-		ContentConfig: rest.ContentConfig{
+		ContentConfig: rest.ContentConfig{ // answerlimit has JSON sent, and takes such a client for one with types
 			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
 			ContentType:        "application/json",
 		},

@@ -1,0 +1,226 @@
+package answerlimit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/transplant-dev/transplant/internal/jsonweight"
+)
+
+const (
+	// maxWeight bounds what an answer takes when it is decoded. An empty node is two bytes of an answer, and hundreds of
+	// what it is decoded into. A page of 500 nodes takes some 30 MiB.
+	maxWeight = 64 << 20
+	// maxEventWeight is that of an event of a watch.
+	maxEventWeight = 32 << 20
+	// heaviest is more than any element of a list takes, apart from its own elements.
+	heaviest = 2 << 10
+	// typeless divides the limit of an answer that does not say what it is, and is decoded into what was asked for.
+	typeless = 16
+)
+
+const (
+	jsonType = "application/json"
+	protobuf = "protobuf"
+)
+
+// What clients without types, and those of metadata, decode answers into whatever they say that they are.
+var (
+	untyped      = []reflect.Type{reflect.TypeFor[any]()}
+	metadataOnly = []reflect.Type{
+		reflect.TypeFor[metav1.PartialObjectMetadataList](),
+		reflect.TypeFor[metav1.PartialObjectMetadata](),
+	}
+)
+
+// askJSON makes a request ask for JSON, where it would take something else, too: what an answer in protobuf takes cannot
+// be known before it is decoded. It returns what the answer is decoded into, if not into what it says that it is.
+func askJSON(req *http.Request) (_ *http.Request, as []reflect.Type) {
+	accept := req.Header.Get("Accept")
+	if strings.Contains(accept, "as=PartialObjectMetadata") {
+		as = metadataOnly
+	}
+	if !strings.Contains(accept, protobuf) {
+		return req, append(as, untyped...)
+	}
+	var kept []string
+	for part := range strings.SplitSeq(accept, ",") {
+		if part = strings.TrimSpace(part); strings.HasPrefix(part, jsonType) {
+			kept = append(kept, part)
+		}
+	}
+	if len(kept) == 0 {
+		kept = []string{jsonType}
+	}
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept", strings.Join(kept, ","))
+	return req, as
+}
+
+// isRefusedType reports whether clients decode a content type that was not asked for. An answer without one is decoded
+// as what the client prefers.
+func isRefusedType(kind string) bool {
+	switch kind {
+	case "", "application/yaml", "application/cbor", "application/cbor-seq":
+		return true
+	}
+	return strings.Contains(kind, protobuf)
+}
+
+// weighed is an answer that is read to its end before its reader gets any of it, and refused where it is too heavy.
+type weighed struct {
+	weighing
+
+	isRead bool
+	data   bytes.Reader
+}
+
+// weighing is what answers and events that are weighed have in common.
+type weighing struct {
+	io.ReadCloser
+	name string
+	as   []reflect.Type
+	err  error
+}
+
+// refusal says which answer is refused.
+func (w *weighing) refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s is not decoded: %w: look at what that API server runs", w.name, err)
+}
+
+// Read implements io.Reader.
+func (w *weighed) Read(p []byte) (int, error) {
+	if !w.isRead {
+		w.isRead = true
+		var data []byte
+		if data, w.err = io.ReadAll(w.ReadCloser); w.err == nil {
+			w.err = w.refusal(weigh(data, w.as, false))
+		}
+		w.data.Reset(data)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.data.Read(p)
+}
+
+// weighedEvents is a watch whose events are weighed. A reader decodes an event when it has all of it.
+type weighedEvents struct {
+	weighing
+
+	values jsonValues
+	event  []byte
+}
+
+// Read implements io.Reader.
+func (w *weighedEvents) Read(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.ReadCloser.Read(p)
+	for _, c := range p[:n] {
+		w.event = append(w.event, c)
+		if !w.values.ends(c) {
+			continue
+		}
+		if w.err = w.refusal(weigh(w.event, w.as, true)); w.err != nil {
+			return 0, w.err
+		}
+		w.event = w.event[:0]
+	}
+	return n, err
+}
+
+// kindOf is what clients take to find out what an answer is.
+type kindOf struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// eventOf is what clients take of an event for its object.
+type eventOf struct {
+	Object json.RawMessage `json:"object"`
+}
+
+// weigh is an error where an answer, or an event, would take too much.
+func weigh(data []byte, as []reflect.Type, isEvent bool) error {
+	structure := bytes.Count(data, []byte(",")) + bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("["))
+	if len(data)+structure*heaviest <= maxWeight/typeless {
+		return nil
+	}
+	if !isEvent {
+		return weighObject(data, as, maxWeight)
+	}
+	var e eventOf
+	if utiljson.Unmarshal(data, &e) != nil {
+		return nil // nor does a client read it
+	}
+	err := weighObject(e.Object, as, maxEventWeight)
+	var kind kindOf
+	if json.Unmarshal(data, &kind) == nil && kind.Kind != "" { // which clients take for more than an event
+		err = errors.Join(err, weighObject(data, as, maxEventWeight))
+	}
+	return err
+}
+
+func weighObject(data []byte, as []reflect.Type, limit int64) error {
+	var kind kindOf
+	if json.Unmarshal(data, &kind) != nil {
+		kind.Kind = ""
+	}
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	into := slices.Clone(as)
+	switch known, isKnown := typeOf(gvk); {
+	case isKnown:
+		into = append(into, known)
+	case len(into) == 0:
+		into, limit = untyped, limit/typeless
+	case gvk.Kind == "" || gvk.Version == "":
+		limit /= typeless
+	}
+	for _, t := range into {
+		if _, err := jsonweight.Of(data, t, limit); err != nil {
+			return fmt.Errorf("it would take more than %d MiB of memory, or nests too deep", limit>>20)
+		}
+	}
+	return nil
+}
+
+// typeOf is the type that clients decode a kind into. That of metadata is in the scheme of its client alone.
+func typeOf(gvk schema.GroupVersionKind) (reflect.Type, bool) {
+	if gvk.Group == metav1.GroupName {
+		switch gvk.Kind {
+		case "PartialObjectMetadata":
+			return reflect.TypeFor[metav1.PartialObjectMetadata](), true
+		case "PartialObjectMetadataList":
+			return reflect.TypeFor[metav1.PartialObjectMetadataList](), true
+		}
+	}
+	known, isKnown := scheme.Scheme.AllKnownTypes()[gvk]
+	return known, isKnown
+}
+
+// mediaType is the content type of an answer without its parameters.
+func mediaType(resp *http.Response) string {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return kind
+}
