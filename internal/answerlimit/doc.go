@@ -3,6 +3,12 @@
 // one process asks. The API server of a user cluster belongs to its own administrator, and client-go reads what it
 // answers into memory, several times over.
 //
+// # In memory
+//
+// An empty node is two bytes of an answer, and hundreds of what it is decoded into. So an answer of a user cluster is
+// read to its end and weighed, by the type that its reader decodes it into, before the reader gets it, and so is an
+// event of a watch. What protobuf takes is not known before it is decoded: it is neither asked for nor taken.
+//
 // # Between clusters
 //
 // A Total is what the open answers of several clusters may hold together. Three rules keep one cluster from starving

@@ -58,22 +58,29 @@ func TestAnAnswerIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 		isMetadata   bool
 		want         string
 	}{
-		"nodes":                  {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},
-		"their kind at the end":  {answer: repeated(`{"items":[`, `{}`, n, `],"kind":"NodeList","apiVersion":"v1"}`)},
-		"without their kind":     {answer: repeated(`{"items":[`, `{}`, n, `]}`)},
-		"without their version":  {answer: repeated(`{"kind":"NodeList","items":[`, `{}`, n, `]}`)},
-		"of another form":        {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `0`, n, `]}`)},
-		"taints of a node":       {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"spec":{"taints":[`, `{}`, 4*n, `]}}]}`)},
-		"another list":           {answer: repeated(`{"kind":"PodList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},
-		"a status":               {answer: repeated(`{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`, `{}`, 6*n, `]}}`)},
-		"nodes in protobuf":      {kind: protobufType, answer: protobufNodes(t, n), want: "was not asked for"},
-		"nodes in no type":       {kind: "none", answer: protobufNodes(t, n), want: "was not asked for"},
-		"what machines hold":     {answer: repeated(`{"kind":"MachineList","apiVersion":"cluster.k8s.io/v1alpha1","items":[{"kind":"Machine","spec":{"x":[`, `{"":0}`, n, `]}}]}`), dynamic: &machines},
-		"nodes as they are":      {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"kind":"Node","x":[`, `{}`, 5*n, `]}]}`), dynamic: &nodes},
-		"metadata":               {answer: repeated(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`, `{}`, n, `]}`)},
-		"metadata as a node":     {answer: repeated(`{"kind":"Node","apiVersion":"v1","items":[`, `{}`, n, `]}`), isMetadata: true},
-		"metadata of no type":    {answer: repeated(`{"kind":"X","apiVersion":"x/v1","items":[`, `{}`, n, `]}`), isMetadata: true},
-		"more levels than stack": {answer: `{"kind":"NodeList","apiVersion":"v1","items":[{"x":` + repeated(``, `[`, 5000, ``) + strings.Repeat(`]`, 5000) + `}]}`, dynamic: &nodes, want: " "},
+		"nodes":                 {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},
+		"their kind at the end": {answer: repeated(`{"items":[`, `{}`, n, `],"kind":"NodeList","apiVersion":"v1"}`)},
+		"without their kind":    {answer: repeated(`{"items":[`, `{}`, n, `]}`)},
+		"without their version": {answer: repeated(`{"kind":"NodeList","items":[`, `{}`, n, `]}`)},
+		"of another form":       {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `0`, n, `]}`)},
+		"taints of a node":      {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"spec":{"taints":[`, `{}`, 4*n, `]}}]}`)},
+		"another list":          {answer: repeated(`{"kind":"PodList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},
+		"a status":              {answer: repeated(`{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`, `{}`, 6*n, `]}}`)},
+		"nodes in protobuf":     {kind: protobufType, answer: protobufNodes(t, n), want: "was not asked for"},
+		"nodes in no type":      {kind: "none", answer: protobufNodes(t, n), want: "was not asked for"},
+		"what machines hold": {
+			answer:  repeated(`{"kind":"MachineList","apiVersion":"cluster.k8s.io/v1alpha1","items":[{"kind":"Machine","spec":{"x":[`, `{"":0}`, n, `]}}]}`),
+			dynamic: &machines,
+		},
+		"nodes as they are":   {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"kind":"Node","x":[`, `{}`, 5*n, `]}]}`), dynamic: &nodes},
+		"metadata":            {answer: repeated(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`, `{}`, n, `]}`)},
+		"metadata as a node":  {answer: repeated(`{"kind":"Node","apiVersion":"v1","items":[`, `{}`, n, `]}`), isMetadata: true},
+		"metadata of no type": {answer: repeated(`{"kind":"X","apiVersion":"x/v1","items":[`, `{}`, n, `]}`), isMetadata: true},
+		"more levels than stack": {
+			answer:  `{"kind":"NodeList","apiVersion":"v1","items":[{"x":` + repeated(``, `[`, 5000, ``) + strings.Repeat(`]`, 5000) + `}]}`,
+			dynamic: &nodes,
+			want:    " ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -160,8 +167,11 @@ func TestALargePageIsDecoded(t *testing.T) {
 func TestAnEventIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 	const node = `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"x"}}}`
 	for name, heavy := range map[string]string{
-		"its object":       repeated(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","spec":{"taints":[`, `{}`, 2_000_000, `]}}}`),
-		"named twice":      repeated(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","spec":{"taints":[`, `{}`, 2_000_000, `]}},"OBJECT":{"kind":"Node","apiVersion":"v1"}}`),
+		"its object": repeated(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","spec":{"taints":[`, `{}`, 2_000_000, `]}}}`),
+		"named twice": repeated(
+			`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","spec":{"taints":[`, `{}`, 2_000_000,
+			`]}},"OBJECT":{"kind":"Node","apiVersion":"v1"}}`,
+		),
 		"a list as events": repeated(`{"kind":"NodeList","apiVersion":"v1","type":"ADDED","object":{},"items":[`, `{}`, 500_000, `]}`),
 	} {
 		t.Run(name, func(t *testing.T) {
