@@ -63,7 +63,7 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 		},
 		"no host that has it": {
 			volume: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: onHosts}}, lay: func(*world) {},
-			fails: "which none of those that are reached has",
+			fails: "which no reached host has",
 		},
 		"no such key": {
 			volume: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}}},

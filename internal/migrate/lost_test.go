@@ -235,7 +235,7 @@ func TestAHostIsSilentWhenItsLeaseStaysAsItIsWhateverTheClocksSay(t *testing.T) 
 				says(
 					t,
 					err,
-					"host cp-3 stays in the migration: its kubelet renewed its lease while it was looked at",
+					"host cp-3 stays in the migration: its kubelet renewed its lease during this check",
 					"wait until it has been silent for 40s",
 					"nothing was changed",
 				)

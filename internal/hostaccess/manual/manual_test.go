@@ -263,11 +263,11 @@ func TestAWaitForPeopleEndsWhenItIsToldTo(t *testing.T) {
 	if len(said) < 4 || len(said) > 5 ||
 		!strings.Contains(
 			said[0],
-			"for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+hostaccess.SHA256([]byte("somebody's own"))[:12],
+			"for host cp-1, printed above, to be run: /etc/f does not hold what it shall (it has SHA-256 "+hostaccess.SHA256([]byte("somebody's own"))[:12],
 		) {
 		t.Errorf("in 20 minutes it said %d times: %q", len(said), said)
 	}
-	if !strings.Contains(o.blocks[0], "# There is no terminal here: it waits all the same") {
+	if !strings.Contains(o.blocks[0], "# There is no terminal here: transplant waits all the same") {
 		t.Error(o.blocks[0])
 	}
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {

@@ -136,7 +136,7 @@ func TestAProcessThatIsBehindSpoilsNoPart(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		if err := behind.Save(t.Context(), noisy(100+i, "done")); err == nil || !strings.Contains(err.Error(), "somebody else wrote") {
+		if err := behind.Save(t.Context(), noisy(100+i, "done")); err == nil || !strings.Contains(err.Error(), "another client wrote") {
 			t.Fatalf("the one that is behind wrote: %v", err)
 		}
 	}
@@ -440,7 +440,7 @@ func TestAPlanWhoseJournalWouldOutgrowItsConfigMapsIsNotBegun(t *testing.T) {
 	for i := range 16_000 {
 		d.Plan.Steps = append(d.Plan.Steps, v1.Step{ID: fmt.Sprint(i)})
 	}
-	const want = "the journal of this plan of 16002 steps would come to about 21 MiB when it is compressed, and its 25 ConfigMaps are made for 17 MiB: migrate with fewer hosts in --host-access at a time; nothing was changed"
+	const want = "the journal of this plan of 16002 steps would come to about 21 MiB when it is compressed, and its 25 ConfigMaps are made for 17 MiB; nothing was changed; migrate with fewer hosts in --host-access at a time"
 	if _, err := Create(t.Context(), kube, d, &v1.Snapshot{}); err == nil || err.Error() != want {
 		t.Errorf("error: %v", err)
 	}
