@@ -15,8 +15,8 @@ var (
 		Subsystem: "route_controller",
 		Name:      "route_sync_total",
 		// Upstream's text: with another one its collector could not be adopted.
-		Help: "A metric counting the number of route reconciles with the cloud provider, labeled by trigger (periodic or node_change) and outcome. " +
-			"The outcome is error if the reconcile failed, changed if at least one route was created or deleted, otherwise noop.",
+		Help: "A metric counting the number of route reconciles with the cloud provider, labeled by the trigger (periodic or node_change) and the outcome " +
+			"(error if the reconcile failed, changed if at least one route was created or deleted, otherwise noop).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"outcome", "trigger"})
 	failing = metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -317,7 +317,7 @@ func TestWhatCannotBeCarriedOver(t *testing.T) {
 		{"credentials from a Secret", "openstack", "[Global]\nsecret-name=a\nsecret-namespace=b\n", []string{"[Global]: secret-name and secret-namespace let"}},
 		{"Neutron LBaaS", "openstack", "[LoadBalancer]\nuse-octavia = no\n", []string{"[LoadBalancer]: use-octavia is false"}},
 		{"several standard load balancers", "azure", `{"enableMultipleStandardLoadBalancers": true}`, []string{"enableMultipleStandardLoadBalancers is true"}},
-		{"a form into which nothing can be written", "azure", "cloud: x\n---\ncloud: y\n", []string{"vmType, loadBalancerSku: the file says nothing of it"}},
+		{"a form into which nothing can be written", "azure", "cloud: x\n---\ncloud: y\n", []string{"vmType, loadBalancerSku: the file does not set it"}},
 		{"no vCenter", "vsphere", "[Workspace]\nfolder = x\n", []string{"[Global]: neither server nor a section"}},
 		{"no credentials", "vsphere", "[VirtualCenter \"a\"]\n[VirtualCenter \"b\"]\nuser = x\n[Workspace]\nfolder = x\n", []string{
 			`[VirtualCenter "a"]: there are no user and password`, `[VirtualCenter "b"]: there are no user and password`,

@@ -463,7 +463,7 @@ func TestApplyRefuses(t *testing.T) {
 		"flags inside a shell's script": {
 			list(" [sh, -c, run --a=b]\n"),
 			set("a", "c"),
-			"first is started by a script of sh, so that its flags cannot be read or edited",
+			"first is started by a script of sh, so its flags cannot be read or edited",
 		},
 		"no command at all": {podOf("    image: x/cloud-controller-manager\n"), set("a", "b"), "neither a command nor a flag"},
 		"a command that is merged in": {
@@ -510,7 +510,7 @@ func TestApplyRefuses(t *testing.T) {
 		"a stray word": {
 			list("\n    - kube-scheduler\n    - --a\n    - --leader-elect\n    - word\n"),
 			unset("leader-elect"),
-			"take the stray word out",
+			"remove that word from the command",
 		},
 		"an anchor on a line of its own": {
 			podOf("    command:\n    - kube-scheduler\n    - &x\n      --a=b\n"),

@@ -72,7 +72,7 @@ func TestApplyArgumentsRefuses(t *testing.T) {
 		"a shell's script":            {[]string{"sh", "-c", "exec kube-controller-manager --a=b"}, set("a", "c"), "started by a script of sh"},
 		"a script of something else":  {[]string{"/bin/sh", "-c", "/start.sh"}, set("a", "c"), "started by a script of /bin/sh"},
 		"no command at all":           {nil, set("a", "c"), "neither a command nor a flag"},
-		"a stray word behind a flag":  {[]string{"kcm", "--a", "--leader-elect", "stray"}, unset("leader-elect"), "take the stray word out"},
+		"a stray word behind a flag":  {[]string{"kcm", "--a", "--leader-elect", "stray"}, unset("leader-elect"), "remove that word from the command"},
 		"an operation on volumes":     {[]string{"kcm"}, v1.Edit{Op: commandline.OpAddHostPath, Name: "x", Value: "/x"}, "not known for arguments"},
 		"a name that is none":         {[]string{"kcm"}, set("a b", "c"), "is no name of a flag"},
 		"a value of more than a line": {[]string{"kcm"}, set("a", "b\nc"), "cannot be printed"},

@@ -291,7 +291,7 @@ func TestApplyUnitRefuses(t *testing.T) {
 		"a value with a dollar sign":    {"ExecStart=kube-scheduler --a=b", set("a", "$b"), "a space, a quote or another character"},
 		"a name that is none":           {"ExecStart=kube-scheduler --a=b", set("a b", "c"), "is no name of a flag"},
 		"an operation that is none":     {"ExecStart=kube-scheduler --a=b", v1.Edit{Op: "nosuch", Name: "a"}, "not known"},
-		"a stray word behind a flag":    {"ExecStart=kube-scheduler --a --leader-elect stray", unset("leader-elect"), "take the stray word out"},
+		"a stray word behind a flag":    {"ExecStart=kube-scheduler --a --leader-elect stray", unset("leader-elect"), "remove that word from the command"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -331,7 +331,7 @@ func TestVariablesOfAKubeletInADropInOfItsUnit(t *testing.T) {
 
 func TestAFileWithNoneOfTheUnitsVariablesSaysWhichThereAre(t *testing.T) {
 	_, err := kubeletfile.ApplyKubelet([]byte("OTHER=1\n"), []v1.Edit{set("cloud-provider", "external")}, "KUBELET_LOG", "KUBELET_CLOUDPROVIDER")
-	if err == nil || !strings.Contains(err.Error(), "($KUBELET_LOG, $KUBELET_CLOUDPROVIDER): assign one of them there that no other file assigns") {
+	if err == nil || !strings.Contains(err.Error(), "($KUBELET_LOG, $KUBELET_CLOUDPROVIDER); assign one of them there that no other file assigns") {
 		t.Errorf("error: %v", err)
 	}
 }

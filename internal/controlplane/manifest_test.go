@@ -207,7 +207,7 @@ func TestParseRefuses(t *testing.T) {
 		"a component inside a script": {
 			podOf("    command: [/bin/sh, -c, exec kube-apiserver --x]\n"),
 			&shell,
-			"kube-apiserver is started by a script of /bin/sh, so that its flags cannot be read or edited: write the command as a list",
+			"kube-apiserver is started by a script of /bin/sh, so its flags cannot be read or edited; write the command as a list",
 		},
 		"a component inside args": {
 			podOf("    command: [/bin/bash, -ec]\n    args: ['kube-scheduler --x 2>&1 | tee log']\n"),

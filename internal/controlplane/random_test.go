@@ -113,7 +113,7 @@ func TestApplyByChance(t *testing.T) {
 			}
 			out, err := Apply(data, []v1.Edit{edit})
 			if err != nil {
-				if !strings.Contains(err.Error(), "rewrite that part") && !strings.Contains(err.Error(), "take the stray word out") {
+				if !strings.Contains(err.Error(), "rewrite that part") && !strings.Contains(err.Error(), "remove that word from the command") {
 					t.Fatalf("seed %d, %+v: %v\n%s", seed, edit, err, data)
 				}
 				continue

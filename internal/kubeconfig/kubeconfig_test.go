@@ -118,10 +118,10 @@ func TestAnAttackByKubeconfigIsRefused(t *testing.T) {
 		"a token and a file":    {user(&clientcmdapi.AuthInfo{Token: hush, TokenFile: file}), "(tokenFile)"},
 		"a file as certificate": {user(&clientcmdapi.AuthInfo{ClientCertificate: file}), "(client-certificate)"},
 		"a file as key":         {user(&clientcmdapi.AuthInfo{ClientKey: file}), "(client-key)"},
-		"a user to act as":      {user(&clientcmdapi.AuthInfo{Token: hush, Impersonate: "root"}), "acts as another one"},
-		"a uid to act as":       {user(&clientcmdapi.AuthInfo{Token: hush, Impersonate: "a", ImpersonateUID: "0"}), "acts as another one"},
-		"groups to act as":      {user(&clientcmdapi.AuthInfo{Token: hush, ImpersonateGroups: []string{"system:masters"}}), "acts as another one"},
-		"more to act as":        {user(&clientcmdapi.AuthInfo{Token: hush, ImpersonateUserExtra: map[string][]string{"a": {"b"}}}), "acts as another one"},
+		"a user to act as":      {user(&clientcmdapi.AuthInfo{Token: hush, Impersonate: "root"}), "impersonates another user"},
+		"a uid to act as":       {user(&clientcmdapi.AuthInfo{Token: hush, Impersonate: "a", ImpersonateUID: "0"}), "impersonates another user"},
+		"groups to act as":      {user(&clientcmdapi.AuthInfo{Token: hush, ImpersonateGroups: []string{"system:masters"}}), "impersonates another user"},
+		"more to act as":        {user(&clientcmdapi.AuthInfo{Token: hush, ImpersonateUserExtra: map[string][]string{"a": {"b"}}}), "impersonates another user"},
 		"a file as CA": {cluster(func(c *clientcmdapi.Cluster) {
 			c.CertificateAuthority = file
 		}), `cluster "here" names a file of this machine (certificate-authority)`},

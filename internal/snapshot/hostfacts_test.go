@@ -406,7 +406,7 @@ func TestManifestsInTheWild(t *testing.T) {
 			pod("    command: [sh, -c, 'exec kube-controller-manager --v=2']\n"),
 			nil,
 			"",
-			"kube-controller-manager is started by a script of sh, so that its flags cannot be read or edited",
+			"kube-controller-manager is started by a script of sh, so its flags cannot be read or edited",
 		},
 		"a second document": {
 			pod("    command: [kube-controller-manager]\n") + "---\nkind: Pod\n",

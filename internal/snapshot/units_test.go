@@ -68,7 +68,7 @@ func TestAControlPlaneOfUnits(t *testing.T) {
 		"kube-apiserver systemd kube-apiserver.service /etc/systemd/system/kube-apiserver.service 127.0.0.1:6443 ",
 		"kube-controller-manager systemd kube-controller-manager.service /etc/kubernetes/kcm.env " + address(1) + ":10257 ",
 		"kube-scheduler systemd kubernetes-scheduler.service /usr/lib/systemd/system/kubernetes-scheduler.service  unit kubernetes-scheduler.service: kube-scheduler is started by a script of /bin/sh, " +
-			"so that its flags cannot be read or edited: write the command as a list, one argument an element",
+			"so its flags cannot be read or edited; write the command as a list, one argument an element",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

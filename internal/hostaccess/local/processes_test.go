@@ -171,7 +171,7 @@ func TestProcessesOfOtherUsers(t *testing.T) {
 		t.Errorf("none runs: %+v", got)
 	}
 	program(t, "wait", l.Dir, component)
-	if got := scan(component); !strings.Contains(got.Error, "may not see") || !strings.HasPrefix(got.Error, "looking for "+component+" on host cp-1: process ") {
+	if got := scan(component); !strings.Contains(got.Error, "may not read") || !strings.HasPrefix(got.Error, "looking for "+component+" on host cp-1: process ") {
 		t.Errorf("one runs that cannot be looked at: %+v", got)
 	}
 	for _, dir := range []string{".", "etc/kubernetes", "etc/kubernetes/manifests"} {
