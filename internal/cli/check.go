@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 func newCheck(c *console.Console) *cobra.Command {
@@ -156,7 +157,7 @@ func newExplain(c *console.Console) *cobra.Command {
 				report.Findings,
 				func(f v1.Finding) bool { return !strings.EqualFold(f.Code, args[0]) },
 			)
-			fmt.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, report.TakenAt.Format(time.RFC3339))
+			visible.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, report.TakenAt.Format(time.RFC3339))
 			return printer.PrintFindings(c.Out, report, c.LayoutFor(c.Out, true))
 		},
 	}

@@ -317,7 +317,7 @@ func flagTable(flags *pflag.FlagSet) string {
 		if b.Len() == 0 {
 			b.WriteString("| flag | default | |\n|---|---|---|\n")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, printer.Cell(f.Usage))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(f.Usage))
 	})
 	return b.String()
 }

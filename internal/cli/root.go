@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Run executes one command line and returns its exit code.
@@ -36,7 +37,7 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 		err = client.ErrAborted
 	}
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(s.Err, "error: %s\n", printer.Visible(mask.Error(err)))
+		fmt.Fprintf(s.Err, "error: %s\n", visible.Lines(mask.Error(err)))
 	}
 	return exitcode.Of(err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/status"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 func newStatus(c *console.Console) *cobra.Command {
@@ -84,7 +85,7 @@ func watchStatus(ctx context.Context, c *console.Console, board *status.Board, o
 			err = view.Draw(printer.StatusText(s, c.LayoutFor(c.Out, false), all))
 		default:
 			if line, changed := piped.line(s); changed {
-				_, err = fmt.Fprintln(c.Out, printer.Layout{Ascii: c.Ascii}.Plain(s.Time.Format("15:04:05")+" "+line))
+				_, err = fmt.Fprintln(c.Out, printer.Layout{Ascii: c.Ascii}.Plain(s.Time.Format("15:04:05")+" "+visible.Line(line)))
 			}
 		}
 		if err != nil {

@@ -112,7 +112,7 @@ func TestWatchingARunThatFails(t *testing.T) {
 	if code := <-w.code; code != exitcode.Error ||
 		!strings.Contains(
 			w.errOut.String(),
-			"migration 20261121-115500 ended with an error: the disk of cp-2 is full\nnext: transplant apply, or transplant rollback",
+			"migration 20261121-115500 ended with an error: the disk of cp-2 is full\n  | next: transplant apply, or transplant rollback",
 		) {
 		t.Errorf("exit %d: %s", code, w.errOut.String())
 	}

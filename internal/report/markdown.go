@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // md builds a Markdown text; what comes from the cluster is escaped.
@@ -51,35 +52,7 @@ func (m *md) list(title string, items []string) {
 }
 
 // escaped makes a text safe inside a table and a paragraph: no markup, no line break.
-func escaped(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	return mdEscaper.Replace(s)
-}
-
-var mdEscaper = strings.NewReplacer(
-	"\\",
-	"\\\\",
-	"|",
-	"\\|",
-	"<",
-	"&lt;",
-	">",
-	"&gt;",
-	"`",
-	"\\`",
-	"*",
-	"\\*",
-	"_",
-	"\\_",
-	"[",
-	"\\[",
-	"]",
-	"\\]",
-	"#",
-	"\\#",
-	"!",
-	"\\!",
-)
+func escaped(s string) string { return visible.Markdown(s) }
 
 // markdown renders the report for a pull request, an issue or a terminal.
 func markdown(r v1.Report) string {

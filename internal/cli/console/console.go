@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Approve asks; without a terminal and without --yes it refuses, since no administrator could have agreed.
@@ -98,12 +99,17 @@ func (c *Console) Command(args ...string) string {
 	return strings.Join(words, " ")
 }
 
-// Narrate implements client.Console: it writes to standard error, unless --quiet was given.
+// Narrate implements client.Console: it writes to standard error, unless --quiet was given. The format is this
+// program's own. The arguments are not: further lines of theirs are marked, since the commands that people paste are
+// printed on the same stream.
 func (c *Console) Narrate(format string, args ...any) {
 	if !c.quiet {
-		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(fmt.Sprintf(format, args...))))
+		text := fmt.Sprintf(format, visible.Arguments(inLines, args)...)
+		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(text)))
 	}
 }
+
+func inLines(s string) string { return visible.Lines(mask.Text(s)) }
 
 // Interruptible implements ui: it turns signals into requests to stop.
 func (c *Console) Interruptible(ctx context.Context) (hard context.Context, stopping <-chan struct{}, done func()) {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/managertoken"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // ShowReport implements ui.
@@ -63,10 +63,10 @@ func (c *Console) PrintToken(where string, token managertoken.Token) error {
 	days := int(token.Expires.Sub(c.ServerTime()).Hours() / 24)
 	switch token.State {
 	case managertoken.Endless:
-		fmt.Fprintf(c.Out, "%s: the token never expires\n", where)
+		visible.Fprintf(c.Out, "%s: the token never expires\n", where)
 		return ErrEndlessToken
 	case managertoken.Renewed:
-		fmt.Fprintf(
+		visible.Fprintf(
 			c.Out,
 			"%s: renewed, expires %s, in %s\n",
 			where,
@@ -74,7 +74,7 @@ func (c *Console) PrintToken(where string, token managertoken.Token) error {
 			wording.Count(days, "day"),
 		)
 	default:
-		fmt.Fprintf(c.Out, "%s: expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), wording.Count(days, "day"))
+		visible.Fprintf(c.Out, "%s: expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), wording.Count(days, "day"))
 	}
 	return nil
 }

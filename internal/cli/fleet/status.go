@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/fleet/roster"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 func newStatus(c *console.Console) *cobra.Command {
@@ -152,7 +153,7 @@ func (w *fleetWatch) changes(s v1.FleetStatus) error {
 		if w.lines[key] == lines[key] {
 			continue
 		}
-		if _, err := fmt.Fprintln(w.c.Out, plain.Plain(s.Time.Format("15:04:05")+" "+lines[key])); err != nil {
+		if _, err := fmt.Fprintln(w.c.Out, plain.Plain(s.Time.Format("15:04:05")+" "+visible.Line(lines[key]))); err != nil {
 			return err
 		}
 	}
@@ -160,7 +161,7 @@ func (w *fleetWatch) changes(s v1.FleetStatus) error {
 		if _, there := lines[key]; !there {
 			if _, err := fmt.Fprintln(
 				w.c.Out,
-				plain.Plain(fmt.Sprintf("%s %s · deleted", s.Time.Format("15:04:05"), key)),
+				plain.Plain(visible.Sprintf("%s %s · deleted", s.Time.Format("15:04:05"), key)),
 			); err != nil {
 				return err
 			}

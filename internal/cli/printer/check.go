@@ -61,6 +61,7 @@ func PrintChecks(w io.Writer, f *Format) error {
 // PrintCheck prints findings by category; what passed is one line each, what did not says what to do. What blocks is
 // said once more at the end, where a terminal shows it.
 func PrintCheck(w io.Writer, r v1.CheckReport, l Layout) error {
+	r = safe(r)
 	if err := PrintFindings(w, r, l); err != nil {
 		return err
 	}
@@ -70,6 +71,7 @@ func PrintCheck(w io.Writer, r v1.CheckReport, l Layout) error {
 
 // PrintFindings prints the findings of a report without its verdict.
 func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
+	r = safe(r)
 	var b strings.Builder
 	category := ""
 	for i, f := range r.Findings {
@@ -146,7 +148,7 @@ func details(f v1.Finding, l Layout) []detail {
 		out = append(out, detail{"source: " + f.Source, false})
 	}
 	if f.Fix != "" && f.Outcome != v1.Pass {
-		out = append(out, detail{"fix: " + strings.ReplaceAll(strings.TrimSpace(f.Fix), "\n", "\n     "), false})
+		out = append(out, detail{"fix: " + strings.ReplaceAll(Visible(strings.TrimSpace(f.Fix)), "\n", "\n     "), false})
 	}
 	if f.Accepted != "" {
 		out = append(out, detail{"accepted: " + f.Accepted, false})

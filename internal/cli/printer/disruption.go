@@ -17,6 +17,7 @@ const outagesShown = 5
 
 // PrintDisruption prints the table of paths, then the outages one by one, then what was not looked at.
 func PrintDisruption(w io.Writer, d v1.Disruption, l Layout) error {
+	d = safe(d)
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "  \tPATH\tLOOKS\tOUTAGES\tLONGEST\tTOTAL\tBUDGET\n")

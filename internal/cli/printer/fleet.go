@@ -69,6 +69,7 @@ func fleetMark(r v1.FleetCluster) v1.Outcome {
 
 // FleetText is the table of a fleet, the worst cluster first, with what it comes to below.
 func FleetText(s v1.FleetStatus, l Layout) string {
+	s = safe(s)
 	p := Page{Layout: l}
 	rows := fleet.Worst(s.Clusters)
 	columns := fleetShown(l)
@@ -159,12 +160,16 @@ var fleetDone = map[string]string{
 
 // PrintFleetPlan prints the waves, a line for each cluster; with whole, each plan below its cluster.
 func PrintFleetPlan(w io.Writer, f *v1.FleetPlan, l Layout, whole bool) error {
+	shown := safe(*f)
 	p := Page{Layout: l}
 	total, before := 0, 0
-	for _, wave := range f.Waves {
+	for _, wave := range shown.Waves {
 		total += len(wave.Clusters)
 	}
-	for _, wave := range f.Waves {
+	for i, wave := range shown.Waves {
+		for j, m := range f.Waves[i].Clusters {
+			wave.Clusters[j].Plan = m.Plan // its digest is that of what it is, and PrintPlan sets it
+		}
 		before += len(wave.Clusters)
 		p.line(
 			"wave %d · up to %s · %s, %d of %d by its end",
@@ -178,9 +183,9 @@ func PrintFleetPlan(w io.Writer, f *v1.FleetPlan, l Layout, whole bool) error {
 			return err
 		}
 	}
-	p.fleetLeft(f.Left)
-	p.notRead(f.NotRead)
-	p.whole(fleetPlanSum(f))
+	p.fleetLeft(shown.Left)
+	p.notRead(shown.NotRead)
+	p.whole(fleetPlanSum(&shown))
 	_, err := io.WriteString(w, p.B.String())
 	return err
 }

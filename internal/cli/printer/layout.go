@@ -6,13 +6,12 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Format is the value of -o: one of a few words. Another one is refused before anything is done.
@@ -128,24 +127,22 @@ func (l Layout) Plain(s string) string {
 	return s
 }
 
-// Visible shows control characters as Go writes them, but for line breaks, tabs and the colours of paint.
+// Visible shows what a terminal obeys as Go writes it, but for line breaks, tabs and the colours of paint.
 func Visible(s string) string {
-	if !strings.ContainsFunc(s, commanding) {
+	if !strings.ContainsFunc(s, visible.IsObeyed) {
 		return s
 	}
 	var b strings.Builder
 	for i, r := range s {
 		switch {
-		case !commanding(r) || r == '\x1b' && ours.MatchString(s[i:]):
+		case !visible.IsObeyed(r) || r == '\x1b' && ours.MatchString(s[i:]):
 			b.WriteRune(r)
 		default:
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+			b.WriteString(visible.Escape(r))
 		}
 	}
 	return b.String()
 }
-
-func commanding(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
 // ours are the sequences that paint writes.
 var ours = regexp.MustCompile(`^\x1b\[(0|2|3[1235])m`)

@@ -17,31 +17,33 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // PlanMarkdown prints a plan for a change-review ticket. What a reviewer decides by comes first; each step with its
 // before and after can be unfolded.
 func PlanMarkdown(w io.Writer, p *v1.Plan) error {
+	p = safe(p)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", Cell(wording.OrDash(p.Cluster.Name)))
+	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", visible.Markdown(wording.OrDash(p.Cluster.Name)))
 	markdownSummary(&b, p)
 	b.WriteString("## Effects\n\n")
 	for _, e := range p.Effects {
-		fmt.Fprintf(&b, "- %s\n", Cell(e))
+		fmt.Fprintf(&b, "- %s\n", visible.Markdown(e))
 	}
 	markdownRisks(&b, p)
 	phase, shown := "", map[string]int{}
 	for i, s := range p.Steps {
 		if s.Phase != phase {
 			phase = s.Phase
-			fmt.Fprintf(&b, "\n## %s\n\n", phase)
+			fmt.Fprintf(&b, "\n## %s\n\n", visible.Markdown(phase))
 		}
 		markdownStep(&b, i+1, s, shown)
 		if p.Until == s.ID && i+1 < len(p.Steps) {
 			fmt.Fprintf(
 				&b,
 				"\n**apply stops here**; the next one goes on with %s\n\n",
-				strings.Join(planstep.Remaining(p, i+1), ", "),
+				visible.Markdown(strings.Join(planstep.Remaining(p, i+1), ", ")),
 			)
 		}
 	}
@@ -56,7 +58,7 @@ func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 		) + "</summary>\n\n| fact | value |\n|---|---|\n",
 	)
 	for _, f := range p.Facts {
-		fmt.Fprintf(&b, "| %s | `%s` |\n", Cell(f.ID), f.Value)
+		fmt.Fprintf(&b, "| %s | %s |\n", visible.Markdown(f.ID), code(f.Value))
 	}
 	b.WriteString("\n</details>\n")
 	_, err := io.WriteString(w, b.String())
@@ -72,24 +74,24 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 	rows := [][2]string{
 		{
 			"cluster uid",
-			"`" + p.Cluster.UID + "`",
+			code(p.Cluster.UID),
 		},
-		{"version", p.Cluster.Version},
-		{"provider", wording.OrDash(p.Cluster.Provider)},
-		{"strategy", p.Strategy + ", " + p.Direction},
+		{"version", visible.Markdown(p.Cluster.Version)},
+		{"provider", visible.Markdown(wording.OrDash(p.Cluster.Provider))},
+		{"strategy", visible.Markdown(p.Strategy + ", " + p.Direction)},
 		{
 			"image",
-			Cell(p.Options.Image),
+			visible.Markdown(p.Options.Image),
 		},
 		{"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
 		{
 			"takes about",
 			fmt.Sprintf("%.0f min", max(1, math.Round(seconds/60))),
 		},
-		{"made", p.Created.Format(time.RFC3339) + " by transplant " + wording.OrDash(p.ToolVersion)},
+		{"made", p.Created.Format(time.RFC3339) + " by transplant " + visible.Markdown(wording.OrDash(p.ToolVersion))},
 	}
 	if p.Until != "" {
-		rows = append(rows, [2]string{"apply stops behind", "`" + p.Until + "`"})
+		rows = append(rows, [2]string{"apply stops behind", code(p.Until)})
 	}
 	b.WriteString("| | |\n|---|---|\n")
 	for _, r := range rows {
@@ -97,7 +99,7 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 	}
 	b.WriteString("\n| phase | steps | restarts |\n|---|---|---|\n")
 	for _, r := range phaseRows(p) {
-		fmt.Fprintf(b, "| %s | %d | %s |\n", r.phase, r.steps, wording.OrDash(r.restarts()))
+		fmt.Fprintf(b, "| %s | %d | %s |\n", visible.Markdown(r.phase), r.steps, visible.Markdown(wording.OrDash(r.restarts())))
 	}
 	b.WriteString("\n")
 }
@@ -141,7 +143,7 @@ func markdownRisks(b *strings.Builder, p *v1.Plan) {
 	}
 	b.WriteString("| check | outcome | finding | accepted because |\n|---|---|---|---|\n")
 	for _, f := range p.Findings {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", f.Code, f.Outcome, Cell(f.Summary), Cell(wording.OrDash(f.Accepted)))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", visible.Markdown(f.Code), visible.Markdown(string(f.Outcome)), visible.Markdown(f.Summary), visible.Markdown(wording.OrDash(f.Accepted)))
 	}
 }
 
@@ -150,7 +152,7 @@ func markdownRisks(b *strings.Builder, p *v1.Plan) {
 func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
 	fmt.Fprintf(b, "<details><summary>%d. %s</summary>\n\n", number, html.EscapeString(s.Title))
 	if s.Why != "" {
-		fmt.Fprintf(b, "Why: %s\n\n", Cell(s.Why))
+		fmt.Fprintf(b, "Why: %s\n\n", visible.Markdown(s.Why))
 	}
 	if s.Drain {
 		b.WriteString("The node is drained before and made schedulable after it.\n\n")
@@ -161,22 +163,22 @@ func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]in
 			fmt.Fprintf(
 				b,
 				"| %s | %s | %s |\n",
-				Cell(c.Field),
-				Cell(wording.OrDash(oneLine(c.Before))),
-				Cell(wording.OrDash(oneLine(c.After))),
+				visible.Markdown(c.Field),
+				visible.Markdown(wording.OrDash(oneLine(c.Before))),
+				visible.Markdown(wording.OrDash(oneLine(c.After))),
 			)
 		}
 		b.WriteString("\n")
 	}
 	markdownContent(b, number, s, shown)
 	if len(s.Expect) > 0 {
-		fmt.Fprintf(b, "Waits until: %s\n\n", Cell(expected(s.Expect)))
+		fmt.Fprintf(b, "Waits until: %s\n\n", visible.Markdown(expected(s.Expect)))
 	}
 	if s.Await != nil {
 		fence(b, "Waits for the operator:", s.Await.Instructions)
 	}
 	if s.Undo != "" {
-		fmt.Fprintf(b, "Undo: %s\n\n", Cell(s.Undo))
+		fmt.Fprintf(b, "Undo: %s\n\n", visible.Markdown(s.Undo))
 	}
 	fence(b, "By hand:", s.Manual)
 	b.WriteString("</details>\n")
@@ -221,10 +223,32 @@ func expected(owners map[string]string) string {
 	return strings.Join(out, "; ")
 }
 
+// fence prints lines as they are. The fence is longer than any in them, which would end it.
 func fence(b *strings.Builder, title string, lines []string) {
 	if len(lines) > 0 {
-		fmt.Fprintf(b, "%s\n\n```\n%s\n```\n\n", title, strings.Join(lines, "\n"))
+		text := Visible(strings.Join(lines, "\n"))
+		marks := backticks(text, 3)
+		fmt.Fprintf(b, "%s\n\n%s\n%s\n%s\n\n", title, marks, text, marks)
 	}
+}
+
+// code prints a text as code in a line, also in a cell of a table.
+func code(s string) string {
+	s = strings.ReplaceAll(wording.OneLine(s), "|", `\|`)
+	marks, blank := backticks(s, 1), ""
+	if len(marks) > 1 {
+		blank = " "
+	}
+	return marks + blank + s + blank + marks
+}
+
+// backticks are more than a text has in a row, and at least some.
+func backticks(text string, least int) string {
+	marks := strings.Repeat("`", least)
+	for strings.Contains(text, marks) {
+		marks += "`"
+	}
+	return marks
 }
 
 func markdownRollback(b *strings.Builder, p *v1.Plan) {
@@ -235,6 +259,3 @@ func markdownRollback(b *strings.Builder, p *v1.Plan) {
 		"\n## Rollback\n\nFrom any step, also days later: `transplant rollback` with the same --host-access. What the steps changed is kept on the hosts and in the journal, and each step is undone as it says.\n",
 	)
 }
-
-// Cell returns a text that fits in a cell of a Markdown table.
-func Cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }

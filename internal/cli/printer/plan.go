@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // ManagerSettings are lines with the environment and the arguments of each manager that a plan starts, masked. A plan
@@ -107,6 +108,8 @@ var stepMarks = map[v1.StepKind]string{
 
 // PrintPlan prints the steps, a line each: what is done, and what changes by it.
 func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
+	digest := compare.Digest(p)
+	p = safe(p)
 	var b strings.Builder
 	number := 0
 	for i, s := range p.Steps {
@@ -156,7 +159,7 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 		undone,
 		wording.Count(len(p.Facts), "fact"),
 	)
-	fmt.Fprintf(&b, "plan sha256: %s\n", compare.Digest(p))
+	fmt.Fprintf(&b, "plan sha256: %s\n", digest)
 	b.WriteString(ManagerSettings(p))
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
@@ -234,9 +237,9 @@ func changeLine(s v1.Step, full bool) string {
 
 func oneLine(s string) string {
 	if first, _, more := strings.Cut(s, "\n"); more {
-		return first + " …"
+		return visible.Line(first) + " …"
 	}
-	return s
+	return visible.Line(s)
 }
 
 func counts(steps []v1.Step) (add, change, remove int) {
@@ -260,7 +263,7 @@ func target(s v1.Step, o v1.Options, line string) string {
 	told := true
 	for _, p := range targets(s, o) {
 		told = told && strings.Contains(line, p.value)
-		parts = append(parts, p.name+strings.Join(strings.Fields(p.value), " "))
+		parts = append(parts, p.name+wording.OneLine(p.value))
 	}
 	if told {
 		return ""

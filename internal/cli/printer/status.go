@@ -26,6 +26,7 @@ func PrintStatus(w io.Writer, s v1.Status, l Layout, all bool) error {
 
 // StatusText returns the screen of a status.
 func StatusText(s v1.Status, l Layout, all bool) string {
+	s = safe(s)
 	p := Page{Layout: l}
 	p.statusHead(s)
 	p.statusHealth(s.Health)
@@ -91,7 +92,7 @@ func (p *Page) wrapped(label, text string) {
 }
 
 // flat makes one line of a text.
-func (p *Page) flat(text string) string { return strings.Join(strings.Fields(p.Plain(text)), " ") }
+func (p *Page) flat(text string) string { return p.Plain(wording.OneLine(text)) }
 
 // row writes cells in columns of these widths, the last one as wide as the terminal lets it be. A mark comes before
 // them, coloured.

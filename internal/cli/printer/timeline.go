@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // PrintTimeline prints a timeline as a table.
@@ -18,6 +19,7 @@ func PrintTimeline(w io.Writer, t v1.Timeline, l Layout) error {
 
 // TimelineText returns a timeline as a table.
 func TimelineText(t v1.Timeline, l Layout) string {
+	t = safe(t)
 	p := Page{Layout: l}
 	if t.Run == "" && len(t.Entries) == 0 {
 		p.line("no migration was started on this cluster")
@@ -89,10 +91,11 @@ func Took(seconds *float64) string {
 
 // TimelineMarkdown writes a table. What a cluster says is text and no markup.
 func TimelineMarkdown(w io.Writer, t v1.Timeline) error {
+	t = safe(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Timeline of migration %s\n\n", wording.OrDash(t.Run))
+	fmt.Fprintf(&b, "# Timeline of migration %s\n\n", visible.Markdown(wording.OrDash(t.Run)))
 	if t.Untrusted != "" {
-		fmt.Fprintf(&b, "**Untrusted**: %s\n\n", Cell(t.Untrusted))
+		fmt.Fprintf(&b, "**Untrusted**: %s\n\n", visible.Markdown(t.Untrusted))
 	}
 	b.WriteString("| time (UTC) | offset | took | source | level | what |\n|---|---|---|---|---|---|\n")
 	for _, e := range t.Entries {
@@ -102,13 +105,13 @@ func TimelineMarkdown(w io.Writer, t v1.Timeline) error {
 			e.Time.Format("2006-01-02 15:04:05.000"),
 			Offset(e.OffsetSeconds),
 			Took(e.DurationSeconds),
-			e.Source,
-			e.Level,
-			Cell(counted(e)),
+			visible.Markdown(e.Source),
+			visible.Markdown(e.Level),
+			visible.Markdown(counted(e)),
 		)
 	}
 	for _, n := range t.NotRead {
-		fmt.Fprintf(&b, "\nNot read: %s\n", Cell(n))
+		fmt.Fprintf(&b, "\nNot read: %s\n", visible.Markdown(n))
 	}
 	_, err := io.WriteString(w, Visible(b.String()))
 	return err

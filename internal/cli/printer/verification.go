@@ -12,6 +12,7 @@ import (
 // PrintVerification prints a line for each check, and below it what failed or is unknown; wide adds the differences
 // that are expected.
 func PrintVerification(w io.Writer, v v1.Verification, l Layout) error {
+	v = safe(v)
 	var b strings.Builder
 	for _, c := range v.Checks {
 		fmt.Fprintf(&b, "%s %s\n", l.paint(c.Outcome, l.Mark(c.Outcome)), titled(c))

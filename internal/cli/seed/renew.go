@@ -2,11 +2,11 @@ package seed
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/managertoken"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Renew renews the token of a manager that a seed hosts.
@@ -17,7 +17,7 @@ func Renew(ctx context.Context, h *Command) error {
 		return err
 	}
 	if token.State == managertoken.None {
-		fmt.Fprintf(h.Out, "namespace %s: no manager with a token: nothing to renew\n", h.Plane.Namespace)
+		visible.Fprintf(h.Out, "namespace %s: no manager with a token: nothing to renew\n", h.Plane.Namespace)
 		return nil
 	}
 	return h.PrintToken("namespace "+h.Plane.Namespace, token)

@@ -103,5 +103,7 @@ func ExplainLostHosts(c *client.Client, err error, direction string) {
 			lines = append(lines, "to go back without it: transplant rollback --without-host="+list)
 		}
 	}
-	c.Narrate("%s", strings.Join(lines, "\n"))
+	for _, line := range lines {
+		c.Narrate("%s", line)
+	}
 }

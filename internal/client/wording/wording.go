@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // OrDash returns a text, or a dash for none.
@@ -97,7 +98,7 @@ var LoopNames = map[string]bool{
 }
 
 // OneLine keeps a foreign text to its line, and all of it: what is behind a line break is not hidden.
-func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func OneLine(text string) string { return strings.Join(strings.Fields(visible.Line(text)), " ") }
 
 // FleetPhase returns the phase of a cluster in words.
 func FleetPhase(r v1.FleetCluster) string {

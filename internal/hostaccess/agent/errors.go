@@ -9,6 +9,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Error carries an error over the wire: its words, and what it is.
@@ -66,7 +67,7 @@ func (e *Error) Err() error {
 	if e == nil {
 		return nil
 	}
-	out := &hostError{message: e.Message}
+	out := &hostError{message: visible.Line(e.Message)} // the root of the host wrote it, or could have
 	for _, name := range e.Is {
 		for _, i := range identities {
 			if i.name == name {

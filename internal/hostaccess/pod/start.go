@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 const (
@@ -183,7 +185,7 @@ func ended(p *corev1.Pod) string {
 			)
 		}
 	}
-	text := strings.Join(words, ": ")
+	text := visible.Line(strings.Join(words, ": ")) // who has the kubelet's credentials writes it
 	switch {
 	case p.Status.Phase == corev1.PodFailed, p.Status.Phase == corev1.PodSucceeded:
 		if text == "" {

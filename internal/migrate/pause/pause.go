@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who carries the
@@ -265,12 +266,12 @@ func (e *Pauser) endPause(ctx context.Context, rec v1.PauseRecord) error {
 
 // Describe say who paused a run, since when and why.
 func Describe(p v1.Pause) string {
-	s := "paused by " + p.By
+	s := "paused by " + visible.Line(p.By)
 	if !p.At.IsZero() {
 		s += " at " + p.At.UTC().Format("15:04:05 UTC")
 	}
 	if p.Reason != "" {
-		s += ": " + p.Reason
+		s += ": " + visible.Line(p.Reason)
 	}
 	return s
 }
