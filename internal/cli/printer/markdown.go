@@ -143,7 +143,14 @@ func markdownRisks(b *strings.Builder, p *v1.Plan) {
 	}
 	b.WriteString("| check | outcome | finding | accepted because |\n|---|---|---|---|\n")
 	for _, f := range p.Findings {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", visible.Markdown(f.Code), visible.Markdown(string(f.Outcome)), visible.Markdown(f.Summary), visible.Markdown(wording.OrDash(f.Accepted)))
+		fmt.Fprintf(
+			b,
+			"| %s | %s | %s | %s |\n",
+			visible.Markdown(f.Code),
+			visible.Markdown(string(f.Outcome)),
+			visible.Markdown(f.Summary),
+			visible.Markdown(wording.OrDash(f.Accepted)),
+		)
 	}
 }
 
