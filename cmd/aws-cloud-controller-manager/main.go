@@ -3,19 +3,12 @@
 package main
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cloud-provider/options"
-	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"           // --logging-format=json
-	_ "k8s.io/component-base/metrics/prometheus/clientgo"  // leader_election_* and rest_client_*
-	_ "k8s.io/component-base/metrics/prometheus/version"   // kubernetes_build_info
-	_ "k8s.io/component-base/metrics/prometheus/workqueue" // workqueue_*
-	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm"
+	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/aws"
 )
 
@@ -23,14 +16,7 @@ import (
 // version.
 var version string
 
-func main() {
-	command, err := newCommand()
-	if err != nil {
-		klog.ErrorS(err, "The command cannot be built")
-		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
-	}
-	os.Exit(cli.Run(command))
-}
+func main() { managerprogram.Run(newCommand) }
 
 func newCommand() (*cobra.Command, error) {
 	opts, err := options.NewCloudControllerManagerOptions()

@@ -10,6 +10,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/provider/aws/client"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // balancers are the provider's load balancers. One call is 10 to 20 requests, so the fence may close in the middle of
@@ -28,7 +30,7 @@ func (b balancers) EnsureLoadBalancer(
 	service *corev1.Service,
 	nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
-	ctx, correct := client.Watch(b.checked(ctx, nodes))
+	ctx, correct := transport.Watch(b.checked(ctx, nodes))
 	status, err := b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	return status, correct(err)
 }
@@ -39,12 +41,12 @@ func (b balancers) UpdateLoadBalancer(
 	service *corev1.Service,
 	nodes []*corev1.Node,
 ) error {
-	ctx, correct := client.Watch(b.checked(ctx, nodes))
+	ctx, correct := transport.Watch(b.checked(ctx, nodes))
 	return correct(b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes))
 }
 
 func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
-	ctx, correct := client.Watch(ctx)
+	ctx, correct := transport.Watch(ctx)
 	return correct(b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service))
 }
 

@@ -29,13 +29,14 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/provider/aws/client"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // Cloud is the upstream provider with our clients, our reading of instances and our routes.
 type Cloud struct {
 	*awsv1.Cloud
 
-	gate    *client.Gate
+	gate    *transport.Gate
 	ec2     iface.EC2
 	region  string
 	cluster string // the cluster's ID in tags; empty for none
@@ -108,7 +109,7 @@ func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	gate := &client.Gate{}
+	gate := &transport.Gate{}
 	services, err := client.New(ctx, client.Options{
 		Config: cfg, Gate: gate, HTTPClient: o.HTTPClient,
 		STSEndpoint: func(region string) string { return stsEndpoint(cfg, region) },
@@ -126,7 +127,7 @@ type clients interface {
 }
 
 // assemble puts a cloud together from its clients.
-func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients, gate *client.Gate) (*Cloud, error) {
+func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients, gate *transport.Gate) (*Cloud, error) {
 	required, err := topologyPattern(cfg.Global.SupportedTopologyInstanceTypePattern)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
 
-	"github.com/transplant-dev/transplant/provider/aws/client"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // account is EC2 with what its answers have that the simulated AWS of the lab has not: several interfaces, IPv6, public addresses, topologies.
@@ -203,7 +203,7 @@ func over(t *testing.T, a *account, config string, nodes ...*corev1.Node) *Cloud
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := assemble(t.Context(), cfg, accountServices{api: a}, &client.Gate{})
+	c, err := assemble(t.Context(), cfg, accountServices{api: a}, &transport.Gate{})
 	if err != nil {
 		t.Fatal(err)
 	}

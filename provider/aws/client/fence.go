@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // reads are the beginnings of the names of operations that change nothing. What is not known to be a read is fenced.
@@ -25,42 +24,19 @@ func Mutates(operation string) bool {
 	return true
 }
 
-// Gate decides whether a request that changes something may be sent. The fence that its context carries decides. A
-// request whose context carries none comes from a goroutine of the provider that serves several callers. It may be sent
-// while any lease of this process is held: a refusal would stop work that this process is responsible for. The zero
-// value lets nothing pass that carries no fence.
-type Gate struct {
-	mu     sync.RWMutex
-	fences []*election.Fence
-}
-
-// Use sets the fences of the process's leases, in place of those that were set before.
-func (g *Gate) Use(fences ...*election.Fence) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.fences = fences
-}
-
-// Check returns nil if a request that changes something may be sent now, and an error that wraps election.ErrFenced
-// otherwise.
-func (g *Gate) Check(ctx context.Context) error {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return election.Guard(ctx, g.fences...)
-}
-
 const gateID = "transplant/fence"
 
-func (g *Gate) middleware() middleware.FinalizeMiddleware {
+// fenced asks the gate before each attempt of a request that changes something.
+func fenced(gate *transport.Gate) middleware.FinalizeMiddleware {
 	return middleware.FinalizeMiddlewareFunc(
 		gateID,
 		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 			out middleware.FinalizeOutput, metadata middleware.Metadata, err error,
 		) {
 			if operation := awsmiddleware.GetOperationName(ctx); Mutates(operation) {
-				if refusal := g.Check(ctx); refusal != nil {
+				if refusal := gate.Check(ctx); refusal != nil {
 					err = fmt.Errorf("not sending %s %s: %w", awsmiddleware.GetServiceID(ctx), operation, refusal)
-					note(ctx, err)
+					transport.Note(ctx, err)
 					return out, metadata, err
 				}
 			}
@@ -68,44 +44,3 @@ func (g *Gate) middleware() middleware.FinalizeMiddleware {
 		},
 	)
 }
-
-type refusalKey struct{}
-
-// refusals keeps the first refusal of a call.
-type refusals struct {
-	mu    sync.Mutex
-	first error
-}
-
-func note(ctx context.Context, err error) {
-	if r, ok := ctx.Value(refusalKey{}).(*refusals); ok {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.first == nil {
-			r.first = err
-		}
-	}
-}
-
-// Watch returns a context for one call of the provider, and a function that corrects the call's error. The provider
-// formats many errors into text, or only logs them. Then errors.Is could not find out that the fence was closed.
-func Watch(ctx context.Context) (watched context.Context, correct func(error) error) {
-	r := &refusals{}
-	return context.WithValue(ctx, refusalKey{}, r), func(err error) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		switch {
-		case r.first == nil:
-			return err
-		case err == nil:
-			return r.first
-		}
-		return refused{refusal: r.first, err: err}
-	}
-}
-
-// refused is the provider's error, which is known to come from a refusal.
-type refused struct{ refusal, err error }
-
-func (r refused) Error() string   { return r.err.Error() }
-func (r refused) Unwrap() []error { return []error{r.err, r.refusal} }

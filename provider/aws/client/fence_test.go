@@ -19,6 +19,8 @@ import (
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // TestEveryOperationOfTheProviderChangesSomethingOrReads lists what the provider can call. An operation that a new version adds has to be looked at.
@@ -124,7 +126,7 @@ func TestAClosedFenceStopsWhatChangesSomethingAndNothingElse(t *testing.T) {
 		{"no fence at all", nil, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, gate := &wire{}, &Gate{}
+			w, gate := &wire{}, &transport.Gate{}
 			gate.Use(c.leases...)
 			s := start(t, w, &awsconfig.CloudConfig{}, gate)
 			api, err := s.Compute(t.Context(), "us-east-1", nil)
@@ -135,7 +137,7 @@ func TestAClosedFenceStopsWhatChangesSomethingAndNothingElse(t *testing.T) {
 			if c.carry != nil {
 				ctx = election.NewContext(ctx, c.carry)
 			}
-			watched, correct := Watch(ctx)
+			watched, correct := transport.Watch(ctx)
 			err = createRoute(watched, api)
 			if _, err := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{}); err != nil {
 				t.Errorf("a read was not answered: %v", err)
@@ -161,7 +163,7 @@ func TestAClosedFenceStopsWhatChangesSomethingAndNothingElse(t *testing.T) {
 
 func TestTheFenceIsAskedBeforeEveryAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fence, gate := held(), &Gate{}
+		fence, gate := held(), &transport.Gate{}
 		w := &wire{answer: func(action string, _ int) (int, string, error) {
 			fence.Revoke("another process holds the lease")
 			return refusal(http.StatusInternalServerError, "InternalError") // which is retried
@@ -189,7 +191,7 @@ func TestAThrottledOperationDoesNotSlowDownOthers(t *testing.T) {
 			}
 			return ok(action, n)
 		}}
-		api, err := start(t, w, &awsconfig.CloudConfig{}, &Gate{}).Compute(t.Context(), "us-east-1", nil)
+		api, err := start(t, w, &awsconfig.CloudConfig{}, &transport.Gate{}).Compute(t.Context(), "us-east-1", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +228,7 @@ func TestAnOperationThatIsNotThrottledAnyMoreComesBackToFullSpeed(t *testing.T) 
 			}
 			return ok(action, n)
 		}}
-		api, err := start(t, w, &awsconfig.CloudConfig{}, &Gate{}).Compute(t.Context(), "us-east-1", nil)
+		api, err := start(t, w, &awsconfig.CloudConfig{}, &transport.Gate{}).Compute(t.Context(), "us-east-1", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +260,7 @@ func TestWaitingForThePaceEndsWithTheContext(t *testing.T) {
 		w := &wire{answer: func(string, int) (int, string, error) {
 			return refusal(http.StatusServiceUnavailable, "RequestLimitExceeded")
 		}}
-		api, err := start(t, w, &awsconfig.CloudConfig{}, &Gate{}).Compute(t.Context(), "us-east-1", nil)
+		api, err := start(t, w, &awsconfig.CloudConfig{}, &transport.Gate{}).Compute(t.Context(), "us-east-1", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +65,7 @@ func refusal(status int, code string) (int, string, error) {
 }
 
 // start makes the clients of a cloud config, all of whose requests go to the wire.
-func start(t *testing.T, w *wire, cfg *awsconfig.CloudConfig, gate *Gate) *Services {
+func start(t *testing.T, w *wire, cfg *awsconfig.CloudConfig, gate *transport.Gate) *Services {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)

@@ -31,6 +31,8 @@ import (
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // requestTimeout bounds one HTTP request. Without it, one answer that never comes makes the SDK take its own clock for
@@ -44,7 +46,7 @@ type Options struct {
 	// STSEndpoint is where RoleARN is assumed in a region; empty for the SDK's own.
 	STSEndpoint func(region string) string
 	// Gate says whether requests that change something may be sent.
-	Gate *Gate
+	Gate *transport.Gate
 	// HTTPClient sends the requests; nil for the SDK's with a timeout.
 	HTTPClient aws.HTTPClient
 }
@@ -195,7 +197,7 @@ func (s *Services) in(region string) (aws.Config, error) {
 // perAttempt adds what happens to every attempt of a request, right before it is sent. That is after the retries, the
 // credentials and the signature, all of which take time in which a lease can be lost.
 func (s *Services) perAttempt(stack *middleware.Stack) error {
-	if err := stack.Finalize.Insert(s.options.Gate.middleware(), "Signing", middleware.After); err != nil {
+	if err := stack.Finalize.Insert(fenced(s.options.Gate), "Signing", middleware.After); err != nil {
 		return err
 	}
 	return stack.Finalize.Insert(countAttempt(), gateID, middleware.After)

@@ -21,6 +21,8 @@ import (
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 const overridden = `[Global]
@@ -68,7 +70,7 @@ func TestEveryClientGoesToItsOverrideWithTheRole(t *testing.T) {
 		}
 		return ok(action, n)
 	}}
-	s := start(t, w, cfg, &Gate{})
+	s := start(t, w, cfg, &transport.Gate{})
 	ctx, region := t.Context(), "us-east-1"
 	call := func(name string, err error) {
 		if err != nil {
@@ -159,7 +161,7 @@ func TestRequestsAreCountedInTheProvidersMetricsAndInOurs(t *testing.T) {
 		}
 		return ok(action, n)
 	}}
-	gate := &Gate{}
+	gate := &transport.Gate{}
 	gate.Use(held())
 	api, err := start(t, w, &awsconfig.CloudConfig{}, gate).Compute(t.Context(), "us-east-1", nil)
 	if err != nil {
@@ -219,7 +221,7 @@ func TestNeitherSecretsNorParametersAreLogged(t *testing.T) {
 		_ = flags.Set("v", "0")
 		_ = flags.Set("logtostderr", "true")
 	}()
-	api, err := start(t, &wire{}, &awsconfig.CloudConfig{}, &Gate{}).Compute(t.Context(), "us-east-1", nil)
+	api, err := start(t, &wire{}, &awsconfig.CloudConfig{}, &transport.Gate{}).Compute(t.Context(), "us-east-1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

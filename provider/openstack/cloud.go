@@ -1,0 +1,228 @@
+// Package openstack decides what the OpenStack cloud-controller-manager does in the cloud: which server is a node's,
+// which addresses and labels it gets, and which routes lead to its pods. It takes over from the in-tree provider and
+// from cloud-provider-openstack, whose cloud.conf it reads.
+//
+//	cloud.conf --cloudconf--> client --Nova, Neutron, Octavia
+//	controllers --> Cloud --> instances, routes, load balancers --> client --fence--> OpenStack
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app/config"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/provider/openstack/client"
+	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
+	"github.com/transplant-dev/transplant/provider/transport"
+)
+
+// Name is the provider's name in --cloud-provider and in provider IDs.
+const Name = "openstack"
+
+// regionalEnvironment is the external provider's switch for provider IDs with a region.
+const regionalEnvironment = "OS_CCM_REGIONAL"
+
+// Cloud is OpenStack for the controllers.
+type Cloud struct {
+	gate      *transport.Gate
+	client    *client.Client
+	conf      *cloudconf.Config
+	instances *instances
+	routes    *routes
+}
+
+var (
+	_ cloudprovider.Interface    = (*Cloud)(nil)
+	_ cloudprovider.InformerUser = (*Cloud)(nil)
+	_ cloudprovider.InstancesV2  = (*Cloud)(nil)
+	_ cloud.InstancesLister      = (*Cloud)(nil)
+	_ cloud.EarlyStarter         = (*Cloud)(nil)
+	_ cloud.Prober               = (*Cloud)(nil)
+)
+
+// NewCloud makes the OpenStack provider that a manager's flags ask for, or ends the process with the reason: the
+// library leaves no other way.
+func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
+	shared := completed.ComponentConfig.KubeCloudShared
+	made, err := newCloud(shared.CloudProvider.Name, shared.CloudProvider.CloudConfigFile)
+	if err != nil {
+		klog.ErrorS(err, "The OpenStack provider cannot start")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+	return made
+}
+
+func newCloud(name, configFile string) (cloudprovider.Interface, error) {
+	if name != Name {
+		return nil, fmt.Errorf("--cloud-provider=%s is not a provider of this program; it has %s", name, Name)
+	}
+	if configFile == "" {
+		return nil, errors.New("--cloud-config is missing: OpenStack's address and credentials are in it")
+	}
+	data, err := os.ReadFile(configFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
+	}
+	made, err := Open(data, Options{Regional: os.Getenv(regionalEnvironment) == "true"})
+	if err != nil {
+		return nil, fmt.Errorf("starting the OpenStack provider with cloud config %q: %w", configFile, err)
+	}
+	// A login that Keystone refuses ends the process: nothing but another config helps. Without Keystone it goes on.
+	ctx, cancel := context.WithTimeout(
+		context.Background(),
+		made.conf.Metadata.RequestTimeout.Duration,
+	) //nolint:forbidigo // the library's constructor of clouds has no context to give
+	defer cancel()
+	if err := made.client.Login(ctx); client.Refused(err) {
+		return nil, err
+	} else if err != nil {
+		klog.ErrorS(err, "OpenStack cannot be reached yet; each call tries to log in")
+	}
+	return made, nil
+}
+
+// Options are the settings of a cloud that no cloud config has.
+type Options struct {
+	// Client are settings of the client; its Config, Timeout and Gate are set by Open.
+	Client client.Options
+	// Regional has new provider IDs carry the region.
+	Regional bool
+}
+
+// Open makes the provider from the text of a cloud config, of the external provider or of the in-tree one. It sends
+// nothing.
+func Open(cloudConfig []byte, o Options) (*Cloud, error) {
+	conf, notes, err := cloudconf.Read(cloudConfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range notes {
+		klog.Warningf("Cloud config: %s", note)
+	}
+	order, err := conf.Networking.SortOrder()
+	if err != nil {
+		return nil, err
+	}
+	gate := &transport.Gate{}
+	gate.Use(election.Unfenced(time.Now()))
+	o.Client.Config, o.Client.Timeout, o.Client.Gate = conf.Global, conf.Metadata.RequestTimeout.Duration, gate
+	reach, err := client.New(o.Client)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{gate: gate, client: reach, conf: conf}
+	c.instances = &instances{
+		client: reach, region: conf.Global.Region, regional: o.Regional,
+		addresses: addressing{client: reach, conf: conf.Networking, order: order},
+	}
+	c.routes = &routes{client: reach, router: conf.Route.RouterID, instances: c.instances}
+	return c, nil
+}
+
+// UseFences sets the fences of the leases that this process runs under. A request that changes something and whose
+// context carries no fence is sent only while one of them is open. The manager calls it once, before it contends for a
+// lease; without leader election with election.Unfenced.
+func (c *Cloud) UseFences(fences ...*election.Fence) { c.gate.Use(slices.Clone(fences)...) }
+
+// Initialize has nothing to do: the provider starts no loops.
+func (c *Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+
+// SetInformers gives routes the cache of Nodes.
+func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
+	c.routes.useNodes(factory.Core().V1().Nodes().Lister())
+}
+
+// ProviderName implements cloudprovider.Interface.
+func (c *Cloud) ProviderName() string { return Name }
+
+// HasClusterID implements cloudprovider.Interface: a project is the cluster's own.
+func (c *Cloud) HasClusterID() bool { return true }
+
+// StartsEarly implements cloud.EarlyStarter: nothing is written before a controller calls.
+func (c *Cloud) StartsEarly() bool { return true }
+
+// Instances implements cloudprovider.Interface.
+func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// Zones implements cloudprovider.Interface.
+func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters implements cloudprovider.Interface.
+func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// InstancesV2 implements cloudprovider.Interface.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
+
+// Routes are there when the cloud config names a router.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
+	if c.conf.Route.RouterID == "" {
+		return nil, false
+	}
+	return c.routes, true
+}
+
+// LoadBalancer implements cloudprovider.Interface.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+
+// MaxInstances implements cloud.InstancesLister.
+func (c *Cloud) MaxInstances() int { return maxNodes }
+
+// ListInstances implements cloud.InstancesLister: one list of the project's servers and one of its ports, whatever the
+// number of nodes.
+func (c *Cloud) ListInstances(
+	ctx context.Context,
+	nodes []*corev1.Node,
+	want cloud.Want,
+) ([]cloud.InstanceState, error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	return c.instances.list(ctx, nodes, want)
+}
+
+func (c *Cloud) one(ctx context.Context, node *corev1.Node, want cloud.Want) (cloud.InstanceState, error) {
+	states, err := c.instances.list(ctx, []*corev1.Node{node}, want)
+	if err != nil {
+		return cloud.InstanceState{}, err
+	}
+	return states[0], states[0].Err
+}
+
+// InstanceExists implements cloudprovider.InstancesV2.
+func (c *Cloud) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
+	state, err := c.one(ctx, node, cloud.WantExists)
+	return state.Exists, err
+}
+
+// InstanceShutdown implements cloudprovider.InstancesV2.
+func (c *Cloud) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
+	state, err := c.one(ctx, node, cloud.WantShutdown)
+	if err == nil && !state.Exists {
+		err = cloudprovider.InstanceNotFound
+	}
+	return state.Shutdown, err
+}
+
+// InstanceMetadata implements cloudprovider.InstancesV2.
+func (c *Cloud) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	state, err := c.one(ctx, node, cloud.WantMetadata)
+	if err == nil && !state.Exists {
+		err = cloudprovider.InstanceNotFound
+	}
+	return state.Metadata, err
+}
+
+// Probe asks Nova a cheap question, for readiness: it returns nil if the answer came and the credentials are good for
+// it.
+func (c *Cloud) Probe(ctx context.Context) error { return c.instances.probe(ctx) }

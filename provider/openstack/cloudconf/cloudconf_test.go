@@ -1,0 +1,170 @@
+package cloudconf
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+// keys are the keys that Config has, as the catalogue writes them.
+func keys() (all []string) {
+	config := reflect.TypeFor[Config]()
+	for i := range config.NumField() {
+		section := config.Field(i)
+		t := section.Type
+		if t.Kind() == reflect.Map {
+			t = t.Elem().Elem()
+		}
+		for j := range t.NumField() {
+			field := t.Field(j)
+			key := field.Tag.Get("gcfg")
+			if key == "" {
+				key = strings.ToLower(field.Name)
+			}
+			all = append(all, section.Name+"."+key)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestEveryKeyOfTheExternalProviderIsRead(t *testing.T) {
+	var external []string
+	for _, key := range catalogue.ConfigKeys("openstack") {
+		if key.External && key.Name() != "LoadBalancer.use-octavia" {
+			external = append(external, key.Name())
+		}
+	}
+	external = append(external, "Global.token") // not documented, and read
+	slices.Sort(external)
+	if diff := cmp.Diff(slices.Compact(external), keys()); diff != "" {
+		t.Errorf("keys (-catalogue +Config):\n%s", diff)
+	}
+}
+
+const inTree = `
+[Global]
+auth-url=http://127.0.0.1:15000/v3
+username=demo
+password=secret
+tenant-name=demo
+domain-name=Default
+region=RegionOne
+secret-name=cloud
+[LoadBalancer]
+use-octavia=true
+subnet-id=nodes
+monitor-delay=1m
+[BlockStorage]
+bs-version=v2
+[Route]
+router-id=r
+[Colour]
+blue=yes
+`
+
+func TestAnInTreeConfigIsRead(t *testing.T) {
+	config, notes, err := Read([]byte(inTree))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Global = Global{
+		AuthURL: "http://127.0.0.1:15000/v3", Username: "demo", Password: "secret", TenantName: "demo", DomainName: "Default", Region: "RegionOne",
+	}
+	want.LoadBalancer.SubnetID = "nodes"
+	want.LoadBalancer.MonitorDelay.Duration = time.Minute
+	want.Route.RouterID = "r"
+	if diff := cmp.Diff(want, config); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+	if len(notes) != 3 {
+		t.Fatalf("notes: %q", notes)
+	}
+	for i, part := range []string{"[Global] secret-name is not read", "[BlockStorage] bs-version is not read", "[Colour] blue is not read: no"} {
+		if !strings.HasPrefix(notes[i], part) {
+			t.Errorf("note %d is %q, want %q", i, notes[i], part)
+		}
+	}
+}
+
+func TestConfigsThatCannotBeUsed(t *testing.T) {
+	for name, test := range map[string]struct{ text, says string }{
+		"empty":        {"\n", "is empty"},
+		"no auth-url":  {"[Global]\nusername=a\n", "[Global] auth-url is missing"},
+		"no section":   {"auth-url=x\n", "reading the cloud config"},
+		"duration":     {"[Global]\nauth-url=x\n[LoadBalancer]\nmonitor-delay=5\n", "5"},
+		"lb-version":   {"[Global]\nauth-url=x\n[LoadBalancer]\nlb-version=v1\n", `lb-version is "v1"`},
+		"lb-method":    {"[Global]\nauth-url=x\n[LoadBalancer]\nlb-method=RANDOM\n", `lb-method is "RANDOM"`},
+		"shared":       {"[Global]\nauth-url=x\n[LoadBalancer]\nmax-shared-lb=0\n", "max-shared-lb is 0"},
+		"endpoint":     {"[Global]\nauth-url=x\nos-endpoint-type=private\n", "public, internal or admin"},
+		"certificate":  {"[Global]\nauth-url=x\ncert-file=/dev/null\n", "set both or none"},
+		"no CA":        {"[Global]\nauth-url=x\nca-file=/no/such/file\n", "/no/such/file"},
+		"sort order":   {"[Global]\nauth-url=x\n[Networking]\naddress-sort-order=10.0.0.0/8,nets\n", `"nets" is no CIDR`},
+		"no clouds":    {"[Global]\nuse-clouds=true\nclouds-file=/no/such/clouds\n", "/no/such/clouds"},
+		"timeout":      {"[Global]\nauth-url=x\n[Metadata]\nrequest-timeout=0s\n", "request-timeout is 0s"},
+		"no such bool": {"[Global]\nauth-url=x\ntls-insecure=perhaps\n", "perhaps"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := Read([]byte(test.text))
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want %q in it", err, test.says)
+			}
+		})
+	}
+}
+
+func TestCloudsFillWhatTheConfigLeavesOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clouds.yaml")
+	text := `clouds:
+  one:
+    auth: {auth_url: "https://one/v3", username: u, password: p, project_name: theirs, user_domain_name: Default}
+    region_name: R1
+    interface: internal
+    verify: false
+  two:
+    auth: {auth_url: "https://two/v3"}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, _, err := Read([]byte("[Global]\nuse-clouds=true\ncloud=one\nclouds-file=" + file + "\ntenant-name=ours\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Global{
+		AuthURL: "https://one/v3", Username: "u", Password: "p", TenantName: "ours", UserDomainName: "Default", Region: "R1",
+		EndpointType: "internal", TLSInsecure: true, UseClouds: true, CloudsFile: file, Cloud: "one",
+	}
+	if diff := cmp.Diff(want, config.Global); diff != "" {
+		t.Errorf("global (-want +got):\n%s", diff)
+	}
+	_, _, err = Read([]byte("[Global]\nuse-clouds=true\nclouds-file=" + file + "\n"))
+	if err == nil || !strings.Contains(err.Error(), "set [Global] cloud to one of its 2") {
+		t.Errorf("with two clouds and no name the error is %v", err)
+	}
+	if err := os.WriteFile(file, []byte("clouds: [password: hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = Read([]byte("[Global]\nuse-clouds=true\nclouds-file=" + file + "\n"))
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("with a clouds.yaml that is broken the error is %v", err)
+	}
+}
+
+func TestSortOrder(t *testing.T) {
+	order, err := Networking{AddressSortOrder: " 10.1.0.0/16, 2001:db8::/32 ,"}.SortOrder()
+	want := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::/32")}
+	if err != nil || !slices.Equal(order, want) {
+		t.Errorf("order %v, error %v", order, err)
+	}
+}

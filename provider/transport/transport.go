@@ -1,0 +1,154 @@
+package transport
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+)
+
+// Request is what the transport says of a request, in logs, errors and metrics. It holds no IDs: each value becomes a
+// series.
+type Request struct {
+	// Service is the API that is asked: "compute", "load-balancer".
+	Service string
+	// Operation is what is asked of it: "GET servers/{id}".
+	Operation string
+	// Mutates is that the request changes something, and so needs an open fence.
+	Mutates bool
+}
+
+// Options are the settings of a Transport.
+type Options struct {
+	// Next sends the requests; nil for a clone of http.DefaultTransport.
+	Next http.RoundTripper
+	// Gate says whether requests that change something may be sent.
+	Gate *Gate
+	// Describe says what a request is. It must not keep the request.
+	Describe func(*http.Request) Request
+	// Metrics count the requests; nil for none.
+	Metrics *Metrics
+	// MaxAnswer is how many bytes an answer may have; 0 for no limit. A longer one ends in an error.
+	MaxAnswer int64
+}
+
+// Transport is an http.RoundTripper that asks the fence, counts and bounds.
+type Transport struct{ options Options }
+
+// New makes a Transport.
+func New(o Options) *Transport {
+	if o.Next == nil {
+		o.Next = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	return &Transport{o}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
+	request := t.options.Describe(in)
+	if request.Mutates {
+		if refusal := t.options.Gate.Check(in.Context()); refusal != nil {
+			err := fmt.Errorf("not sending %s %s: %w", request.Service, request.Operation, refusal)
+			Note(in.Context(), err)
+			if in.Body != nil {
+				_ = in.Body.Close() // as a RoundTripper must
+			}
+			return nil, err
+		}
+	}
+	start := time.Now()
+	out, err := t.options.Next.RoundTrip(in)
+	t.options.Metrics.observe(request, out, err, time.Since(start))
+	if err != nil {
+		return out, err
+	}
+	if t.options.MaxAnswer > 0 {
+		out.Body = &bounded{ReadCloser: out.Body, left: t.options.MaxAnswer, request: request, limit: t.options.MaxAnswer}
+	}
+	return out, nil
+}
+
+// bounded is the body of an answer, which ends in an error when it is longer than it may be: a proxy that answers
+// without end would take the manager's memory.
+type bounded struct {
+	io.ReadCloser
+
+	left, limit int64
+	request     Request
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		// one byte more than the limit tells an answer of exactly the limit from a longer one
+		n, err := b.ReadCloser.Read(make([]byte, 1))
+		if n == 0 {
+			return 0, err
+		}
+		return 0, fmt.Errorf("reading the answer to %s %s: it is longer than %d bytes",
+			b.request.Service, b.request.Operation, b.limit)
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}
+
+// Metrics are the series of one cloud's requests.
+type Metrics struct {
+	requests *metrics.CounterVec
+	duration *metrics.HistogramVec
+}
+
+// NewMetrics registers transplant_ccm_<cloud>_requests_total and transplant_ccm_<cloud>_request_duration_seconds. The
+// title is the cloud's name in their help.
+func NewMetrics(name, title string) *Metrics {
+	m := &Metrics{
+		requests: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "transplant_ccm_" + name + "_requests_total",
+			Help: "Requests to " + title + ", every attempt counted, by service, operation and outcome. An outcome that is no answer of " +
+				title + " says how the connection failed (dns, connection_refused, tls, timeout). " +
+				"Requests that the fence refused are not sent and not counted.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"service", "operation", "outcome"}),
+		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: "transplant_ccm_" + name + "_request_duration_seconds",
+			Help: "Seconds until the headers of an answer of " + title +
+				" came, or until the request failed, by service and operation.",
+			Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"service", "operation"}),
+	}
+	legacyregistry.MustRegister(m.requests, m.duration)
+	return m
+}
+
+func (m *Metrics) observe(request Request, answer *http.Response, err error, took time.Duration) {
+	if m == nil {
+		return
+	}
+	if err == nil && answer.StatusCode >= http.StatusBadRequest {
+		err = statusError(answer.StatusCode)
+	}
+	outcome := string(cloud.Classify(err))
+	m.requests.WithLabelValues(request.Service, request.Operation, outcome).Inc()
+	m.duration.WithLabelValues(request.Service, request.Operation).Observe(took.Seconds())
+	if log := klog.V(4); log.Enabled() {
+		log.InfoS("Request to the cloud", "service", request.Service, "operation", request.Operation,
+			"outcome", outcome, "took", took.Round(time.Millisecond))
+	}
+}
+
+// statusError is an answer that refuses, as far as its status says it.
+type statusError int
+
+func (s statusError) Error() string       { return http.StatusText(int(s)) }
+func (s statusError) GetStatusCode() int  { return int(s) }
+func (s statusError) HTTPStatusCode() int { return int(s) }
