@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"github.com/transplant-dev/transplant/internal/english"
 
 	"github.com/spf13/cobra"
 
@@ -129,7 +130,7 @@ func tellChanged(c *console.Console, path string, older, newer *v1.Plan) {
 		c.Narrate("every fact of %s still holds", path)
 		return
 	}
-	c.Narrate("%s of %s changed:", wording.Count(len(changed), "fact"), path)
+	c.Narrate("%s of %s changed:", english.Count(len(changed), "fact"), path)
 	for _, line := range changed {
 		c.Narrate("  %s", line)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"github.com/transplant-dev/transplant/internal/english"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/report"
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
@@ -98,7 +98,7 @@ func newVerify(c *console.Console) *cobra.Command {
 				return exitcode.With(
 					exitcode.Unverified,
 					"%s; the cluster was left as it is",
-					wording.Count(len(v.Problems), "problem"),
+					english.Count(len(v.Problems), "problem"),
 				)
 			}
 			return err

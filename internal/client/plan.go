@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,7 +16,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan"
@@ -281,7 +281,7 @@ var PlanOptionFlags = map[string]func(v1.Options) any{
 
 // Blocking counts the findings that block, in words.
 func Blocking(r v1.CheckReport) string {
-	return wording.Count(r.Summary.Failed+r.Summary.Unknown-r.Summary.Accepted, "finding")
+	return english.Count(r.Summary.Failed+r.Summary.Unknown-r.Summary.Accepted, "finding")
 }
 
 // BlockingFindings are the findings that keep apply from starting; with strict, warnings that check --strict does not

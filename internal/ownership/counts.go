@@ -1,7 +1,7 @@
 package ownership
 
 import (
-	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 	"time"
@@ -135,12 +135,7 @@ func (c *counts) tell(j *judge) {
 }
 
 // calls writes a number of mutating calls.
-func calls(n int) string {
-	if n == 1 {
-		return "1 mutating call"
-	}
-	return fmt.Sprintf("%d mutating calls", n)
-}
+func calls(n int) string { return english.Count(n, "mutating call") }
 
 func listed(items []string) string {
 	out := ""

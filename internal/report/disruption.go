@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sort"
 	"strings"
@@ -76,10 +77,10 @@ func disruptionSource(in Input, d *v1.Disruption) (v1.Source, bool) {
 		Present: true,
 		Detail: fmt.Sprintf(
 			"%s, %s to %s UTC, in %s of the probes; %d not probed",
-			plural(len(d.Paths), "path"),
+			english.Count(len(d.Paths), "path"),
 			d.From.UTC().Format(time.TimeOnly),
 			d.To.UTC().Format(time.TimeOnly),
-			plural(runs, "run"),
+			english.Count(runs, "run"),
 			len(d.NotProbed),
 		),
 	}, true
@@ -159,7 +160,7 @@ func pathRows(d *v1.Disruption) []pathRow {
 		}
 		row.Budget, row.Tone = budgetCell(d, r.Result)
 		if r.Of != nil && r.Of.Reconnects > 0 {
-			row.Title += " (" + plural(r.Of.Reconnects, "reconnect") + ")"
+			row.Title += " (" + english.Count(r.Of.Reconnects, "reconnect") + ")"
 		}
 		out = append(out, row)
 	}
@@ -220,7 +221,7 @@ func viewDisruption(r v1.Report) *disruptionView {
 	v.Height = v.BandY + 20 + 22
 	v.Summary = fmt.Sprintf(
 		"Outages of %s over %s, starting at %s UTC. The same facts are in the tables below.",
-		plural(len(drawn), "path"),
+		english.Count(len(drawn), "path"),
 		duration(s.length().Seconds()),
 		clock(d.From),
 	)
@@ -258,7 +259,7 @@ func drawPath(d *v1.Disruption, p v1.PathDisruption, s scale, i int) pathLane {
 	l.Detail = fmt.Sprintf(
 		"%s: %s, the longest %s, %s in all",
 		l.Title,
-		plural(len(p.Outages), "outage"),
+		english.Count(len(p.Outages), "outage"),
 		exactly(p.LongestSeconds),
 		exactly(p.TotalSeconds),
 	)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"html/template"
 	"io"
 	"strings"
@@ -26,7 +27,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"short":       short,
 	"successor":   successor,
 	"certainty":   certainty,
-	"plural":      plural,
+	"plural":      english.Count,
 	"orNone":      orNone,
 	"pathTitle":   probe.Title,
 	"withoutHint": func() string { return withoutHint },
@@ -142,7 +143,7 @@ func figures(r v1.Report) []figure {
 	gap := figure{
 		Value:  duration(r.Handover.GapSeconds),
 		Name:   "largest gap",
-		Detail: plural(len(r.Gaps), "gap") + " in all, " + plural(len(clusters(r.Gaps)), "handover"),
+		Detail: english.Count(len(r.Gaps), "gap") + " in all, " + english.Count(len(clusters(r.Gaps)), "handover"),
 	}
 	for _, g := range r.Gaps {
 		if g.To == "" {
@@ -158,13 +159,13 @@ func figures(r v1.Report) []figure {
 	case r.Handover.OverlappingWrites == nil && len(r.Overlaps) == 0:
 		writes.Value, writes.Tone, writes.Detail = "–", toneWarn, "not counted: no audit log"
 	case r.Handover.OverlappingWrites == nil:
-		writes.Value, writes.Tone, writes.Detail = "–", toneBad, plural(len(r.Overlaps), "overlap")+" by gauges"
+		writes.Value, writes.Tone, writes.Detail = "–", toneBad, english.Count(len(r.Overlaps), "overlap")+" by gauges"
 	case *r.Handover.OverlappingWrites > 0 || len(r.Overlaps) > 0:
-		writes.Tone, writes.Detail = toneBad, plural(len(r.Overlaps), "overlap")
+		writes.Tone, writes.Detail = toneBad, english.Count(len(r.Overlaps), "overlap")
 	default:
 		writes.Tone = toneGood
 		if n := *r.Handover.LateEffects; n > 0 {
-			writes.Detail = plural(n, "late effect")
+			writes.Detail = english.Count(n, "late effect")
 		}
 	}
 	balancers := figure{
@@ -178,7 +179,7 @@ func figures(r v1.Report) []figure {
 			"%d before, %d after, %s changed",
 			inv.LoadBalancers.Before,
 			inv.LoadBalancers.After,
-			plural(inv.LoadBalancers.AddressChanged, "address"),
+			english.Count(inv.LoadBalancers.AddressChanged, "address"),
 		),
 	}
 	nodes := figure{
@@ -199,7 +200,7 @@ func figures(r v1.Report) []figure {
 	length := figure{
 		Value:  duration(r.DurationSeconds),
 		Name:   "duration",
-		Detail: fmt.Sprintf("%d of %s done", done, plural(len(r.Steps), "step")),
+		Detail: fmt.Sprintf("%d of %s done", done, english.Count(len(r.Steps), "step")),
 	}
 	return []figure{gap, writes, balancers, nodes, length}
 }
@@ -308,7 +309,7 @@ func countRows(inv v1.InventoryReport) []countRow {
 			"load balancers",
 			n(lb.Before),
 			n(lb.After),
-			fmt.Sprintf("%d recreated, %s changed", lb.Recreated, plural(lb.AddressChanged, "address")),
+			fmt.Sprintf("%d recreated, %s changed", lb.Recreated, english.Count(lb.AddressChanged, "address")),
 			good(inv.Known, lb.Recreated+lb.AddressChanged+lb.Before-min(lb.Before, lb.After)),
 		},
 		{
@@ -322,7 +323,11 @@ func countRows(inv v1.InventoryReport) []countRow {
 			"nodes",
 			n(inv.Nodes.Before),
 			n(inv.Nodes.After),
-			fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")),
+			fmt.Sprintf(
+				"%d recreated, %s changed",
+				inv.Nodes.Recreated,
+				english.Count(inv.Nodes.ChangedProviderID, "providerID"),
+			),
 			good(inv.Known, surprising(inv, "Node/")),
 		},
 		countRowOf(inv, "Services with ready endpoints", inv.Serving, "endpointslices", "Service/"),

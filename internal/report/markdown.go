@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"net"
 	"strings"
 	"time"
@@ -182,7 +183,7 @@ func (m *md) inventory(r v1.Report) {
 		fmt.Sprintf(
 			"%d recreated, %s",
 			inv.LoadBalancers.Recreated,
-			plural(inv.LoadBalancers.AddressChanged, "address")+" changed",
+			english.Count(inv.LoadBalancers.AddressChanged, "address")+" changed",
 		),
 	)
 	m.row(
@@ -192,7 +193,11 @@ func (m *md) inventory(r v1.Report) {
 		fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")),
 	)
 	m.row("nodes", fmt.Sprint(inv.Nodes.Before), fmt.Sprint(inv.Nodes.After),
-		fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")))
+		fmt.Sprintf(
+			"%d recreated, %s changed",
+			inv.Nodes.Recreated,
+			english.Count(inv.Nodes.ChangedProviderID, "providerID"),
+		))
 	for _, row := range countRows(inv)[3:] {
 		m.row(row.What, row.Before, row.After, row.Detail)
 	}
@@ -289,7 +294,7 @@ func headline(result string) string {
 func summary(r v1.Report) string {
 	s := fmt.Sprintf(
 		"%s handed over in %s without two managers running one loop",
-		plural(len(movedLoops(r)), "cloud loop"),
+		english.Count(len(movedLoops(r)), "cloud loop"),
 		duration(r.DurationSeconds),
 	)
 	if r.Handover.OverlappingWrites != nil {
@@ -300,8 +305,8 @@ func summary(r v1.Report) string {
 		duration(
 			r.Handover.GapSeconds,
 		),
-		plural(r.Inventory.LoadBalancers.After, "load balancer"),
-		plural(r.Inventory.Nodes.After, "node"),
+		english.Count(r.Inventory.LoadBalancers.After, "load balancer"),
+		english.Count(r.Inventory.Nodes.After, "node"),
 	)
 }
 
@@ -316,16 +321,6 @@ func movedLoops(r v1.Report) map[string]bool {
 		}
 	}
 	return moved
-}
-
-func plural(n int, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case strings.HasSuffix(what, "s"):
-		return fmt.Sprintf("%d %ses", n, what)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // duration writes seconds for people.

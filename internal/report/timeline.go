@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"time"
 
@@ -109,9 +110,9 @@ func drawTimeline(r v1.Report) timeline {
 			s.length().Seconds(),
 		),
 		clock(s.from),
-		plural(len(t.Lanes), "loop"),
-		plural(len(r.Gaps), "gap"),
-		plural(len(r.Overlaps), "overlap"),
+		english.Count(len(t.Lanes), "loop"),
+		english.Count(len(r.Gaps), "gap"),
+		english.Count(len(r.Overlaps), "overlap"),
 	)
 	return t
 }
@@ -153,7 +154,12 @@ func drawLane(r v1.Report, s scale, loop string) lane {
 	}
 	l.Height = headHeight + len(l.Rows)*rowHeight + 4
 	l.Gaps = drawGaps(r, s, loop, l.Height)
-	l.Title = fmt.Sprintf("%s: %s, %s", loop, plural(len(tenures), "tenure"), plural(len(l.Gaps), "gap or overlap"))
+	l.Title = fmt.Sprintf(
+		"%s: %s, %s",
+		loop,
+		english.Count(len(tenures), "tenure"),
+		english.Count(len(l.Gaps), "gap or overlap"),
+	)
 	return l
 }
 
@@ -328,7 +334,7 @@ func drawSteps(r v1.Report, s scale) ([]band, []mark) {
 			Title: fmt.Sprintf(
 				"phase %s: %s, %s from %s",
 				p.name,
-				plural(p.steps, "step"),
+				english.Count(p.steps, "step"),
 				duration(p.to.Sub(p.from).Seconds()),
 				clock(p.from),
 			),

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 	"time"
@@ -251,7 +252,7 @@ func (why reasons) owners(r v1.Report) {
 	for _, o := range r.Overlaps {
 		if o.Evidence == v1.EvidenceCalls {
 			why.add(v1.ResultOverlap, "%s: %s of %s arrived next to %s, between %s and %s",
-				o.Loop, plural(len(o.Calls), "mutating call"), o.Old, o.New, clock(o.Start), clock(o.End))
+				o.Loop, english.Count(len(o.Calls), "mutating call"), o.Old, o.New, clock(o.Start), clock(o.End))
 		} else {
 			why.add(
 				v1.ResultOverlap,

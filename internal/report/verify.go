@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"path"
 	"slices"
 	"strings"
@@ -180,11 +181,15 @@ func (v *verifier) inventory(name string, objects []string, fact string, only fu
 	unknown := v.unknown(fact)
 	switch {
 	case unexplained > 0:
-		c.Outcome, c.Summary = v1.Fail, fmt.Sprintf("%s: %s that nothing explains", good, plural(unexplained, "difference"))
+		c.Outcome, c.Summary = v1.Fail, fmt.Sprintf(
+			"%s: %s that nothing explains",
+			good,
+			english.Count(unexplained, "difference"),
+		)
 	case len(unknown) > 0:
 		c.Outcome, c.Summary = v1.Unknown, "not compared: "+unknown[0]
 	case accepted > 0:
-		c.Summary += fmt.Sprintf("; %s accepted", plural(accepted, "difference"))
+		c.Summary += fmt.Sprintf("; %s accepted", english.Count(accepted, "difference"))
 	}
 	c.Problems = append(c.Problems, unknown...)
 	v.add(c)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 )
@@ -169,16 +170,8 @@ func nodeHealth(f Facts) []v1.Blocker {
 	slices.Sort(names)
 	return []v1.Blocker{{
 		Level: levelWarning, Impact: onNodes, SinceSeconds: since(longest),
-		Message: fmt.Sprintf("%d of %d nodes not Ready: %s", len(names), len(f.Nodes), several(names)),
+		Message: fmt.Sprintf("%d of %d nodes not Ready: %s", len(names), len(f.Nodes), english.FirstOf(namesAtMost, names)),
 	}}
-}
-
-// several names a few, and says how many there are next to them.
-func several(names []string) string {
-	if len(names) <= namesAtMost {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesAtMost], ", "), len(names)-namesAtMost)
 }
 
 func podHealth(f Facts) []v1.Blocker {

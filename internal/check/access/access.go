@@ -4,6 +4,7 @@ package access
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -99,7 +100,7 @@ func judgeHostsComplete(f facts.Facts) v1.Finding {
 			v1.Fail,
 			"%s of the control plane %s not among the hosts: %s",
 			findings.Plural(len(bad), "Node"),
-			findings.Be(len(bad)),
+			english.Word(len(bad), "is", "are"),
 			strings.Join(bad.Objects(), ", "),
 		),
 		expected,

@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func judgeHostsDistinct(f facts.Facts) v1.Finding {
 		)
 	case !odd.Empty():
 		return findings.With(
-			odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd), "host name"), findings.Be(len(odd))),
+			odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd), "host name"), english.Word(len(odd), "is", "are")),
 			expected,
 			source,
 			"kubectl get nodes -L "+facts.LabelHostname,

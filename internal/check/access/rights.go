@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -144,29 +145,15 @@ func judgeAuthorizer(f facts.Facts) v1.Finding {
 	case configured > 0:
 		return findings.Pass(
 			"%s an authorization configuration; what the managers may do was asked of the API server itself",
-			findings.Plural(configured, component.KAS)+" "+findings.Has(configured),
+			findings.Plural(configured, component.KAS)+" "+english.Word(configured, "has", "have"),
 		)
 	case always > 0:
 		return findings.Pass(
 			"%s everything to everybody: nothing has to be granted",
-			findings.Plural(always, component.KAS)+" "+allows(always),
+			findings.Plural(always, component.KAS)+" "+english.Word(always, "allows", "allow"),
 		)
 	}
-	return findings.Pass("%s by RBAC", findings.Plural(n, component.KAS)+" "+authorizes(n))
-}
-
-func allows(n int) string {
-	if n == 1 {
-		return "allows"
-	}
-	return "allow"
-}
-
-func authorizes(n int) string {
-	if n == 1 {
-		return "authorizes"
-	}
-	return "authorize"
+	return findings.Pass("%s by RBAC", findings.Plural(n, component.KAS)+" "+english.Word(n, "authorizes", "authorize"))
 }
 
 var mainLeaseAccess = rule.Check{

@@ -3,6 +3,7 @@
 package cloudconfig
 
 import (
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -159,7 +160,7 @@ var ccmResources = rule.Check{
 		case bad.Empty():
 			return findings.Pass(
 				"%s requests, no CPU limit and a system priority",
-				findings.Plural(n, component.CCM)+" "+findings.Has(n),
+				findings.Plural(n, component.CCM)+" "+english.Word(n, "has", "have"),
 			)
 		}
 		return findings.With(

@@ -2,6 +2,7 @@ package cloudconfig
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -41,7 +42,7 @@ func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
 	have := fmt.Sprintf(
 		"%d of %s a cloud config",
 		configs,
-		findings.Plural(len(f.Kubelets()), component.Kubelet)+" "+findings.Has(configs),
+		findings.Plural(len(f.Kubelets()), component.Kubelet)+" "+english.Word(configs, "has", "have"),
 	)
 	switch {
 	case !bad.Empty() && f.Stage() == facts.StageExternal:
@@ -86,7 +87,7 @@ func identities(f facts.Facts) string {
 	if roles == 0 {
 		return ""
 	}
-	return findings.Plural(roles, "instance") + " " + findings.Has(roles) + " an identity of the cloud"
+	return findings.Plural(roles, "instance") + " " + english.Word(roles, "has", "have") + " an identity of the cloud"
 }
 
 // sourceOf is the file from which a kubelet has a flag.

@@ -1,6 +1,7 @@
 package cloudconfig
 
 import (
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 				v1.Fail,
 				"%s that --ccm-env names %s not there, and the new manager would not start",
 				findings.Plural(len(missing), "file"),
-				findings.Be(len(missing)),
+				english.Word(len(missing), "is", "are"),
 			),
 			expected,
 			source,

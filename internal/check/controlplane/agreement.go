@@ -4,6 +4,7 @@ package controlplane
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"path"
 	"slices"
@@ -76,20 +77,13 @@ func judgeHostsDiffer(f facts.Facts) v1.Finding {
 			v1.Warn,
 			"%s of control-plane components %s between the hosts: %s",
 			findings.Plural(len(bad), "setting"),
-			differs(len(bad)),
+			english.Word(len(bad), "differs", "differ"),
 			bad[0].Text,
 		),
 		"the same on every host",
 		"manifests and unit files",
 		"transplant snapshot -o yaml",
 	)
-}
-
-func differs(n int) string {
-	if n == 1 {
-		return "differs"
-	}
-	return "differ"
 }
 
 func sorted(in []string) []string {
@@ -145,7 +139,7 @@ var manifestCare = rule.Check{
 				v1.Warn,
 				"%s in the manifests %s to be minded in an edit: %s",
 				findings.Plural(len(bad), "thing"),
-				findings.Has(len(bad)),
+				english.Word(len(bad), "has", "have"),
 				bad[0].Text,
 			),
 			"plain lists of arguments",
@@ -215,7 +209,7 @@ func judgeProcessArgs(f facts.Facts) v1.Finding {
 				v1.Fail,
 				"%s %s with other arguments than the files say: %s",
 				findings.Plural(len(bad), "component"),
-				findings.RunVerb(len(bad)),
+				english.Word(len(bad), "runs", "run"),
 				bad[0].Text,
 			),
 			expected,
@@ -232,7 +226,9 @@ func judgeProcessArgs(f facts.Facts) v1.Finding {
 	return findings.Pass("%s with the arguments of their files", runSentence(n))
 }
 
-func runSentence(n int) string { return findings.Plural(n, "process") + " " + findings.RunVerb(n) }
+func runSentence(n int) string {
+	return findings.Plural(n, "process") + " " + english.Word(n, "runs", "run")
+}
 
 // arguments are what follows the program, with shells and wrappers cut off: the first word that is a flag and all after
 // it.

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -290,7 +291,7 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 			"%s of %s %s between the hosts",
 			findings.Plural(len(bad), "setting"),
 			component.KCM,
-			differs(len(bad)),
+			english.Word(len(bad), "differs", "differ"),
 		),
 		"the same on every host",
 		"manifests of "+component.KCM,

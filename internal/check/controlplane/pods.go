@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ func judgePods(f facts.Facts) v1.Finding {
 				"%d of %s %s not what the manifests say",
 				len(bad),
 				findings.Plural(n, "pod"),
-				findings.Be(len(bad)),
+				english.Word(len(bad), "is", "are"),
 			),
 			expected,
 			source,
@@ -157,7 +158,7 @@ func judgeProcesses(f facts.Facts) v1.Finding {
 				"%d of %s %s not one running process",
 				len(bad),
 				findings.Plural(n, "component"),
-				findings.Be(len(bad)),
+				english.Word(len(bad), "is", "are"),
 			),
 			"one running process each",
 			"/proc on each host",

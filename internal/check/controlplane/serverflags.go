@@ -142,9 +142,8 @@ var sshTunnels = rule.Check{
 			return findings.With(
 				bad.Finding(
 					v1.Fail,
-					"%s reach%s the nodes through SSH tunnels of the cloud provider",
-					findings.Plural(len(bad), component.KAS),
-					findings.VerbES(len(bad)),
+					"%s the nodes through SSH tunnels of the cloud provider",
+					findings.Counting(len(bad), component.KAS, "reaches", "reach"),
 				),
 				"--egress-selector-config-file, or a network in which the API servers reach the nodes",
 				"manifests of "+component.KAS,

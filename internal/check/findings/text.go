@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,21 +16,8 @@ func OrElse(s, otherwise string) string {
 	return s
 }
 
-// Has returns "has" or "have" for n subjects.
-func Has(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
-}
-
 // Few joins names, the first of them when there are many.
-func Few(names []string) string {
-	if len(names) <= MaxShown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:MaxShown], ", "), len(names)-MaxShown)
-}
+func Few(names []string) string { return english.FirstOf(MaxShown, names) }
 
 // HowMany is one of two phrases: the first for one thing, the second with the number before it for any other.
 func HowMany(n int, one, many string) string {
@@ -40,15 +28,7 @@ func HowMany(n int, one, many string) string {
 }
 
 // Plural returns "1 node" or "3 nodes".
-func Plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "s"):
-		return fmt.Sprintf("%d %ses", n, noun)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func Plural(n int, noun string) string { return english.Count(n, noun) }
 
 // Also returns what there is to add to a sentence about n things; nothing when there are none.
 func Also(n int, more string) string {
@@ -60,21 +40,10 @@ func Also(n int, more string) string {
 
 // Counting returns "no node waits", "1 node waits" or "3 nodes wait".
 func Counting(n int, noun, one, many string) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "no " + noun + " " + one
-	case 1:
-		return "1 " + noun + " " + one
 	}
-	return Plural(n, noun) + " " + many
-}
-
-// Be returns "is" or "are" for n things.
-func Be(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
+	return Plural(n, noun) + " " + english.Word(n, one, many)
 }
 
 // OrNothing joins values; it returns "nothing" when there are none.
@@ -83,30 +52,6 @@ func OrNothing(values []string) string {
 		return "nothing"
 	}
 	return strings.Join(values, ", ")
-}
-
-// ElectVerb returns "elects" or "elect" for n subjects.
-func ElectVerb(n int) string {
-	if n == 1 {
-		return "elects"
-	}
-	return "elect"
-}
-
-// RunVerb returns "runs" or "run" for n subjects.
-func RunVerb(n int) string {
-	if n == 1 {
-		return "runs"
-	}
-	return "run"
-}
-
-// VerbES returns the ending of a verb for n subjects: "es" for one.
-func VerbES(n int) string {
-	if n == 1 {
-		return "es"
-	}
-	return ""
 }
 
 // alternatives are the words for one thing and for another number of them, as in [node is|nodes are].

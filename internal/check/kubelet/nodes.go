@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -423,7 +424,7 @@ var kubeletProviderID = rule.Check{
 			return findings.Pass(
 				"%d of %s told a providerID, and none another than its Node's",
 				told,
-				findings.Plural(len(f.Kubelets()), component.Kubelet)+" "+findings.Be(told),
+				findings.Plural(len(f.Kubelets()), component.Kubelet)+" "+english.Word(told, "is", "are"),
 			)
 		}
 		return findings.With(

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"path"
 	"slices"
 	"strings"
@@ -183,7 +184,7 @@ var credentialProviderBroken = rule.Check{
 			return findings.Pass(
 				"%s of %s there, and %d of them answered",
 				findings.Plural(n, "image credential provider"),
-				findings.Plural(len(kubelets), component.Kubelet)+" "+findings.Be(n),
+				findings.Plural(len(kubelets), component.Kubelet)+" "+english.Word(n, "is", "are"),
 				asked,
 			)
 		}

@@ -2,6 +2,7 @@ package leadermigration
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -321,7 +322,7 @@ var defaultConfig = rule.Check{
 				bad.Finding(
 					v1.Fail,
 					"%s on a default that is not there, or matches neither the service nor the route loop",
-					findings.Plural(len(bad), "manager")+" "+relies(len(bad)),
+					findings.Plural(len(bad), "manager")+" "+english.Word(len(bad), "relies", "rely"),
 				),
 				"--leader-migration-config with the names of this version",
 				bad[0].Object,
@@ -335,23 +336,9 @@ var defaultConfig = rule.Check{
 		return findings.Pass(
 			"%s with leader migration on %s a config or a default that holds",
 			findings.Plural(n, "manager"),
-			have(n),
+			english.Word(n, "has", "have"),
 		)
 	},
-}
-
-func relies(n int) string {
-	if n == 1 {
-		return "relies"
-	}
-	return "rely"
-}
-
-func have(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
 }
 
 var differentLeases = rule.Check{

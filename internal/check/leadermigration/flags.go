@@ -1,6 +1,7 @@
 package leadermigration
 
 import (
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -127,7 +128,7 @@ func judgeMixed(f facts.Facts) v1.Finding {
 				"a cloud-controller-manager contends for the migration lease, and %d of %s %s not respect it",
 				len(without),
 				findings.Plural(len(in), "in-tree manager"),
-				does(len(without)),
+				english.Word(len(without), "does", "do"),
 			),
 			expected,
 			source,
@@ -140,11 +141,4 @@ func judgeMixed(f facts.Facts) v1.Finding {
 		source,
 		"grep -n leader-migration /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named",
 	)
-}
-
-func does(n int) string {
-	if n == 1 {
-		return "does"
-	}
-	return "do"
 }

@@ -2,6 +2,7 @@ package leadermigration
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 	"time"
@@ -71,7 +72,11 @@ func judgeHolders(f facts.Facts) v1.Finding {
 		)
 		return finding
 	}
-	return findings.Pass("%s of managers %s held, on known hosts", findings.Plural(held, "lease"), findings.Be(held))
+	return findings.Pass(
+		"%s of managers %s held, on known hosts",
+		findings.Plural(held, "lease"),
+		english.Word(held, "is", "are"),
+	)
 }
 
 // leader reports whether one of the known managers says that it leads by a lease, and otherwise whether one that might
@@ -311,7 +316,7 @@ func judgeLockKinds(f facts.Facts) v1.Finding {
 	case n == 0:
 		return findings.Unknown("no manager was found")
 	}
-	return findings.Pass("%s by leases", findings.Plural(n, "manager")+" "+findings.ElectVerb(n))
+	return findings.Pass("%s by leases", findings.Plural(n, "manager")+" "+english.Word(n, "elects", "elect"))
 }
 
 func shareAny(a, b []string) bool {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -38,7 +39,7 @@ var providerIDs = rule.Check{
 				"%d of %s %s no providerID",
 				len(bad),
 				findings.Plural(len(f.Nodes), "node"),
-				findings.Has(len(bad)),
+				english.Word(len(bad), "has", "have"),
 			),
 			findings.OrElse(form.Example, "the provider's id of the instance"),
 			facts.SourceNodes,
@@ -138,7 +139,7 @@ var nodesReady = rule.Check{
 				"%d of %s %s not ready and %s",
 				len(bad),
 				findings.Plural(len(f.Nodes), "node"),
-				findings.Be(len(bad)),
+				english.Word(len(bad), "is", "are"),
 				then,
 			),
 			"Ready is True",

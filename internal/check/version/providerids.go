@@ -2,6 +2,7 @@ package version
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
@@ -79,7 +80,7 @@ func judgeProviderIDRequired(f facts.Facts) v1.Finding {
 			Summary: fmt.Sprintf(
 				"%s %s no providerID, and whether the new provider finds one was not asked",
 				findings.Plural(len(unclear), "node"),
-				findings.Has(len(unclear)),
+				english.Word(len(unclear), "has", "have"),
 			),
 		}, "a providerID, or one that the provider finds", source, "transplant check --prove")
 	}

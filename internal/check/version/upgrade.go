@@ -2,6 +2,7 @@ package version
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func judgeProviderEnds(f facts.Facts) v1.Finding {
 				v1.Fail,
 				"%s %s past 1.%d, the last version with the in-tree provider %s",
 				findings.Plural(len(bad), "thing"),
-				findings.Be(len(bad)),
+				english.Word(len(bad), "is", "are"),
 				provider.LastInTree,
 				provider.Name,
 			),

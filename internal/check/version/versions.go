@@ -2,6 +2,7 @@ package version
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -189,7 +190,7 @@ var managerSkew = rule.Check{
 					v1.Fail,
 					"%s %s outside the version skew policy",
 					findings.Plural(len(bad), "component"),
-					findings.Be(len(bad)),
+					english.Word(len(bad), "is", "are"),
 				),
 				fmt.Sprintf("1.%d or 1.%d", server-1, server),
 				"images in the manifests",

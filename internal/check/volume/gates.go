@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -294,7 +295,7 @@ func judgeUnregistered(f facts.Facts) v1.Finding {
 						who,
 						plugin.UnregisterGate,
 						findings.Few(left),
-						need(len(left)),
+						english.Word(len(left), "needs", "need"),
 						plugin.Name,
 					)
 				}
@@ -304,7 +305,11 @@ func judgeUnregistered(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(
-			bad.Some(v1.Fail, "%s an in-tree volume plugin that is still needed", drops(len(bad))),
+			bad.Some(
+				v1.Fail,
+				"%s an in-tree volume plugin that is still needed",
+				findings.Counting(len(bad), "component", "drops", "drop"),
+			),
 			"InTreePlugin…Unregister only after the last kubelet migrates",
 			"--feature-gates",
 			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins",
@@ -317,20 +322,6 @@ func judgeUnregistered(f facts.Facts) v1.Finding {
 		findings.Plural(n, "plugin"),
 		findings.HowMany(n, "it", "of them"),
 	)
-}
-
-func need(n int) string {
-	if n == 1 {
-		return "needs"
-	}
-	return "need"
-}
-
-func drops(n int) string {
-	if n == 1 {
-		return "1 component drops"
-	}
-	return fmt.Sprintf("%d components drop", n)
 }
 
 // unregisteredBy are the components and kubelets that have a plugin's Unregister gate set to true.

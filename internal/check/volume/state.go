@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strconv"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ func judgeMounted(f facts.Facts) v1.Finding {
 				v1.Warn,
 				"%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate",
 				findings.Plural(volumes, "volume"),
-				findings.Be(volumes),
+				english.Word(volumes, "is", "are"),
 				findings.Plural(len(warning), "node"),
 			),
 			expected,

@@ -8,7 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
-	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -71,10 +71,10 @@ func (c *Console) PrintToken(where string, token managertoken.Token) error {
 			"%s: renewed, expires %s, in %s\n",
 			where,
 			token.Expires.Format(time.RFC3339),
-			wording.Count(days, "day"),
+			english.Count(days, "day"),
 		)
 	default:
-		visible.Fprintf(c.Out, "%s: expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), wording.Count(days, "day"))
+		visible.Fprintf(c.Out, "%s: expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), english.Count(days, "day"))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/rollout"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
@@ -67,7 +67,7 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 		return exitcode.With(
 			exitcode.Blocked,
 			"the checks refuse or cannot judge %s: %s; nothing was changed. Fix what they name, or leave the clusters out with --except",
-			wording.Count(len(blocked), "cluster"),
+			english.Count(len(blocked), "cluster"),
 			strings.Join(blocked, ", "),
 		)
 	}
@@ -77,7 +77,7 @@ func runApply(ctx context.Context, c *console.Console, f *rollout.Options, detai
 	if start := len(fleet.Names(p.Waves)); start > 0 {
 		if err := c.Approve(
 			yes,
-			fmt.Sprintf("start the migration of %s, wave by wave", wording.Count(start, "cluster")),
+			fmt.Sprintf("start the migration of %s, wave by wave", english.Count(start, "cluster")),
 		); err != nil {
 			return err
 		}

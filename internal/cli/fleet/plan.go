@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/rollout"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
@@ -108,7 +108,7 @@ func runPlan(
 		return exitcode.With(
 			exitcode.Blocked,
 			"the checks refuse or cannot judge %s: %s",
-			wording.Count(len(blocked), "cluster"),
+			english.Count(len(blocked), "cluster"),
 			strings.Join(blocked, ", "),
 		)
 	}

@@ -2,13 +2,13 @@ package printer
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
 
@@ -85,7 +85,7 @@ func disruptionDetails(d v1.Disruption, l Layout) []string {
 		if p.Reconnects > 0 {
 			out = append(
 				out,
-				l.Cut(fmt.Sprintf("%s was opened again %s", probe.Title(p.Kind, p.Path), wording.Count(p.Reconnects, "time"))),
+				l.Cut(fmt.Sprintf("%s was opened again %s", probe.Title(p.Kind, p.Path), english.Count(p.Reconnects, "time"))),
 			)
 		}
 		for i, o := range p.Outages {

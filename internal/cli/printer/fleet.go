@@ -2,6 +2,7 @@ package printer
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"io"
 	"strings"
 	"time"
@@ -175,7 +176,7 @@ func PrintFleetPlan(w io.Writer, f *v1.FleetPlan, l Layout, whole bool) error {
 			"wave %d · up to %s · %s, %d of %d by its end",
 			wave.Number,
 			wave.Upto,
-			wording.Count(len(wave.Clusters), "cluster"),
+			english.Count(len(wave.Clusters), "cluster"),
 			before,
 			total,
 		)
@@ -266,8 +267,8 @@ func fleetPlanSum(f *v1.FleetPlan) string {
 		fmt.Sprintf(
 			"plan: %d of %s to start in %s, at most %d at a time",
 			start,
-			wording.Count(inWaves, "cluster"),
-			wording.Count(len(f.Waves), "wave"),
+			english.Count(inWaves, "cluster"),
+			english.Count(len(f.Waves), "wave"),
 			f.Options.MaxParallel,
 		),
 	}
@@ -310,12 +311,12 @@ func fleetPlanWords(m v1.FleetMember) string {
 	for _, s := range m.Plan.Steps {
 		seconds += s.EstimateSeconds
 	}
-	words := fmt.Sprintf("%s, %s", wording.Count(len(m.Plan.Steps), "step"), m.Plan.Strategy)
+	words := fmt.Sprintf("%s, %s", english.Count(len(m.Plan.Steps), "step"), m.Plan.Strategy)
 	if seconds > 0 {
 		words += ", about " + wording.CompactDuration(seconds)
 	}
 	if m.Report != nil && m.Report.Summary.Warned > 0 {
-		words += ", " + wording.Count(m.Report.Summary.Warned, "warning")
+		words += ", " + english.Count(m.Report.Summary.Warned, "warning")
 	}
 	return words
 }

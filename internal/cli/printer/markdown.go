@@ -2,6 +2,7 @@ package printer
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"html"
 	"io"
 	"maps"
@@ -52,10 +53,7 @@ func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 	}
 	markdownRollback(&b, p)
 	b.WriteString(
-		"\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + wording.Count(
-			len(p.Facts),
-			"fact",
-		) + "</summary>\n\n| fact | value |\n|---|---|\n",
+		"\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + english.Count(len(p.Facts), "fact") + "</summary>\n\n| fact | value |\n|---|---|\n",
 	)
 	for _, f := range p.Facts {
 		fmt.Fprintf(&b, "| %s | %s |\n", visible.Markdown(f.ID), code(f.Value))

@@ -2,6 +2,7 @@ package printer
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"io"
 	"slices"
 	"strings"
@@ -155,9 +156,9 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 		add,
 		change,
 		remove,
-		wording.Count(len(p.Steps), "step"),
+		english.Count(len(p.Steps), "step"),
 		undone,
-		wording.Count(len(p.Facts), "fact"),
+		english.Count(len(p.Facts), "fact"),
 	)
 	fmt.Fprintf(&b, "plan sha256: %s\n", digest)
 	b.WriteString(ManagerSettings(p))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -78,7 +78,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		}
 		question = fmt.Sprintf(
 			"carry out these %s on the control plane in namespace %s",
-			wording.Count(len(p.Steps), "step"),
+			english.Count(len(p.Steps), "step"),
 			m.Plane.Namespace,
 		)
 	}

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sync"
 	"time"
@@ -10,7 +11,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
@@ -99,7 +99,7 @@ func InspectMembers(ctx context.Context, c *client.Client, p *v1.FleetPlan, obje
 	if len(todo) == 0 {
 		return
 	}
-	c.Narrate("looking into %s", wording.Count(len(todo), "cluster"))
+	c.Narrate("looking into %s", english.Count(len(todo), "cluster"))
 	open := OpenPlanes(c, f)
 	defer open.Close()
 	places := make(chan struct{}, max(1, f.Parallel))

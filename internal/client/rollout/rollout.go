@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +49,7 @@ func Run(ctx context.Context, c *client.Client, p *v1.FleetPlan, whole bool) err
 		return exitcode.With(
 			exitcode.Interrupted,
 			"interrupted: no further cluster is started; %s under way, which the operator carries on\nto go on: run the same command again",
-			wording.CountWithVerb(r.last.Running),
+			strconv.Itoa(r.last.Running)+english.Word(r.last.Running, " is", " are"),
 		)
 	}
 	return err
@@ -125,7 +127,7 @@ func (r *rolloutWatch) tell(rows []v1.FleetCluster, n fleet.Next, now time.Time)
 			now.Format("15:04:05"),
 			w.Number,
 			len(r.rollout.Waves),
-			wording.Count(len(w.Clusters), "cluster"),
+			english.Count(len(w.Clusters), "cluster"),
 		)
 	}
 	if !n.SoakUntil.IsZero() && !n.SoakUntil.Equal(r.soak) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	}
 	if err := c.Approve(
 		o.Yes,
-		fmt.Sprintf("carry out these %s on cluster %s", wording.Count(n, "step"), snap.Cluster.UID),
+		fmt.Sprintf("carry out these %s on cluster %s", english.Count(n, "step"), snap.Cluster.UID),
 	); err != nil {
 		return err
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
@@ -91,7 +91,11 @@ func ExplainLostHosts(c *client.Client, err error, direction string) {
 	}
 	lines = append(
 		lines,
-		fmt.Sprintf("to go on when %s back: transplant %s", strings.Join(names, ", ")+wording.IsOrAre(len(names)), again),
+		fmt.Sprintf(
+			"to go on when %s back: transplant %s",
+			strings.Join(names, ", ")+english.Word(len(names), " is", " are"),
+			again,
+		),
 	)
 	if len(gone) > 0 {
 		list := strings.Join(gone, ",")

@@ -10,7 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
-	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -81,7 +81,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	}
 	if err := c.Approve(
 		f.Yes,
-		fmt.Sprintf("roll migration %s back in these %s", doc.Run, wording.Count(len(p.Steps), "step")),
+		fmt.Sprintf("roll migration %s back in these %s", doc.Run, english.Count(len(p.Steps), "step")),
 	); err != nil {
 		return err
 	}

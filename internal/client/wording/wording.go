@@ -27,30 +27,6 @@ func Short(uid string) string {
 	return OrDash(uid)
 }
 
-// Count puts a number before its noun.
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// IsOrAre returns the form of to be that goes with a number, after a space.
-func IsOrAre(n int) string {
-	if n == 1 {
-		return " is"
-	}
-	return " are"
-}
-
-// CountWithVerb returns a number with the form of to be that goes with it.
-func CountWithVerb(n int) string {
-	if n == 1 {
-		return "1 is"
-	}
-	return fmt.Sprintf("%d are", n)
-}
-
 // StateWords returns a state as a sentence has it.
 func StateWords(state string) string { return strings.ReplaceAll(state, "-", " ") }
 

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"regexp"
 	"slices"
@@ -259,10 +260,7 @@ func Summary(rows []v1.FleetCluster) v1.FleetSummary {
 
 // Sentence is a summary in words.
 func Sentence(s v1.FleetSummary) string {
-	out := fmt.Sprintf("%d clusters", s.Clusters)
-	if s.Clusters == 1 {
-		out = "1 cluster"
-	}
+	out := english.Count(s.Clusters, "cluster")
 	separator := ": "
 	for _, standing := range Standings() {
 		if n := s.Standings[standing]; n > 0 {

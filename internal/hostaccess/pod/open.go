@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 	a.Tell(
 		fmt.Sprintf(
 			"looking at %s through pods in %s; --host-access=none asks the API alone",
-			count(len(names)),
+			english.Count(len(names), "host"),
 			a.Namespace,
 		),
 	)
@@ -114,13 +115,6 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 		return nil
 	})
 	return hosts, a.close, ctx.Err()
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 host"
-	}
-	return fmt.Sprintf("%d hosts", n)
 }
 
 func newAccess(ctx context.Context, o Options) (*access, error) {

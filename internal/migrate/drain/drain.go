@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sort"
 	"strings"
@@ -86,8 +87,8 @@ func Unmanaged(ctx context.Context, e *step.Env, node string) error {
 	return fmt.Errorf(
 		"node %s has to be drained, and no controller would bring back %s: delete or move %s yourself, or allow it with --force-unmanaged; nothing was changed there",
 		node,
-		step.FirstOf(alone),
-		step.ItOrThem(len(alone), "it", "them"),
+		english.FirstOf(5, alone),
+		english.Word(len(alone), "it", "them"),
 	)
 }
 
@@ -130,7 +131,7 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 				refused[p.Namespace+"/"+p.Name] = why
 			}
 		}
-		progress := fmt.Sprintf("node %s: %s still to leave%s", node, step.CountOf(left, "pod"), because(refused))
+		progress := fmt.Sprintf("node %s: %s still to leave%s", node, english.Count(left, "pod"), because(refused))
 		if left == 0 {
 			volumes, err := inTreeVolumes(ctx, e, node)
 			if err != nil || volumes == "" {
@@ -198,8 +199,8 @@ func tellScratch(e *step.Env, s v1.Step, node string, pods []corev1.Pod) {
 			fmt.Sprintf(
 				"node %s: %s with an emptyDir, whose content ends with the pod (%s)",
 				node,
-				step.CountOf(len(names), "pod"),
-				step.FirstOf(names),
+				english.Count(len(names), "pod"),
+				english.FirstOf(5, names),
 			),
 		)
 	}
@@ -226,7 +227,7 @@ func inTreeVolumes(ctx context.Context, e *step.Env, node string) (string, error
 			out = append(out, string(v))
 		}
 	}
-	return step.FirstOf(out), nil
+	return english.FirstOf(5, out), nil
 }
 
 // evictInterval is how often a pod that a budget keeps is asked again.

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sort"
 
@@ -47,9 +48,9 @@ func CheckInTreeVolumes(ctx context.Context, e *step.Env, node string) error {
 		"node %s has to be drained, and a drain leaves %s alone, which %s an in-tree volume mounted that CSI could not unmount (KEP-625); keep %s away from the node, "+
 			"for example by a nodeSelector in the DaemonSet, until it is migrated, and run the same command again; nothing was changed there",
 		node,
-		step.FirstOf(keep),
-		step.ItOrThem(len(keep), "has", "have"),
-		step.ItOrThem(len(keep), "it", "them"),
+		english.FirstOf(5, keep),
+		english.Word(len(keep), "has", "have"),
+		english.Word(len(keep), "it", "them"),
 	)
 }
 

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 	"sync"
@@ -76,7 +77,7 @@ func (b *NodeBudget) Take(
 	if len(busy)+1 > most && !owed {
 		return fmt.Sprintf(
 			"at most %s may be not Ready or under change at a time, and %s",
-			CountOf(most, "node"),
+			english.Count(most, "node"),
 			busyNodes(busy, notReady),
 		), false
 	}
@@ -112,42 +113,10 @@ func busyNodes(busy map[string]bool, notReady []string) string {
 	sort.Strings(working)
 	var parts []string
 	if len(dead) > 0 {
-		parts = append(parts, FirstOf(dead)+isAre(len(dead))+"not Ready")
+		parts = append(parts, english.FirstOf(5, dead)+english.Word(len(dead), " is ", " are ")+"not Ready")
 	}
 	if len(working) > 0 {
-		parts = append(parts, FirstOf(working)+isAre(len(working))+"under change")
+		parts = append(parts, english.FirstOf(5, working)+english.Word(len(working), " is ", " are ")+"under change")
 	}
 	return strings.Join(parts, ", ")
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return " is "
-	}
-	return " are "
-}
-
-// FirstOf returns the first names of a list, and how many more there are.
-func FirstOf(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// CountOf returns a number with its noun.
-func CountOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// ItOrThem returns the word for one or for many.
-func ItOrThem(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }

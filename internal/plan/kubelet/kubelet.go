@@ -4,6 +4,7 @@ package kubelet
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 
@@ -137,8 +138,8 @@ func noteHostnames(d *draft.Draft) {
 			"the label %s of %s becomes the node's name (it is %s now), since an external kubelet keeps its name by --%s alone; what selects nodes by the old value, "+
 				"such as local volumes, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it",
 			LabelHostname,
-			draft.CountNoun(len(changed), "node"),
-			draft.ListFew(changed),
+			english.Count(len(changed), "node"),
+			english.FirstOf(5, changed),
 			flagvalue.FlagHostname,
 			LabelHostname,
 		),

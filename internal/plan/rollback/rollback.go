@@ -3,6 +3,7 @@ package rollback
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sort"
 	"strings"
@@ -72,7 +73,7 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 			p.Effects,
 			fmt.Sprintf(
 				"left behind: the provider ids that %s got; the API server lets no client change one, and the in-tree manager works with them",
-				draft.CountNoun(n, "node"),
+				english.Count(n, "node"),
 			),
 		)
 	}

@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (r *rollback) describeDowngrade() []string {
 			out,
 			fmt.Sprintf(
 				"outside the version skew policy: the kubelets of %s are newer than the API servers will be; that is not tested, so revert them first",
-				draft.ListFew(newer),
+				english.FirstOf(5, newer),
 			),
 		)
 	}

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -100,5 +101,5 @@ func listKubeletVersions(d *draft.Draft) string {
 	if len(seen) == 0 {
 		return "the version that they have"
 	}
-	return draft.ListFew(slices.Sorted(maps.Keys(seen)))
+	return english.FirstOf(5, slices.Sorted(maps.Keys(seen)))
 }

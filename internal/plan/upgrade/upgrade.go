@@ -3,6 +3,7 @@ package upgrade
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strconv"
@@ -170,7 +171,7 @@ func checkKubelets(d *draft.Draft) []error {
 	return []error{
 		fmt.Errorf(
 			"kubelets of %s are older than API servers of %s allow (1.%d at least): upgrade them first",
-			draft.ListFew(old),
+			english.FirstOf(5, old),
 			d.Upgrade.Version,
 			d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor),
 		),

@@ -4,6 +4,7 @@ package volume
 
 import (
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 
@@ -49,7 +50,7 @@ func Describe(d *draft.Draft) string {
 			"volumes: those of %s go to CSI node by node; %s keeps the plugin, because the kubelets of %s are not changed by this plan",
 			strings.Join(names, ", "),
 			component.KCM,
-			draft.ListFew(left),
+			english.FirstOf(5, left),
 		)
 	}
 	return fmt.Sprintf(
@@ -190,7 +191,7 @@ func whyDriverMissing(b *draft.Draft, p cloudprovider.VolumePlugin) string {
 	}
 	sort.Strings(lacking)
 	if len(lacking) > 0 {
-		return fmt.Sprintf("CSI driver %s runs on no kubelet of %s", p.Driver, draft.ListFew(lacking))
+		return fmt.Sprintf("CSI driver %s runs on no kubelet of %s", p.Driver, english.FirstOf(5, lacking))
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -211,16 +212,8 @@ func (x Kubelet) worse(
 	if down := unready(was, pods); len(down) > 0 {
 		worse = append(
 			worse,
-			step.CountOf(
-				len(down),
-				"pod",
-			)+" of it that ran "+step.ItOrThem(
-				len(down),
-				"is",
-				"are",
-			)+" no longer Ready ("+step.FirstOf(
-				down,
-			)+")",
+			english.Count(len(down), "pod")+" of it that ran "+english.Word(len(down), "is", "are")+" no longer Ready ("+
+				english.FirstOf(5, down)+")",
 		)
 	}
 	return strings.Join(worse, "; "), different, nil
