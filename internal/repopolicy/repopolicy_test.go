@@ -64,6 +64,31 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"a.go": "package a\n// ok reports whether it was amended next to it.\nvar s = \"anew\"\n",
 			"b.go": "package b\n// ok tells whether it was me" + "nded.\n", "b.md": "tells that\n",
 		}, []string{`b.go:2 says "me` + `nded", say "repair"`, `b.go:2 says "tells whether", say "reports whether"`}},
+		{"texts for users use plain words", map[string]string{
+			"internal/a/a.go": "package a\nvar owner, s = \"nobody\", \"no manager runs it\"\n", "lab/a.go": "package a\nvar s = \"for nobody\"\n",
+			"internal/a/a_test.go":            "package a\nvar s = \"for nobody\"\n",
+			"internal/a/b.go":                 "package a\nvar s = f(\"for a\",\n`whoever runs it`, \"run in vain\")\n",
+			"internal/check/explain/A-1.md":   "# A-1\n\nThe manager runs.\n",
+			"internal/check/explain/A-2.md":   "# A-2\n\nSomebody runs it.\n",
+			"docs/explanation/whatever-it.md": "Somebody runs it.\n",
+		}, []string{
+			`internal/a/b.go:3 says "in vain", say "without success"`, `internal/a/b.go:3 says "whoever", name the actor`,
+			`internal/check/explain/A-2.md:1 says "Somebody", name the actor`,
+		}},
+		{"comments name the actor", map[string]string{
+			"internal/a/a.go": "package a\n// The kubelet does it.\nvar s = \"nobody\"\n", "internal/a/a_test.go": "package a // for nobody\n",
+			"internal/a/b.go": "package a\n// Nobody does it,\n// or someone.\nvar s int\n", "lab/a.go": "package a // for nobody\n",
+		}, []string{`internal/a/b.go:2 says "Nobody", name the actor`, `internal/a/b.go:2 says "someone", name the actor`}},
+		{"sentences are short", map[string]string{
+			"internal/a/a.go": "package a\n// A" + strings.Repeat(" b", 24) + ", e.g. c.\n// D" + strings.Repeat(" b", 20) + ".\n//\n//\t" +
+				strings.Repeat(" b", 30) + "\nvar s int\n",
+			"internal/a/b.go":               "package a\n// It" + strings.Repeat(" b", 13) + "\n// does" + strings.Repeat(" b", 11) + " (https://x.y/z). C.\nvar s int\n",
+			"internal/check/explain/A-1.md": "# A-1\n\nIt" + strings.Repeat(" is", 25) + ".\n", "lab/a.go": "package a\n// It" + strings.Repeat(" b", 30) + "\nvar s int\n",
+		}, []string{
+			"internal/a/a.go:2 has a sentence of 27 words: A" + strings.Repeat(" b", 24) + ", e.g c",
+			"internal/a/b.go:2 has a sentence of 27 words: It" + strings.Repeat(" b", 13) + " does" + strings.Repeat(" b", 11) + " (htt",
+			"internal/check/explain/A-1.md:1 has a sentence of 26 words: It" + strings.Repeat(" is", 19) + " ",
+		}},
 		{"findings are not taken apart", map[string]string{
 			"internal/check/a/a.go":      "package a\nvar parts = strings.Split(f.Found, \"; \")\nvar name, _, _ = strings.Cut(strings.ToLower(bad[0].Object), \"@\")\n",
 			"internal/check/a/b.go":      "package a\nvar ok = strings.Contains(bad.Objects()[0], \"x\") || strings.HasPrefix(d.Error, \"x\")\n",

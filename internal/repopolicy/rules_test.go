@@ -45,6 +45,9 @@ var rules = map[string]rule{
 	"no code is written twice":                identicalRuns,
 	"components are named in one place":       componentNames,
 	"comments use plain words":                commentWords,
+	"texts for users use plain words":         readWords,
+	"comments name the actor":                 except(namedActors, unnamedYet),
+	"sentences are short":                     except(shortSentences, longYet),
 }
 
 // files calls visit with every file of a tree that is or could be committed.
