@@ -9,9 +9,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// waitForRestart waits for a step that an earlier run has done and whose file is still as it left it, but which does
-// not run, as on a host that is just being booted. Doing it once more would write the same bytes, and before that take
-// managers away from under an API server that nobody is about to restart. It is false for a step that has to be done.
+// waitForRestart waits for a step that an earlier run has done. Its file is still as it left it, but the component does
+// not run, as on a host that is just being booted. Doing it once more would write the same bytes, and before that
+// remove the managers of an API server that is not about to restart. It is false for a step that has to be done.
 func (e *Engine) waitForRestart(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) (bool, error) {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRestoreManifest:

@@ -106,7 +106,7 @@ func (e *Engine) describeUndo(ctx context.Context, s v1.Step) string {
 	return owners + ". Put right what is wrong and run the same command again, or take everything back with transplant rollback"
 }
 
-// ownersNow says who runs which loops; empty when nobody answers.
+// ownersNow says who runs which loops; empty when no manager answers.
 func (e *Engine) ownersNow(ctx context.Context) string {
 	managers, err := manager.Ask(ctx, e.env, component.KCM, component.CCM)
 	if err != nil {
@@ -147,8 +147,8 @@ func (e *Engine) idle(managers []v1.Manager) []string {
 	return slices.Sorted(maps.Keys(loops))
 }
 
-// Unowned are the loops that nobody who answers runs when a run of the strategy downtime is stopped in its middle,
-// sorted; none where it is not known.
+// Unowned are the loops that no answering manager runs when a run of the strategy downtime is stopped in its middle,
+// sorted. There are none if that is not known.
 func (e *Engine) Unowned(ctx context.Context) []string {
 	if e.env.Plan == nil || e.env.Plan.Strategy != planstep.Downtime {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 )
 
-// superseded reports whether a later step of the plan has begun to change the same file or object, and the live one has
-// what that step makes of it: doing this one again would take it back. Leader migration would come on again in a
-// manager that is external by now, and nobody would run the loops. A record alone is no proof: it is in a
-// ConfigMap, and one that somebody planted for the later step would skip this one.
+// superseded reports whether a later step of the plan has started to change the same file or object, and the live one
+// has its result. Doing this one again would revert it. Leader migration would come on again in a manager that is
+// external by now, and no manager would run the loops. A record alone is no proof: it is in a ConfigMap, and a planted
+// one for the later step would skip this one.
 func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 	later := false
 	for _, other := range e.env.Plan.Steps {
@@ -45,9 +45,8 @@ func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 	return false, nil
 }
 
-// hasChange reports whether the live file or object of a step that was begun has what the step makes of it,
-// whether or not it runs with that already. Kinds of steps that change no manager's flags are believed by their
-// record.
+// hasChange reports whether the live file or object of a started step has what the step makes of it. It may not run
+// with that yet. Kinds of steps that change no manager's flags are believed by their record.
 func (e *Engine) hasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:

@@ -13,13 +13,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 )
 
-// reachBudget is for how long a host that is out of reach is waited for before a step on it: one that is started again
-// is back by then.
+// reachBudget is for how long an unreachable host is waited for before a step on it. One that is rebooted is back by
+// then.
 const reachBudget = 2 * time.Minute
 
-// waitForHost waits until a step's host can be looked at. Where an earlier run changed the host's kubelet and lost the
-// way to it, the kubelet may be what took the way with it: how it is put back by hand is said at once, and not only
-// when the wait has ended without success.
+// waitForHost waits until a step's host can be looked at. If an earlier run changed the host's kubelet and lost the
+// connection, the kubelet may be the cause. How to put it back by hand is said at once, and not only when the wait has
+// timed out.
 func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 	if s.Host == "" {
 		return nil
@@ -58,8 +58,8 @@ func (e *Engine) waitForHost(ctx context.Context, s v1.Step) error {
 	return err
 }
 
-// answerBudget is for how long an API server that does not answer is asked again before a step is given up: a minute
-// without any is survived.
+// answerBudget is for how long an API server that does not answer is asked again before a step is given up. A minute
+// without an answer is survived.
 const answerBudget = 90 * time.Second
 
 // retryTransient asks again while the API server does not answer, and tells so. Nothing of a step was begun yet: it is

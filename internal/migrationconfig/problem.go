@@ -54,7 +54,7 @@ const (
 	DuplicateName Code = "DuplicateName"
 	// OtherComponent is a loop given to the other manager: this one never runs it.
 	OtherComponent Code = "OtherComponent"
-	// UnknownComponent is a component that is no manager: nobody runs the loop on its account.
+	// UnknownComponent is a component that is no manager: no manager runs the loop on its account.
 	UnknownComponent Code = "UnknownComponent"
 	// DifferentLease means that two sides contend for different leases, so that both lead.
 	DifferentLease Code = "DifferentLease"

@@ -9,7 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// findGaps finds the times during which nobody ran a loop, over the whole log. A loop has none before its first owner.
+// findGaps finds the times during which no manager ran a loop, over the whole log. A loop has none before its first
+// owner.
 func (j *judge) findGaps() {
 	covered := map[string]*tenure{} // by loop, the tenure that lasts longest so far
 	for _, t := range j.tenures {
@@ -62,7 +63,7 @@ func (j *judge) lastAnswer() time.Time {
 // gap yet.
 func atEndOfLog(last *tenure, until time.Time) bool { return !last.end.hi.Before(until) }
 
-// gap records that nobody ran the loop of an old owner until next began, or until the end when there is none.
+// gap records that no manager ran the loop of an old owner until next began, or until the end when there is none.
 func (j *judge) gap(old, next *tenure, until time.Time) {
 	g := v1.Gap{
 		Loop: old.loop, From: old.inc.Owner.String(), Cause: j.cause(old.end), Start: old.end.lo, End: until,

@@ -360,7 +360,7 @@ func (l *leaseHistory) wonWithin(from, to time.Time) []term {
 	return out
 }
 
-// at is the term during which a manager said at the given time that it leads; the slack is for a watch that lags behind
+// at is the term during which a manager said at the given time that it leads. The slack is for a watch that lags behind
 // a scrape.
 func (l *leaseHistory) at(t time.Time) *term {
 	const slack = time.Second
@@ -403,7 +403,7 @@ func (w *windows) observe(last *v1.OwnershipEvent, e v1.OwnershipEvent) {
 	case failing:
 		(*w)[len(*w)-1].hi, (*w)[len(*w)-1].open = e.Time, false
 	case e.Looked == nil && last != nil && e.Began != nil:
-		// A recorder began again: nobody looked since the line before.
+		// A recorder began again: there are no samples since the line before.
 		*w = append(*w, window{lo: last.Time, hi: e.Time, why: "nothing was recorded"})
 	}
 }

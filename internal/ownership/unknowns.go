@@ -10,8 +10,8 @@ import (
 )
 
 // findUnknowns names the looks that were missing where they could have shown a second owner, or none. A gauge never
-// falls while its process lives, so that a window between two answers of one process is known from both sides; and a
-// manager that leads no lease runs no loop.
+// falls while its process lives. So a window between two answers of one process is known from both sides; and a manager
+// that leads no lease runs no loop.
 func (j *judge) findUnknowns(haveEvents bool) {
 	if haveEvents && j.first.Sub(j.opts.From) > j.opts.MaxSilence {
 		j.unknown("ownership log: nothing was recorded between %s and %s", clockTime(j.opts.From), clockTime(j.first))

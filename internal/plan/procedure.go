@@ -72,7 +72,7 @@ func handOver(d *draft.Draft) {
 }
 
 // handOverWithGap stops the loops in one manager and starts them in the other. The API server of the owner's host is
-// restarted after another host's manager has the loops, so that the gap is no longer than it must be.
+// restarted after another host's manager has the loops. So the gap is no longer than it must be.
 func handOverWithGap(d *draft.Draft) {
 	last := d.Hosts[len(d.Hosts)-1]
 	others := d.Hosts[:len(d.Hosts)-1]
@@ -116,8 +116,8 @@ func handOverWithGap(d *draft.Draft) {
 	)
 }
 
-// handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts:
-// nobody else could take its lease over, and without an API server it could not act anyway.
+// handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts: no
+// other manager could take its lease over, and without an API server it could not act anyway.
 func handOverOnOneHost(d *draft.Draft, h v1.Host) {
 	group := planstep.PhaseHandover + "@" + h.Name
 	m := d.ComponentAfter(h, component.KCM)

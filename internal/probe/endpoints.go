@@ -188,7 +188,7 @@ func (r *run) isKnown(k key) bool {
 	return r.known[k]
 }
 
-// goneWithService takes the outage back of a Service that somebody deleted: its endpoints go first.
+// goneWithService takes the outage back of a Service that was deleted: its endpoints go first.
 func (r *run) goneWithService(ctx context.Context, p *path, service string) {
 	for try := 0; try < 5 && ctx.Err() == nil; try++ {
 		asking, cancel := context.WithTimeout(ctx, r.Timeout)

@@ -16,7 +16,7 @@ type path struct {
 	key
 	// interval between two looks; zero for what is pushed.
 	interval time.Duration
-	// known reports whether an earlier run has seen it work, so that a failed first look is an outage and not a path that
+	// known reports whether an earlier run has seen it work. So a failed first look is an outage and not a path that
 	// cannot be reached.
 	known bool
 

@@ -18,8 +18,8 @@ type Row struct {
 	Of *v1.PathDisruption
 }
 
-// Rows are the lines of the table: paths of the API and paths that were out, or not looked at, have one of their own;
-// the others share one for each kind, so that five hundred load balancers that never missed a connection are one line.
+// Rows are the lines of the table: paths of the API and paths that were out, or not looked at, have one of their own.
+// The others share one for each kind, so that five hundred load balancers that never missed a connection are one line.
 func Rows(d v1.Disruption) []Row {
 	var out []Row
 	for _, kind := range Kinds {

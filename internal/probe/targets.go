@@ -44,7 +44,7 @@ func Clients(cfg *rest.Config) (kube kubernetes.Interface, reads map[string]func
 	}, nil
 }
 
-// own is a configuration whose transport is shared with nobody.
+// own is a configuration whose transport is not shared.
 func own(cfg *rest.Config) *rest.Config {
 	c := rest.CopyConfig(cfg)
 	c.Timeout, c.QPS, c.WrapTransport = 0, -1, nil // a timeout of the client would end its watches

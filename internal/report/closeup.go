@@ -254,8 +254,8 @@ func happened(r v1.Report, c cluster, s scale) map[string]time.Time {
 	return found
 }
 
-// scale places moments on an axis from 0 to 100 %: bars and ticks are placed in per cent, so that one drawing fits
-// every width while its text keeps its size.
+// scale places moments on an axis from 0 to 100 %: bars and ticks are placed in per cent. So one drawing fits every
+// width while its text keeps its size.
 type scale struct{ from, to time.Time }
 
 func (s scale) length() time.Duration { return max(s.to.Sub(s.from), time.Millisecond) }

@@ -174,7 +174,7 @@ type pathLane struct {
 	Marks                       []pathMark
 }
 
-// pathMark is an outage, or a time in which nobody looked.
+// pathMark is an outage, or a time without samples.
 type pathMark struct {
 	X, W, Class, Title string
 }

@@ -526,8 +526,8 @@ func (c *inventories) node(b, a v1.Node) {
 }
 
 // serving compares whether a node's kubelet waits for a serving certificate. One whose addresses changed asks for
-// another one, and until somebody answers, logs and exec of its pods fail; that comes minutes after its step. Who
-// waited before waits for nothing that the migration did.
+// another one, and until the request is answered, logs and exec of its pods fail; that comes minutes after its step.
+// Who waited before waits for nothing that the migration did.
 func (c *inventories) serving(node string) {
 	if was, is := unanswered(c.before, node), unanswered(c.after, node); was == "" && is != "" {
 		c.differ("Node/"+node, "servingCertificate", "no request waits", is)

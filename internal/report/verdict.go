@@ -185,8 +185,8 @@ func (r reasons) add(result, format string, args ...any) {
 	r[result] = append(r[result], fmt.Sprintf(format, args...))
 }
 
-// verdict is ok only when every step is done, nobody overlapped, nothing in the inventory changed that was not to
-// change, every loop has an owner, and nothing that matters is unknown.
+// verdict is ok only when every step is done, no managers overlapped, and nothing in the inventory changed
+// unexpectedly. Every loop must have an owner, and nothing that matters may be unknown.
 func verdict(in Input, r v1.Report) (string, []string) {
 	why := reasons{}
 	why.steps(in.Journal, r.Steps)

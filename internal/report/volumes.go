@@ -153,7 +153,7 @@ func (c *inventories) persistentVolumes(before, after *v1.Volumes, claimsKnown b
 	}
 }
 
-// whyPhase explains another phase of a volume; a volume that failed, or that nobody can delete any longer, is explained
+// whyPhase explains another phase of a volume; a volume that failed, or that cannot be deleted any longer, is explained
 // by nothing.
 func whyPhase(b, a v1.PersistentVolume, given string) string {
 	switch {

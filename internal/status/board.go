@@ -24,8 +24,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// Waiting times between two attempts to see a source again: an API server that restarts is back within seconds; what
-// may not be read is asked for seldom, since somebody may grant it meanwhile.
+// Waiting times between two attempts to see a source again: an API server that restarts is back within seconds. What
+// may not be read is asked for seldom, since an administrator may grant it meanwhile.
 const (
 	firstRetry     = 200 * time.Millisecond
 	lastRetry      = 2 * time.Second

@@ -21,7 +21,7 @@ type Facts struct {
 	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when it
 	// keeps them.
 	Untrusted error
-	// Lock is nil when nobody holds it.
+	// Lock is nil when it is free.
 	Lock *lock.State
 	// LockUnknown reports whether the lock may not be read, so that a nil Lock says nothing.
 	LockUnknown bool
@@ -52,8 +52,8 @@ func (f Facts) running() bool {
 	return f.Journal != nil && (f.Journal.Phase == v1.RunApplying || f.Journal.Phase == v1.RunRollingBack)
 }
 
-// clockTolerance is by how much the clock of who carries a run out may seem to be off before times of it are corrected:
-// the API server stamps its writes to the second.
+// clockTolerance is by how much the clock of the executing process may seem to be off before its times are corrected.
+// The API server stamps its writes to the second.
 const clockTolerance = 2 * time.Second
 
 // skew is what has to be added to a time of who carries the run out to have one of the API server's. The lock shows

@@ -204,7 +204,7 @@ func podHealth(f Facts) []v1.Blocker {
 	return out
 }
 
-// leaseHealth names a lease that nobody renews: the loops under it stand still.
+// leaseHealth names a lease that is not renewed: the loops under it stand still.
 func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
 	var out []v1.Blocker
 	for _, l := range leases(f) {

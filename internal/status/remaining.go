@@ -16,7 +16,7 @@ const (
 )
 
 // remaining is how much longer the run takes: the plan's estimates of what is left, scaled by what the steps so far
-// took against theirs. The ends of the range are the quartiles of those ratios. It is nil where nobody works on the
+// took against theirs. The ends of the range are the quartiles of those ratios. It is nil if no process works on the
 // run.
 func remaining(f Facts, s v1.Status) *v1.Range {
 	if s.State != v1.StateApplying && s.State != v1.StateRollingBack || s.Lock == nil {

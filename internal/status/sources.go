@@ -50,8 +50,8 @@ const (
 	fromEvents  = "events of "
 )
 
-// sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock behind
-// it, so that a run that ends in between shows as one that goes on rather than as one that nobody works on.
+// sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock after it.
+// So a run that ends in between shows as one that goes on rather than as an abandoned one.
 func sourcesOf(kube kubernetes.Interface, leases []string) []source {
 	out := []source{
 		configMap(kube, fromJournal, journal.Name),

@@ -105,7 +105,7 @@ func matters(e *corev1.Event) bool {
 	return false
 }
 
-// probes adds the times during which a path that is probed did not answer, and those during which nobody looked.
+// probes adds the times during which a path that is probed did not answer, and those without samples.
 func (b *builder) probes(events []v1.ProbeEvent) {
 	type path struct{ kind, name string }
 	down := map[path]v1.ProbeEvent{}

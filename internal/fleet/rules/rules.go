@@ -31,7 +31,7 @@ type Facts struct {
 	// that is known to support the minor.
 	VSphereCSI string
 	// Driver reports whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a
-	// minor; nil if that is not known.
+	// minor. It is nil if that is not known.
 	Driver func(provider string, minor int) bool
 	// RunsInTree reports whether the control plane of the cluster was seen with an in-tree cloud provider.
 	RunsInTree bool

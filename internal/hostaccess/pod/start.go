@@ -154,7 +154,7 @@ func (c *podSession) get1(ctx context.Context, name string) (*corev1.Pod, error)
 	return c.a.Kube.CoreV1().Pods(c.a.Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// lost says why a pod with which no session can be opened is of no use; nil when it may be, or that is not known.
+// lost says why a pod with which no session can be opened is of no use. It is nil when it may be, or that is not known.
 func (c *podSession) lost(ctx context.Context, name string) error {
 	p, err := c.get1(ctx, name)
 	if apierrors.IsNotFound(err) {

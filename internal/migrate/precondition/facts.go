@@ -123,9 +123,9 @@ func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string
 	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
 }
 
-// localHolds says how a file of this machine has changed since the plan was made with it. A plan or a journal may be
-// somebody else's: the one file that it may ask for is that of --credential-provider, and of what is in it nothing is
-// said, since that is kept in the journal.
+// localHolds says how a file of this machine has changed since the plan was made with it. A plan or a journal may be an
+// attacker's. The one file that it may ask for is that of --credential-provider. Nothing of its content is reported,
+// since errors are kept in the journal.
 func localHolds(e *step.Env, id, name, want string) (string, error) {
 	if o := e.Plan.Options; name == "" || name != o.CredentialProvider || want != o.CredentialProviderSHA256 {
 		return "", &trust.UntrustedError{What: "fact " + id, Err: fmt.Errorf(
@@ -223,8 +223,8 @@ func seedHolds(ctx context.Context, e *step.Env, want string) (string, error) {
 	return "", nil
 }
 
-// textHolds compares a text in a ConfigMap with its hash; what this run has begun to change is in the record, and each
-// step says what it wants.
+// textHolds compares a text in a ConfigMap with its hash. What this run has started to change is in the record, and
+// each step says what it wants.
 func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string, error) {
 	if begun(e, ref) {
 		return "", nil

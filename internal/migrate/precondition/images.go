@@ -30,12 +30,12 @@ type wantedImage struct {
 }
 
 // imagesThere proves, before the first manager is stopped under the strategy downtime, that every host which is to run
-// the new one can pull its image and start it: from then on until it runs nobody runs the loops, and an image that
-// cannot be pulled would make that hours. Under leader migration nothing has to be proven: the old manager goes on
+// the new one can pull its image and start it. From the stop until the start no manager runs the loops, and an image
+// that cannot be pulled would make that hours. Under leader migration nothing has to be proven: the old manager goes on
 // until the new one is ready.
 //
-// Where the access to a host can start nothing, the node's own list of images is looked at, and what is not in it is
-// told and stops nothing.
+// If the access to a host can start nothing, the node's own list of images is read. A missing image is reported and
+// stops nothing.
 func imagesThere(ctx context.Context, e *step.Env, s v1.Step) error {
 	if !beginsDowntime(e, s) {
 		return nil

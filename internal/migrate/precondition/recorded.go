@@ -15,10 +15,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// ManagersRecorded returns why a migration must not be rolled back: a cloud-controller-manager of its plan is
-// live, and no record says that the migration started it. A rollback takes back what records name. It would leave
-// that manager where it is, and the kube-controller-manager would run the same loops next to it. Nothing is
-// changed. The options need both clients, the hosts, and the seed where there is one.
+// ManagersRecorded returns why a migration must not be rolled back. That is when a cloud-controller-manager of its plan
+// is live, and no record says that the migration started it. A rollback takes back what records name. It would leave
+// that manager where it is, and the kube-controller-manager would run the same loops next to it. Nothing is changed.
+// The options need both clients, the hosts, and the seed where there is one.
 func ManagersRecorded(ctx context.Context, o step.Options, j *journal.Journal) error {
 	e := step.NewEnv(o, j)
 	doc := j.Doc()

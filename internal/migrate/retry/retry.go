@@ -39,7 +39,7 @@ func Do(ctx context.Context, budget time.Duration, f func(context.Context) error
 
 // IsTransient tells the errors that an API server shows while it restarts, or its host does, from those that mean
 // something. A 403 right after a start (the authorizer's cache is cold) is measured to happen with a load balancer that
-// does not ask /readyz; it is not hidden here.
+// does not ask /readyz. It is not hidden here.
 func IsTransient(err error) bool {
 	switch {
 	case apierrors.IsServerTimeout(err),
@@ -57,8 +57,8 @@ func IsTransient(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || unconnected(err)
 }
 
-// unreached are what a kernel says of an address whose host restarts or whose virtual IP moves: no router or neighbour
-// answers for it, for as long as that takes.
+// unreached are what a kernel says of an address whose host restarts or whose virtual IP moves. No router or neighbour
+// answers for it meanwhile.
 var unreached = []syscall.Errno{syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN}
 
 // unconnected tells the errors of a network that pass. That a name does not exist is none of them: it is a wrong

@@ -1,5 +1,5 @@
-// Package step is what every kind of step shares: the environment it is executed in, the files and backups of hosts,
-// waiting, and the errors that end a step.
+// Package step is what every kind of step shares. That is its environment, the files and backups of hosts, waiting, and
+// the errors that end a step.
 package step
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// BackUp keeps the bytes that a step is about to change in a directory of its own, outside the manifests directory,
-// where a copy would be a second pod. The record names it before the change is made.
+// BackUp keeps the bytes that a step is about to change in a directory of its own. It is outside the manifests
+// directory, where a copy would be a second pod. The record names it before the change is made.
 func (e *Env) BackUp(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if rec.BackupSHA256 != "" {
 		return e.backupAgain(ctx, s, *rec) // kept by an earlier try; the file may have been changed since
@@ -51,8 +51,8 @@ func (e *Env) KeepBackup(ctx context.Context, s v1.Step, rec v1.StepRecord, data
 	return nil
 }
 
-// backupAgain makes a backup that a record names and that is not there, as long as the file still is what was to be
-// kept: an access whose changes people make may have died between the record and the change.
+// backupAgain makes a backup that a record names and that is missing, as long as the file is unchanged. A manual access
+// may have died between the record and the change.
 func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	if rec.Backup == "" {
 		return nil

@@ -40,33 +40,33 @@ type Options struct {
 	Seed *Seed
 	// Hosts whose files and processes steps act on.
 	Hosts []hostaccess.Host
-	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names: nobody has named
+	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names, and no flag named
 	// them.
 	HostsAreNodes bool
 	// NodeNames maps a host's name to its Node's.
 	NodeNames map[string]string
 	// Scrape asks a manager on a host, or in a pod of the seed, for its gauges; an error means unknown.
 	Scrape func(ctx context.Context, component, host, address string) (v1.Manager, error)
-	// Version asks a component on a host for the version of its program; empty when it does not tell, an error when it
-	// does not answer. Steps that change a version prove it by this; nil leaves that to mirror pods.
+	// Version asks a component on a host for the version of its program. It is empty when the component does not say it,
+	// and an error when it does not answer. Steps that change a version prove it by this; nil leaves that to mirror pods.
 	Version func(ctx context.Context, component, host, address string) (string, error)
 	// ToolVersion of this program goes into the journal with what it writes; empty leaves the one that is there.
 	ToolVersion string
 	// Before is the snapshot from before the migration, that verifications compare with.
 	Before *v1.Snapshot
-	// Live is a snapshot of how the cluster is now: where its hosts have what steps change is asked of it, and never of a
+	// Live is a snapshot of the cluster as it is now. The places of what steps change are read from it, and never from a
 	// plan or a journal. Nil for Before.
 	Live *v1.Snapshot
-	// Compare says in sentences what is not as it was before the migration and nothing explains, and what could not be
-	// compared; nil where nobody looks at the whole cluster. Steps that verify ask it when all that they look at
-	// themselves is right.
+	// Compare says in sentences what differs from before the migration without an explanation, and what could not be
+	// compared. It is nil if the whole cluster is not read. Steps that verify ask it when all that they look at themselves
+	// is right.
 	Compare func(ctx context.Context) (problems, unknown []string)
 	// Unjudged lets a test carry out steps that no migration has.
 	Unjudged bool
 	// Tell is called for everything a watching operator wants to know; nil for silence.
 	Tell func(Event)
-	// Extend has the lock on the cluster last for as long as its only API server may be away, until the returned function;
-	// nil where nobody holds one.
+	// Extend makes the lock on the cluster last as long as its only API server may be away, until the returned function is
+	// called. It is nil without a lock.
 	Extend func(ctx context.Context, away time.Duration) (restore func(), err error)
 	// ReadLocal reads a file of this machine that a step copies to hosts; os.ReadFile when nil.
 	ReadLocal func(path string) ([]byte, error)
@@ -180,7 +180,7 @@ func (e *Env) Location() journal.ObjectLocation {
 }
 
 // IsWorker reports whether a host had no part of the control plane before the migration. One that is not known may
-// have, and one that has a part of it now is none: what it was before is in a ConfigMap.
+// have. One that has a part of it now is none: its earlier state is in a ConfigMap.
 func (e *Env) IsWorker(name string) bool {
 	isControlPlane := func(h v1.Host) bool { return h.Name == name && h.ControlPlane }
 	if e.Before == nil || slices.ContainsFunc(trust.BeforeHosts(e.Live), isControlPlane) {

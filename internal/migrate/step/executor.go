@@ -12,8 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// CheckAllowed asks before a step is carried out whether it does what a migration does; the plan was judged as a whole
-// before, and here each step is on its own.
+// CheckAllowed checks before a step is executed whether it does what a migration does. The plan was judged as a whole
+// before; here each step is judged alone.
 func (e *Env) CheckAllowed(s v1.Step) error {
 	if e.Unjudged {
 		return nil
@@ -24,8 +24,8 @@ func (e *Env) CheckAllowed(s v1.Step) error {
 	return nil
 }
 
-// CheckAllowedOn asks right before a step edits a component whether it changes only what a migration changes of the
-// flags with which the component is started now.
+// CheckAllowedOn checks right before a step edits a component. It must change only what a migration changes of the
+// component's current flags.
 func (e *Env) CheckAllowedOn(s v1.Step, command []string) error {
 	if e.Unjudged || len(s.Edits) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (e *Env) CheckAllowedOn(s v1.Step, command []string) error {
 	return nil
 }
 
-// LatestSnapshot is how the cluster is, as far as somebody has looked; how it was before where nobody has.
+// LatestSnapshot is how the cluster is, as last read; how it was before if it was not read since.
 func (e *Env) LatestSnapshot() *v1.Snapshot {
 	if e.Live != nil {
 		return e.Live

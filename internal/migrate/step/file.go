@@ -97,7 +97,7 @@ func FileMode(s v1.Step) (fs.FileMode, error) {
 }
 
 // IsWider reports whether a file gives a right that a mode does not give: a credential that all may read is written
-// again. One that somebody has closed further is left as it is.
+// again. One that an administrator has restricted further is left as it is.
 func IsWider(f hostaccess.File, mode fs.FileMode) bool { return f.Mode.Perm()&^mode.Perm() != 0 }
 
 // WriteFile puts bytes on a host, after the record that says so was saved.
@@ -117,7 +117,7 @@ func (e *Env) WriteFile(ctx context.Context, s v1.Step, rec *v1.StepRecord, data
 	return h.WriteFile(ctx, s.Path, data, mode)
 }
 
-// CheckUnchanged refuses to overwrite or remove what somebody else wrote after this migration did.
+// CheckUnchanged refuses to overwrite or remove what another client wrote after this migration did.
 func (e *Env) CheckUnchanged(s v1.Step, now []byte) error {
 	if now == nil {
 		return nil // a step of this migration took it away

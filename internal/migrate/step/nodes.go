@@ -48,9 +48,9 @@ func (b *NodeBudget) Busy() bool {
 }
 
 // Take holds a node if no more than most nodes are then not Ready or under change. before are those that were held when
-// the nodes were looked at: what ended since counts as well, because the look does not show how it ended. owed is a
-// node that this migration has changed and that is down already, or has to be taken back: it uses its place whatever
-// the others do, and to wait for them would keep it down.
+// the nodes were read. What ended since counts as well, because the read does not show how it ended. owed is a node
+// that this migration has changed and that is down already, or has to be taken back. It uses its place whatever the
+// others do, and to wait for them would keep it down.
 func (b *NodeBudget) Take(
 	node string,
 	most int,

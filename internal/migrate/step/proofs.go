@@ -8,9 +8,9 @@ import (
 
 // Proofs are what this process has seen itself of the holders of leases, and of their ends.
 //
-// Handovers in a journal say the same, but a journal is a ConfigMap: who may write it can name any process as the
-// holder of a lease, and call it ended. Such a handover is a claim, and its lease is released only after unheld has
-// found no holder.
+// Handovers in a journal say the same, but a journal is a ConfigMap. Its writers can name any process as the holder of
+// a lease, and call it ended. Such a handover is a claim, and its lease is released only after unheld has found no
+// holder.
 type Proofs struct {
 	mu    sync.Mutex
 	bound map[boundTerm]bool

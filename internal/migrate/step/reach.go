@@ -23,8 +23,8 @@ type lastAttempt struct {
 	err error
 }
 
-// awayFor is for how long a host that could not be reached is not tried again by those who look at all hosts: a look
-// may take a minute to end without success.
+// awayFor is for how long an unreachable host is not tried again by callers that read all hosts. A read may take a
+// minute to fail.
 const awayFor = 20 * time.Second
 
 // NoteUnreachable remembers a host that was out of reach.

@@ -16,8 +16,8 @@ type Seed struct {
 	Namespace string
 }
 
-// RolloutTimeout is for how long the old pods of a Deployment in the seed may take to end: new ones are scheduled, pull
-// their image, wait for the API server and get ready before, and the old ones have their grace period.
+// RolloutTimeout is for how long the old pods of a Deployment in the seed may take to end. New ones are scheduled, pull
+// their image, wait for the API server and get ready before. The old ones have their grace period.
 const RolloutTimeout = 6 * time.Minute
 
 // inSeed reports whether an object is the seed's.

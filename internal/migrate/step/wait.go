@@ -70,8 +70,8 @@ func (e *Env) Note(s v1.Step, rec *v1.StepRecord, sentence string) {
 
 const opImage = "setImage"
 
-// pullBudget is what a step with a new image may take longer than any other: a kubelet that has not got it pulls 30 to
-// 130 MB first.
+// pullBudget is what a step with a new image may take longer than any other. A kubelet that does not have it pulls 30
+// to 130 MB first.
 const pullBudget = 3 * time.Minute
 
 // newImage reports whether a step gives its component another image.
@@ -79,8 +79,7 @@ func newImage(s v1.Step) bool {
 	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == opImage })
 }
 
-// WaitFor is poll for a wait that may take longer than somebody sits still: each look that is without success tells
-// what it waits for.
+// WaitFor is poll for a long wait: each check without success reports what it waits for.
 func (e *Env) WaitFor(
 	ctx context.Context,
 	s v1.Step,

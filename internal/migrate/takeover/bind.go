@@ -19,9 +19,9 @@ import (
 // under way.
 const BindTimeout = 45 * time.Second
 
-// BindOwners binds each lease of the step that the process about to end holds, and waits until somebody can take over.
-// What is bound is written into the record, so that a crash right after the old process has ended still releases its
-// leases on the next run.
+// BindOwners binds each lease of the step that the process about to end holds, and waits until another manager can take
+// over. What is bound is written into the record. So after a crash right after the end of the old process, the next run
+// still releases its leases.
 func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) error {
 	var bound []v1.HandoverRecord // what the record says stays in it until all are bound
 	for _, lease := range s.Leases {
@@ -79,11 +79,11 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 	return nil
 }
 
-// isAbandoned reports whether nobody holds a lease although it names a holder: every manager has answered that it does
-// not lead by it, and it was not renewed for longer than it lasts. The migration lease is left so by a holder that died
-// by itself when nobody who took its other lease over wanted this one. A main lease always has somebody who takes it,
-// and is waited for, but where the last of its kind is to go: one that crashes whenever it has won would hold up the
-// way back for as long as it crashes, with nobody to run the loops.
+// isAbandoned reports whether a lease that names a holder is free. Every manager has answered that it does not lead by
+// it, and it was not renewed for longer than it lasts. The migration lease is left so by a holder that died by itself
+// when the manager that took its other lease over did not want this one. A main lease always has a manager that takes
+// it, and is waited for, unless the last of its kind is to go. A manager that crashes whenever it has won would block
+// the rollback for as long as it crashes, and no manager would run the loops.
 func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, silence *handover.Silence) bool {
 	if lease != e.Plan.Options.LeaseName && !removesComponent(s) {
 		return false
@@ -106,12 +106,12 @@ func removesComponent(s v1.Step) bool {
 	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit
 }
 
-// successor waits until somebody is ready to take the lease over: for a component's own lease a process of it on
-// another host that answers, for the migration lease a manager that already leads its main lease and has reached the
-// cloud.
+// successor waits until a manager is ready to take the lease over. For a component's own lease, that is a process of it
+// on another host that answers. For the migration lease, it is a manager that already leads its main lease and has
+// reached the cloud.
 func successor(ctx context.Context, e *step.Env, s v1.Step, b handover.Binding) error {
 	if removesComponent(s) && b.Lease == s.Component {
-		return nil // the last of its kind goes; nobody is to take this lease over
+		return nil // the last of its kind goes; no manager is to take this lease over
 	}
 	if e.IsInSeed(s.Ref) && b.Lease == s.Component {
 		return nil // the pods that take it over come with the step

@@ -26,8 +26,8 @@ const deletionBudget = 10 * time.Second
 // container, and nothing else.
 //
 // A kubelet writes that status when the containers of a deleted pod have ended, and takes the object away right after
-// it. Reads would miss it, so the pod is watched. An object that goes without it proves nothing: it was deleted by
-// force, or by the garbage collector of a control plane that has lost the node. The process may run then.
+// it. Reads would miss it, so the pod is watched. An object that disappears without it proves nothing. It was deleted
+// by force, or by the garbage collector of a control plane that has lost the node. The process may run then.
 type podEnd struct {
 	engine *step.Env
 	ctx    context.Context //nolint:containedctx // of the watch, which lasts longer than one look

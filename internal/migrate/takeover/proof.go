@@ -16,12 +16,12 @@ import (
 )
 
 // listenBudget is for how long a lease must not be renewed before it is released for a holder that only a journal
-// knows, and a third of what the lease lasts if that is longer. A manager renews every 2 s unless its flags say
+// knows. It is a third of what the lease lasts if that is longer. A manager renews every 2 s unless its flags say
 // otherwise.
 const listenBudget = 5 * time.Second
 
-// unheld returns why a lease may have a living holder; nil when every manager was asked, none leads by the lease, and
-// no renewal was seen for a while. It is asked for handovers that another process has written into the journal.
+// unheld returns why a lease may have a living holder. It is nil when every manager was asked, none leads by the lease,
+// and no renewal was seen for a while. It is asked for handovers that another process has written into the journal.
 func unheld(ctx context.Context, e *step.Env, r v1.HandoverRecord, silence *handover.Silence) error {
 	candidates, err := everyManager(ctx, e)
 	if err != nil {
@@ -70,8 +70,8 @@ func namedAfter(e *step.Env, r v1.HandoverRecord, candidates []handover.Candidat
 	return ""
 }
 
-// everyManager are the candidates of Bind, and everything else that may run on a host of the control plane: a process
-// that no manifest or unit explains, and hosts to which there is no access. What cannot be asked may lead.
+// everyManager are the candidates of Bind, and everything else that may run on a host of the control plane. That is a
+// process that no manifest or unit explains, and hosts to which there is no access. What cannot be asked may lead.
 func everyManager(ctx context.Context, e *step.Env) ([]handover.Candidate, error) {
 	out, err := manager.Candidates(ctx, e)
 	if err != nil || e.Seed != nil {

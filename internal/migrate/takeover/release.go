@@ -25,7 +25,7 @@ const endInterval = 20 * time.Millisecond
 // after a crash.
 func ReleaseLeases(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord) error {
 	if !IsReleased(*rec) {
-		if err := e.CommitChanges(ctx, s.Host); err != nil { // the process ends when somebody has made the change
+		if err := e.CommitChanges(ctx, s.Host); err != nil { // the process ends when the change was made
 			return err
 		}
 	}
@@ -138,12 +138,13 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 }
 
 // AwaitTakeover waits until the leases that were given up have new holders, so that the process that gave them up comes
-// back as a standby. Nobody taking one over within the time that its holder's lease would have lasted is no reason to
-// leave the host without its manager.
+// back as a standby. If no manager takes one over within the time of its holder's lease, that is no reason to leave the
+// host without its manager.
 func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord) {
 	for _, r := range rec.Handovers {
 		if r.Lease != s.Component {
-			continue // who takes the component's own lease takes the migration lease too, or nobody wants it any longer
+			// the manager that takes the component's own lease takes the migration lease too, or none wants it any longer
+			continue
 		}
 		err := e.Poll(ctx, takeoverBudget, endInterval, func(ctx context.Context) (bool, error) {
 			holder, err := e.LeaseClient.Holder(ctx, r.Lease)

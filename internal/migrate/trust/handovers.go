@@ -26,8 +26,8 @@ type handoverScope struct {
 	seed bool
 }
 
-// JudgeHandovers returns why the handovers of a record are none that its step makes, and why the part of a step in
-// which a manager hands over is none. live is how the cluster is now, and nil where that is not known.
+// JudgeHandovers returns why the handovers of a record are none that its step makes. It also returns why the handover
+// part of a step is none. live is how the cluster is now, and nil where that is not known.
 func JudgeHandovers(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
 	isMoving := strings.Contains(r.ID, MovingInfix)
 	if len(r.Handovers) == 0 && !isMoving {
@@ -153,8 +153,8 @@ func (scope handoverScope) judgeHost(h v1.HandoverRecord, others map[string][]st
 	return nil
 }
 
-// CheckSeed returns why a plan is not for a control plane in a namespace of a seed, or for a cluster that runs its own
-// where the namespace is empty.
+// CheckSeed returns why a plan is not for a control plane in a namespace of a seed. If the namespace is empty, the plan
+// has to be for a cluster that runs its own.
 func CheckSeed(p *v1.Plan, namespace string) error {
 	switch {
 	case p.Cluster.Seed == namespace:

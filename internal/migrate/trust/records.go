@@ -15,7 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// judgeRecords holds the records of a journal to its plans: what a record names on a host is written, restored or
+// judgeRecords holds the records of a journal to its plans. What a record names on a host is written, restored or
 // removed there, and the record is in a ConfigMap like the plan.
 func judgeRecords(doc v1.Journal, live *v1.Snapshot) error {
 	steps, err := JournaledSteps(doc)
@@ -58,8 +58,8 @@ func JournaledSteps(doc v1.Journal) (map[string]v1.Step, error) {
 	return out, nil
 }
 
-// JudgeRecord holds the backups of a record to the directory of its run, where only root has put something, to a
-// sum, and their modes to plain ones.
+// JudgeRecord checks the backups of a record. They must be in the directory of its run, where only root writes, and
+// have a sum and plain modes.
 func JudgeRecord(run string, r v1.StepRecord) error {
 	own := v1.FileRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode}
 	for _, f := range append([]v1.FileRecord{own}, r.Files...) {
@@ -98,8 +98,8 @@ func BackupMode(text string) (fs.FileMode, error) {
 // credentialsOnHosts are files that only root may read, however they were before.
 var credentialsOnHosts = []string{layout.CCMCloudConf, layout.CCMKubeconfig, layout.CCMToken}
 
-// RestoredMode returns the mode with which a file is put back. A record says which mode the file had, or what somebody
-// has planted there: credentials are for root alone with either.
+// RestoredMode returns the mode with which a file is put back. A record says which mode the file had, or a planted one:
+// credentials are for root alone with either.
 func RestoredMode(at string, mode fs.FileMode) fs.FileMode {
 	if slices.Contains(credentialsOnHosts, at) {
 		return mode & 0o600
@@ -127,8 +127,8 @@ func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord) er
 	return nil
 }
 
-// judgeRestore ties a step that takes another one back to what that one changed: with the backup of one host or file,
-// another one would be overwritten.
+// judgeRestore ties a step that reverts another one to what that one changed. Otherwise the backup of one host or file
+// could overwrite another one.
 func judgeRestore(steps map[string]v1.Step, s v1.Step) error {
 	if s.Restore == "" {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// UntrustedError says that a plan or a record would do what no migration does. Whoever may write the ConfigMap of a
-// journal is not thereby root on the control plane: nothing of such a journal is carried out.
+// UntrustedError says that a plan or a record would do what no migration does. An account that may write the ConfigMap
+// of a journal is not thereby root on the control plane: nothing of such a journal is executed.
 type UntrustedError struct {
 	// What is the step or the record.
 	What string
@@ -37,8 +37,8 @@ func (e *UntrustedError) Unwrap() error { return e.Err }
 // plainRun is a name of a run that is one element of a path.
 var plainRun = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// CheckJournal says why a journal must not be gone on with, or back from: its plans break the rules, or its records
-// name what no migration writes. live is how the cluster is now; nil where no host is touched.
+// CheckJournal says why a journal must not be continued or rolled back. Its plans break the rules, or its records name
+// what no migration writes. live is how the cluster is now; nil where no host is touched.
 func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 	if !plainRun.MatchString(doc.Run) {
 		return &UntrustedError{

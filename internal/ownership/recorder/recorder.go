@@ -44,7 +44,7 @@ type RecorderOptions struct {
 	// Processes lists a component's processes on a host; nil when hosts cannot be reached, so that no end is ever proven.
 	Processes func(ctx context.Context, host, component string) ([]v1.Process, error)
 	// Interval is the time between two looks at the process of an owner, and between two scrapes of a manager that may be
-	// about to become one; zero means 100 ms. Everything else is looked at every SlowInterval, zero means 1 s (and
+	// about to become one. Zero means 100 ms. Everything else is looked at every SlowInterval, zero means 1 s (and
 	// processes twice as often): a scrape costs a kube-controller-manager some ten milliseconds of processor time.
 	Interval     time.Duration
 	SlowInterval time.Duration

@@ -170,7 +170,7 @@ func (h *scrapeScheduler) processes(o ownership.Owner, some bool) {
 	}
 }
 
-// isAbsent reports whether the manager has no process: there is nobody to ask.
+// isAbsent reports whether the manager has no process: there is no process to ask.
 func (h *scrapeScheduler) isAbsent(t Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

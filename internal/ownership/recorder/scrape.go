@@ -92,8 +92,8 @@ var cloudCallMetrics = []string{
 
 // NewClient returns an HTTP client for Scrape. With roots, a manager's certificate must be signed by one of them.
 // Without, any certificate is accepted: managers sign their own one at every start (--cert-dir unset), so there is
-// nothing to verify against. Whoever sits between can then read the token and forge gauges; so the token must be good
-// for nothing but GET /metrics, and what gauges say is never the proof of an end.
+// nothing to verify against. A process in between can then read the token and forge gauges. So the token must be good
+// for nothing but GET /metrics, and gauges are never the proof of an end.
 func NewClient(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		// No proxy: a manager listens on its own host, often on an address that only hosts of the cluster reach.
@@ -110,7 +110,7 @@ func NewClient(roots *x509.CertPool) *http.Client {
 
 func neverRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// get asks for a URL with a token. It never follows a redirect, which would hand the token to somebody else.
+// get asks for a URL with a token. It never follows a redirect, which would send the token to another server.
 func get(
 	ctx context.Context,
 	client *http.Client,
@@ -140,7 +140,7 @@ func get(
 }
 
 // Scrape asks the manager at address (host:port) what it runs and which leases it leads. Component and Host of the
-// answer are left to the caller. It never follows a redirect, which would hand the token to somebody else, and never
+// answer are left to the caller. It never follows a redirect, which would send the token to another server, and never
 // puts the token into an error.
 func Scrape(ctx context.Context, client *http.Client, address, token string) (v1.Manager, error) {
 	m := v1.Manager{Address: address}

@@ -88,7 +88,7 @@ func (r *Recorder) watchLease(ctx context.Context, l *leaseFollower) (seen bool,
 			quiet.Stop()
 			return true, nil
 		case <-quiet.C():
-			// Nobody renews the lease, or the watch hangs: look.
+			// The lease is not renewed, or the watch hangs: read.
 			if _, err := r.readLease(ctx, l); err != nil {
 				return true, err
 			}

@@ -1,6 +1,5 @@
-// Package allowed decides what a step of a plan may do on a host and to an object, whatever the rest of the plan
-// says: a plan is root on the control plane, and the one that is carried out may come from a file or from the
-// journal.
+// Package allowed decides what a step of a plan may do on a host and to an object, whatever the rest of the plan says.
+// A plan is root on the control plane, and the executed one may come from a file or from the journal.
 package allowed
 
 import (
@@ -26,9 +25,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// Judge says what a step of a plan may do. A plan is root on the control plane, and the one that is carried out may
-// come from a file or from the journal: so what a step names is held to what this program would write there itself,
-// whatever the rest of the plan says.
+// Judge says what a step of a plan may do. A plan is root on the control plane, and the executed one may come from a
+// file or from the journal. So what a step names is held to what this program would write there itself, whatever the
+// rest of the plan says.
 //
 // Where a cluster has its files is asked of the cluster: live is a snapshot of how it is now. A host that is not in it
 // is judged by the usual places.
@@ -41,9 +40,9 @@ type Judge struct {
 	strict bool
 }
 
-// CheckStep says why a step must not be carried out; nil when it does what a step of a migration does, in a place where
-// a migration may do it. The engine asks before each step. live is how the cluster is now, and nil where no host is
-// touched.
+// CheckStep says why a step must not be carried out. It is nil when it does what a step of a migration does, in a place
+// where a migration may do it. The engine asks before each step. live is how the cluster is now, and nil where no host
+// is touched.
 func CheckStep(p *v1.Plan, s v1.Step, live *v1.Snapshot) error {
 	j := Judge{Options: p.Options, cluster: p.Cluster, Live: live, strict: true}
 	var errs []error
@@ -73,7 +72,7 @@ func CheckEach(p *v1.Plan, live *v1.Snapshot, holds func(Judge, v1.Step) error) 
 	return nil
 }
 
-// written are the files that a migration writes on hosts, with the mode that each gets; the directory of the credential
+// written are the files that a migration writes on hosts, with the mode that each gets. The directory of the credential
 // provider's binary is another one.
 var written = map[string]string{
 	layout.KCMMigration:     "0644",
@@ -471,8 +470,8 @@ func ofKernel(at string) bool {
 	)
 }
 
-// deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a pod template that
-// somebody else wrote could name any Secret.
+// deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a foreign pod template
+// could name any Secret.
 func (j Judge) deployedSource(s v1.Step) error {
 	if j.cluster.Seed != "" || !clusterview.IsOwnDeployment(j.cluster, s.Source) {
 		return fmt.Errorf(

@@ -104,7 +104,7 @@ var editable = map[string]map[string]flagRule{
 	},
 }
 
-// IsEditable are the flags of a component that steps of a migration change, and a rollback puts back; a target version
+// IsEditable are the flags of a component that steps of a migration change, and a rollback puts back. A target version
 // adds those that it does not know.
 func IsEditable(component, flag string, o v1.Options) bool {
 	j := Judge{Options: o}
@@ -346,8 +346,8 @@ func (j Judge) version(s v1.Step, e v1.Edit) error {
 }
 
 // CheckOnlyEditable says what a command line that a record holds has next to what runs that no step of a migration
-// changes of the component; nil for nothing. A rollback puts command lines back from records, and asks this of them
-// first.
+// changes of the component. It is nil for nothing. A rollback puts command lines back from records, and asks this of
+// them first.
 func CheckOnlyEditable(component string, nowCommand, nowArgs, backCommand, backArgs []string, o v1.Options) error {
 	flags := flagvalue.MergeFlags(
 		commandline.FlagsOf(commandline.Unwrapped(slices.Concat(nowCommand, nowArgs))),

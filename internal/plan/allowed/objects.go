@@ -260,7 +260,7 @@ func (j Judge) defaults(ref string) *v1.KubeletDefaults {
 	}
 	d := j.Live.KubeletDefaults
 	if _, err := kubeadm.WholeText(d.Text, d.SHA256); err != nil || d.Text == "" {
-		return nil // its secrets are masked, and whoever patches it compares with the object
+		return nil // its secrets are masked, and a patch compares with the object
 	}
 	return d
 }

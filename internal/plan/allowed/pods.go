@@ -86,8 +86,8 @@ func endpoint(j Judge, name string) string {
 	return ""
 }
 
-// HostFile returns why a pod must not see a file of its host; nil for those that this program mounts: the manager's
-// own, those that the variables of the options name, and those that the cloud config names.
+// HostFile returns why a pod must not see a file of its host. It is nil for those that this program mounts: the
+// manager's own, those that the variables of the options name, and those that the cloud config names.
 func HostFile(j Judge, at string, rules PodRules) error {
 	switch {
 	case slices.Contains([]string{layout.CCMCloudConf, layout.CCMKubeconfig, layout.CCMMigration}, at):

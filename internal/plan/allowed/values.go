@@ -23,8 +23,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/upgrade"
 )
 
-// A flag whose value is a list belongs to the cluster's owner, except for the items that a migration changes. The plan
-// of a journal is written by whoever may write the journal. So a new value is compared with the one that the component
+// A flag whose value is a list belongs to the cluster's owner, except for the items that a migration changes. Every
+// account that may write the journal can write its plan. So a new value is compared with the one that the component
 // has, and only those items may differ.
 
 // CheckCommand returns why a step must not edit a component that is started with a command; nil when it changes only

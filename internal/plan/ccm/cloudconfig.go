@@ -21,7 +21,7 @@ func IsUnconfigured(d *draft.Draft, m *v1.Component) bool {
 const envMetadataDisabled = "AWS_EC2_METADATA_DISABLED"
 
 // CheckCloudConfig returns why a manager that has no cloud config, on the host or in the workload that is named, cannot
-// be followed; nil where it can.
+// be followed. It is nil where it can.
 func CheckCloudConfig(d *draft.Draft, m *v1.Component, where string) error {
 	if m.Flags[flagvalue.FlagCloudConfig] != "" {
 		return nil

@@ -63,9 +63,9 @@ func labelsOf(name string) layout.Object {
 	return layout.Object{"component": name, "tier": "control-plane"}
 }
 
-// daemonSet is the manager as a DaemonSet: on the host's network and resolver, with its own host's API server, so that
-// it needs neither a CNI nor kube-proxy nor a cluster DNS, all of which may wait for it. It requests what it needs and
-// has no limits: a manager that is throttled loses its lease.
+// daemonSet is the manager as a DaemonSet: on the host's network and resolver, with its own host's API server. So it
+// needs neither a CNI nor kube-proxy nor a cluster DNS, all of which may wait for it. It requests what it needs and has
+// no limits: a manager that is throttled loses its lease.
 func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 	h := d.Hosts[0]
 	m := clusterview.FindComponent(h, component.KCM)

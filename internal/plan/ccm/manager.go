@@ -18,7 +18,7 @@ import (
 )
 
 // RetryPeriod stays on the cloud-controller-manager for good: with upstream's 2 s (up to 4.4 s with its jitter) every
-// planned restart leaves the loops without an owner for seconds; one read of a lease a second by each standby costs
+// planned restart leaves the loops without an owner for seconds. One read of a lease a second by each standby costs
 // nothing next to that.
 const RetryPeriod = "1s"
 

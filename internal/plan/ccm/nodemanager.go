@@ -12,7 +12,7 @@ import (
 )
 
 // StartNodeManagers puts Azure's cloud-node-manager on every node: the manager itself asks the cloud for no node, and a
-// node that nobody initialises keeps its taint. It comes before the first kubelet stops asking the cloud by itself.
+// node that is not initialised keeps its taint. It comes before the first kubelet stops asking the cloud by itself.
 func StartNodeManagers(d *draft.Draft) {
 	if d.Provider.Name != cloudprovider.Azure {
 		return

@@ -1,5 +1,5 @@
 // Package clusterview looks things up in a snapshot: hosts and components, versions, the in-tree provider, and which
-// loops somebody has to run.
+// loops a manager has to run.
 package clusterview
 
 import (

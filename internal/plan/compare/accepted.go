@@ -7,7 +7,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Accepted returns the findings of a plan that somebody accepted: without that its apply would have been refused.
+// Accepted returns the findings of a plan that were accepted: without that its apply would have been refused.
 func Accepted(p *v1.Plan) []v1.Finding {
 	isNotAccepted := func(f v1.Finding) bool { return f.Accepted == "" }
 	return slices.DeleteFunc(slices.Clone(p.Findings), isNotAccepted)

@@ -21,8 +21,8 @@ func acceptances(p *v1.Plan) [][2]string {
 }
 
 // Digest is the SHA-256 of what a plan does and of what it was made from: cluster, direction, options, facts, steps,
-// and which findings are accepted. Words for readers, when it was made and where it stops are left out, so that the
-// plan in a file, the one in the journal and the one that is made of the same cluster again have the same.
+// and which findings are accepted. Words for readers, when it was made and where it stops are left out. So the plan in
+// a file, the one in the journal and the one that is made of the same cluster again have the same.
 //
 // That of a hosted control plane is of its steps alone, since it is what a person confirms of them.
 func Digest(p *v1.Plan) string {

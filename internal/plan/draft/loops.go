@@ -30,8 +30,8 @@ func (d *Draft) MovedLoops() []controllernames.Loop {
 	return clusterview.CloudLoops
 }
 
-// OtherManagers are who has to be ready before the manager of a host is restarted, and what it then gives up; on a
-// single host there is nobody.
+// OtherManagers are who has to be ready before the manager of a host is restarted, and what it then gives up. On a
+// single host there is none.
 func (d *Draft) OtherManagers(leases ...string) (give, successors []string) {
 	if len(d.Hosts) < 2 {
 		return nil, nil
@@ -50,8 +50,8 @@ func OwnedBy(moved string) map[string]string {
 	return out
 }
 
-// ExpectRunning leaves out a loop that nobody ran before: a cluster without --allocate-node-cidrs has no node IPAM, one
-// without --configure-cloud-routes no route loop, a cloud without load balancers no service loop.
+// ExpectRunning leaves out a loop that no manager ran before. A cluster without --allocate-node-cidrs has no node IPAM,
+// one without --configure-cloud-routes no route loop, a cloud without load balancers no service loop.
 func (d *Draft) ExpectRunning(in map[string]string) map[string]string {
 	out := map[string]string{}
 	if !d.ReportsLoops() {
@@ -65,7 +65,7 @@ func (d *Draft) ExpectRunning(in map[string]string) map[string]string {
 	return out
 }
 
-// ReportsLoops reports whether both managers say which loops they run; of older ones nobody can ask for that. In a
+// ReportsLoops reports whether both managers say which loops they run; older ones cannot be asked for that. In a
 // rollback it is as the migration had it.
 func (d *Draft) ReportsLoops() bool {
 	return d.Provider.Name == "" || catalogue.ShowsLoops(component.KCM, d.KCMMinor) && d.Program.ShowsLoops

@@ -110,7 +110,7 @@ type Volumes struct {
 	Plugins []cloudprovider.VolumePlugin
 	// CSI reports whether they will be; else the in-tree plugins stay, behind --external-cloud-volume-plugin.
 	CSI bool
-	// Unknown reports whether nobody looked which volumes there are.
+	// Unknown reports whether the volumes were not read.
 	Unknown bool
 }
 

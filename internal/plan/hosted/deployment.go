@@ -68,9 +68,9 @@ func CheckCandidates(snap *v1.Snapshot) error {
 // PlanDeployment plans for a kube-controller-manager that is a Deployment of the cluster that it manages.
 //
 // The documents scale it down, and that is right where it runs in another cluster. In its own cluster it is the
-// controller of its own Deployment: scaled to none, nobody is left to scale it up again. So it is not scaled but
-// changed in place: its lease lets one of the old and new pods run loops at a time, and once the last old pod has ended
-// nobody runs the cloud loops until the cloud-controller-manager, a Deployment next to it, does.
+// controller of its own Deployment: scaled to zero, no controller is left to scale it up again. So it is not scaled but
+// changed in place. Its lease lets one of the old and new pods run loops at a time. Once the last old pod has ended, no
+// manager runs the cloud loops until the cloud-controller-manager, a Deployment next to it, does.
 func PlanDeployment(d *draft.Draft, m *v1.Component) error {
 	if d.Options.Strategy == "" {
 		d.Options.Strategy = planstep.Downtime
@@ -199,7 +199,7 @@ func createCloudConfig(d *draft.Draft, m *v1.Component) {
 	)
 }
 
-// makeAPIServersExternal makes the API servers external, wherever they run. They come when somebody runs the cloud
+// makeAPIServersExternal makes the API servers external, wherever they run. They come when a manager runs the cloud
 // loops again: their rollout takes as long as everything before it, and no manager needs it.
 func makeAPIServersExternal(d *draft.Draft) {
 	change := func(h v1.Host, c *v1.Component, where string) {
@@ -256,8 +256,8 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
 	}
 	pod := ccm.RenderPod(d, flags, env, append(files, clusterview.TrustMounts(m)...), "system-cluster-critical")
-	// A node that is not initialised must take it, or nobody initialises it. From a node that is dead it is taken away,
-	// unlike the pod of a DaemonSet.
+	// A node that is not initialised must take it, or no manager initialises it. From a node that is dead it is taken
+	// away, unlike the pod of a DaemonSet.
 	pod["tolerations"] = slices.DeleteFunc(
 		ccm.Tolerations(),
 		func(t any) bool { return t.(layout.Object)["effect"] == "NoExecute" },
@@ -302,7 +302,7 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 	}, flags
 }
 
-// RefuseUpgrade refuses another version for a control plane that somebody else deploys.
+// RefuseUpgrade refuses another version for a control plane that another program deploys.
 func RefuseUpgrade(o v1.Options) error {
 	if !draft.UpgradeOf(o).IsWanted() {
 		return nil

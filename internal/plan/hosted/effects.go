@@ -62,7 +62,7 @@ func DescribeSeed(d *draft.Draft) []string {
 	return append(append(out, effect.DescribeLoadBalancers(d)...), d.Notes...)
 }
 
-// describeUnfenced says what nobody can promise of the in-tree manager.
+// describeUnfenced says what is not promised of the in-tree manager.
 func describeUnfenced(d *draft.Draft) string {
 	deadline := "10s"
 	if m := clusterview.FindHosted(d.Snapshot, component.KCM); m != nil && m.Flags["leader-elect-renew-deadline"] != "" {

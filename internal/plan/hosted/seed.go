@@ -19,7 +19,7 @@ func IsInSeed(d *draft.Draft) bool { return d.Snapshot.Cluster.Seed != "" }
 // PlanSeed plans a part for a control plane whose Deployments another cluster runs.
 //
 // In the first part the kube-controller-manager keeps its cloud provider, for the volumes of machines that are not
-// replaced yet; it loses the cloud loops by --controllers. In the second part, when the machines are done, the provider
+// replaced yet. It loses the cloud loops by --controllers. In the second part, when the machines are done, the provider
 // goes.
 func PlanSeed(d *draft.Draft) error {
 	m := clusterview.FindHosted(d.Snapshot, component.KCM)

@@ -1,4 +1,4 @@
-// Package invariant holds every plan to the rules of a safe migration, whoever made it and wherever it was kept.
+// Package invariant holds every plan to the rules of a safe migration, whatever its author and its place.
 package invariant
 
 import (

@@ -16,7 +16,7 @@ var word = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]*$`)
 
 // printable refuses texts of a plan that would imitate another line where they are printed: in the plan that is
 // reviewed, and in commands that are pasted into a shell. A plan is kept in a file or in a ConfigMap, and its texts may
-// be someone else's.
+// be an attacker's.
 func printable(p *v1.Plan) error {
 	var errs []error
 	if !word.MatchString(p.Until) {

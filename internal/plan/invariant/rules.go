@@ -41,7 +41,7 @@ type Rule struct {
 	anyDirection bool
 }
 
-// Rules are all of them. Make verifies every plan against them; so may whoever reads one from a file.
+// Rules are all of them. Make verifies every plan against them; so may a reader of one from a file.
 var Rules = []Rule{
 	{
 		"P-01",

@@ -18,8 +18,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// component is the component of a step as it is after the step, with the image that it then has; nil when the host has
-// none. Of a step that is not in the plan it is the component before the plan.
+// component is the component of a step as it is after the step, with the image that it then has. It is nil when the
+// host has none. Of a step that is not in the plan it is the component before the plan.
 func (r *planView) component(h v1.Host, s v1.Step) *v1.Component {
 	c := clusterview.FindComponent(h, s.Component)
 	if c == nil || !slices.ContainsFunc(r.Steps, func(o v1.Step) bool { return o.ID == s.ID && s.ID != "" }) {
@@ -89,8 +89,8 @@ func (v versions) span(component string) (oldest, newest int, ok bool) {
 	return slices.Min(all), slices.Max(all), true
 }
 
-// skewed says what does not fit; empty when everything does. A kubelet that is newer was put there by somebody else,
-// and no step changes it.
+// skewed says what does not fit; empty when everything does. A kubelet that is newer was installed outside the
+// migration, and no step changes it.
 func (v versions) skewed() string {
 	oldest, newest, ok := v.span(component.KAS)
 	if !ok {

@@ -100,7 +100,7 @@ func CheckJournaled(p *v1.Plan, live *v1.Snapshot) error {
 }
 
 // carriedFromLive asks the rules about what a manager takes over from the kube-controller-managers. No step changes
-// that of these, so that the rules hold wherever the plan has come to; those about order are asked without a snapshot,
+// that of these, so that the rules hold wherever the plan has come to. Those about order are asked without a snapshot,
 // which is of the middle.
 func carriedFromLive(p *v1.Plan, live *v1.Snapshot) error {
 	if live == nil {

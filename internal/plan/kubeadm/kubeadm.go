@@ -24,8 +24,8 @@ import (
 // Components are the components whose flags kubeadm writes, in the order of its configuration.
 var Components = []string{component.KAS, component.KCM, component.Scheduler}
 
-// UpdateConfig changes what "kubeadm upgrade" will write into the manifests, so that the upgrade does not bring the
-// in-tree provider back: each flag gets there the value that the plan leaves behind in the manifests.
+// UpdateConfig changes what "kubeadm upgrade" will write into the manifests. So the upgrade does not bring the in-tree
+// provider back: each flag gets there the value that the plan leaves behind in the manifests.
 func UpdateConfig(d *draft.Draft) {
 	if k := d.Snapshot.Kubeadm; k != nil && k.Error == "" {
 		for _, name := range Components {

@@ -164,8 +164,8 @@ func gateScript(edits []v1.Edit) string {
 }
 
 // requireFacts are the facts that a change of a kubelet relies on: what is in each file that decides how the kubelet
-// starts, whether the step changes it or not, and which files these are. A flag that somebody adds in another file
-// meanwhile would come into force with this restart, and might win.
+// starts, whether the step changes it or not, and which files these are. A flag that is added in another file meanwhile
+// would come into force with this restart, and might win.
 func requireFacts(d *draft.Draft, h v1.Host, s v1.Step) []string {
 	files := append([]string{s.Path}, s.Files...)
 	var unit []string

@@ -105,7 +105,7 @@ func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 const LabelHostname = "kubernetes.io/hostname"
 
 // RegisteredName is the name under which an external kubelet registers. An in-tree one asks its cloud, an external one
-// takes --hostname-override or the host's own name, which is known by the label that it set; empty when it is not
+// takes --hostname-override or the host's own name, which is known by the label that it set. It is empty when it is not
 // known. Kubelets write both in lower case.
 func RegisteredName(h v1.Host, n *v1.Node, override string) string {
 	switch {

@@ -78,7 +78,7 @@ func ObserverObjects() []Object {
 }
 
 // MigrationObjects grant both managers the migration lease. Without them the KCM logs "forbidden" and runs no cloud
-// loop while every health check is green; the documented merge patch would replace the rules of the built-in role, and
+// loop while every health check is green. The documented merge patch would replace the rules of the built-in role, and
 // RBAC's reconciliation would take it back.
 func MigrationObjects(lease string) []Object {
 	leases := []string{"leases"}
@@ -98,9 +98,9 @@ func MigrationObjects(lease string) []Object {
 	}
 }
 
-// StateObjects are the ConfigMaps that a manager writes. They are made with its rights, so that it needs no right to
-// create any: that right cannot be limited to names, and who may create a ConfigMap in kube-system may say there what
-// others believe.
+// StateObjects are the ConfigMaps that a manager writes. They are made with its rights. So it needs no right to create
+// any: that right cannot be limited to names, and who may create a ConfigMap in kube-system may say there what others
+// believe.
 func StateObjects(provider, uid string) []Object {
 	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), component.Namespace)}}
 	if provider == cloudprovider.GCE {

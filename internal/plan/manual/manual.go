@@ -15,7 +15,7 @@ import (
 )
 
 // Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so
-// that nothing is typed; a manifest is changed in a file next to the directory and moved in, since every file in there
+// that nothing is typed. A manifest is changed in a file next to the directory and moved in, since every file in there
 // is a pod, a half-written one among them.
 func Commands(s v1.Step, flags map[string]string) []string {
 	switch s.Kind {

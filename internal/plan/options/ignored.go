@@ -13,8 +13,8 @@ type Ignored struct {
 	Why   string
 }
 
-// FindIgnored returns the options that no step of a plan for this cluster could follow. Whoever gives one of them is
-// told so: the plan would look as if it had been heard.
+// FindIgnored returns the options that no step of a plan for this cluster could follow. The user who gives one of them
+// is told so: the plan would look as if it had an effect.
 func FindIgnored(snap *v1.Snapshot, o v1.Options) []Ignored {
 	var out []Ignored
 	if o.Strategy == planstep.Downtime {

@@ -44,7 +44,7 @@ const (
 // MovingInfix stands in the ID of a record between a step and the manager that hands over before it.
 const MovingInfix = "/moving-"
 
-// PhaseStopped is the phase of a rollback in which nobody runs the loops.
+// PhaseStopped is the phase of a rollback in which no manager runs the loops.
 const PhaseStopped = "rollback-stop"
 
 // PhaseServersBack is the phase in which API servers that are Deployments are restored, while the cloud loops still

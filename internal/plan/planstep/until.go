@@ -8,8 +8,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 )
 
-// Canary is the step of a plan behind which apply pauses where it was asked to: that of the first worker; empty where
-// there is none.
+// Canary is the step of a plan behind which apply pauses where it was asked to: that of the first worker. It is empty
+// where there is none.
 func Canary(p *v1.Plan) string {
 	for _, s := range p.Steps {
 		if s.Canary {
@@ -20,7 +20,7 @@ func Canary(p *v1.Plan) string {
 }
 
 // Until returns how many steps of a plan come until a point, that point's included: a step by its ID or by a part of it
-// that no other step has, or a phase by its name. A point at which nobody would run the loops is refused.
+// that no other step has, or a phase by its name. A point at which no manager would run the loops is refused.
 func Until(p *v1.Plan, point string) (int, error) {
 	n := 0
 	var matching []string
@@ -90,8 +90,8 @@ func safeToStop(p *v1.Plan, n int) error {
 	)
 }
 
-// IdleUntil is the step behind which somebody runs the loops again, where nobody does after the first n steps of a
-// plan; empty where somebody does.
+// If no manager runs the loops after the first n steps of a plan, IdleUntil is the step after which one does again;
+// otherwise it is empty.
 func IdleUntil(p *v1.Plan, n int) string {
 	_, last, in := downtimeSteps(p, n)
 	if !in {
@@ -100,7 +100,7 @@ func IdleUntil(p *v1.Plan, n int) string {
 	return p.Steps[last].ID
 }
 
-// downtimeSteps are the first and the last step of the time in which nobody runs the loops, and whether it is then
+// downtimeSteps are the first and the last step of the time in which no manager runs the loops, and whether it is then
 // after n steps.
 func downtimeSteps(p *v1.Plan, n int) (first, last int, in bool) {
 	if p.Strategy != Downtime {

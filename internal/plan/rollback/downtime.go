@@ -6,7 +6,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// planDowntime is the way back for a strategy under which nobody ran the loops for a while: every
+// planDowntime is the rollback for a strategy under which no manager ran the loops for a while. Every
 // cloud-controller-manager is stopped before the first in-tree manager comes back, since no lease keeps the two apart.
 // A kube-apiserver is restored while its host's manager is stopped; one that is a Deployment before that, while the
 // cloud-controller-manager runs, because no manager depends on a single one of its pods.

@@ -6,8 +6,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// planHosted is the way back of a hosted control plane, the same for both strategies: the cloud-controller-manager
-// goes, nobody is left who holds its leases, and then the kube-controller-manager gets its loops again.
+// planHosted is the rollback of a hosted control plane, the same for both strategies. The cloud-controller-manager
+// ends, its leases have no holder, and then the kube-controller-manager gets its loops again.
 func (r *rollback) planHosted() {
 	cluster := r.journal.Plan.Cluster
 	r.draft.AddFact("seed:uid", cluster.SeedUID, "")

@@ -22,7 +22,7 @@ import (
 )
 
 // Make plans the way back from wherever a migration stands. It takes what the journal says was started, because only
-// that can have changed; each step looks at the live cluster before it acts, so that what was started and never done
+// that can have changed. Each step looks at the live cluster before it acts, so that what was started and never done
 // costs nothing.
 //
 // The order is not the mirror image of the way there: the kube-controller-managers become in-tree again before the last
@@ -119,8 +119,8 @@ func (r *rollback) restoreMoved() {
 	}
 }
 
-// planLeaderMigration is the way back under the lease that both managers respect, without a moment in which nobody may
-// run the loops.
+// planLeaderMigration is the rollback under the lease that both managers respect, without a moment in which no manager
+// may run the loops.
 func (r *rollback) planLeaderMigration() {
 	r.reenableMigration()
 	r.restoreKubelets()

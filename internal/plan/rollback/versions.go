@@ -46,7 +46,7 @@ func (r *rollback) describeImage(s v1.Step) []v1.Change {
 	return nil
 }
 
-// describeDowngrade says what a rollback of an upgrade does and what nobody can promise of it.
+// describeDowngrade says what a rollback of an upgrade does and what is not promised of it.
 func (r *rollback) describeDowngrade() []string {
 	u := draft.UpgradeOf(r.draft.Options)
 	if !u.IsWanted() || len(r.startedSteps(planstep.ChangesImage)) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Describe says what an upgrade on the way changes next to the migration, what it leaves to the operator, and what
-// nobody has looked at.
+// Describe says what an upgrade on the way changes next to the migration, what it leaves to the operator, and what was
+// not checked.
 func Describe(d *draft.Draft) []string {
 	if !d.Upgrade.IsWanted() {
 		return nil

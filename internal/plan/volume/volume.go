@@ -208,8 +208,8 @@ func CSIGates(d *draft.Draft) []flagvalue.GateChange {
 	return out
 }
 
-// unregisterGates takes the in-tree plugins out, once nobody mounts a volume with them. In 1.20 the gates were called
-// otherwise.
+// unregisterGates takes the in-tree plugins out, once no kubelet mounts a volume with them. In 1.20 the gates were
+// called otherwise.
 func unregisterGates(d *draft.Draft) []flagvalue.GateChange {
 	var out []flagvalue.GateChange
 	for _, p := range d.Volumes.Plugins {

@@ -29,12 +29,11 @@ type Sources struct {
 	// Seed hosts the control plane; nil for a cluster that runs its own. With a seed, Deployments of the cluster itself
 	// are no part of its control plane.
 	Seed *Seed
-	// Traffic watches the requests of both clients; nil when nobody wants to know how many there were and how the API
-	// server's clock goes.
+	// Traffic watches the requests of both clients; nil when their number and the API server's clock are not needed.
 	Traffic *Traffic
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
-	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names: nobody has named
+	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names, and no flag named
 	// them.
 	HostsAreNodes bool
 	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.

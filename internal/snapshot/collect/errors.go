@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Describe says what was tried and what it ended with, in the words of somebody who has to put it right: which verb on
-// what was forbidden to whom, or which address did not answer.
+// Describe says what was tried and how it ended, in the words of the administrator who has to fix it. It names which
+// verb on what was forbidden to whom, or which address did not answer.
 func (g *Collector) Describe(doing string, err error) string {
 	return doing + ": " + describeError(err, g.Server)
 }

@@ -16,8 +16,8 @@ import (
 // command runs counts from then on.
 const offsetFrom = 20
 
-// Offset is the API server's clock minus this machine's, as the newest answers show it; zero where they agree with both
-// clocks being right, and where no answer had a date.
+// Offset is the API server's clock minus this machine's, as the newest answers show it. It is zero where they agree
+// with both clocks being right, and where no answer had a date.
 func (t *Traffic) Offset() time.Duration {
 	t.mu.Lock()
 	from := max(0, len(t.bounds)-offsetFrom)
@@ -143,8 +143,8 @@ func (t *Traffic) Mark() Mark {
 	return Mark{calls: maps.Clone(t.calls), bounds: len(t.bounds)}
 }
 
-// Since returns the calls after a mark, and how far the API server's clock is from ours as the answers after it show;
-// nil when none had a date.
+// Since returns the calls after a mark, and how far the API server's clock is from ours as the answers after it show.
+// It is nil when none had a date.
 //
 // A Date has a resolution of one second, so one answer tells the offset to within a second and the time it took;
 // several that fall into their seconds differently narrow it down. Where they exclude each other (API servers behind

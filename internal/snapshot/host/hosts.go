@@ -138,8 +138,8 @@ func (l *hostReader) components(ctx context.Context) bool {
 	return true
 }
 
-// readComponent returns what a file in the manifests directory says; false for another pod, and for what is no pod and
-// speaks of none of the components.
+// readComponent returns what a file in the manifests directory says. It is false for another pod, and for what is no
+// pod and speaks of none of the components.
 func readComponent(at string, data []byte) (v1.Component, bool) {
 	out := v1.Component{Manifest: at, SHA256: hostaccess.SHA256(data)}
 	m, err := controlplane.Parse(data)

@@ -52,7 +52,7 @@ func askProviders(ctx context.Context, g *collect.Collector, h *v1.Host, access 
 
 // AskCredentialProviders asks the image credential providers of one host that a configuration names, whether a kubelet
 // is told of it yet or not. nodes are those of the cluster, whose images are asked about. It is an error when the
-// configuration cannot be read; where the host's programs cannot be run, nobody is asked, and the answers say so.
+// configuration cannot be read; if the host's programs cannot be run, no provider is asked, and the answers say so.
 func AskCredentialProviders(
 	ctx context.Context,
 	access hostaccess.Host,

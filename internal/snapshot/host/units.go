@@ -159,8 +159,8 @@ func programsElsewhere(sources map[string]string, home string) map[string]string
 	return out
 }
 
-// acceptsUnit decides whether a unit is a component of this control plane. Packages leave units that nobody starts: one
-// that is not known to run, next to a static pod of the same component, is a remark of that.
+// acceptsUnit decides whether a unit is a component of this control plane. Packages install units that are never
+// started. One that is not known to run, next to a static pod of the same component, is a remark of that.
 func (l *hostReader) acceptsUnit(ctx context.Context, c *v1.Component) bool {
 	i := slices.IndexFunc(
 		l.host.Components,

@@ -61,7 +61,7 @@ func seedUnnamedConfig(
 }
 
 // PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the
-// ConfigMap or Secret that is mounted there; nil when it has none.
+// ConfigMap or Secret that is mounted there. It is nil when it has none.
 func PodCloudConfig(
 	ctx context.Context,
 	kube kubernetes.Interface,

@@ -37,8 +37,8 @@ func Mounted(
 	return nil, fmt.Errorf("%s of container %s is on volume %s, which the pod has not", at, c.Name, mount.Name)
 }
 
-// HostFile is the path on its host of the file that a container of a pod finds at a path; false when it comes from no
-// directory or file of the host.
+// HostFile is the path on its host of the file that a container of a pod finds at a path. It is false when it comes
+// from no directory or file of the host.
 func HostFile(spec *corev1.PodSpec, c *corev1.Container, at string) (string, bool) {
 	mount, ok := mountOf(c, at)
 	if !ok {

@@ -14,11 +14,11 @@ import (
 )
 
 // Pod templates and commands are known by hashes, which more people read than the templates. The hashes are of what is
-// left when secrets are masked: one of a weak secret would give it away to whoever tries. So a change of a secret alone
-// is not seen. Plans and journals of before hold hashes of the whole, which still count.
+// left when secrets are masked: one of a weak secret could be guessed. So a change of a secret alone is not seen. Plans
+// and journals of before hold hashes of the whole, which still count.
 
 // TemplateSHA256 is the hash by which a snapshot names a pod template, as the API has it in spec.template. It is of the
-// template as this version of client-go knows it, so that it is the same whether the object was read typed or not, and
+// template as this version of client-go knows it. So it is the same whether the object was read typed or not, and
 // whichever way it was encoded.
 func TemplateSHA256(template map[string]any) string { return sumsOf(template)[0] }
 
@@ -50,8 +50,8 @@ func jsonSums(data []byte) []string {
 }
 
 // CommandSHA256 is the hash by which the command of a component in a seed is named, as the component sees it. It is no
-// more than that of the pod template: what else is in it (a restart's annotation, the revision of a Secret) changes
-// without anybody having changed how the component runs.
+// more than that of the pod template. The rest of it (a restart's annotation, the revision of a Secret) changes
+// although the component runs as before.
 func CommandSHA256(command []string) string { return commandSums(command)[0] }
 
 // IsCommand reports whether a command has a hash, of this or of an earlier version.

@@ -32,8 +32,8 @@ func HasControlPlaneRole(labels map[string]string) bool {
 }
 
 // isProven is the rule for which hosts may get what only the control plane has: those whose Node is labelled as control
-// plane. Of a host that has no Node, the word of whoever named it counts, and hosts that are reached as Nodes were
-// named by nobody. What a host's own files say is the word of its root, also which Node it is.
+// plane. Of a host that has no Node, the user's flag counts, and hosts that are reached as Nodes were not named by a
+// flag. What a host's own files say is the word of its root, also which Node it is.
 func isProven(isNode, isLabelled, hostsAreNodes bool) bool {
 	return isLabelled || !isNode && !hostsAreNodes
 }
@@ -135,8 +135,8 @@ func readAPIServers(ctx context.Context, kube kubernetes.Interface) ([]string, e
 	return nil, fmt.Errorf("getting EndpointSlice %s/%s: %w", hostproof.Namespace, hostproof.Slice, err)
 }
 
-// CheckClaims takes the control plane out of hosts that nobody but they themselves put there. Root on a worker may
-// write any manifest, and would get the manager's token for it.
+// CheckClaims removes the control plane from hosts that only claim it themselves. Root on a worker may write any
+// manifest, and would get the manager's token for it.
 func CheckClaims(g *collect.Collector) {
 	for i := range g.Snap.Hosts {
 		h := &g.Snap.Hosts[i]

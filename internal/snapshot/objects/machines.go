@@ -65,7 +65,7 @@ func GatherMachines(ctx context.Context, g *collect.Collector) {
 }
 
 // findVersion is the version of a group to ask in: the most stable and newest that is served, as the API servers
-// themselves rank them; empty when the group is not served, or not known to be.
+// themselves rank them. It is empty when the group is not served, or not known to be.
 func findVersion(g *collect.Collector, group string) string {
 	best := ""
 	for _, gv := range g.Snap.APIGroups {

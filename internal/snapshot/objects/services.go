@@ -71,8 +71,8 @@ func Service(s *corev1.Service) v1.Service {
 	return out
 }
 
-// Addresses returns the addresses of a Service's load balancer. A migration asks for them again and again while nobody
-// runs the loops, and must not wait for annotations to be masked.
+// Addresses returns the addresses of a Service's load balancer. A migration asks for them again and again while no
+// manager runs the loops, and must not wait for annotations to be masked.
 func Addresses(s *corev1.Service) []string {
 	var out []string
 	for _, i := range s.Status.LoadBalancer.Ingress {

@@ -127,7 +127,7 @@ func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 	return out
 }
 
-// Questions are the questions whether somebody may do something, in the order of the needs.
+// Questions are the questions whether an account may do something, in the order of the needs.
 func Questions(who string, needs []collect.Need) []v1.AccessAnswer {
 	var out []v1.AccessAnswer
 	for _, n := range needs {

@@ -98,8 +98,7 @@ func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 	return out, true
 }
 
-// listClaims keeps the claims that have, or had, a volume: that of a volume which is gone says whether somebody gave it
-// up.
+// listClaims keeps the claims that have, or had, a volume: that of a volume which is gone says whether it was given up.
 func listClaims(ctx context.Context, g *collect.Collector) []v1.VolumeClaim {
 	items, ok := collect.List(
 		ctx,

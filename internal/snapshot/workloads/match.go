@@ -52,7 +52,7 @@ func MatchPods(g *collect.Collector) {
 
 // addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known
 // of it is its mirror pods. They lag behind the manifests, so nothing is planned from them, but they report whether a
-// manager is there that nobody would stop. While the Node of some named host is not known, none is added: it could be
+// manager is there that no step would stop. While the Node of some named host is not known, none is added: it could be
 // the same machine.
 func addUnreached(g *collect.Collector) {
 	reached := map[string]bool{}
@@ -162,7 +162,7 @@ func hasFlag(command []string, name, value string) bool {
 }
 
 // IsPodOf reports whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a
-// cloud's name before that of a cloud-controller-manager; or by the program that it runs, whatever somebody called it.
+// cloud's name before that of a cloud-controller-manager; or by the program that it runs, whatever its name is.
 func IsPodOf(p *corev1.Pod, component string) bool {
 	name, ok := strings.CutSuffix(p.Name, "-"+p.Spec.NodeName)
 	if ok && isComponent(name, component) {

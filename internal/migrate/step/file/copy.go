@@ -49,7 +49,7 @@ func (x CopyFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return fmt.Errorf("reading %s, which goes to %s on host %s: %w", s.Source, s.Path, s.Host, err)
 	}
 	if sum := hostaccess.SHA256(data); sum != s.Content {
-		// Its own sum is not said: the name may be from a journal that somebody planted, and what is said is kept in it.
+		// Its own sum is not said: the name may be from a planted journal, and what is said is kept in it.
 		return &step.StaleError{
 			Changed: []string{
 				fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", s.Source, s.Content),

@@ -16,9 +16,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// leftBefore is what a node was like before a kubelet step of the way there that was begun and not finished: its cordon
-// may still be ours, and whoever asks the node now would take it for somebody else's. Empty for a step of the way
-// there, and where every drain of the host has ended.
+// leftBefore is what a node was like before a kubelet step of the migration that was started and not finished. Its
+// cordon may still be ours; the node alone would not show that. Empty for a step of the way there, and where every
+// drain of the host has ended.
 func leftBefore(e *step.Env, s v1.Step) string {
 	if s.Restore == "" {
 		return ""
@@ -36,7 +36,7 @@ func leftBefore(e *step.Env, s v1.Step) string {
 }
 
 // cordonLeft reports whether a node is still unschedulable because of a step that was interrupted and that this one
-// takes back. Once this one is done a cordon is somebody else's.
+// takes back. Once this one is done a cordon is an administrator's.
 func (x Kubelet) cordonLeft(ctx context.Context, s v1.Step) (bool, error) {
 	if leftBefore(x.Env, s) != drain.WasSchedulable || x.Env.Journal.Record(s.ID).Result == "done" {
 		return false, nil
@@ -120,7 +120,7 @@ func untouched(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, f
 		return true
 	}
 	if hostaccess.IsUnreachable(failure) {
-		// asked for its files, it would be waited for once more, and whoever has to repair it would hear of it a minute later
+		// asked for its files, it would be waited for once more, and the administrator would hear of it a minute later
 		return false
 	}
 	same, err := Kubelet{e}.asItWas(ctx, s, rec)
@@ -134,7 +134,7 @@ func (x Kubelet) asItWas(ctx context.Context, s v1.Step, rec v1.StepRecord) (boo
 }
 
 // drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The
-// record says which, or that of an interrupted step that is taken back; after a crash the node is emptied again,
+// record says which, or that of an interrupted step that is taken back. After a crash the node is drained again,
 // because pods may have come back with the kubelet.
 func drained(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, do func() error) error {
 	name := e.NodeNames[s.Host]
@@ -160,9 +160,9 @@ func drained(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, do
 	return afterWork(ctx, e, s, rec, name, do())
 }
 
-// Changeable looks at every kubelet that a plan changes, whether its files can be edited and its node can be drained,
-// and names all that cannot: so that a migration is refused before it is begun, and not in its middle. The options need
-// the client, the hosts and the names of nodes.
+// Changeable checks for every kubelet that a plan changes whether its files can be edited and its node can be drained.
+// It names all that cannot. So a migration is refused before it is started, and not in its middle. The options need the
+// client, the hosts and the names of nodes.
 func Changeable(ctx context.Context, o step.Options, p *v1.Plan) error {
 	e := step.NewEnv(o, journal.Of(v1.Journal{}))
 	e.Plan = p

@@ -19,9 +19,9 @@ const (
 	FlagCredentialDir    = "image-credential-provider-bin-dir"
 )
 
-// credentials asks the image credential providers of a kubelet that is about to lose those of the in-tree provider: on
-// its own host, as the kubelet will ask. The provider's own has to answer; of another one it is said that it does not.
-// What could not be asked is said, too.
+// credentials asks the image credential providers of a kubelet that is about to lose those of the in-tree provider. It
+// does so on the kubelet's host, as the kubelet will ask. The provider's own has to answer; of another one it is said
+// that it does not. What could not be asked is said, too.
 func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	config, dir, named := x.credentialFiles(ctx, s)
 	if config == "" || dir == "" {

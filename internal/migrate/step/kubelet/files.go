@@ -195,8 +195,8 @@ func (x Kubelet) judgeBackup(ctx context.Context, s v1.Step, c fileChange) error
 	return nil
 }
 
-// wrote reports whether a step of the way there wrote, or found, a file of this content. What the way back found may be
-// somebody else's.
+// wrote reports whether a step of the way there wrote, or found, a file of this content. What the rollback found may be
+// an administrator's.
 func (x Kubelet) wrote(sum string) bool {
 	for _, there := range x.Env.Journal.Doc().Plan.Steps {
 		rec := x.Env.Journal.Record(there.ID)
@@ -208,9 +208,8 @@ func (x Kubelet) wrote(sum string) bool {
 	return false
 }
 
-// repaired is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it
-// may be what brought a kubelet back that did not start. One in which the flags of the step are as they were before it
-// needs nothing.
+// repaired is about a file that was changed after this migration wrote it. It is never overwritten: the change may have
+// repaired a kubelet that did not start. One in which the flags of the step are as they were before it needs nothing.
 func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
 	asItWas, err := x.flagsAsBefore(ctx, s, c)
 	if err != nil {
@@ -301,8 +300,8 @@ func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return nil
 }
 
-// stillKept refuses to go on with the backups of a try that changed nothing when somebody has changed a file since: to
-// put them back later would take that change away. What an earlier try of this migration wrote is no such change.
+// stillKept refuses to continue with the backups of a try that changed nothing when a file was changed since. To put
+// them back later would revert that change. What an earlier try of this migration wrote is no such change.
 func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	for _, r := range append([]v1.FileRecord{{Path: s.Path, BackupSHA256: rec.BackupSHA256}}, rec.Files...) {
 		if r.BackupSHA256 == "" {

@@ -30,8 +30,8 @@ import (
 //	                                     │no                      │no
 //	                                     └──> put the files back, restart, Ready? ──> stop
 //
-// What a file says proves nothing: the new process' arguments do, and that it, and no process before it, renewed the
-// node's lease and said Ready.
+// What a file says proves nothing. The new process' arguments do, and that it, and no process before it, renewed the
+// node's lease and reported Ready.
 type Kubelet struct{ Env *step.Env }
 
 // Done reports whether the change is in force, and that no node is left unschedulable by what is taken back.
@@ -93,7 +93,7 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return x.carryOut(ctx, s, rec)
 }
 
-// lookAnew takes back what a record says of files when they are as before the step and the kubelet runs with them: an
+// lookAnew reverts what a record says of files when they are as before the step and the kubelet runs with them. An
 // earlier try was killed before it wrote one, or a person or the host itself put them back. Who drains and changes such
 // a node does so for the first time, with all that is looked at before.
 func (x Kubelet) lookAnew(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
@@ -225,8 +225,8 @@ func (x Kubelet) guarded(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]h
 }
 
 // restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say.
-// Where the way to the host leads through the kubelet, the host itself puts the files back that are given when it does
-// not stay up.
+// If the host is reached through the kubelet, the host itself restores the given files when the kubelet does not stay
+// up.
 func (x Kubelet) restart(
 	ctx context.Context,
 	s v1.Step,
@@ -260,8 +260,8 @@ func (x Kubelet) restart(
 	return x.awaitKubelet(ctx, s, was, expect)
 }
 
-// reread makes the service manager read its unit files again where the step has changed one of them: it would start the
-// kubelet with the old settings else. An environment file is read at each start.
+// reread makes the service manager read its unit files again if the step has changed one of them. Otherwise it would
+// start the kubelet with the old settings. An environment file is read at each start.
 func (x Kubelet) reread(ctx context.Context, s v1.Step) error {
 	inUnit := func(at string) bool {
 		return slices.ContainsFunc(systemdunit.UnitDirs, func(dir string) bool { return strings.HasPrefix(at, dir+"/") })

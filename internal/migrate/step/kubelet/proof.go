@@ -65,9 +65,9 @@ func (x Kubelet) lifeOf(ctx context.Context, s v1.Step) (life, error) {
 	return out, err
 }
 
-// awaitKubelet waits until a kubelet is proven to run: a process that is not the one from before, with the arguments
-// that are expected; a renewal of the node's lease after that process was first seen, when no other one was there that
-// could have renewed it; and the node Ready by a report of after the restart.
+// awaitKubelet waits until a kubelet is proven to run. There must be a new process with the expected arguments. The
+// node's lease must be renewed after that process was first seen, with no other process that could have renewed it. And
+// the node must be Ready by a report from after the restart.
 func (x Kubelet) awaitKubelet(ctx context.Context, s v1.Step, was life, expect func([]string) string) error {
 	var seen life
 	reason := ""
@@ -147,7 +147,7 @@ func unreadySince(ctx context.Context, x Kubelet, s v1.Step, was life) string {
 	return ""
 }
 
-// expectation is what the arguments of a step's kubelet have to show: the edits, or, where the step puts something
+// expectation is what the arguments of a step's kubelet have to show. That is the edits, or, if the step puts something
 // back, what the process had before.
 func (x Kubelet) expectation(s v1.Step) func(args []string) string {
 	if s.Restore == "" {

@@ -23,9 +23,9 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// serving notes what became of a kubelet's serving certificate: a request that waits for approval, with the command
-// that approves it, and addresses of the node that were in the certificate and are no longer. Until then logs and exec
-// of the node's pods may not work; everything else does.
+// serving notes the state of a kubelet's serving certificate. It notes a request that waits for approval, with the
+// command that approves it. It also notes addresses of the node that the certificate no longer has. Until then logs and
+// exec of the node's pods may not work; everything else does.
 func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	node := x.Env.NodeNames[s.Host]
 	names, err := pendingServing(ctx, x, node)
@@ -65,7 +65,7 @@ func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	}
 }
 
-// pendingServing are the requests for a serving certificate of a node that nobody has decided about, sorted.
+// pendingServing are the requests for a serving certificate of a node that are not decided, sorted.
 func pendingServing(ctx context.Context, x Kubelet, node string) ([]string, error) {
 	list, err := x.Env.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeletServingSignerName).String(),

@@ -14,9 +14,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
-// undo puts the files of a host back as its step found them, restarts the kubelet and waits until it is proven to run
-// with what it had before. The record says that it was begun, so that whoever goes on after a crash goes on with this
-// and not with the step. It returns an error in any case: why the step was taken back.
+// undo puts the files of a host back as its step found them, and restarts the kubelet. It waits until the kubelet is
+// proven to run with what it had before. The record says that it was begun, so that a process that continues after a
+// crash continues with this and not with the step. It returns an error in any case: why the step was taken back.
 func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (x Kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) erro
 }
 
 // awaitReadyAgain waits until a node that was taken back is what it was. What the node object has lost a kubelet may
-// not bring back: that is told, and is no reason to doubt that the host is as it was.
+// not restore. That is reported, and is no reason to doubt that the host is as it was.
 func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeRecord) error {
 	why, _, err := x.worse(ctx, s, was)
 	if err == nil && why != "" {
@@ -91,7 +91,7 @@ func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeReco
 }
 
 // stuck is the error of a kubelet that does not come back although everything on its host is as it was before the
-// migration, or that its host has put back to what it ran with, since it did not start as it was before the migration.
+// migration. Or its host has restored what it ran with, since it did not start as it was before the migration.
 func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) error {
 	if bad.PutBack {
 		return &step.VerifyError{
@@ -116,9 +116,9 @@ func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) er
 	}
 }
 
-// CutOffError adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed:
-// where the way to a host leads through its kubelet, as that of pods does, one that does not start takes the way with
-// it. Other errors, and hosts on which nothing was changed, are left as they are.
+// CutOffError adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed.
+// If a host is reached through its kubelet, as with pods, a kubelet that does not start cuts it off. Other errors, and
+// hosts on which nothing was changed, are left as they are.
 func CutOffError(s v1.Step, rec v1.StepRecord, err error) error {
 	if !hostaccess.IsUnreachable(err) {
 		return err
@@ -157,8 +157,8 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 	)
 }
 
-// silence is how long the restart of a kubelet may go unanswered before somebody who watches is told what will be done
-// about it, or can be.
+// silence is how long the restart of a kubelet may go unanswered before the progress says what will be done about it,
+// or can be.
 const silence = 30 * time.Second
 
 // hint is what is told when something has taken so long.
@@ -167,8 +167,8 @@ type hint struct {
 	Message string
 }
 
-// Hints are for the restart of a kubelet that a step has changed, in order. Whoever puts files back by hand must not
-// meet the host's own guard doing so.
+// Hints are for the restart of a kubelet that a step has changed, in order. A person who puts files back by hand must
+// not meet the host's own guard doing so.
 func Hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
 	how := RepairByHand(s, rec)
 	switch {
@@ -201,7 +201,7 @@ func (x Kubelet) Hinting(s v1.Step, hints []hint, do func() error) error {
 			}
 		}
 	})
-	defer told.Wait() // nobody hears of what is over
+	defer told.Wait() // what is over is not reported
 	defer close(done)
 	return do()
 }

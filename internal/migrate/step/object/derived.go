@@ -35,9 +35,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
-// Derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials
-// of the cloud and of the cluster. It is derived when the object is made, from the Deployment that the step names as
-// its source; nil while it cannot be known yet.
+// Derived completes an object with the credentials of the cloud and of the cluster. They are in the seed and must be in
+// no plan, journal or log. It is derived when the object is made, from the Deployment that the step names as its
+// source; nil while it cannot be known yet.
 func (x EnsureObject) Derived(
 	ctx context.Context,
 	s v1.Step,
@@ -89,7 +89,7 @@ func (x EnsureObject) Derived(
 // others are added.
 func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if s.Ref == layout.GCEIdentity {
-		// whoever made it has said how the cloud knows this cluster
+		// its author has said how the cloud knows this cluster
 		return &unstructured.Unstructured{Object: map[string]any{}}
 	}
 	if s.Derive != layout.DeriveSeedManager {
@@ -293,9 +293,9 @@ func set(o *unstructured.Unstructured, key string, value []byte) error {
 	return unstructured.SetNestedField(o.Object, base64.StdEncoding.EncodeToString(value), "data", key)
 }
 
-// manager gives the cloud-controller-manager what the kube-controller-manager reached the cloud with: its environment,
-// and the volumes that are neither named by one of its flags (keys of the control plane) nor part of what starts it;
-// and where it may run.
+// manager gives the cloud-controller-manager what the kube-controller-manager reached the cloud with. That is its
+// environment, and where it may run. It is also the volumes that are neither named by one of its flags (keys of the
+// control plane) nor part of what starts it.
 func (s managerSource) manager(out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var d appsv1.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(out.Object, &d); err != nil {
@@ -363,7 +363,7 @@ func (s managerSource) keepsBack(m corev1.VolumeMount) bool {
 }
 
 // labels of the kube-controller-manager's pods are those by which network policies let them reach the API server and
-// the cloud; those by which its own Deployment finds them are not taken.
+// the cloud. Those by which its own Deployment finds them are not copied.
 func (s managerSource) labels(d *appsv1.Deployment) {
 	var own map[string]string
 	if s.deployment.Spec.Selector != nil {

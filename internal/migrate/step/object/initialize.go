@@ -20,12 +20,12 @@ import (
 )
 
 // initializeNode lets the cloud-controller-manager initialise a node that has no provider id: it sets that of a node
-// with the taint only. With Restore it takes a taint back that nobody acted upon; a provider id cannot be taken back,
-// the API server refuses to change one.
+// with the taint only. With Restore it removes a taint that no manager acted upon; a provider id cannot be removed, the
+// API server refuses to change one.
 type initializeNode struct{ env *step.Env }
 
 // taintRecord is what the record of such a step keeps in Before. A kubelet gives its new node the same taint without a
-// time, so a taint is this migration's when node and time are those of the record, and never because a record says
+// time. So a taint is this migration's when node and time are those of the record, and never because a record says
 // Created.
 type taintRecord struct {
 	UID        types.UID   `json:"uid"`
@@ -71,8 +71,7 @@ func (x initializeNode) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return true, nil
 }
 
-// isTakenBack reports whether nothing of this migration is left on the node, and whoever may know of another taint was
-// told.
+// isTakenBack reports whether nothing of this migration is left on the node, and the caller was told of another taint.
 func (x initializeNode) isTakenBack(ctx context.Context, s v1.Step) (bool, error) {
 	there := x.env.Journal.Record(s.Restore)
 	if !there.Created {

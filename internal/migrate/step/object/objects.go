@@ -43,8 +43,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"StorageClass":        {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
 }
 
-// compared are the fields that make two objects of a kind the same for a migration; covered, those of which each part
-// that is wanted has to be there, next to what the API server fills in.
+// compared are the fields that make two objects of a kind the same for a migration. covered are those of which each
+// wanted part has to be there, next to what the API server fills in.
 var (
 	compared = []string{"rules", "roleRef", "subjects", "type"}
 	covered  = []string{"spec", "data"}
@@ -270,7 +270,7 @@ func (x DeleteObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return false, x.madeHere(s, live)
 }
 
-// madeHere says why an object is not one that a migration made: the record that says so is in a ConfigMap, and the
+// madeHere says why an object is not one that a migration made. The record that claims it is in a ConfigMap, and the
 // labels are on the object. Those of a step that made none are not asked for.
 func (x DeleteObject) madeHere(s v1.Step, live *unstructured.Unstructured) error {
 	there, known := x.Env.StepByID(s.Restore)

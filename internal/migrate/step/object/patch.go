@@ -21,9 +21,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-// patchObject changes fields of an object that is there. What was in these fields is in the record before anything is
-// written, and the write names the version that was read: what somebody else writes in between is neither lost nor
-// taken for what was there before.
+// patchObject changes fields of an object that is there. The old values of these fields are in the record before
+// anything is written, and the write names the version that was read. So another client's write in between is neither
+// lost nor taken for the old value.
 type patchObject struct{ env *step.Env }
 
 func (x patchObject) Done(ctx context.Context, s v1.Step) (bool, error) {
@@ -83,8 +83,8 @@ func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	})
 }
 
-// explained reports whether what an object holds in the fields of a patch is what it held before the step's first try,
-// or what that try wrote. Its record stays the one of before then: what is put back must not be our own values.
+// explained reports whether an object holds in the fields of a patch what it held before the step's first try, or what
+// that try wrote. Its record stays the one of before then: what is put back must not be our own values.
 func (x patchObject) explained(s v1.Step, now, first string, patch map[string]any) bool {
 	if now == first {
 		return true
@@ -152,7 +152,7 @@ func (x unpatchObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	live, err := ReadLive(ctx, x.env, s.Ref)
 	if apierrors.IsNotFound(err) {
-		return true, nil // somebody deleted it; there is nothing to put back into
+		return true, nil // it was deleted; there is nothing to put back into
 	} else if err != nil {
 		return false, err
 	}
@@ -248,7 +248,7 @@ func ReadLive(ctx context.Context, e *step.Env, ref string) (*unstructured.Unstr
 	return o, nil
 }
 
-// UpdateLive reads an object, changes it and writes it back under the version that was read; again when somebody else
+// UpdateLive reads an object, changes it and writes it back under the version that was read; again when another client
 // was faster. Nothing is written when change says that nothing is to be.
 func UpdateLive(
 	ctx context.Context,
@@ -271,7 +271,7 @@ func UpdateLive(
 			}
 			_, err = client.Update(ctx, o, metav1.UpdateOptions{FieldManager: "transplant"})
 			if apierrors.IsConflict(err) {
-				continue // each turn reads the newer version: somebody makes progress
+				continue // each turn reads the newer version: another client makes progress
 			}
 			if err != nil {
 				return fmt.Errorf("writing %s: %w", ref, err)

@@ -144,9 +144,9 @@ func LeaderProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructure
 	), nil
 }
 
-// hostNamesOf are the names that a manager in a pod may give itself by its host name: that is the pod's, or the
-// machine's when it has its network. A machine may be called other than its Node, whose name is the cloud's with some
-// providers; its kubelet puts its own name on the Node.
+// hostNamesOf are the names that a manager in a pod may give itself by its host name. That is the pod's, or the
+// machine's when it has its network. A machine may have another name than its Node, whose name is the cloud's with some
+// providers. Its kubelet puts its own name on the Node.
 func hostNamesOf(ctx context.Context, e *step.Env, p corev1.Pod) ([]string, error) {
 	if !p.Spec.HostNetwork {
 		return []string{p.Name}, nil

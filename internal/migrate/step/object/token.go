@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
 
-// shortestToken is what a token has to last at least if its manager does not renew it: less is over before a person
-// thinks of it.
+// shortestToken is what a token has to last at least if its manager does not renew it. A shorter one ends before a
+// person thinks of it.
 const shortestToken = 30 * 24 * time.Hour
 
 // NewToken asks for a token of the manager's account. The API server may grant a shorter life than the wanted one.

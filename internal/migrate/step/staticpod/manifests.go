@@ -94,8 +94,8 @@ func (x addManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	)
 }
 
-// RestoreManifest puts back the bytes from before a step; with edits, these bytes as the edits change them: that is how
-// a component that was stopped is started with other flags, without ever running with the old ones.
+// RestoreManifest puts back the bytes from before a step, or with edits, these bytes as the edits change them. So a
+// stopped component is started with other flags, without ever running with the old ones.
 type RestoreManifest struct{ Env *step.Env }
 
 // Done reports whether the manifest is as it was before, and runs.
@@ -149,8 +149,8 @@ func (x RestoreManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	})
 }
 
-// judgeBackup returns why a backup must not be put back: it is compared with the manifest that is there, and where that
-// was stopped, with what was seen of the component.
+// judgeBackup returns why a backup must not be put back. It is compared with the manifest that is there. If that was
+// stopped, it is compared with what was seen of the component.
 func (x RestoreManifest) judgeBackup(ctx context.Context, s v1.Step, back []byte) error {
 	if x.Env.Unjudged {
 		return nil
@@ -223,9 +223,9 @@ func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
 }
 
-// unbound reports whether the owner is to be bound for a step whose manifest is as given: it is tried for the first
-// time, or the manifest is there and not what a try has written. Its process may run then and own the loops, whatever
-// the record says. Else what is owed is in the record.
+// unbound reports whether the owner is to be bound for a step whose manifest is as given. It is if the step is tried
+// for the first time, or the manifest is there and not what a try has written. Its process may run then and own the
+// loops, whatever the record says. Else what is owed is in the record.
 func unbound(rec v1.StepRecord, sum string) bool {
 	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {
 		return true
@@ -236,9 +236,9 @@ func unbound(rec v1.StepRecord, sum string) bool {
 // replaceManifest changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when
 // next gives no bytes).
 //
-// An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in
-// place, the new process could win them back, and the API server next to it would go on having an owner that depends on
-// it.
+// An owner is stopped first, and comes back as a standby once another manager has its leases. If its manifest were
+// edited in place, the new process could win them back. The API server next to it would then still have an owner that
+// depends on it.
 func replaceManifest(
 	ctx context.Context,
 	e *step.Env,

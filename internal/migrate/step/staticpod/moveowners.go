@@ -16,9 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
-// MoveOwners makes the managers of a host standbys before its API server is restarted under them: leadership may have
-// moved there since the plan was made, and a manager whose API server is gone would lose its leases without having
-// drained anything.
+// MoveOwners makes the managers of a host standbys before its API server is restarted. Leadership may have moved there
+// since the plan was made. A manager whose API server is gone would lose its leases without having drained anything.
 func MoveOwners(ctx context.Context, e *step.Env, s v1.Step) error {
 	if s.Component != component.KAS {
 		return nil
@@ -121,7 +120,7 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 	return e.Journal.Save(ctx, rec)
 }
 
-// isManifestOf returns an error if a file is no manifest of the component that hands over: the record that names the
+// isManifestOf returns an error if a file is no manifest of the component that hands over. The record that names the
 // file is in the journal, which others may write.
 func isManifestOf(s v1.Step, data []byte) error {
 	m, err := controlplane.Parse(data)
@@ -137,8 +136,8 @@ func isManifestOf(s v1.Step, data []byte) error {
 	return nil
 }
 
-// depends waits until it is known whether a component leads anything on a host: a manager that has just been started,
-// as after a reboot of its host, knows nobody yet whom it could answer. One that does not run leads nothing.
+// depends waits until it is known whether a component leads anything on a host. A manager that has just been started,
+// as after a reboot of its host, cannot authorize requests yet. One that does not run leads nothing.
 func depends(ctx context.Context, e *step.Env, s v1.Step, component string) (path string, owns bool, err error) {
 	h, err := e.Host(s.Host)
 	if err != nil {

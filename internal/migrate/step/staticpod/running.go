@@ -16,10 +16,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// IsRunning reports whether what the manifest says is what runs: exactly one process with its flags, and a mirror pod
-// that shows this command and is Ready. The mirror pod alone would lie: a real kubelet was measured to show the old pod
-// as Running and Ready for 10 to 12 s after an edit. The process alone would too: one that starts and dies of an
-// unknown flag runs for a second.
+// IsRunning reports whether what the manifest says is what runs. There must be exactly one process with its flags, and
+// a mirror pod that shows this command and is Ready. The mirror pod alone would be wrong: a kubelet was measured to
+// show the old pod as Running and Ready for 10 to 12 s after an edit. The process alone would too: one that starts and
+// dies of an unknown flag runs for a second.
 func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bool, error) {
 	m, err := controlplane.Parse(manifest)
 	if err != nil {
@@ -49,7 +49,7 @@ func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bo
 }
 
 // SameFlags compares what a manifest says with a command line. A runner that maps a container's mounts to other places
-// on the host shows longer paths; what a path ends in is what the manifest says.
+// on the host shows longer paths. They end in what the manifest says.
 func SameFlags(want, have map[string]string) bool {
 	if len(want) != len(have) {
 		return false

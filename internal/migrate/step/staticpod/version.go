@@ -16,8 +16,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// changesVersions reports whether the plan takes a component to another version, or back from it: then its flags do not
-// tell the process of before from the one that is to come.
+// changesVersions reports whether the plan takes a component to another version, or back from it. Its flags then do not
+// distinguish the old process from the new one.
 func changesVersions(e *step.Env, program string) bool {
 	o := e.Plan.Options
 	return o.TargetVersion != "" && !o.ReplaceHosts &&

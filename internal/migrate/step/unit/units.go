@@ -104,8 +104,8 @@ func (x Unit) unbound(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, 
 	return err == nil && leads, nil // one that does not answer is restarted, as it was going to be
 }
 
-// triedAndThere reports whether an earlier try did all that there is to do, and only its proof took too long: restarted
-// once more the unit could lose what it has come to own since.
+// triedAndThere reports whether an earlier try did everything, and only its proof took too long. After one more restart
+// the unit could lose what it owns since.
 func (x Unit) triedAndThere(ctx context.Context, s v1.Step, rec v1.StepRecord) bool {
 	if rec.Before == "" || !takeover.IsReleased(rec) {
 		return false

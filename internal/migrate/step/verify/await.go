@@ -126,8 +126,8 @@ func (x Await) nodeStays(ctx context.Context, s v1.Step, node string) (string, e
 	return fmt.Sprintf("node %s is still there", node), nil
 }
 
-// stillLeads says which lease a manager on a node that is gone may hold; empty when none is held in the name of its
-// host, or each has run out. A Node that was deleted does not end the processes of its machine.
+// stillLeads says which lease a manager on a node that is gone may hold. It is empty when none is held in the name of
+// its host, or each has expired. A Node that was deleted does not end the processes of its machine.
 func (x Await) stillLeads(ctx context.Context, s v1.Step, node string) (string, error) {
 	names := []string{node}
 	for _, h := range trust.BeforeHosts(x.Env.Before) {

@@ -18,11 +18,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
-// rolloutProblem says why it is not proven that the pods of a workload in the seed are those that its template says and
-// that nobody else acts by the leases of the step; empty when it is. A workload that is gone has none, unless the step
-// names successors: then it has to be there. The lease of the step's component has to be led by one of these pods, when
-// the workload is there; of every other lease nobody may be the holder but a manager of another kind that says so
-// itself.
+// rolloutProblem says why the rollout of a workload in the seed is not proven; empty when it is. The pods must be those
+// of its template, and no other process may act by the leases of the step. A workload that is gone has none, unless the
+// step names successors: then it has to be there. When the workload is there, one of these pods has to lead by the
+// lease of the step's component. Every other lease may only be held by a manager of another kind that says so itself.
 //
 // The lease is more than a formality: a pod whose node is away may be gone from the API and run. It loses its lease
 // before one of these pods can have it.
@@ -80,7 +79,7 @@ func noPods(ctx context.Context, e *step.Env, s v1.Step) (string, error) {
 	return "", nil
 }
 
-// free says why a lease may be one by which a manager of the step's component acts; empty when it is nobody's, was not
+// free says why a manager of the step's component may act by a lease. It is empty when the lease has no holder, was not
 // renewed for longer than it lasts, or is led by a manager of another kind.
 func free(ctx context.Context, e *step.Env, s v1.Step, lease string) (string, error) {
 	holder, err := e.LeaseClient.Holder(ctx, lease)
@@ -131,7 +130,7 @@ func notReplaced(ctx context.Context, e *step.Env, before []v1.Node, now []corev
 	}
 	list, err := e.Dynamic.Resource(machines).Namespace(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		return before, nil // nobody manages machines here
+		return before, nil // no controller manages machines here
 	} else if err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}

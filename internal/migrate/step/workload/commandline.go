@@ -18,7 +18,7 @@ import (
 )
 
 // The journal is a ConfigMap, which more people read than the Deployments of a control plane. So it does not keep a
-// command line to put it back: it keeps what the step changed in one, and a hash of each state with secrets masked.
+// command line to put it back. It keeps what the step changed in one, and a hash of each state with secrets masked.
 // Everything else is taken from the live object. A secret that was rotated since stays rotated.
 
 // CommandLine is what a container runs.
@@ -53,7 +53,7 @@ type tokenChange struct {
 	Put []putPiece `json:"put,omitempty"`
 }
 
-// putPiece is a piece of a command line: a text that the step edited, or a piece of the line as it is, which only
+// putPiece is a piece of a command line. It is a text that the step edited, or a piece of the line as it is, which only
 // moved.
 type putPiece struct {
 	Text string `json:"text,omitempty"`

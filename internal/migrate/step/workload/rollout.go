@@ -25,7 +25,7 @@ type endedProcess struct {
 }
 
 // rolloutEnds releases the lease of a Deployment's component each time that a process of its old pods has ended which
-// held it. Without that the next pod waits until the lease has run out, and nobody runs the loops meanwhile.
+// held it. Without that the next pod waits until the lease has run out, and no manager runs the loops meanwhile.
 //
 // Nothing of it is in the journal: what this process has not seen itself is left to expire.
 type rolloutEnds struct {

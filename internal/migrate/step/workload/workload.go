@@ -25,7 +25,7 @@ import (
 )
 
 // Workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with
-// edits: those are made in the same write, so that no pod ever starts with the old flags).
+// edits). Scale makes its edits in the same write, so that no pod ever starts with the old flags.
 type Workload struct{ Env *step.Env }
 
 // WorkloadBefore is what a record keeps of a workload.
@@ -33,8 +33,8 @@ type WorkloadBefore struct {
 	Replicas *int64 `json:"replicas,omitempty"`
 	// Back takes the change of the command line of the component's container back; nil where there was none.
 	Back *CommandBack `json:"back,omitempty"`
-	// Command and Args are the whole command line, in journals of versions that kept it; Edited is set in those alone, so
-	// that such a version puts nothing in the place of a command line that it does not find.
+	// Command and Args are the whole command line, in journals of versions that kept it. Edited is set in those alone. So
+	// such a version does not replace a command line that it does not find.
 	Command []string `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	Edited  bool     `json:"edited,omitempty"`
@@ -67,7 +67,7 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	for _, lease := range s.Leases {
 		if object.ReplicasOf(live) == 0 {
-			continue // its lease runs out; nobody waits for it
+			continue // its lease expires; no process waits for it
 		}
 		if why, err := x.led(ctx, s, live, lease); err != nil || why != "" {
 			return false, step.PendingIf(why, err)
@@ -130,8 +130,8 @@ func (x Workload) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return takeover.ReleaseLeases(ctx, x.Env, s, rec)
 }
 
-// checkLive returns why the live workload must not be changed: it does not run the step's component, which counts also
-// where only its replicas change, or what is put back is not this migration's.
+// checkLive returns why the live workload must not be changed. It does not run the step's component, which counts even
+// if only its replicas change. Or what is put back is not this migration's.
 func (x Workload) checkLive(s v1.Step, live *unstructured.Unstructured) error {
 	if _, err := containerOf(live, s); err != nil {
 		return err
@@ -142,8 +142,8 @@ func (x Workload) checkLive(s v1.Step, live *unstructured.Unstructured) error {
 	return x.OnlyEditable(s, live)
 }
 
-// sumOf is by what a workload is known as the one that a step has changed: in a seed, where others write the template
-// too, by its command line.
+// sumOf identifies a workload as the one that a step has changed. In a seed, where others write the template too, it is
+// of its command line.
 func (x Workload) sumOf(o *unstructured.Unstructured, s v1.Step) (string, error) {
 	if x.Env.IsInSeed(s.Ref) {
 		return CommandSum(o, s)
@@ -151,8 +151,9 @@ func (x Workload) sumOf(o *unstructured.Unstructured, s v1.Step) (string, error)
 	return TemplateSum(o), nil
 }
 
-// oursToTakeBack refuses to put the old command line of a container back over one that somebody else wrote after this
-// migration did. That of a control plane in a seed is whoever's hosts it, who writes it again when it likes.
+// oursToTakeBack refuses to put the old command line of a container back over one that another client wrote after this
+// migration did. That of a control plane in a seed belongs to the program that hosts it, which may write it again at
+// any time.
 func (x Workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) error {
 	if s.Restore == "" || len(s.Edits) > 0 || x.Env.IsInSeed(s.Ref) {
 		return nil
@@ -179,7 +180,7 @@ func changedCommand(s v1.Step) error {
 	}
 }
 
-// OnlyEditable holds a command line that a record puts back to the flags that a migration changes: the record is in the
+// OnlyEditable holds a command line that a record puts back to the flags that a migration changes. The record is in the
 // journal, which others may write.
 func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error {
 	raw := x.Env.Journal.Record(s.Restore).Before
@@ -266,8 +267,8 @@ func (x Workload) restored(s v1.Step, was WorkloadBefore, live CommandLine) (Com
 }
 
 // led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so
-// themselves, and a lease that is not their component's is not asked for: who has it then is said by the owners that
-// the step expects.
+// themselves, and a lease that is not their component's is not asked for. The owners that the step expects show who has
+// it.
 func (x Workload) led(ctx context.Context, s v1.Step, live *unstructured.Unstructured, lease string) (string, error) {
 	if !x.Env.IsInSeed(s.Ref) {
 		return object.LeaderProblem(ctx, x.Env, live, lease)
