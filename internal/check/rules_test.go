@@ -172,7 +172,7 @@ var accessRules = []ruleCase{
 	{
 		name: "a load balancer is announced", code: "HOST-001", want: warn,
 		says: []string{
-			"3 hosts are taken for the control plane by the label of a Node alone, which whoever may patch Nodes could have set",
+			"3 hosts are taken for the control plane by the label of a Node alone, which any account that may patch Nodes could have set",
 			"the API servers announce no address of a Node", "cp-1, ip-10",
 		},
 		change: func(s *v1.Snapshot) { announced(s, "10.9.9.9"); s.Hosts[0].Name, s.Nodes[0].Name = "cp-1", "cp-1" },

@@ -1,6 +1,7 @@
 // Package hostproof decides whether a host whose Node is labelled as control plane is one. The label can be set by
-// whoever may patch Nodes, and on a worker that is more than its kubelet: a storage driver's DaemonSet may do so. So
-// the addresses count too that the API servers write into the EndpointSlice of the Service kubernetes themselves.
+// accounts that may patch Nodes, and on a worker that is more than its kubelet: a storage driver's DaemonSet may do
+// so. So the addresses count too that the API servers write into the EndpointSlice of the Service kubernetes
+// themselves.
 package hostproof
 
 import (

@@ -48,7 +48,7 @@ func judgeHostsReadable(f facts.Facts) v1.Finding {
 	return findings.Pass("the manifests of %s were read", findings.Plural(n, "control-plane host"))
 }
 
-// judgeUnlabelled finds hosts that say themselves that they are of the control plane, and nobody else says so.
+// judgeUnlabelled finds hosts that say themselves that they are of the control plane, and no other source says so.
 func judgeUnlabelled(f facts.Facts) (v1.Finding, bool) {
 	var bad findings.Problems
 	for _, h := range f.Hosts {
@@ -120,7 +120,7 @@ func judgeLabelled(f facts.Facts) (v1.Finding, bool) {
 	return findings.With(
 		alone.Finding(
 			v1.Warn,
-			"%s taken for the control plane by the label of a Node alone, which whoever may patch Nodes could have set (%s): "+
+			"%s taken for the control plane by the label of a Node alone, which any account that may patch Nodes could have set (%s): "+
 				"see that these are the control plane's: %s",
 			findings.Counting(len(alone), "host", "is", "are"),
 			why,

@@ -127,7 +127,7 @@ func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEn
 }
 
 // isOfAPIServers reports whether an EndpointSlice is the one that the API servers write. Another one of the same
-// Service is somebody else's.
+// Service belongs to another program.
 func isOfAPIServers(slice metav1.Object) bool {
 	return slice.GetNamespace() == hostproof.Namespace && slice.GetName() == hostproof.Slice
 }

@@ -45,7 +45,7 @@ func waitThrottled(
 const readTries = 3
 
 // retryRead tries a read again that the cloud, or a proxy before it, could not answer. A change is never sent twice:
-// nobody knows whether the first one was made.
+// it is unknown whether the first one was made.
 func retryRead(
 	ctx context.Context,
 	method, _ string,
