@@ -32,7 +32,7 @@ func TestLoad(t *testing.T) {
 		"YAML": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n", ""},
 		"JSON": {`{"apiVersion":"transplant.dev/v1alpha1","kind":"Snapshot","toolVersion":"v1"}`, ""},
 		"a manager's error from before it had a reason": {
-			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nmanagers:\n- component: x\n  host: a\n  address: b\n  error: it is not there yet\n", "",
+			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\nmanagers:\n- component: x\n  host: a\n  address: b\n  error: it is not there yet\n", "",
 		},
 		"an unknown field": {
 			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v9.1.0\nadded: later\n",
