@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cloud-provider/options"
@@ -16,7 +18,7 @@ import (
 // version.
 var version string
 
-func main() { managerprogram.Run(newCommand) }
+func main() { os.Exit(managerprogram.Run(newCommand)) }
 
 func newCommand() (*cobra.Command, error) {
 	opts, err := options.NewCloudControllerManagerOptions()

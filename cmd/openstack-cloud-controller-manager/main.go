@@ -4,6 +4,7 @@ package main
 
 import (
 	"maps"
+	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,7 +21,7 @@ import (
 // version.
 var version string
 
-func main() { managerprogram.Run(newCommand) }
+func main() { os.Exit(managerprogram.Run(newCommand)) }
 
 func newCommand() (*cobra.Command, error) {
 	opts, err := options.NewCloudControllerManagerOptions()

@@ -155,6 +155,7 @@ func (a *answer) Read(p []byte) (int, error) {
 		)
 	}
 	switch a.cluster.hold(a, n) {
+	case mayGoOn:
 	case overCluster:
 		return a.refuse(
 			"%s and others that are read at the same time have more than %d MiB, and it is not read",

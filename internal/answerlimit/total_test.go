@@ -187,7 +187,7 @@ func TestHostileClustersThatSendNothingMoreHoldUpTheOthersOnce(t *testing.T) {
 		for range 5 {
 			others = append(others, newServer(total, 96).read(t.Context(), t, 20))
 		}
-		time.Sleep(2*patience + time.Second) // in the bubble
+		time.Sleep(2*patience + time.Second) //nolint:forbidigo // in the bubble, whose clock jumps
 		for _, r := range others {
 			r.isRead(t, "another cluster")
 		}
@@ -239,7 +239,7 @@ func TestAnAnswerThatIsCutOffSaysWhy(t *testing.T) {
 		}()
 		other := newServer(total, 96).read(t.Context(), t, 20)
 		other.waits(t, "another one")
-		time.Sleep(patience) // in the bubble
+		time.Sleep(patience) //nolint:forbidigo // in the bubble, whose clock jumps
 		other.isRead(t, "another one, after the wait")
 		if err := <-hanging; err == nil || !strings.Contains(err.Error(), "the answer of example.com to GET /x, whose cluster has the most of them") {
 			t.Errorf("it ends with %v", err)
@@ -264,7 +264,7 @@ func TestAWaitForRoomEndsWithItsRequest(t *testing.T) {
 		if ended, err := closed.ends(t); !ended || err == nil && total.now() > 90+20 {
 			t.Errorf("one that was closed: ended %v, %v, %d bytes are held", ended, err, total.now())
 		}
-		time.Sleep(patience / 2) // in the bubble
+		time.Sleep(patience / 2) //nolint:forbidigo // in the bubble, whose clock jumps
 		if ended, err := timed.ends(t); !ended || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one whose request ended: ended %v, %v", ended, err)
 		}

@@ -134,7 +134,9 @@ func largeNode(i int) corev1.Node {
 	}
 	for m := range 4 {
 		fields := repeated(`{"f:metadata":{"f:labels":{`, fmt.Sprintf(`"f:example.com/label-%d":{}`, m), 30, `}}}`)
-		n.ManagedFields = append(n.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}})
+		raw := &metav1.FieldsV1{}
+		raw.SetRawString(fields)
+		n.ManagedFields = append(n.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: raw})
 	}
 	for range 100 {
 		name := "registry.example.com/some/image/with/a/name@sha256:" + strings.Repeat("0", 64)

@@ -73,9 +73,8 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 	if err != nil {
 		return err
 	}
-	for t != nil && t.Kind() == reflect.Pointer && token != nil {
-		t = t.Elem()
-		if err := w.add(int64(t.Size())); err != nil {
+	if token != nil {
+		if t, err = w.pointed(t); err != nil {
 			return err
 		}
 	}
@@ -100,6 +99,17 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 		return w.members(t, depth)
 	}
 	return nil
+}
+
+// pointed weighs what a pointer leads to, and returns its type.
+func (w *weighing) pointed(t reflect.Type) (reflect.Type, error) {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		if err := w.add(int64(t.Size())); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 func (w *weighing) elements(t reflect.Type, depth int) error {

@@ -3,8 +3,6 @@
 package managerprogram
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"           // --logging-format=json
@@ -14,12 +12,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Run builds the command, runs it and ends the process.
-func Run(build func() (*cobra.Command, error)) {
+// Run builds the command and runs it. It returns the exit code of the process.
+func Run(build func() (*cobra.Command, error)) int {
 	command, err := build()
 	if err != nil {
 		klog.ErrorS(err, "The command cannot be built")
 		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
-	os.Exit(cli.Run(command))
+	return cli.Run(command)
 }

@@ -1,13 +1,13 @@
 package ownership
 
 import (
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // otherLoop begins the name of a loop that is none: mutating calls of controllers that are no cloud loops are kept

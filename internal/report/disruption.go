@@ -2,13 +2,13 @@ package report
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sort"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
 

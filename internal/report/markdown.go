@@ -2,13 +2,13 @@ package report
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"net"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 

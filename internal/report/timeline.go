@@ -2,12 +2,12 @@ package report
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // Heights of the drawing in pixels.

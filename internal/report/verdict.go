@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 

@@ -2,12 +2,12 @@ package report
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"path"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
 

@@ -79,10 +79,8 @@ func newCloud(name, configFile string) (cloudprovider.Interface, error) {
 		return nil, fmt.Errorf("starting the OpenStack provider with cloud config %q: %w", configFile, err)
 	}
 	// A login that Keystone refuses ends the process: nothing but another config helps. Without Keystone it goes on.
-	ctx, cancel := context.WithTimeout(
-		context.Background(),
-		made.conf.Metadata.RequestTimeout.Duration,
-	) //nolint:forbidigo // the library's constructor of clouds has no context to give
+	none := context.Background() //nolint:forbidigo // the library's constructor of clouds has no context to give
+	ctx, cancel := context.WithTimeout(none, made.conf.Metadata.RequestTimeout.Duration)
 	defer cancel()
 	if err := made.client.Login(ctx); client.Refused(err) {
 		return nil, err

@@ -4,13 +4,13 @@ package access
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 var apiReachable = rule.Check{

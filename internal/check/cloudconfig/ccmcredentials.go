@@ -3,7 +3,6 @@
 package cloudconfig
 
 import (
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 var nodeManagerMissing = rule.Check{

@@ -1,7 +1,6 @@
 package cloudconfig
 
 import (
-	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // mountedBelow is the directory below which a plan mounts the files that --ccm-env names into the new manager.

@@ -4,7 +4,6 @@ package controlplane
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"path"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // components are the control-plane programs in reporting order.

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 var podsCurrent = rule.Check{

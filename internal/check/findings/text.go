@@ -2,10 +2,11 @@ package findings
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // OrElse returns s, or the other text when s is empty.

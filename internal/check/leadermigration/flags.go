@@ -1,7 +1,6 @@
 package leadermigration
 
 import (
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 const gateLeaderMigration = "ControllerManagerLeaderMigration"

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -10,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 var providerIDs = rule.Check{

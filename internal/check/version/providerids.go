@@ -2,13 +2,13 @@ package version
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 var providerIDRequired = rule.Check{

@@ -2,7 +2,6 @@ package version
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // The minors of the API servers that the tests ran this project's cloud-controller-manager against, and all between

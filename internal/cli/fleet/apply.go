@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/rollout"
+	"github.com/transplant-dev/transplant/internal/english"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 

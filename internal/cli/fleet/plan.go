@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"github.com/transplant-dev/transplant/internal/english"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/rollout"
+	"github.com/transplant-dev/transplant/internal/english"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 

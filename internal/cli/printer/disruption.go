@@ -2,13 +2,13 @@ package printer
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/probe"
 )
 

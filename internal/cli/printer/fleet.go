@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"io"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/english"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 

@@ -208,11 +208,15 @@ func safeValue(v reflect.Value) reflect.Value {
 			}
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() && !slices.Contains(manyLines[v.Type()], f.Name) {
-				out.Field(i).Set(safeValue(v.Field(i)))
-			}
-		}
+		setSafeFields(out, v)
 	}
 	return out
+}
+
+func setSafeFields(out, v reflect.Value) {
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && !slices.Contains(manyLines[v.Type()], f.Name) {
+			out.Field(i).Set(safeValue(v.Field(i)))
+		}
+	}
 }

@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"html"
 	"io"
 	"maps"
@@ -16,6 +15,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/visible"

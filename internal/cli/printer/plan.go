@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"io"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"errors"
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"slices"
 	"sort"
 
@@ -11,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 

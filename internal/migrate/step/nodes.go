@@ -2,10 +2,11 @@ package step
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 	"sync"
+
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // NodeBudget counts the nodes that are under change, and knows whether one of a batch went wrong.

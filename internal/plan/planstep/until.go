@@ -90,8 +90,8 @@ func safeToStop(p *v1.Plan, n int) error {
 	)
 }
 
-// If no manager runs the loops after the first n steps of a plan, IdleUntil is the step after which one does again;
-// otherwise it is empty.
+// IdleUntil returns the step after which a manager runs the loops again, if none runs them after the first n steps of a
+// plan; otherwise it is empty.
 func IdleUntil(p *v1.Plan, n int) string {
 	_, last, in := downtimeSteps(p, n)
 	if !in {

@@ -2,13 +2,13 @@ package upgrade
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"

@@ -4,7 +4,6 @@ package volume
 
 import (
 	"fmt"
-	"github.com/transplant-dev/transplant/internal/english"
 	"sort"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
