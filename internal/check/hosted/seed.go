@@ -299,19 +299,20 @@ var seedManager = rule.Check{
 			}
 			return findings.Pass("%s runs one", c.Manifest)
 		}
-		if other := otherManager(f); other != "" && f.Opts.Part == facts.PartInstall {
-			return v1.Finding{
-				Outcome:  v1.Fail,
-				Summary:  other + ": it is left alone, and a second one is not started",
-				Objects:  []string{component.CCM},
-				Expected: "none",
-			}
-		}
+		// Before the lease that this manager holds sooner or later: what is read then would depend on when it is asked.
 		if c != nil && (c.Replicas == nil || *c.Replicas > 0) {
 			return v1.Finding{
 				Outcome:  v1.Fail,
 				Summary:  c.Manifest + " runs one already: remove it, or go on with the migration that started it",
 				Objects:  []string{c.Manifest},
+				Expected: "none",
+			}
+		}
+		if other := otherManager(f); other != "" && f.Opts.Part == facts.PartInstall {
+			return v1.Finding{
+				Outcome:  v1.Fail,
+				Summary:  other + ": it is left alone, and a second one is not started",
+				Objects:  []string{component.CCM},
 				Expected: "none",
 			}
 		}
