@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,9 @@ func ownLab(t *testing.T, o Options) *Trial {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			logRestarts(t, lab)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := lab.Stop(ctx); err != nil {
@@ -41,6 +45,26 @@ func ownLab(t *testing.T, o Options) *Trial {
 	})
 	settled(t, lab)
 	return lab
+}
+
+// logRestarts logs what each container that was started again said last before: a status of CrashLoopBackOff does not say why.
+func logRestarts(t *testing.T, lab *Trial) {
+	t.Helper()
+	for _, h := range lab.Hosts() {
+		dirs, _ := filepath.Glob(h.Path("/var/log/pods/*/*")) // the pattern is well-formed
+		for _, dir := range dirs {
+			logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+			if len(logs) < 2 {
+				continue
+			}
+			file := filepath.Join(dir, fmt.Sprintf("%d.log", len(logs)-2))
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Error(err)
+			}
+			t.Logf("the end of %s on %s:\n%s", file, h.Name, text[max(0, len(text)-1000):])
+		}
+	}
 }
 
 // TestAControlPlaneOfUnitsIsMigrated has real components as systemd units: kube-controller-managers with the in-tree provider, which systemctl stops and
