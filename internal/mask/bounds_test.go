@@ -7,12 +7,26 @@ import (
 )
 
 // TestTextsThatWereMadeToBeSlow masks half a megabyte, as two annotations may be. It took two hours where a value was
-// read again for every name in it, so that no test run would have seen the end.
+// read again for every name in it, and minutes where the words behind each name were counted to read the first, or the
+// backslashes that are left in a list at each of them.
 func TestTextsThatWereMadeToBeSlow(t *testing.T) {
-	for _, piece := range []string{"a=", "token=", "token=true,", `token="`, "token: "} {
-		text := strings.Repeat(piece, 512<<10/len(piece)) + " --password=hunter2hunter2"
+	for _, c := range []struct{ before, piece string }{
+		{"", "a="},
+		{"", "token="},
+		{"", "token=true,"},
+		{"", `token="`},
+		{"", "token: "},
+		{"", "token: abc "},
+		{"", "token=;a"},
+		{"", `token=["`},
+		{"token=[", `\`},
+		{"", "tokenURL="},
+		{"", "name=tokenURL,value=["},
+		{"", "passwordFile: |\n "},
+	} {
+		text := c.before + strings.Repeat(c.piece, 512<<10/len(c.piece)) + " --password=hunter2hunter2"
 		if strings.Contains(Text(text), "hunter2") {
-			t.Errorf("%q: the password behind %d bytes is shown", piece, len(text))
+			t.Errorf("%q: the password behind %d bytes of it is shown", c.before+c.piece, len(text))
 		}
 	}
 }
@@ -21,7 +35,8 @@ func TestPasswordsBehindLongTexts(t *testing.T) {
 	for _, piece := range []string{
 		"a=", "token=", "token=true,", "token: ", `token="`, `token='`, `"token":`, "token=a,", "token= ", "--token ",
 		`"--token","`, "://", "bearer ", "basic ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "eyJ", "aA0", `\"`, "'",
-		"a/", "password: the ", "sh -c \"", "sh -c '--token ",
+		"a/", "password: the ", "sh -c \"", "sh -c '--token ", "token=[", `token=[\`, `token={"a":`, "token=&", "tokenURL=", "name=token,value=",
+		"name=a,value=", "password: |\n  ", "://a@", "?signature=", "token: abc ", "token: [get ",
 	} {
 		text := strings.Repeat(piece, 8<<10/len(piece)) + " --password=hunter2hunter2"
 		for name, masked := range map[string]string{

@@ -28,7 +28,8 @@ var aboutSecret = regexp.MustCompile(`(?i)(file|files|dir|path|config|name|names
 var (
 	separators = regexp.MustCompile(`[-_.\s]+`)
 	camel      = regexp.MustCompile(`([a-z0-9])([A-Z])`)
-	reference  = regexp.MustCompile(`^\$(\w+|\{\w+\}|\(.*\))$|^\$\(`)
+	reference  = regexp.MustCompile(`^\$(\{\w+\}|\(.*\))$|^\$\(`)
+	variable   = regexp.MustCompile(`^\$([A-Za-z_]\w*)$`)
 	filePath   = regexp.MustCompile(`^/[\w.@-]+(/[\w.@-]+)+/?$`)
 )
 
@@ -61,7 +62,7 @@ func isHarmless(name, value string) bool {
 	if value == "" || value == hidden || aboutSecret.MatchString(name) {
 		return true
 	}
-	if reference.MatchString(value) || isPath(value) {
+	if isReference(value) || isPath(value) {
 		return true
 	}
 	if _, err := strconv.Atoi(value); err == nil && len(value) <= 3 {
@@ -73,6 +74,12 @@ func isHarmless(name, value string) bool {
 	}
 	_, err := time.ParseDuration(value)
 	return err == nil
+}
+
+// isReference reports whether a value is that of a variable. $TOKEN is one, $W0RD may be a password.
+func isReference(value string) bool {
+	name := variable.FindStringSubmatch(value)
+	return reference.MatchString(value) || name != nil && isSecretName(name[1])
 }
 
 // isPath reports whether a value is the path of a file: no piece of it looks random.

@@ -12,10 +12,12 @@ var (
 	// privateKey is a PEM block; its end may be missing, and its lines may be one with \n in it.
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----` +
 		`(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\z)`)
-	// userinfo is what stands before the host of a URL.
-	userinfo = regexp.MustCompile(`(://)[^/@\s"']+@`)
-	bearer   = regexp.MustCompile(`(?i)\b(bearer\s+)([\w.~+/=-]{4,})`)
-	basic    = regexp.MustCompile(`(?i)\b(basic\s+)([A-Za-z0-9+/]{6,}={0,2})`)
+	// userinfo is what stands before the host of a URL: the last @ is its end, as Go has it.
+	userinfo = regexp.MustCompile(`(://)[^/\s"']+@`)
+	// signature is what an address is signed with: by AWS, by Google, by CloudFront.
+	signature = regexp.MustCompile(`(?i)((?:[?&;]|\\u0026|\\u003f)(?:x-amz-|x-goog-)?signature=)[^&\s"'\\]+`)
+	bearer    = regexp.MustCompile(`(?i)\b(bearer\s+)([\w.~+/=-]{4,})`)
+	basic     = regexp.MustCompile(`(?i)\b(basic\s+)([A-Za-z0-9+/]{6,}={0,2})`)
 	// looks are secrets that are known by their looks. Each has one of some pieces in it: most texts have none, and
 	// looking for a piece costs a hundredth of matching.
 	looks = []look{
@@ -45,10 +47,13 @@ var (
 	// long is what may be encoded or random.
 	long = regexp.MustCompile(`[A-Za-z0-9+/_-]{32,}={0,2}`)
 	// assigned finds what comes before the value of name=value and name: value in a script, a query, JSON, a header or a
-	// config. assignedValue finds the value after it. One expression for both would read the rest of a text once for each
-	// name in it: a=a=a= of 40 kB took 41 s.
-	assigned      = regexp.MustCompile(`([A-Za-z_][\w./-]*)(\\?["']?[ \t]*(?:=|:)[ \t]*)`)
-	assignedValue = regexp.MustCompile(`^(?:\\?"(?:\\[^"]|[^"\\])*\\?"|'[^'\n]*'|[^\s;&,"'}\])]+[^\s;&"'}\])]*)`)
+	// config. It does not hold the value behind it: the rest of a text would be read once for each name in it.
+	assigned = regexp.MustCompile(`([A-Za-z_][\w./-]*)(\\*["']?[ \t]*(?:=|:)[ \t]*)`)
+	// paired finds what comes before the value of {"name": NAME, "value": VALUE}, as YAML, JSON and Go write it.
+	paired = regexp.MustCompile(`(?i)\bname\\*["']?[:=][ \t]*\\*["']?([A-Za-z_][\w.-]*)\\*["']?` +
+		`(?:\s|,|\\n)+\\*["']?value\\*["']?[:=][ \t]*`)
+	// block finds what comes before a text over several lines in YAML.
+	block = regexp.MustCompile(`([A-Za-z_][\w./-]*)\\*["']?[ \t]*:[ \t]*[|>][-+0-9]*[ \t]*(\n|\\n)([ \t]+)`)
 	// flagValue finds --name value.
 	flagValue = regexp.MustCompile(`(^|[\s"'(])(--?[A-Za-z][\w.-]*)([ \t]+)` +
 		`("[^"\n]*"|'[^'\n]*'|[^\s"';|&)\\-][^\s"';|&)]*)`)
@@ -92,6 +97,9 @@ func maskText(text string) string {
 	if strings.Contains(text, "://") {
 		text = userinfo.ReplaceAllString(text, "${1}"+hidden+"@")
 	}
+	if strings.Contains(text, "ignature=") {
+		text = signature.ReplaceAllString(text, "${1}"+hidden)
+	}
 	text = maskHeaders(text)
 	for _, l := range looks {
 		text = l.mask(text)
@@ -105,7 +113,7 @@ func maskText(text string) string {
 	if strings.Contains(text, `"-`) {
 		text = maskListedFlags(text)
 	}
-	return maskAssignments(maskFlagValues(text))
+	return maskAssignments(maskPairs(maskBlocks(maskFlagValues(text))))
 }
 
 // maskHeaders masks what follows the words bearer and basic.
@@ -271,54 +279,6 @@ func maskFlagValues(text string) string {
 	})
 }
 
-// maxRescans is how often the values in a text may be read in total before the rest of it is masked as a whole. Values
-// within values are read again; only a text that was made for it comes near.
-const maxRescans = 16
-
-// maskAssignments leaves feature gates alone: BoundServiceAccountTokenVolume=true,Other=false is no secret, and what
-// follows is looked at by itself.
-func maskAssignments(text string) string {
-	if !strings.ContainsAny(text, "=:") {
-		return text
-	}
-	var out strings.Builder
-	for left := maxRescans * len(text); ; {
-		at := assigned.FindStringSubmatchIndex(text)
-		if at == nil {
-			return out.String() + text
-		}
-		out.WriteString(text[:at[1]])
-		name, separator := text[at[2]:at[3]], text[at[4]:at[5]]
-		text = text[at[1]:]
-		if !isSecretName(name) {
-			continue // What follows the separator may be an assignment itself: a=b=c, url: https://x?sig=y.
-		}
-		value := assignedValue.FindString(text)
-		if left -= len(value); left < 0 {
-			return out.String() + hidden
-		}
-		kept, end := maskAssigned(name, separator, value, text[len(value):])
-		out.WriteString(kept)
-		text = text[end:]
-	}
-}
-
-// maskAssigned returns what is kept of the value under a secret's name, and how many bytes of the value were looked at.
-func maskAssigned(name, separator, value, rest string) (kept string, end int) {
-	plain := strings.Trim(value, `"'\`)
-	first, _, several := strings.Cut(plain, ",")
-	switch {
-	case value == "" || prose[strings.ToLower(plain)] || isSentence(name, separator, value, rest):
-		return "", 0
-	case isHarmless(name, plain):
-		return value, len(value)
-	case several && isHarmless(name, first):
-		end = strings.Index(value, ",")
-		return value[:end], end
-	}
-	return quoteValue(value), len(value)
-}
-
 // errorWords begin what an error says behind the name of an object, which may be called a token.
 var errorWords = wordSet("get post put patch delete list watch create update secret secrets error failed unable no " +
 	"unknown invalid context dial connection net http https x509 tls already unauthorized forbidden timeout unexpected " +
@@ -326,11 +286,17 @@ var errorWords = wordSet("get post put patch delete list watch create update sec
 
 // isSentence reports whether a colon ends a clause, as in "Secret a/b-token: secrets are forbidden".
 func isSentence(name, separator, value, rest string) bool {
-	if !strings.HasSuffix(separator, ": ") || !isWord(value) {
+	if !strings.HasSuffix(separator, ": ") {
+		return false
+	}
+	quoted := strings.ContainsAny(separator, `"'`)
+	if errs, several := strings.CutPrefix(value, "["); several { // as several errors are written in one
+		return !quoted && strings.Contains(ahead(errs), " ") && errorWords[firstWord(errs)]
+	}
+	if !isWord(value) {
 		return false
 	}
 	lower := strings.ToLower(value)
-	quoted := strings.ContainsAny(separator, `"'`)
 	return errorWords[lower] && strings.HasPrefix(rest, " ") || strings.Contains(name, "/") && !quoted ||
 		!quoted && strings.HasPrefix(rest, " ") && lower == value && prose[firstWord(rest)]
 }
@@ -342,18 +308,8 @@ func isWord(text string) bool {
 }
 
 func firstWord(text string) string {
-	if words := strings.Fields(text); len(words) > 0 {
+	if words := strings.Fields(ahead(text)); len(words) > 0 {
 		return strings.ToLower(words[0])
 	}
 	return ""
-}
-
-// quoteValue is the mask in the quotes of a value.
-func quoteValue(value string) string {
-	for _, quote := range []string{`\"`, `"`, `'`} {
-		if strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) && len(value) >= 2*len(quote) {
-			return quote + hidden + quote
-		}
-	}
-	return hidden
 }
