@@ -17,6 +17,19 @@ import (
 // captured were taken from real API servers, of clusters with the manifests of kubeadm; see lab/field.
 const captured = "../../internal/check/testdata/captured/"
 
+func capturedSnapshot(t *testing.T, name string) *v1.Snapshot {
+	t.Helper()
+	data, err := os.ReadFile(captured + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := snapshot.Load(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestControlPlanesOfThreeVersions: what an operator reads of a healthy cluster, and what would be done to it.
 func TestControlPlanesOfThreeVersions(t *testing.T) {
 	old := file(t, "openstack-v1.20.15.yaml", kubeadm120(t))
@@ -39,14 +52,7 @@ func TestControlPlanesOfThreeVersions(t *testing.T) {
 func kubeadm120(t *testing.T) *v1.Snapshot {
 	t.Helper()
 	const version, config = "v1.20.15", "/etc/kubernetes/cloud.conf"
-	data, err := os.ReadFile(captured + "aws-v1.26.0.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := snapshot.Load(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := capturedSnapshot(t, "aws-v1.26.0.yaml")
 	s.Cluster.Version, s.Cluster.Provider, s.Cloud, s.Preview, s.DryRuns = version, "openstack", nil, nil, nil
 	for i := range s.Hosts {
 		h := &s.Hosts[i]

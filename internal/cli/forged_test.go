@@ -8,13 +8,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/transplant-dev/transplant/internal/cli/console"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // forgedBlock is what the root of a worker may have its pod say: a block as --host-access=manual prints them for people to paste.
@@ -58,14 +56,7 @@ func TestAnErrorBeginsNoLineOfItsOwn(t *testing.T) {
 
 // TestATenantWritesNoFix has who may write one Service in a namespace of their own write the line "fix:" of a finding.
 func TestATenantWritesNoFix(t *testing.T) {
-	data, err := os.ReadFile(captured + "aws-v1.26.0.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := snapshot.Load(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := capturedSnapshot(t, "aws-v1.26.0.yaml")
 	for i := range s.Services {
 		if len(s.Services[i].Addresses) > 0 {
 			s.Services[i].Annotations = map[string]string{
