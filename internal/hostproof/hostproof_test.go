@@ -28,7 +28,20 @@ func TestALabelledHostIsProvenByTheAddressOfItsAPIServer(t *testing.T) {
 			[]string{"fd00::1"}, map[string][]string{"a": {"10.0.0.1", "fd00:0:0::1"}}, map[string]Result{"a": Proven},
 		},
 		"a load balancer's address": {[]string{"10.0.0.100"}, map[string][]string{"a": {"10.0.0.1"}, "w": nil}, map[string]Result{"a": LabelAlone, "w": LabelAlone}},
-		"nothing is announced":      {nil, map[string][]string{"a": {"10.0.0.1"}}, map[string]Result{"a": LabelAlone}},
+		"each announces its own, and one Node has the virtual IP too": {
+			[]string{"10.0.0.1", "10.0.0.2"}, map[string][]string{"a": {"10.0.0.1", "10.0.0.100"}, "b": {"10.0.0.2"}, "w": {"10.0.0.9"}},
+			map[string]Result{"a": Proven, "b": Proven, "w": Elsewhere},
+		},
+		// Such hosts cannot be told from a worker that was labelled in a cluster of one control plane: both are refused.
+		"a virtual IP is announced alone, and one Node has it": {
+			[]string{"10.0.0.100"}, map[string][]string{"a": {"10.0.0.1", "10.0.0.100"}, "b": {"10.0.0.2"}, "w": {"10.0.0.9"}},
+			map[string]Result{"a": Proven, "b": Elsewhere, "w": Elsewhere},
+		},
+		"a virtual IP has moved, and two Nodes have it": {
+			[]string{"10.0.0.100"}, map[string][]string{"a": {"10.0.0.1", "10.0.0.100"}, "b": {"10.0.0.2", "10.0.0.100"}, "c": {"10.0.0.3"}},
+			map[string]Result{"a": Shared, "b": Shared, "c": Elsewhere},
+		},
+		"nothing is announced": {nil, map[string][]string{"a": {"10.0.0.1"}}, map[string]Result{"a": LabelAlone}},
 		"a worker says that it has the address of an API server": {
 			[]string{"10.0.0.1", "10.0.0.2"}, map[string][]string{"a": {"10.0.0.1"}, "b": {"10.0.0.2"}, "w": {"10.0.0.1", "10.0.0.9"}},
 			map[string]Result{"a": Shared, "b": Proven, "w": Shared},
