@@ -76,9 +76,10 @@ type apiPods struct {
 
 // apiWorker is the life of one pod: first its volumes, then its processes.
 type apiWorker struct {
-	key  string
-	gone chan struct{} // closed when the API wants it gone
-	end  sync.Once
+	key   string
+	ports []hostPort
+	gone  chan struct{} // closed when the API wants it gone
+	end   sync.Once
 }
 
 func (w *apiWorker) stop() { w.end.Do(func() { close(w.gone) }) }
@@ -140,13 +141,21 @@ func (r *run) runAPIPods(ctx context.Context, k *Kubelet, client kubernetes.Inte
 
 // sync starts and stops what the API's pods ask for.
 func (a *apiPods) sync(ctx context.Context, store cache.Store) {
+	var pods []*corev1.Pod
 	there := map[types.UID]bool{}
 	for _, object := range store.List() {
-		pod, ok := object.(*corev1.Pod)
-		if !ok || pod.Annotations[annotationMirror] != "" {
-			continue
+		if pod, ok := object.(*corev1.Pod); ok && pod.Annotations[annotationMirror] == "" {
+			pods = append(pods, pod)
+			there[pod.UID] = true
 		}
-		there[pod.UID] = true
+	}
+	for uid, w := range a.workers {
+		if !there[uid] { // deleted by force: the object is gone before the process
+			w.stop()
+			delete(a.workers, uid)
+		}
+	}
+	for _, pod := range pods {
 		w := a.workers[pod.UID]
 		switch over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
 		case pod.DeletionTimestamp != nil && w == nil && a.engineHas(pod) == nil:
@@ -154,18 +163,16 @@ func (a *apiPods) sync(ctx context.Context, store cache.Store) {
 		case pod.DeletionTimestamp != nil && w != nil:
 			w.stop()
 		case w == nil && !over:
-			w := &apiWorker{key: pod.Namespace + "/" + pod.Name, gone: make(chan struct{})}
+			if a.engineHas(pod) == nil && a.portsTaken(pod) {
+				a.shown.reject(pod)
+				continue
+			}
+			w := &apiWorker{key: pod.Namespace + "/" + pod.Name, ports: hostPorts(pod), gone: make(chan struct{})}
 			a.workers[pod.UID] = w
 			if pod.DeletionTimestamp != nil { // it runs since an earlier life of this kubelet
 				w.stop()
 			}
 			a.run.wg.Go(func() { a.live(ctx, w, pod.DeepCopy()) })
-		}
-	}
-	for uid, w := range a.workers {
-		if !there[uid] { // deleted by force: the object is gone before the process
-			w.stop()
-			delete(a.workers, uid)
 		}
 	}
 }
@@ -297,6 +304,14 @@ func (s *podStatuses) show(key string, status corev1.PodStatus) {
 	}
 	v.status, v.dirty = status, true
 	s.signal()
+}
+
+// reject shows that a pod is not admitted. Its Deployment makes another one.
+func (s *podStatuses) reject(pod *corev1.Pod) {
+	s.claim(pod)
+	s.show(pod.Namespace+"/"+pod.Name, corev1.PodStatus{
+		Phase: corev1.PodFailed, Reason: reasonPorts, Message: "Pod was rejected: Predicate NodePorts failed",
+	})
 }
 
 // waiting shows why nothing of a pod runs yet.

@@ -14,6 +14,7 @@ const (
 	reasonCrashLoop = "CrashLoopBackOff"
 	reasonCompleted = "Completed"
 	reasonError     = "Error"
+	reasonPorts     = "NodePorts" // of a pod that is not admitted
 )
 
 // status describes the pod as a kubelet does. Times have whole seconds, as the API keeps them, so that a status that
