@@ -1,5 +1,5 @@
 // Command openstack-cloud-controller-manager runs the cloud loops of a cluster on OpenStack: this project's library
-// with its own provider on Nova and Neutron.
+// with its own provider on Nova, Neutron and Octavia.
 package main
 
 import (
@@ -43,6 +43,6 @@ func newCommand() (*cobra.Command, error) {
 	command.Use = "openstack-cloud-controller-manager"
 	command.Annotations = map[string]string{ccm.VersionAnnotation: version}
 	command.Long = "Runs the cloud loops of a cluster on OpenStack: new nodes get their addresses and labels, nodes whose server is gone are deleted, " +
-		"and pod networks get their routes. It has no load balancers yet."
+		"pod networks get their routes, and Services of type LoadBalancer get load balancers of Octavia."
 	return command, nil
 }

@@ -71,3 +71,9 @@ func (f *fixture) know(t *testing.T, nodes ...*corev1.Node) {
 		}
 	}
 }
+
+// opens is the error that a cloud config gives.
+func opens(config []byte) error {
+	_, err := openstack.Open(config, openstack.Options{})
+	return err
+}

@@ -13,7 +13,7 @@ import (
 
 // Call is a request that was made.
 type Call struct {
-	// Service is identity, compute or network.
+	// Service is identity, compute, network or load-balancer.
 	Service string
 	// Method and Path, IDs in it replaced by {id}.
 	Method, Path string
@@ -37,6 +37,7 @@ const (
 	identityService = "identity"
 	computeService  = "compute"
 	networkService  = "network"
+	balancerService = "load-balancer"
 )
 
 // Options are the settings of a Cloud.
@@ -65,6 +66,8 @@ type Cloud struct {
 	calls   []Call
 	faults  []*Fault
 	before  []hook
+	octavia *octavia
+	neutron *neutron
 }
 
 // hook is what happens before a request.
@@ -91,6 +94,7 @@ func Start(o Options) *Cloud {
 	c := &Cloud{
 		options: o, users: map[string]string{User: Password}, tokens: map[string]bool{},
 		servers: map[string]*Server{}, ports: map[string]*Port{}, routers: map[string]*Router{},
+		octavia: newOctavia(), neutron: newNeutron(),
 	}
 	c.server = httptest.NewServer(c)
 	return c
@@ -212,6 +216,14 @@ func refuse(status int, kind, format string, args ...any) *refusal {
 	return &refusal{status, kind, fmt.Sprintf(format, args...)}
 }
 
+// answer wraps the message as its service does.
+func (r *refusal) answer() answer {
+	if r.kind == "faultstring" {
+		return answer{status: r.status, body: object{"faultcode": "Client", "faultstring": r.message, "debuginfo": nil}}
+	}
+	return answer{status: r.status, body: object{r.kind: object{"message": r.message, "code": r.status}}}
+}
+
 // answer is what a handler returns: a status with a JSON body, or a refusal.
 type answer struct {
 	status int
@@ -261,18 +273,13 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		call.Status = out.status
 	}
 	c.calls = append(c.calls, call)
+	w.Header().Set("Date", c.now().Format(http.TimeFormat))
 	c.mu.Unlock()
 	switch {
 	case fault != nil:
 		fault.answer(w, r)
 	case refused != nil:
-		write(
-			w,
-			answer{
-				status: refused.status,
-				body:   object{refused.kind: object{"message": refused.message, "code": refused.status}},
-			},
-		)
+		write(w, refused.answer())
 	default:
 		write(w, out)
 	}
@@ -338,6 +345,8 @@ func (c *Cloud) handle(service string, depth int, in request) (answer, *refusal)
 		return c.compute(in)
 	case networkService:
 		return c.network(in)
+	case balancerService:
+		return c.lbaas(in)
 	}
 	return answer{}, unknown(in)
 }
@@ -348,6 +357,15 @@ func unknown(in request) *refusal {
 
 // versions is the discovery document of a service, which clients ask before its first use.
 func (c *Cloud) versions(service string) (answer, *refusal) {
+	if service == balancerService {
+		list := []object{}
+		for minor := range c.octavia.version + 1 {
+			list = append(list, object{"id": fmt.Sprintf("v2.%d", minor), "status": "SUPPORTED", "links": []object{
+				{"rel": "self", "href": c.server.URL + "/load-balancer/v2"},
+			}})
+		}
+		return answer{status: http.StatusOK, body: object{"versions": list}}, nil
+	}
 	version := map[string]string{identityService: "v3.14", computeService: "v2.1", networkService: "v2.0"}[service]
 	if version == "" {
 		return answer{}, refuse(http.StatusNotFound, "error", "there is no service %s", service)

@@ -1,5 +1,5 @@
-// Package openstacksim decides what a simulated OpenStack answers: Keystone, Nova and Neutron on one HTTP address, as
-// far as this project's provider uses them. It was written after the answers of OpenStack Zed.
+// Package openstacksim decides what a simulated OpenStack answers: Keystone, Nova, Neutron and Octavia on one HTTP
+// address, as far as this project's provider uses them. It was written after the answers of OpenStack Zed.
 //
 //	request --token?--> 401
 //	        --fault?--> the fault's answer, with or without the effect

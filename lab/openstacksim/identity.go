@@ -35,7 +35,7 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 		"user":      object{"id": "u-" + name, "name": name, "domain": object{"id": "default", "name": "Default"}},
 		"catalog": []object{
 			endpoint("identity", "keystone", "/identity/v3"), endpoint("compute", "nova", "/compute/v2.1"),
-			endpoint("network", "neutron", "/network"),
+			endpoint("network", "neutron", "/network"), endpoint("load-balancer", "octavia", "/load-balancer"),
 		},
 	}}
 	if dig(in.body, "auth", "scope", "project") != nil {

@@ -21,7 +21,9 @@ type Port struct {
 	Pairs []string
 	// Unsecured is that port security is off.
 	Unsecured bool
-	Revision  int
+	// Groups are security groups.
+	Groups   []string
+	Revision int
 }
 
 // Router is a router of Neutron.
@@ -113,11 +115,11 @@ func (c *Cloud) network(in request) (answer, *refusal) {
 	case "PUT ports/{id}":
 		return c.updatePort(in)
 	case "GET networks":
-		return c.listNetworks()
+		return c.listNetworks(in)
 	case "GET routers/{id}", "PUT routers/{id}", "PUT routers/{id}/add_extraroutes", "PUT routers/{id}/remove_extraroutes":
 		return c.router(in)
 	}
-	return answer{}, unknown(in)
+	return c.extras(in)
 }
 
 func (c *Cloud) extensions() (answer, *refusal) {
@@ -139,14 +141,22 @@ func (c *Cloud) extensions() (answer, *refusal) {
 	return answer{status: http.StatusOK, body: object{"extensions": list}}, nil
 }
 
-func (c *Cloud) listNetworks() (answer, *refusal) {
+func (c *Cloud) listNetworks(in request) (answer, *refusal) {
+	if refused := only(in, "router:external"); refused != nil {
+		return answer{}, refused
+	}
 	names := map[string]bool{}
 	for _, p := range c.ports {
 		names[p.Network] = true
 	}
+	for _, s := range c.neutron.subnets {
+		names[s.Network] = true
+	}
 	list := []object{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		list = append(list, object{"id": name, "name": name, "status": "ACTIVE", "tenant_id": Project})
+		if in.URL.Query().Get("router:external") != "true" || c.external(name) {
+			list = append(list, object{"id": name, "name": name, "status": "ACTIVE", "tenant_id": Project})
+		}
 	}
 	return answer{status: http.StatusOK, body: object{"networks": list}}, nil
 }
@@ -156,7 +166,7 @@ func (c *Cloud) listPorts(in request) (answer, *refusal) {
 	address := ""
 	for key, values := range query {
 		switch key {
-		case "device_id", "project_id":
+		case "device_id", "project_id", "security_groups":
 		case "fixed_ips":
 			var ok bool
 			if address, ok = strings.CutPrefix(values[0], "ip_address="); !ok {
@@ -171,6 +181,9 @@ func (c *Cloud) listPorts(in request) (answer, *refusal) {
 		p := c.ports[id]
 		device := query.Get("device_id")
 		if device != "" && p.DeviceID != device || address != "" && !slices.Contains(p.Addresses, address) {
+			continue
+		}
+		if group := query.Get("security_groups"); group != "" && !slices.Contains(p.Groups, group) {
 			continue
 		}
 		list = append(list, showPort(p))
@@ -199,7 +212,7 @@ func showPort(p *Port) object {
 		"project_id":            Project,
 		"tenant_id":             Project,
 		"admin_state_up":        true,
-		"security_groups":       []string{},
+		"security_groups":       append([]string{}, p.Groups...),
 		"tags":                  []string{},
 	}
 }
@@ -227,6 +240,15 @@ func (c *Cloud) updatePort(in request) (answer, *refusal) {
 		return answer{}, refused
 	}
 	change, _ := in.body["port"].(object)
+	if groups, ok := change["security_groups"].([]any); ok && len(change) == 1 {
+		p.Groups = nil
+		for _, group := range groups {
+			id, _ := group.(string)
+			p.Groups = append(p.Groups, id)
+		}
+		p.Revision++
+		return answer{status: http.StatusOK, body: object{"port": showPort(p)}}, nil
+	}
 	pairs, ok := change["allowed_address_pairs"].([]any)
 	if !ok || len(change) != 1 {
 		return answer{}, unknown(in)

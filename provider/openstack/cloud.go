@@ -1,6 +1,6 @@
 // Package openstack decides what the OpenStack cloud-controller-manager does in the cloud: which server is a node's,
-// which addresses and labels it gets, and which routes lead to its pods. It takes over from the in-tree provider and
-// from cloud-provider-openstack, whose cloud.conf it reads.
+// which addresses and labels it gets, which routes lead to its pods, and which load balancers Services have. It takes
+// over from the in-tree provider and from cloud-provider-openstack, whose cloud.conf it reads.
 //
 //	cloud.conf --cloudconf--> client --Nova, Neutron, Octavia
 //	controllers --> Cloud --> instances, routes, load balancers --> client --fence--> OpenStack
@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
+	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -40,6 +41,7 @@ type Cloud struct {
 	conf      *cloudconf.Config
 	instances *instances
 	routes    *routes
+	balancers *loadbalancer.Balancers
 }
 
 var (
@@ -119,7 +121,11 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{gate: gate, client: reach, conf: conf}
+	balancers, err := loadbalancer.New(reach, conf)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{gate: gate, client: reach, conf: conf, balancers: balancers}
 	c.instances = &instances{
 		client: reach, region: conf.Global.Region, regional: o.Regional,
 		addresses: addressing{client: reach, conf: conf.Networking, order: order},
@@ -170,8 +176,13 @@ func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
 	return c.routes, true
 }
 
-// LoadBalancer implements cloudprovider.Interface.
-func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+// LoadBalancer implements cloudprovider.Interface. There are none where the cloud config has enabled=false.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	if !c.conf.LoadBalancer.Enabled {
+		return nil, false
+	}
+	return c.balancers, true
+}
 
 // MaxInstances implements cloud.InstancesLister.
 func (c *Cloud) MaxInstances() int { return maxNodes }

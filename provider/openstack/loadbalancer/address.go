@@ -1,0 +1,305 @@
+package loadbalancer
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/provider/openstack/client"
+)
+
+// madeByUs begins the description of floating IPs that a manager made for a Service: this one, or the external
+// provider's. Others are never deleted.
+const madeByUs = "Floating IP for Kubernetes external service "
+
+func (s *settings) floatingDescription() string {
+	text := fmt.Sprintf("%s%s/%s from cluster %s", madeByUs, s.service.Namespace, s.service.Name, s.cluster)
+	return cut(text)
+}
+
+// floating lists floating IPs.
+func floating(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	options floatingips.ListOpts,
+) ([]floatingips.FloatingIP, error) {
+	pages, err := floatingips.List(neutron, options).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing floating IPs: %w", client.Explain(err))
+	}
+	all, err := floatingips.ExtractFloatingIPs(pages)
+	if err != nil {
+		return nil, fmt.Errorf("listing floating IPs: %w", err)
+	}
+	return all, nil
+}
+
+// floatingOf is the floating IP of a load balancer; nil for none.
+func (b *Balancers) floatingOf(
+	ctx context.Context,
+	lb *loadbalancers.LoadBalancer,
+) (*gophercloud.ServiceClient, *floatingips.FloatingIP, error) {
+	neutron, err := b.client.Network(ctx)
+	if err != nil || lb.VipPortID == "" || isIPv6(lb.VipAddress) {
+		return neutron, nil, err
+	}
+	all, err := floating(ctx, neutron, floatingips.ListOpts{PortID: lb.VipPortID})
+	if err != nil || len(all) == 0 {
+		return neutron, nil, err
+	}
+	return neutron, &all[0], nil
+}
+
+// addressNow is the address of a load balancer: that of its floating IP, or its own.
+func (b *Balancers) addressNow(ctx context.Context, s *settings, lb *loadbalancers.LoadBalancer) (string, error) {
+	if s.internal {
+		return lb.VipAddress, nil
+	}
+	_, ip, err := b.floatingOf(ctx, lb)
+	if err != nil || ip == nil {
+		return lb.VipAddress, err
+	}
+	return ip.FloatingIP, nil
+}
+
+// ensureAddress gives a load balancer the floating IP that its Service asks for, or takes it from one that is internal.
+func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbalancers.LoadBalancer) (string, error) {
+	in := s.scope(lb)
+	neutron, ip, err := b.floatingOf(ctx, lb)
+	switch {
+	case err != nil:
+		return "", err
+	case s.internal && ip != nil && in.owner:
+		return lb.VipAddress, b.removeFloating(ctx, neutron, s, in, ip)
+	case s.internal, isIPv6(lb.VipAddress):
+		return lb.VipAddress, nil
+	case ip != nil && !s.wantsOther(in, lb, ip):
+		return ip.FloatingIP, b.adoptFloating(ctx, neutron, s, in, ip)
+	case !in.owner, s.service.Spec.LoadBalancerIP == lb.VipAddress:
+		return lb.VipAddress, nil // what others have made is not given an address that they may not want
+	}
+	free, err := freeFloating(ctx, neutron, s.service.Spec.LoadBalancerIP)
+	if err != nil {
+		return "", err
+	}
+	if ip != nil {
+		if err := b.removeFloating(ctx, neutron, s, in, ip); err != nil {
+			return "", err
+		}
+	}
+	if free != nil {
+		return free.FloatingIP, attach(ctx, neutron, free, lb.VipPortID)
+	}
+	return b.makeFloating(ctx, neutron, s, lb)
+}
+
+// wantsOther reports whether a Service asks for another address than that of the floating IP that there is.
+func (s *settings) wantsOther(in scope, lb *loadbalancers.LoadBalancer, ip *floatingips.FloatingIP) bool {
+	asked := s.service.Spec.LoadBalancerIP
+	return in.owner && asked != "" && asked != ip.FloatingIP && asked != lb.VipAddress
+}
+
+// freeFloating is the floating IP with an address that is asked for, if it exists; nil if it has to be made.
+func freeFloating(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	address string,
+) (*floatingips.FloatingIP, error) {
+	if address == "" {
+		return nil, nil
+	}
+	all, err := floating(ctx, neutron, floatingips.ListOpts{FloatingIP: address})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if all[0].PortID != "" {
+		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, is used by port %s: free it, or ask for another",
+			address, all[0].PortID)
+	}
+	return &all[0], nil
+}
+
+// attach gives a floating IP to a port; to none for an empty one.
+func attach(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	ip *floatingips.FloatingIP,
+	port string,
+) error {
+	if _, err := floatingips.Update(ctx, neutron, ip.ID, floatingips.UpdateOpts{PortID: &port}).Extract(); err != nil {
+		return fmt.Errorf("changing the port of floating IP %s: %w", ip.FloatingIP, client.Explain(err))
+	}
+	return nil
+}
+
+// inTreeMade reports whether the in-tree provider has made a floating IP. It left no description. An address that the
+// user has named may be the user's own.
+func (s *settings) inTreeMade(in scope, ip *floatingips.FloatingIP) bool {
+	if !in.adopted || ip.Description != "" || ip.FloatingIP == s.service.Spec.LoadBalancerIP {
+		return false
+	}
+	shown := s.service.Status.LoadBalancer.Ingress
+	return len(shown) == 0 || slices.ContainsFunc(shown, func(i corev1.LoadBalancerIngress) bool {
+		return i.IP == ip.FloatingIP || i.Hostname != ""
+	})
+}
+
+// adoptFloating describes a floating IP of the in-tree provider, so that it is known as the Service's from then on. The
+// in-tree provider does not look at descriptions.
+func (b *Balancers) adoptFloating(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	s *settings,
+	in scope,
+	ip *floatingips.FloatingIP,
+) error {
+	if !s.inTreeMade(in, ip) {
+		return nil
+	}
+	description := s.floatingDescription()
+	options := floatingips.UpdateOpts{Description: &description} // without a port: to name it would attach it again
+	if _, err := floatingips.Update(ctx, neutron, ip.ID, options).Extract(); err != nil {
+		return fmt.Errorf("describing floating IP %s: %w", ip.FloatingIP, client.Explain(err))
+	}
+	return nil
+}
+
+// removeFloating deletes a floating IP that a manager has made for the Service, and takes another one off.
+func (b *Balancers) removeFloating(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	s *settings,
+	in scope,
+	ip *floatingips.FloatingIP,
+) error {
+	if s.keepFloating || !strings.HasPrefix(ip.Description, madeByUs) && !s.inTreeMade(in, ip) {
+		return attach(ctx, neutron, ip, "")
+	}
+	klog.FromContext(ctx).Info("Deleting a floating IP", "service", klog.KObj(s.service), "address", ip.FloatingIP)
+	if err := floatingips.Delete(ctx, neutron, ip.ID).ExtractErr(); err != nil && !client.NotFound(err) {
+		return fmt.Errorf("deleting floating IP %s: %w", ip.FloatingIP, client.Explain(err))
+	}
+	return nil
+}
+
+// makeFloating makes a floating IP. Without a network of floating IPs the load balancer's own address is the Service's.
+func (b *Balancers) makeFloating(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	s *settings,
+	lb *loadbalancers.LoadBalancer,
+) (string, error) {
+	network, err := b.floatingNetwork(ctx, neutron, s)
+	if err != nil {
+		return "", err
+	}
+	if network == "" {
+		klog.FromContext(ctx).Info("The cloud has no network of floating IPs; the load balancer has its own address alone",
+			"service", klog.KObj(s.service), "loadBalancer", lb.ID)
+		return lb.VipAddress, nil
+	}
+	from, err := s.floatingSubnets(ctx, neutron, network)
+	if err != nil {
+		return "", err
+	}
+	for _, subnet := range from {
+		var made *floatingips.FloatingIP
+		made, err = floatingips.Create(ctx, neutron, floatingips.CreateOpts{
+			FloatingNetworkID: network, PortID: lb.VipPortID, SubnetID: subnet,
+			FloatingIP: s.service.Spec.LoadBalancerIP, Description: s.floatingDescription(),
+		}).Extract()
+		if err == nil {
+			return made.FloatingIP, nil
+		}
+	}
+	return "", fmt.Errorf("making a floating IP in network %s for load balancer %s: %w", network, lb.ID, s.explain(err))
+}
+
+// floatingSubnets are the subnets to try for a floating IP; an empty one leaves the choice to Neutron.
+func (s *settings) floatingSubnets(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	network string,
+) ([]string, error) {
+	spec := s.floatingSubnet
+	if spec.id != "" || s.service.Spec.LoadBalancerIP != "" || spec.name == "" && spec.tags == "" {
+		return []string{spec.id}, nil
+	}
+	matches, err := namePattern(spec.name)
+	if err != nil {
+		return nil, err
+	}
+	options := tagFilter(spec.tags)
+	options.NetworkID = network
+	pages, err := subnets.List(neutron, options).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the subnets of network %s: %w", network, client.Explain(err))
+	}
+	all, err := subnets.ExtractSubnets(pages)
+	if err != nil {
+		return nil, fmt.Errorf("listing the subnets of network %s: %w", network, err)
+	}
+	var chosen []string
+	for _, subnet := range all {
+		if matches(subnet.Name) {
+			chosen = append(chosen, subnet.ID)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("network %s has no subnet with name %q and tags %q (floating-subnet, floating-subnet-tags)",
+			network, spec.name, spec.tags)
+	}
+	return chosen, nil
+}
+
+// namePattern reads a pattern of subnets' names: a glob, a regular expression behind ~, and either negated by !.
+func namePattern(text string) (func(string) bool, error) {
+	if text == "" {
+		return func(string) bool { return true }, nil
+	}
+	pattern, negated := strings.CutPrefix(text, "!")
+	if expression, ok := strings.CutPrefix(pattern, "~"); ok {
+		compiled, err := regexp.Compile("^(?:" + expression + ")$")
+		if err != nil {
+			return nil, fmt.Errorf("floating-subnet is %q: %w", text, err)
+		}
+		return func(name string) bool { return compiled.MatchString(name) != negated }, nil
+	}
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("floating-subnet is %q, which is no pattern of names: %w", text, err)
+	}
+	return func(name string) bool {
+		matched, _ := path.Match(pattern, name) // the pattern was tried above
+		return matched != negated
+	}, nil
+}
+
+// tagFilter reads tags of subnets: one of a list; all of it behind &; and either negated by !.
+func tagFilter(text string) subnets.ListOpts {
+	tags, negated := strings.CutPrefix(text, "!")
+	tags, all := strings.CutPrefix(tags, "&")
+	parts := strings.Split(tags, ",")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	tags = strings.Join(parts, ",")
+	switch {
+	case negated && all:
+		return subnets.ListOpts{NotTags: tags}
+	case negated:
+		return subnets.ListOpts{NotTagsAny: tags}
+	case all:
+		return subnets.ListOpts{Tags: tags}
+	}
+	return subnets.ListOpts{TagsAny: tags}
+}

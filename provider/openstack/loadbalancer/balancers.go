@@ -1,0 +1,549 @@
+// Package loadbalancer decides which load balancers of Octavia the Services of a cluster have, and what is changed on
+// them. It takes over those of the in-tree provider and of cloud-provider-openstack.
+//
+//	Service, nodes --settings--> wanted tree -+
+//	Octavia --find--> load balancer --read--> tree --diff--> the first change --> Octavia
+//	                     +- PENDING: asked again later       +- none: floating IP, status
+//
+// A change makes the whole load balancer immutable for a while. No call waits for that: each carries out one change,
+// and asks to be made again.
+package loadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudapi "k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/provider/openstack/client"
+	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
+)
+
+// Balancers are the load balancers of a cluster's Services.
+type Balancers struct {
+	client *client.Client
+	conf   *cloudconf.Config
+	memory *memory
+	now    func() time.Time
+
+	mu       sync.Mutex
+	features *features // nil until Octavia was asked
+	external string    // the network of floating IPs, if it was found; see floatingNetwork
+}
+
+var _ cloudprovider.LoadBalancer = (*Balancers)(nil)
+
+// New makes the load balancers of a cloud config. It sends nothing.
+func New(to *client.Client, conf *cloudconf.Config) (*Balancers, error) {
+	if conf.LoadBalancer.Enabled && conf.LoadBalancer.ManageSecurityGroups {
+		return nil, errors.New("[LoadBalancer] manage-security-groups is not supported: set it to false, and let the security " +
+			"group of the nodes accept their node ports (30000-32767) from the subnet of the load balancers. " +
+			"Groups that earlier managers made are removed with their Services")
+	}
+	return &Balancers{client: to, conf: conf, memory: newMemory(), now: time.Now}, nil
+}
+
+// open is Octavia, once it is known what it can do.
+func (b *Balancers) open(ctx context.Context) (octavia, error) {
+	service, err := b.client.LoadBalancer(ctx)
+	if err != nil {
+		return octavia{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.features == nil {
+		minor, err := readFeatures(ctx, service)
+		if err != nil {
+			return octavia{}, err
+		}
+		b.features = &features{
+			minor: minor, driver: b.conf.LoadBalancer.LBProvider, serial: b.conf.LoadBalancer.SerialAPICalls,
+		}
+	}
+	return octavia{service, *b.features}, nil
+}
+
+// GetLoadBalancerName is the name of a new load balancer.
+func (b *Balancers) GetLoadBalancerName(_ context.Context, cluster string, service *corev1.Service) string {
+	return nameOf(cluster, service)
+}
+
+// found is a load balancer that was found, and when Octavia said so.
+type found struct {
+	*loadbalancers.LoadBalancer
+
+	date time.Time
+}
+
+// find finds the load balancer of a Service; nil for none. The ID of its annotation goes first, then the one that is
+// known, its name, and the name that the in-tree provider gave it.
+func (b *Balancers) find(ctx context.Context, o octavia, s *settings) (*found, error) {
+	id := s.id
+	if id == "" {
+		id = b.memory.idOf(s.service.UID)
+	}
+	if id != "" {
+		lb, date, err := o.get(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case lb != nil:
+			return &found{lb, date}, nil
+		case s.id != "":
+			return nil, nil
+		}
+		b.memory.drop(s.service.UID, id, true)
+	}
+	for _, name := range []string{s.name, s.legacy} {
+		all, err := o.named(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) > 1 {
+			return nil, fmt.Errorf("%d load balancers have the name %s (%s): delete or rename all but one, "+
+				"or name one in the annotation %sload-balancer-id", len(all), name, idsOf(all), prefix)
+		}
+		if len(all) == 1 {
+			b.memory.setID(s.service.UID, all[0].ID)
+			return &found{LoadBalancer: &all[0]}, nil
+		}
+	}
+	return nil, nil
+}
+
+func idsOf(all []loadbalancers.LoadBalancer) string {
+	ids := make([]string, len(all))
+	for i, lb := range all {
+		ids[i] = lb.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// scope says whose a load balancer is.
+func (s *settings) scope(lb *loadbalancers.LoadBalancer) scope {
+	in := scope{tag: s.name, adopted: lb.Name == s.legacy}
+	in.owner = in.adopted || lb.Name == s.name
+	if s.id != "" && isServiceTag(lb.Name) && strings.HasSuffix(lb.Name, "_"+s.service.Namespace+"_"+s.service.Name) {
+		in.owner, in.tag = true, lb.Name // of another cluster name, by the same Service
+	}
+	return in
+}
+
+// others are the Services that share a load balancer, as its tags name them.
+func (s scope) others(lb *loadbalancers.LoadBalancer) (tags []string) {
+	for _, tag := range lb.Tags {
+		if isServiceTag(tag) && tag != s.tag {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// EnsureLoadBalancer makes the load balancer of a Service what it should be, or takes it there by one change and asks
+// to be called again.
+func (b *Balancers) EnsureLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) (*corev1.LoadBalancerStatus, error) {
+	s, err := newSettings(b.conf, cluster, service)
+	if err != nil {
+		return nil, err
+	}
+	lb, err := b.reconcile(ctx, s, nodes, true)
+	if err != nil {
+		return nil, err
+	}
+	address, err := b.ensureAddress(ctx, s, lb)
+	if err != nil {
+		return nil, err
+	}
+	return b.status(s, address), nil
+}
+
+// UpdateLoadBalancer gives a load balancer the members of now.
+func (b *Balancers) UpdateLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) error {
+	s, err := newSettings(b.conf, cluster, service)
+	if err != nil {
+		return err
+	}
+	_, err = b.reconcile(ctx, s, nodes, false)
+	return err
+}
+
+// reconcile carries out the next change of a Service's load balancer. It returns the load balancer when there is none.
+func (b *Balancers) reconcile(
+	ctx context.Context,
+	s *settings,
+	nodes []*corev1.Node,
+	create bool,
+) (*loadbalancers.LoadBalancer, error) {
+	o, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.check(s); err != nil {
+		return nil, fmt.Errorf("service %s/%s: %w", s.service.Namespace, s.service.Name, err)
+	}
+	targets, err := s.targets(nodes)
+	if err != nil {
+		return nil, err
+	}
+	lb, err := b.find(ctx, o, s)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case lb == nil && s.id != "":
+		return nil, fmt.Errorf("there is no load balancer %s, which the annotation %sload-balancer-id names: "+
+			"name one that exists, or remove the annotation", s.id, prefix)
+	case lb == nil && !create:
+		return nil, fmt.Errorf("service %s/%s has no load balancer in Octavia", s.service.Namespace, s.service.Name)
+	case lb == nil:
+		return nil, b.create(ctx, o, s, nodes, targets)
+	}
+	e := b.memory.entry(lb.ID)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := b.ready(ctx, o, s, lb.LoadBalancer, e); err != nil {
+		return nil, err
+	}
+	in := s.scope(lb.LoadBalancer)
+	if err := b.share(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
+		return nil, err
+	}
+	want := wanted(s, lb.Name, b.memberSubnet(s, lb.LoadBalancer), in.adopted, targets, o.features)
+	changes, err := b.changes(ctx, o, e, lb, want, in)
+	if err != nil {
+		return nil, fmt.Errorf("load balancer %s (%s): %w", lb.Name, lb.ID, err)
+	}
+	if len(changes) == 0 {
+		return lb.LoadBalancer, nil
+	}
+	return nil, b.carryOut(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
+}
+
+func (b *Balancers) memberSubnet(s *settings, lb *loadbalancers.LoadBalancer) string {
+	if s.memberSubnet.value != "" {
+		return s.memberSubnet.value
+	}
+	return lb.VipSubnetID
+}
+
+// changes compares the tree that is wanted with the one that is known. What this process knows is believed while
+// Octavia says that nothing has changed since it was read. What it has changed is read once more at the end.
+func (b *Balancers) changes(
+	ctx context.Context,
+	o octavia,
+	e *entry,
+	lb *found,
+	want *tree,
+	in scope,
+) ([]change, error) {
+	healthPorts := want.checksElsewhere()
+	believed, err := b.believes(ctx, o, e, lb, healthPorts)
+	if err != nil {
+		return nil, err
+	}
+	for range 2 {
+		if !believed {
+			read, err := o.read(ctx, lb.ID, lb.ProjectID, healthPorts)
+			if err != nil {
+				return nil, err
+			}
+			e.keep(read, healthPorts, lb.LoadBalancer, lb.date)
+		}
+		changes, err := diff(want, e.tree, in, o.features)
+		if err != nil || len(changes) > 0 || !e.changed {
+			return changes, err
+		}
+		believed = false
+	}
+	return nil, nil
+}
+
+// checksElsewhere reports whether members are checked at another port than the one that they serve at.
+func (t *tree) checksElsewhere() bool {
+	for _, l := range t.listeners {
+		if kindOf(l.pool.monitor) == "HTTP" {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Balancers) believes(ctx context.Context, o octavia, e *entry, lb *found, healthPorts bool) (bool, error) {
+	switch {
+	case e.tree == nil, healthPorts && !e.healthPorts:
+		return false, nil
+	case e.changed:
+		return true, nil
+	case lb.UpdatedAt.IsZero(), !lb.UpdatedAt.Equal(e.version):
+		return false, nil
+	case e.settled:
+		return true, nil
+	}
+	s, err := o.statuses(ctx, lb.ID)
+	if err != nil || !s.agrees(e.tree) {
+		return false, err
+	}
+	e.settled = lb.date.After(lb.UpdatedAt.Add(time.Second))
+	return true, nil
+}
+
+// carryOut carries out a change, and returns the error that asks for the next call.
+func (b *Balancers) carryOut(
+	ctx context.Context,
+	o octavia,
+	s *settings,
+	e *entry,
+	lb *loadbalancers.LoadBalancer,
+	c change,
+	of int,
+) error {
+	klog.FromContext(ctx).V(2).Info("Changing a load balancer", "service", klog.KObj(s.service), "loadBalancer", lb.ID,
+		"change", c.String())
+	err := o.carryOut(ctx, c)
+	switch {
+	case err == nil:
+		e.changed, e.waiting = true, time.Time{}
+		after, _ := e.wait(b.now())
+		return cloudapi.NewRetryError(
+			fmt.Sprintf("load balancer %s (%s) is being changed, %d changes are left", lb.Name, lb.ID, of-1), after)
+	case immutable(err):
+		e.forget()
+		after, _ := e.wait(b.now())
+		return cloudapi.NewRetryError(
+			fmt.Sprintf("load balancer %s (%s) is being changed by another client", lb.Name, lb.ID), after)
+	}
+	e.forget()
+	return fmt.Errorf("changing load balancer %s (%s): %w", lb.Name, lb.ID, s.explain(err))
+}
+
+// immutable reports whether Octavia refuses a change because another is under way.
+func immutable(err error) bool {
+	return client.Conflict(err) && strings.Contains(client.Explain(err).Error(), "immutable")
+}
+
+// explain adds to a refusal what can be done.
+func (s *settings) explain(err error) error {
+	text := client.Explain(err).Error()
+	lower := strings.ToLower(text)
+	advice := ""
+	switch {
+	case strings.Contains(lower, "quota"):
+		advice = "raise the quota of the project, or delete what is not used"
+	case strings.Contains(lower, "subnet") && strings.Contains(lower, "not found"):
+		advice = "the subnet is gone, or of another project: check " + s.placesGiven()
+	case strings.Contains(lower, "flavor") && s.flavor != "":
+		advice = "check the flavor " + s.flavor + " (flavor-id)"
+	}
+	if advice == "" {
+		return client.Explain(err)
+	}
+	return fmt.Errorf("%w (%s)", client.Explain(err), advice)
+}
+
+// placesGiven names the settings that name subnets.
+func (s *settings) placesGiven() string {
+	var from []string
+	for _, place := range []sourced{s.subnet, s.memberSubnet, s.network} {
+		if place.value != "" {
+			from = append(from, place.from+" ("+place.value+")")
+		}
+	}
+	if len(from) == 0 {
+		return "the subnet of the nodes' ports"
+	}
+	return strings.Join(from, " and ")
+}
+
+// ready returns nil for a load balancer that can be changed. Otherwise its error says when to ask again, or what to do.
+func (b *Balancers) ready(
+	ctx context.Context,
+	o octavia,
+	s *settings,
+	lb *loadbalancers.LoadBalancer,
+	e *entry,
+) error {
+	switch status := lb.ProvisioningStatus; {
+	case status == "ACTIVE":
+		e.waiting = time.Time{}
+		return nil
+	case status == "ERROR":
+		return b.failover(ctx, o, s, lb, e)
+	default:
+		return b.pending(lb, e)
+	}
+}
+
+func (b *Balancers) pending(lb *loadbalancers.LoadBalancer, e *entry) error {
+	after, since := e.wait(b.now())
+	if since > tooLong {
+		return fmt.Errorf("load balancer %s (%s) has been %s for %s: Octavia's worker may have died in the middle. "+
+			"Ask the cloud's administrator to end this state (openstack loadbalancer status set, or failover)",
+			lb.Name, lb.ID, lb.ProvisioningStatus, since.Round(time.Minute))
+	}
+	return cloudapi.NewRetryError(fmt.Sprintf("load balancer %s (%s) is %s", lb.Name, lb.ID, lb.ProvisioningStatus), after)
+}
+
+// failoverAgain is how long a failover that was asked for is not asked for again.
+const failoverAgain = 10 * time.Minute
+
+// failover has Octavia replace what carries a load balancer in ERROR, if the Service asks for it.
+func (b *Balancers) failover(
+	ctx context.Context,
+	o octavia,
+	s *settings,
+	lb *loadbalancers.LoadBalancer,
+	e *entry,
+) error {
+	e.waiting = time.Time{}
+	e.forget()
+	problem := fmt.Sprintf("load balancer %s (%s) is in ERROR: Octavia could not carry out a change of it", lb.Name, lb.ID)
+	if s.onError != onErrorFailover {
+		return fmt.Errorf("%s, and changes nothing more. Set the annotation %s to %s on the Service, or have "+
+			"'openstack loadbalancer failover %s' run; or delete the Service to have another one", problem, AnnotationOnError,
+			onErrorFailover, lb.ID)
+	}
+	if !e.failedOver.IsZero() && b.now().Sub(e.failedOver) < failoverAgain {
+		return fmt.Errorf("%s, and its failover of %s ago has not helped. Ask the cloud's administrator for the reason",
+			problem, b.now().Sub(e.failedOver).Round(time.Second))
+	}
+	url := o.ServiceURL("lbaas", "loadbalancers", lb.ID, "failover")
+	_, err := o.Put(ctx, url, nil, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
+	if err != nil {
+		return fmt.Errorf("%s, and its failover is refused: %w", problem, client.Explain(err))
+	}
+	e.failedOver = b.now()
+	klog.FromContext(ctx).Info("A load balancer in ERROR fails over", "service", klog.KObj(s.service), "loadBalancer", lb.ID)
+	return cloudapi.NewRetryError(problem+"; its failover has begun", shortestWait)
+}
+
+// share checks whether a Service may use a load balancer that is not its own. It puts the Service's tag on it before
+// anything else. The owner keeps a load balancer that has another Service's tag.
+func (b *Balancers) share(
+	ctx context.Context,
+	o octavia,
+	s *settings,
+	lb *loadbalancers.LoadBalancer,
+	in scope,
+	e *entry,
+) error {
+	if in.owner {
+		return nil
+	}
+	if s.internal {
+		return fmt.Errorf("service %s/%s is internal, and load balancer %s is not its own: an internal Service needs a load "+
+			"balancer of its own, remove the annotation %sload-balancer-id", s.service.Namespace, s.service.Name, lb.ID, prefix)
+	}
+	others := in.others(lb)
+	if len(others)+1 > b.conf.LoadBalancer.MaxSharedLB && !slices.Contains(lb.Tags, in.tag) {
+		return fmt.Errorf("load balancer %s is used by %d Services (%s): [LoadBalancer] max-shared-lb in the cloud config is %d",
+			lb.ID, len(others), strings.Join(others, ", "), b.conf.LoadBalancer.MaxSharedLB)
+	}
+	if slices.Contains(lb.Tags, in.tag) {
+		return nil
+	}
+	return b.carryOut(ctx, o, s, e, lb, tagChange(lb, append(slices.Clone(lb.Tags), in.tag)), 1)
+}
+
+func tagChange(lb *loadbalancers.LoadBalancer, tags []string) change {
+	return change{
+		method: http.MethodPut, path: "loadbalancers/" + lb.ID, kind: "loadbalancer",
+		body: object{"tags": append([]string{}, tags...)}, apply: func(string) {},
+	}
+}
+
+// GetLoadBalancer returns the address of a load balancer, and whether there is one. For a Service that is leaving there
+// is one while anything of it is left.
+func (b *Balancers) GetLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+) (*corev1.LoadBalancerStatus, bool, error) {
+	o, err := b.open(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	s := b.lenient(cluster, service)
+	lb, err := b.find(ctx, o, s)
+	if err != nil {
+		return nil, false, err
+	}
+	if lb == nil {
+		left := false
+		if isLeaving(service) {
+			left, err = b.leftovers(ctx, s)
+		}
+		return &corev1.LoadBalancerStatus{}, left, err
+	}
+	address, err := b.addressNow(ctx, s, lb.LoadBalancer)
+	if err != nil {
+		return nil, false, err
+	}
+	if address == "" {
+		return &corev1.LoadBalancerStatus{}, true, nil
+	}
+	return b.status(s, address), true, nil
+}
+
+func isLeaving(service *corev1.Service) bool {
+	return service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer
+}
+
+// lenient reads what is needed to find a Service's load balancer and to delete it. What is wrong with other annotations
+// must not keep it.
+func (b *Balancers) lenient(cluster string, service *corev1.Service) *settings {
+	if s, err := newSettings(b.conf, cluster, service); err == nil {
+		return s
+	}
+	r := &reader{annotations: service.Annotations}
+	s := &settings{
+		service: service, cluster: cluster, name: nameOf(cluster, service),
+		legacy: cloudprovider.DefaultLoadBalancerName(service), id: r.text("load-balancer-id", ""),
+		internal:     b.conf.LoadBalancer.InternalLB || r.boolean(annotationInternal, false),
+		keepFloating: r.boolean(prefix+"keep-floatingip", false), hostname: r.text("hostname", ""),
+	}
+	s.readProxy(r)
+	return s
+}
+
+// status is what a Service shows of its load balancer. Behind the PROXY protocol no connection may take the short way
+// through kube-proxy. The mode of the address says so, or a host name in place of the address.
+func (b *Balancers) status(s *settings, address string) *corev1.LoadBalancerStatus {
+	mode := corev1.LoadBalancerIPModeVIP
+	in := corev1.LoadBalancerIngress{IP: address, IPMode: &mode}
+	switch {
+	case s.hostname != "":
+		in = corev1.LoadBalancerIngress{Hostname: s.hostname}
+	case s.proxy != "" && b.conf.LoadBalancer.EnableIngressHostname:
+		in = corev1.LoadBalancerIngress{Hostname: address + "." + b.conf.LoadBalancer.IngressHostnameSuffix}
+	case s.proxy != "":
+		mode = corev1.LoadBalancerIPModeProxy
+	}
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{in}}
+}
+
+func isIPv6(address string) bool {
+	parsed, err := netip.ParseAddr(address)
+	return err == nil && parsed.Is6()
+}

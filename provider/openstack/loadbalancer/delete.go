@@ -1,0 +1,223 @@
+package loadbalancer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/security/groups"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/security/rules"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	corev1 "k8s.io/api/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/provider/openstack/client"
+)
+
+// EnsureLoadBalancerDeleted deletes what a Service has: its load balancer, its floating IP, and the security group that
+// another provider made for it. A load balancer that others use too stays without the Service's listeners.
+func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
+	o, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	s := b.lenient(cluster, service)
+	lb, err := b.find(ctx, o, s)
+	if err != nil {
+		return err
+	}
+	if lb != nil {
+		return b.remove(ctx, o, s, lb)
+	}
+	if id := b.memory.idOf(service.UID); id != "" {
+		b.memory.drop(service.UID, id, true)
+	}
+	return b.removeLeftovers(ctx, s)
+}
+
+// remove takes the next step of removing a load balancer, or a Service's part of it.
+func (b *Balancers) remove(ctx context.Context, o octavia, s *settings, lb *found) error {
+	e := b.memory.entry(lb.ID)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if status := lb.ProvisioningStatus; status != "ACTIVE" && status != "ERROR" {
+		return b.pending(lb.LoadBalancer, e)
+	}
+	in := s.scope(lb.LoadBalancer)
+	if !in.owner || len(in.others(lb.LoadBalancer)) > 0 {
+		return b.leave(ctx, o, s, lb.LoadBalancer, in, e)
+	}
+	neutron, ip, err := b.floatingOf(ctx, lb.LoadBalancer)
+	if err != nil {
+		return err
+	}
+	if ip != nil {
+		if err := b.removeFloating(ctx, neutron, s, in, ip); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).Info("Deleting a load balancer", "service", klog.KObj(s.service), "loadBalancer", lb.ID)
+	gone := change{
+		method: http.MethodDelete, path: "loadbalancers/" + lb.ID + "?cascade=true", apply: func(string) {},
+	}
+	return b.carryOut(ctx, o, s, e, lb.LoadBalancer, gone, 1)
+}
+
+// leave removes a Service's listeners from a load balancer that stays, and then its tag.
+func (b *Balancers) leave(
+	ctx context.Context,
+	o octavia,
+	s *settings,
+	lb *loadbalancers.LoadBalancer,
+	in scope,
+	e *entry,
+) error {
+	t, err := o.read(ctx, lb.ID, lb.ProjectID, false)
+	if err != nil {
+		return err
+	}
+	var changes []change
+	for _, l := range t.listeners {
+		if in.mine(l) {
+			changes = append(changes, removeListener(t, l)...)
+		}
+	}
+	if slices.Contains(lb.Tags, in.tag) {
+		rest := slices.DeleteFunc(slices.Clone(lb.Tags), func(tag string) bool { return tag == in.tag })
+		changes = append(changes, tagChange(lb, rest))
+	}
+	if len(changes) > 0 {
+		e.forget()
+		err := b.carryOut(ctx, o, s, e, lb, changes[0], len(changes))
+		e.forget()
+		return err
+	}
+	b.memory.drop(s.service.UID, lb.ID, false)
+	return b.removeLeftovers(ctx, s)
+}
+
+// groupName is the security group that the in-tree and the external provider make for a Service.
+func (s *settings) groupName() string {
+	return cut(fmt.Sprintf("lb-sg-%s-%s-%s", s.service.UID, s.service.Namespace, s.service.Name))
+}
+
+// leftover is what is left of a Service without its load balancer.
+type leftover struct {
+	neutron  *gophercloud.ServiceClient
+	groups   []groups.SecGroup
+	floating []floatingips.FloatingIP
+}
+
+func (b *Balancers) findLeftovers(ctx context.Context, s *settings) (*leftover, error) {
+	neutron, err := b.client.Network(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left := &leftover{neutron: neutron}
+	pages, err := groups.List(neutron, groups.ListOpts{Name: s.groupName()}).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("finding security group %s: %w", s.groupName(), client.Explain(err))
+	}
+	if left.groups, err = groups.ExtractGroups(pages); err != nil {
+		return nil, fmt.Errorf("finding security group %s: %w", s.groupName(), err)
+	}
+	if s.keepFloating {
+		return left, nil
+	}
+	all, err := floating(ctx, neutron, floatingips.ListOpts{Description: s.floatingDescription()})
+	if err != nil {
+		return nil, err
+	}
+	for _, ip := range all {
+		if ip.Description == s.floatingDescription() && ip.PortID == "" {
+			left.floating = append(left.floating, ip)
+		}
+	}
+	return left, nil
+}
+
+func (b *Balancers) leftovers(ctx context.Context, s *settings) (bool, error) {
+	left, err := b.findLeftovers(ctx, s)
+	return err == nil && len(left.groups)+len(left.floating) > 0, err
+}
+
+// removeLeftovers removes what is left once the load balancer is gone. These are floating IPs that lost their port, and
+// security groups with the rules that name them.
+func (b *Balancers) removeLeftovers(ctx context.Context, s *settings) error {
+	left, err := b.findLeftovers(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, ip := range left.floating {
+		if err := floatingips.Delete(ctx, left.neutron, ip.ID).ExtractErr(); err != nil && !client.NotFound(err) {
+			return fmt.Errorf("deleting floating IP %s: %w", ip.FloatingIP, client.Explain(err))
+		}
+	}
+	for _, group := range left.groups {
+		if err := removeGroup(ctx, left.neutron, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeGroup(ctx context.Context, neutron *gophercloud.ServiceClient, group groups.SecGroup) error {
+	failed := func(err error) error {
+		return fmt.Errorf("removing security group %s (%s): %w", group.Name, group.ID, client.Explain(err))
+	}
+	pages, err := rules.List(neutron, rules.ListOpts{RemoteGroupID: group.ID}).AllPages(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	naming, err := rules.ExtractRules(pages)
+	if err != nil {
+		return failed(err)
+	}
+	for _, rule := range naming {
+		if err := rules.Delete(ctx, neutron, rule.ID).ExtractErr(); err != nil && !client.NotFound(err) {
+			return failed(err)
+		}
+	}
+	if err := takeOff(ctx, neutron, group.ID); err != nil {
+		return failed(err)
+	}
+	err = groups.Delete(ctx, neutron, group.ID).ExtractErr()
+	switch {
+	case err == nil, client.NotFound(err):
+		return nil
+	case client.Conflict(err): // a port got it meanwhile, or goes more slowly than its load balancer
+		return cloudapi.NewRetryError(failed(err).Error(), longestWait)
+	}
+	return failed(err)
+}
+
+// takeOff takes a security group off all ports. Neutron writes a port's whole list, with the revision that was read.
+func takeOff(ctx context.Context, neutron *gophercloud.ServiceClient, group string) error {
+	pages, err := ports.List(neutron, ports.ListOpts{SecurityGroups: []string{group}}).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := ports.ExtractPorts(pages)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		rest := slices.DeleteFunc(slices.Clone(p.SecurityGroups), func(id string) bool { return id == group })
+		if len(rest) == len(p.SecurityGroups) {
+			continue
+		}
+		options := ports.UpdateOpts{SecurityGroups: &rest}
+		if p.RevisionNumber > 0 {
+			options.RevisionNumber = &p.RevisionNumber
+		}
+		if _, err := ports.Update(ctx, neutron, p.ID, options).Extract(); err != nil && !client.NotFound(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package loadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/apiversions"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/listeners"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/monitors"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/pools"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/provider/openstack/client"
+)
+
+// features are what Octavia can do: its API's minor version, and the driver behind it.
+type features struct {
+	minor  int
+	driver string
+	serial bool // it takes one change of a member at a time, and no trees
+}
+
+func (f features) ovn() bool      { return f.driver == "ovn" }
+func (f features) timeouts() bool { return f.minor >= 1 && !f.ovn() }
+func (f features) tags() bool     { return f.minor >= 5 }
+func (f features) flavors() bool  { return f.minor >= 6 && !f.ovn() }
+func (f features) additive() bool { return f.minor >= 11 }
+func (f features) ranges() bool   { return f.minor >= 12 }
+func (f features) zones() bool    { return f.minor >= 14 && !f.ovn() }
+
+// httpMonitor reports whether members of a protocol can be checked by HTTP, at another port.
+func (f features) httpMonitor(protocol corev1.Protocol) bool {
+	return !f.ovn() && (protocol == corev1.ProtocolTCP || f.minor >= 16)
+}
+
+// check says what of a Service's settings this Octavia cannot do. To leave it out could open a Service to everyone.
+func (f features) check(s *settings) error {
+	var problems []error
+	lacks := func(what string, minor int) {
+		problems = append(problems, fmt.Errorf("%s needs version 2.%d of Octavia's API, and this one has 2.%d", what, minor, f.minor))
+	}
+	for _, p := range s.service.Spec.Ports {
+		if p.Protocol == corev1.ProtocolSCTP && f.minor < 23 {
+			lacks("a port of protocol SCTP", 23)
+		}
+	}
+	if s.proxy == "PROXYV2" && f.minor < 22 {
+		lacks("annotation "+prefix+"proxy-protocol with v2", 22)
+	}
+	if len(s.allowed) > 0 && !f.ranges() {
+		lacks("loadBalancerSourceRanges", 12)
+	}
+	if s.id != "" && !f.tags() {
+		lacks("annotation "+prefix+"load-balancer-id", 5)
+	}
+	return errors.Join(problems...)
+}
+
+// octavia is Octavia, with what it can do.
+type octavia struct {
+	*gophercloud.ServiceClient
+	features
+}
+
+func readFeatures(ctx context.Context, service *gophercloud.ServiceClient) (minor int, err error) {
+	pages, err := apiversions.List(service).AllPages(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("asking Octavia for its versions: %w", client.Explain(err))
+	}
+	versions, err := apiversions.ExtractAPIVersions(pages)
+	if err != nil {
+		return 0, fmt.Errorf("asking Octavia for its versions: %w", err)
+	}
+	for _, v := range versions {
+		if number, err := strconv.Atoi(strings.TrimPrefix(v.ID, "v2.")); err == nil {
+			minor = max(minor, number)
+		}
+	}
+	return minor, nil
+}
+
+// get reads one load balancer, and when Octavia said so; nil for one that does not exist.
+func (o octavia) get(ctx context.Context, id string) (*loadbalancers.LoadBalancer, time.Time, error) {
+	result := loadbalancers.Get(ctx, o.ServiceClient, id)
+	lb, err := result.Extract()
+	if client.NotFound(err) {
+		return nil, time.Time{}, nil
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("reading load balancer %s: %w", id, client.Explain(err))
+	}
+	if lb.ProvisioningStatus == "DELETED" {
+		return nil, time.Time{}, nil
+	}
+	date, err := http.ParseTime(result.Header.Get("Date"))
+	if err != nil {
+		date = time.Time{}
+	}
+	return lb, date, nil
+}
+
+// named lists the load balancers of a name that are not deleted.
+func (o octavia) named(ctx context.Context, name string) ([]loadbalancers.LoadBalancer, error) {
+	pages, err := loadbalancers.List(o.ServiceClient, loadbalancers.ListOpts{Name: name}).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("finding load balancer %s: %w", name, client.Explain(err))
+	}
+	all, err := loadbalancers.ExtractLoadBalancers(pages)
+	if err != nil {
+		return nil, fmt.Errorf("finding load balancer %s: %w", name, err)
+	}
+	var found []loadbalancers.LoadBalancer
+	for _, lb := range all {
+		if lb.Name == name && lb.ProvisioningStatus != "DELETED" {
+			found = append(found, lb)
+		}
+	}
+	return found, nil
+}
+
+// read reads what is below a load balancer in few requests: its listeners, its pools and the monitors. The addresses of
+// members are in the status tree. Only with healthPorts are the ports read at which members are checked, by a request
+// for each pool.
+func (o octavia) read(ctx context.Context, id, project string, healthPorts bool) (*tree, error) {
+	failed := func(err error) (*tree, error) {
+		return nil, fmt.Errorf("reading the parts of load balancer %s: %w", id, client.Explain(err))
+	}
+	pages, err := listeners.List(o.ServiceClient, listeners.ListOpts{LoadbalancerID: id}).AllPages(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	allListeners, err := listeners.ExtractListeners(pages)
+	if err != nil {
+		return failed(err)
+	}
+	if pages, err = pools.List(o.ServiceClient, pools.ListOpts{LoadbalancerID: id}).AllPages(ctx); err != nil {
+		return failed(err)
+	}
+	allPools, err := pools.ExtractPools(pages)
+	if err != nil {
+		return failed(err)
+	}
+	byID := map[string]*pool{}
+	monitored := map[string]*pool{}
+	for _, p := range allPools {
+		if !slices.ContainsFunc(allListeners, func(l listeners.Listener) bool { return l.DefaultPoolID == p.ID }) {
+			continue // of a rule that was made by hand
+		}
+		made := &pool{id: p.ID, name: p.Name, protocol: p.Protocol, method: p.LBMethod, persistence: p.Persistence.Type}
+		byID[p.ID] = made
+		if p.MonitorID != "" {
+			monitored[p.MonitorID] = made
+		}
+	}
+	if err := o.readMonitors(ctx, project, monitored); err != nil {
+		return failed(err)
+	}
+	if err := o.readMembers(ctx, id, byID, healthPorts); err != nil {
+		return failed(err)
+	}
+	t := &tree{id: id}
+	for _, l := range allListeners {
+		t.listeners = append(t.listeners, listenerOf(l, byID[l.DefaultPoolID]))
+	}
+	return t, nil
+}
+
+func listenerOf(l listeners.Listener, below *pool) *listener {
+	return &listener{
+		id: l.ID, name: l.Name, protocol: l.Protocol, port: l.ProtocolPort, connections: l.ConnLimit,
+		timeouts: [4]*int{&l.TimeoutClientData, &l.TimeoutMemberConnect, &l.TimeoutMemberData, &l.TimeoutTCPInspect},
+		allowed:  normalRanges(l.AllowedCIDRs), headers: maps.Clone(l.InsertHeaders), tls: l.DefaultTlsContainerRef,
+		tags: l.Tags, pool: below,
+	}
+}
+
+func (o octavia) readMonitors(ctx context.Context, project string, of map[string]*pool) error {
+	if len(of) == 0 {
+		return nil
+	}
+	pages, err := monitors.List(o.ServiceClient, monitors.ListOpts{ProjectID: project}).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := monitors.ExtractMonitors(pages)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if p := of[m.ID]; p != nil {
+			p.monitor = &monitor{
+				id: m.ID, name: m.Name, kind: m.Type, delay: m.Delay, timeout: m.Timeout, retries: m.MaxRetries,
+				retriesDown: m.MaxRetriesDown,
+			}
+		}
+	}
+	for id, p := range of {
+		if p.monitor == nil {
+			return fmt.Errorf("pool %s has the monitor %s, and the list of monitors lacks it", p.id, id)
+		}
+	}
+	return nil
+}
+
+func (o octavia) readMembers(ctx context.Context, lb string, of map[string]*pool, healthPorts bool) error {
+	if len(of) > 1 && !healthPorts {
+		return o.readStatuses(ctx, lb, of)
+	}
+	for id, p := range of {
+		pages, err := pools.ListMembers(o.ServiceClient, id, pools.ListMembersOpts{}).AllPages(ctx)
+		if err != nil {
+			return err
+		}
+		all, err := pools.ExtractMembers(pages)
+		if err != nil {
+			return err
+		}
+		for _, m := range all {
+			p.members = append(p.members, member{
+				id: m.ID, name: m.Name, address: m.Address, subnet: m.SubnetID, port: m.ProtocolPort, healthPort: m.MonitorPort,
+			})
+		}
+	}
+	return nil
+}
+
+// statuses is as much of a status tree as is used.
+type statuses struct {
+	Statuses struct {
+		LoadBalancer struct {
+			Listeners []struct {
+				ID    string `json:"id"`
+				Pools []struct {
+					ID      string `json:"id"`
+					Members []struct {
+						ID      string `json:"id"`
+						Name    string `json:"name"`
+						Address string `json:"address"`
+						Port    int    `json:"protocol_port"`
+					} `json:"members"`
+				} `json:"pools"`
+			} `json:"listeners"`
+		} `json:"loadbalancer"`
+	} `json:"statuses"`
+}
+
+func (o octavia) statuses(ctx context.Context, lb string) (*statuses, error) {
+	var s statuses
+	_, err := o.Get(ctx, o.ServiceURL("lbaas", "loadbalancers", lb, "status"), &s, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status tree of load balancer %s: %w", lb, client.Explain(err))
+	}
+	return &s, nil
+}
+
+func (o octavia) readStatuses(ctx context.Context, lb string, of map[string]*pool) error {
+	s, err := o.statuses(ctx, lb)
+	if err != nil {
+		return err
+	}
+	read := map[string]bool{}
+	for _, l := range s.Statuses.LoadBalancer.Listeners {
+		for _, p := range l.Pools {
+			into := of[p.ID]
+			if into == nil || read[p.ID] {
+				continue
+			}
+			read[p.ID], into.unsure = true, true
+			for _, m := range p.Members {
+				into.members = append(into.members, member{id: m.ID, name: m.Name, address: m.Address, port: m.Port})
+			}
+		}
+	}
+	for id := range of {
+		if !read[id] {
+			return fmt.Errorf("the status tree of load balancer %s lacks pool %s", lb, id)
+		}
+	}
+	return nil
+}
+
+// agrees reports whether a status tree has the listeners, pools and members of a tree that was read before.
+func (s *statuses) agrees(t *tree) bool {
+	have, want := map[string]bool{}, map[string]bool{}
+	for _, l := range s.Statuses.LoadBalancer.Listeners {
+		have[l.ID] = true
+		for _, p := range l.Pools {
+			have[p.ID] = true
+			for _, m := range p.Members {
+				have[p.ID+member{address: m.Address, port: m.Port}.key()] = true
+			}
+		}
+	}
+	for _, l := range t.listeners {
+		want[l.id] = true
+		if l.pool == nil {
+			continue
+		}
+		want[l.pool.id] = true
+		for _, m := range l.pool.members {
+			want[l.pool.id+m.key()] = true
+		}
+	}
+	return maps.Equal(have, want)
+}
+
+// carryOut sends a change, and has the tree follow it.
+func (o octavia) carryOut(ctx context.Context, c change) error {
+	url := o.ServiceURL("lbaas") + "/" + c.path
+	body := c.body
+	if c.kind != "" {
+		body = object{c.kind: c.body}
+	}
+	var (
+		answer map[string]struct {
+			ID string `json:"id"`
+		}
+		err error
+	)
+	switch c.method {
+	case http.MethodPost:
+		_, err = o.Post(ctx, url, body, &answer, &gophercloud.RequestOpts{OkCodes: []int{200, 201, 202}})
+	case http.MethodPut:
+		_, err = o.Put(ctx, url, body, nil, &gophercloud.RequestOpts{OkCodes: []int{200, 202}})
+	case http.MethodDelete:
+		_, err = o.Delete(ctx, url, nil)
+		if client.NotFound(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.apply(answer[c.kind].ID)
+	return nil
+}

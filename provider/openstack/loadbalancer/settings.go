@@ -1,0 +1,358 @@
+package loadbalancer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
+)
+
+// The annotations of Services, as cloud-provider-openstack names them.
+const (
+	prefix             = "loadbalancer.openstack.org/"
+	annotationInternal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+	// AnnotationOnError is our own: it says what is done with a load balancer that is in ERROR.
+	AnnotationOnError = "transplant.dev/openstack-on-error"
+	onErrorFailover   = "failover"
+)
+
+// What a listener has without an annotation, as cloud-provider-openstack sets it, in milliseconds. They are for the
+// data of clients, connections to members, the data of members, and the inspection of TCP.
+var defaultTimeouts = [4]int{50000, 5000, 50000, 0}
+
+var timeoutAnnotations = [4]string{
+	"timeout-client-data", "timeout-member-connect", "timeout-member-data", "timeout-tcp-inspect",
+}
+
+var timeoutFields = [4]string{
+	"timeout_client_data", "timeout_member_connect", "timeout_member_data", "timeout_tcp_inspect",
+}
+
+// sourced is a setting and where it is from, for errors that say what to change.
+type sourced struct{ value, from string }
+
+func (s sourced) or(other sourced) sourced {
+	if s.value == "" {
+		return other
+	}
+	return s
+}
+
+// floatingSubnet chooses the subnet of new floating IPs: by ID, or by a pattern of names and by tags.
+type floatingSubnet struct{ id, name, tags string }
+
+// settings are what a Service asks of its load balancer.
+type settings struct {
+	service *corev1.Service
+	cluster string
+	// name is the external provider's for the load balancer, legacy the in-tree provider's. id is the one that an
+	// annotation names; empty for none.
+	name, legacy, id string
+
+	internal, keepFloating bool
+	family                 corev1.IPFamily
+
+	subnet, network, memberSubnet sourced
+	port, flavor, zone            string
+	floatingNetwork               sourced
+	floatingSubnet                floatingSubnet
+
+	proxy        string // the protocol of pools: PROXY, PROXYV2; empty for the listener's
+	forwardedFor bool
+	tls          string
+	method       string
+	persistence  string
+	connections  int
+	timeouts     [4]*int // nil where no annotation is
+	allowed      []string
+	monitor      *monitor // without a name; nil for none
+	healthPort   int
+	selector     map[string]string
+
+	hostname, onError string
+}
+
+// cut shortens names to what Octavia takes.
+func cut(name string) string { return name[:min(len(name), 255)] }
+
+// nameOf is the name of the load balancer that a Service gets.
+func nameOf(cluster string, service *corev1.Service) string {
+	return cut("kube_service_" + cluster + "_" + service.Namespace + "_" + service.Name)
+}
+
+// reader reads the annotations of one Service, and keeps what is wrong with them.
+type reader struct {
+	annotations map[string]string
+	problems    []error
+}
+
+func (r *reader) complain(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+// text is an annotation's value, or the config's. An annotation without a value unsets the config's.
+func (r *reader) text(name, config string) string {
+	if value, ok := r.annotations[prefix+name]; ok {
+		return strings.TrimSpace(value)
+	}
+	return config
+}
+
+func (r *reader) sourced(name, class, config string) sourced {
+	return sourced{r.text(name, ""), "annotation " + prefix + name}.
+		or(sourced{class, "[LoadBalancerClass] " + name + " in the cloud config"}).
+		or(sourced{config, "[LoadBalancer] " + name + " in the cloud config"})
+}
+
+func (r *reader) boolean(name string, config bool) bool {
+	value, ok := r.annotations[name]
+	switch {
+	case !ok || value == "":
+		return config
+	case value == "true", value == "false":
+		return value == "true"
+	}
+	r.complain("annotation %s is %q: it has to be true or false", name, value)
+	return config
+}
+
+func (r *reader) number(name string, config, least int) int {
+	value := r.text(name, "")
+	if value == "" {
+		return config
+	}
+	number, err := strconv.Atoi(value)
+	if err != nil || number < least {
+		r.complain("annotation %s is %q: it has to be a whole number of at least %d", prefix+name, value, least)
+		return config
+	}
+	return number
+}
+
+// newSettings reads a Service. It names all that is wrong with it at once.
+func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service) (*settings, error) {
+	r := &reader{annotations: service.Annotations}
+	s := &settings{
+		service: service, cluster: cluster,
+		name: nameOf(cluster, service), legacy: cloudprovider.DefaultLoadBalancerName(service),
+		id:           r.text("load-balancer-id", ""),
+		internal:     conf.LoadBalancer.InternalLB || r.boolean(annotationInternal, false),
+		keepFloating: r.boolean(prefix+"keep-floatingip", false),
+		port:         r.text("port-id", ""),
+		flavor:       r.text("flavor-id", conf.LoadBalancer.FlavorID),
+		zone:         r.text("availability-zone", conf.LoadBalancer.AvailabilityZone),
+		forwardedFor: r.boolean(prefix+"x-forwarded-for", false),
+		tls:          r.text("default-tls-container-ref", conf.LoadBalancer.DefaultTLSContainer),
+		method:       r.text("lb-method", conf.LoadBalancer.LBMethod),
+		connections:  r.number("connection-limit", -1, -1),
+		hostname:     r.text("hostname", ""),
+		onError:      service.Annotations[AnnotationOnError],
+	}
+	if len(service.Spec.IPFamilies) > 0 {
+		s.family = service.Spec.IPFamilies[0]
+	}
+	if service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		s.persistence = "SOURCE_IP"
+	}
+	s.readPlaces(r, conf)
+	s.readProxy(r)
+	s.readMonitor(r, conf.LoadBalancer)
+	s.readRanges(r)
+	for i, name := range timeoutAnnotations {
+		if r.text(name, "") != "" {
+			value := r.number(name, defaultTimeouts[i], 0)
+			s.timeouts[i] = &value
+		}
+	}
+	s.selector = selectorOf(r.text("node-selector", conf.LoadBalancer.NodeSelector))
+	s.checkPorts(r)
+	if s.onError != "" && s.onError != onErrorFailover {
+		r.complain("annotation %s is %q: it can be %s", AnnotationOnError, s.onError, onErrorFailover)
+	}
+	if len(r.problems) > 0 {
+		return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, errors.Join(r.problems...))
+	}
+	return s, nil
+}
+
+// readPlaces reads the networks and subnets. A class goes before the annotation where floating IPs are concerned, and
+// after it elsewhere, as in the external provider.
+func (s *settings) readPlaces(r *reader, conf *cloudconf.Config) {
+	class := &cloudconf.Class{}
+	if name := r.text("class", ""); name != "" {
+		if class = conf.LoadBalancerClass[name]; class == nil {
+			r.complain("annotation %sclass is %q: the cloud config has no [LoadBalancerClass %q]", prefix, name, name)
+			return
+		}
+	}
+	all := conf.LoadBalancer
+	s.subnet = r.sourced("subnet-id", class.SubnetID, all.SubnetID)
+	s.network = r.sourced("network-id", class.NetworkID, all.NetworkID)
+	s.memberSubnet = r.sourced("member-subnet-id", class.MemberSubnetID, all.MemberSubnetID).
+		or(sourced{all.SubnetID, "[LoadBalancer] subnet-id in the cloud config"})
+	s.floatingNetwork = sourced{class.FloatingNetworkID, "[LoadBalancerClass] floating-network-id in the cloud config"}.
+		or(r.sourced("floating-network-id", "", all.FloatingNetworkID))
+	for _, choice := range []floatingSubnet{
+		{class.FloatingSubnetID, class.FloatingSubnet, class.FloatingSubnetTags},
+		{r.text("floating-subnet-id", ""), r.text("floating-subnet", ""), r.text("floating-subnet-tags", "")},
+		{all.FloatingSubnetID, all.FloatingSubnet, all.FloatingSubnetTags},
+	} {
+		if choice != (floatingSubnet{}) {
+			s.floatingSubnet = choice
+			break
+		}
+	}
+}
+
+func (s *settings) readProxy(r *reader) {
+	switch value := r.text("proxy-protocol", "false"); value {
+	case "true", "v1":
+		s.proxy = "PROXY"
+	case "v2":
+		s.proxy = "PROXYV2"
+	case "false", "":
+	default:
+		r.complain("annotation %sproxy-protocol is %q: it can be true, false, v1 or v2", prefix, value)
+	}
+	if s.proxy != "" && s.forwardedFor {
+		r.complain("annotations %sproxy-protocol and %sx-forwarded-for cannot be used together", prefix, prefix)
+	}
+}
+
+func (s *settings) readMonitor(r *reader, conf cloudconf.LoadBalancer) {
+	if !r.boolean(prefix+"enable-health-monitor", conf.CreateMonitor) {
+		return
+	}
+	s.monitor = &monitor{
+		delay:       r.number("health-monitor-delay", int(conf.MonitorDelay.Seconds()), 1),
+		timeout:     r.number("health-monitor-timeout", int(conf.MonitorTimeout.Seconds()), 1),
+		retries:     r.number("health-monitor-max-retries", conf.MonitorMaxRetries, 1),
+		retriesDown: r.number("health-monitor-max-retries-down", conf.MonitorMaxRetriesDown, 1),
+	}
+	if s.service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		s.healthPort = int(s.service.Spec.HealthCheckNodePort)
+	}
+}
+
+// readRanges reads who may connect. The field goes before the annotation.
+func (s *settings) readRanges(r *reader) {
+	ranges, from := s.service.Spec.LoadBalancerSourceRanges, "spec.loadBalancerSourceRanges"
+	if len(ranges) == 0 {
+		from = "annotation " + corev1.AnnotationLoadBalancerSourceRangesKey
+		for part := range strings.SplitSeq(r.annotations[corev1.AnnotationLoadBalancerSourceRangesKey], ",") {
+			if strings.TrimSpace(part) != "" {
+				ranges = append(ranges, part)
+			}
+		}
+	}
+	for _, text := range ranges {
+		cidr, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			r.complain("%s has %q: it has to be a CIDR such as 10.0.0.0/24", from, text)
+			continue
+		}
+		s.allowed = append(s.allowed, cidr.Masked().String())
+	}
+	s.allowed = normalRanges(s.allowed)
+}
+
+// normalRanges sorts ranges, and is nil for those that let everyone pass: Octavia has none for that.
+func normalRanges(ranges []string) []string {
+	if slices.Contains(ranges, "0.0.0.0/0") || slices.Contains(ranges, "::/0") {
+		if len(ranges) == 1 || slices.Contains(ranges, "0.0.0.0/0") && slices.Contains(ranges, "::/0") {
+			return nil
+		}
+	}
+	ranges = slices.Clone(ranges)
+	slices.Sort(ranges)
+	return slices.Compact(ranges)
+}
+
+func (s *settings) checkPorts(r *reader) {
+	if len(s.service.Spec.Ports) == 0 {
+		r.complain("it has no ports")
+	}
+	for _, p := range s.service.Spec.Ports {
+		if p.NodePort == 0 {
+			r.complain("port %d has no node port, which is what Octavia sends to: set spec.allocateLoadBalancerNodePorts to true",
+				p.Port)
+		}
+		if p.Protocol != corev1.ProtocolTCP && (s.proxy != "" || s.forwardedFor || s.tls != "") {
+			r.complain("port %d is %s: proxy-protocol, x-forwarded-for and default-tls-container-ref are for TCP alone",
+				p.Port, p.Protocol)
+		}
+	}
+}
+
+// selectorOf reads "a=b,c": labels that a node must have, with a value or with any.
+func selectorOf(text string) map[string]string {
+	selector := map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		if key = strings.TrimSpace(key); key != "" {
+			selector[key] = strings.TrimSpace(value)
+		}
+	}
+	return selector
+}
+
+// target is a node as load balancers see it.
+type target struct{ name, address string }
+
+// targets are the nodes that are members. Without any there is an error: a load balancer keeps the members that it has.
+func (s *settings) targets(nodes []*corev1.Node) ([]target, error) {
+	var all []target
+	without, unselected := 0, 0
+	for _, node := range nodes {
+		if !s.selects(node) {
+			unselected++
+			continue
+		}
+		address := addressOf(node, s.family)
+		if address == "" {
+			without++
+			continue
+		}
+		all = append(all, target{node.Name, address})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no node can be a member of the load balancer of Service %s/%s; it keeps those that it has "+
+			"(%d nodes are available, %d of them without an address of its family, %d not selected by %snode-selector)",
+			s.service.Namespace, s.service.Name, len(nodes), without, unselected, prefix)
+	}
+	slices.SortFunc(all, func(a, b target) int { return strings.Compare(a.name, b.name) })
+	return all, nil
+}
+
+func (s *settings) selects(node *corev1.Node) bool {
+	for key, want := range s.selector {
+		value, ok := node.Labels[key]
+		if !ok || want != "" && value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// addressOf is a node's first internal address of a family, or else its first external one.
+func addressOf(node *corev1.Node, family corev1.IPFamily) string {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range node.Status.Addresses {
+			parsed, err := netip.ParseAddr(a.Address)
+			if err != nil || a.Type != kind {
+				continue
+			}
+			if family == "" || parsed.Is4() == (family == corev1.IPv4Protocol) {
+				return a.Address
+			}
+		}
+	}
+	return ""
+}

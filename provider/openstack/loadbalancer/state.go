@@ -1,0 +1,97 @@
+package loadbalancer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// entry is what this process knows of one load balancer. Its lock is held while one Service is worked on, as a load
+// balancer may be shared.
+type entry struct {
+	mu sync.Mutex
+	// tree is what is below it; nil for what is not known.
+	tree *tree
+	// healthPorts is that the tree was read with the ports at which members are checked.
+	healthPorts bool
+	// version is its updated_at when the tree was read. Octavia sets it with each change of any part, in whole seconds.
+	version time.Time
+	// settled is that the second of version was over when the tree was read: a later change has another version.
+	settled bool
+	// changed is that the tree follows what this process has changed since it was read.
+	changed bool
+	// waiting is since when it has been PENDING, as far as this process has seen.
+	waiting time.Time
+	// failedOver is when its failover was asked for last.
+	failedOver time.Time
+}
+
+// forget has the tree read again.
+func (e *entry) forget() { e.tree = nil }
+
+// keep remembers a tree that was read after the load balancer.
+func (e *entry) keep(t *tree, healthPorts bool, lb *loadbalancers.LoadBalancer, date time.Time) {
+	e.tree, e.healthPorts, e.version, e.changed = t, healthPorts, lb.UpdatedAt, false
+	e.settled = !lb.UpdatedAt.IsZero() && date.After(lb.UpdatedAt.Add(time.Second))
+}
+
+const (
+	shortestWait = 300 * time.Millisecond
+	longestWait  = 10 * time.Second
+	// A load balancer that is PENDING for longer than this is reported: Octavia's worker may have died in the middle.
+	tooLong = 15 * time.Minute
+)
+
+// wait is how long a load balancer that is PENDING is left alone, and how long it has been so. The first looks come
+// soon: most changes take a second. Later ones are seldom: a new load balancer may take minutes.
+func (e *entry) wait(now time.Time) (after, since time.Duration) {
+	if e.waiting.IsZero() {
+		e.waiting = now
+	}
+	since = now.Sub(e.waiting)
+	return min(max(since/3, shortestWait), longestWait), since
+}
+
+// memory is what this process knows of load balancers.
+type memory struct {
+	mu      sync.Mutex
+	entries map[string]*entry    // by the load balancer's ID
+	ids     map[types.UID]string // the load balancer's, by the Service's
+}
+
+func newMemory() *memory {
+	return &memory{entries: map[string]*entry{}, ids: map[types.UID]string{}}
+}
+
+func (m *memory) entry(id string) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries[id] == nil {
+		m.entries[id] = &entry{}
+	}
+	return m.entries[id]
+}
+
+func (m *memory) idOf(service types.UID) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ids[service]
+}
+
+func (m *memory) setID(service types.UID, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ids[service] = id
+}
+
+// drop forgets the load balancer of a Service, and what is known of it when it is gone.
+func (m *memory) drop(service types.UID, id string, gone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.ids, service)
+	if gone {
+		delete(m.entries, id)
+	}
+}
