@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // unknownState is the state of a run whose journal may not be read.
@@ -205,7 +206,9 @@ func countSteps(f Facts, s *v1.Status) {
 
 // current is a step that was begun, with what its executor says about it.
 func current(f Facts, step v1.Step, r v1.StepRecord) v1.StepStatus {
-	out := v1.StepStatus{ID: step.ID, Title: step.Title, Host: step.Host, SinceSeconds: seconds(f.since(r.Started))}
+	out := v1.StepStatus{
+		ID: step.ID, Title: planstep.Words(step), Host: step.Host, SinceSeconds: seconds(f.since(r.Started)),
+	}
 	p := published(f)
 	if p == nil {
 		return out

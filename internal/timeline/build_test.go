@@ -57,7 +57,10 @@ func input() Input {
 				User:    "ops",
 				Plan: v1.Plan{
 					Strategy: "leader-migration",
-					Steps:    []v1.Step{{ID: "a", Title: "do a"}, {ID: "b", Title: "do b"}, {ID: "c", Title: "do c"}, {ID: "d", Title: "do d"}},
+					Steps: []v1.Step{
+						{ID: "a", Title: "the titles"}, {ID: "b", Title: "of a journal"}, {ID: "c", Title: "are not shown"},
+						{ID: "run kubectl apply", Kind: v1.StepKubelet, Host: "d-1", Title: "since who may write it chooses them"},
+					},
 				},
 				Records: []v1.StepRecord{
 					{ID: "c", Started: at(40), Result: "started"},
@@ -66,6 +69,8 @@ func input() Input {
 						{Lease: "l", Component: "kcm", Host: "cp-1", PID: 7, Ended: ptr.To(at(2)), Released: ptr.To(at(2.5)), NextHolder: "n"},
 						{Lease: "m", Component: "kcm", Host: "cp-1", PID: 7, Ended: ptr.To(at(3)), Note: "it had moved on"},
 					}},
+					{ID: "run kubectl apply", Started: at(40.5), Ended: ptr.To(at(40.5)), Result: "done"},
+					{ID: "and this", Started: at(40.6), Ended: ptr.To(at(40.6)), Result: "done"},
 					{ID: "undo/x", Started: at(41), Ended: ptr.To(at(42)), Result: "skipped"},
 				},
 				Pauses: []v1.PauseRecord{
@@ -110,16 +115,18 @@ func TestEverySourceIsInTheOrderOfTime(t *testing.T) {
 	want := []string{
 		"-1 - event info: Pod/kube-system/etcd-cp-1: Started: said x3",
 		"0 - run info: migration run-1 was begun by ops: 4 steps, strategy leader-migration",
-		"1 0 step info: do a (was so already)",
+		"1 0 step info: a (was so already)",
 		"2 0.5 handover info: kcm on cp-1 (pid 7) had ended: its lease l was released, and taken by n",
 		"3 - handover warning: kcm on cp-1 (pid 7) had ended; its lease m was left alone: it had moved on",
 		"5 - lease info: lease kcm: a -> no holder",
 		"5 - lease info: lease unseen was taken by h; holders before it were not recorded on this machine",
 		"6 - lease info: lease kcm: no holder -> b",
 		"10.5 1.5 probe error: tcp lb:443 did not answer: refused",
-		"20 10 step error: do b: it went wrong",
+		"20 10 step error: b: it went wrong",
 		"30 9 pause info: paused by boss: lunch; before step c",
-		"40 - step info: do c (begun, not finished)",
+		"40 - step info: c (begun, not finished)",
+		"40.5 0 step info: Kubelet d-1",
+		`40.6 0 step info: "and this"`,
 		"41 1 step warning: undo/x (skipped)",
 		"50 - event warning: Service/shop/web: SyncLoadBalancerFailed: said x3",
 		"60 - probe error: tcp lb:80 did not answer: refused",
@@ -146,7 +153,9 @@ func TestWhatHadEndedBeforeIsLeftOut(t *testing.T) {
 	in.Since = at(35)
 	want := []string{ // what goes on is not over
 		"30 9 pause info: paused by boss: lunch; before step c",
-		"40 - step info: do c (begun, not finished)",
+		"40 - step info: c (begun, not finished)",
+		"40.5 0 step info: Kubelet d-1",
+		`40.6 0 step info: "and this"`,
 		"41 1 step warning: undo/x (skipped)",
 		"50 - event warning: Service/shop/web: SyncLoadBalancerFailed: said x3",
 		"60 - probe error: tcp lb:80 did not answer: refused",

@@ -10,6 +10,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
+// Words names a step by its kind and what it is about. Its title is in no digest, and who may write the journal writes
+// it: what is shown of a journal is this.
+func Words(s v1.Step) string {
+	return strings.Join(strings.Fields(strings.Join([]string{string(s.Kind), s.Component, s.Path, s.Ref, s.Host}, " ")), " ")
+}
+
 // SumEstimates sums up the guesses of steps, in whole seconds.
 func SumEstimates(steps []v1.Step) int {
 	sum := 0.0
