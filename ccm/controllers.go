@@ -198,6 +198,25 @@ func NodeIPAMConstructor() ControllerInitFuncConstructor {
 	}
 }
 
+// Controllers are the controllers of a program.
+type Controllers struct {
+	// Constructors make the controllers, by canonical name.
+	Constructors map[string]ControllerInitFuncConstructor
+	// Aliases are the names that --controllers takes next to the canonical ones.
+	Aliases map[string]string
+	// Flags are the flags of controllers that the library does not know.
+	Flags cliflag.NamedFlagSets
+}
+
+// NewControllers returns the default controllers and node IPAM, in maps of the caller's own. Node IPAM runs only on
+// request, with --controllers=*,node-ipam-controller.
+func NewControllers() Controllers {
+	c := Controllers{Constructors: maps.Clone(DefaultInitFuncConstructors), Aliases: names.CCMControllerAliases()}
+	c.Constructors[NodeIPAMController] = NodeIPAMConstructor()
+	c.Aliases[NodeIPAMAlias] = NodeIPAMController
+	return c
+}
+
 // runnable is what our controllers have in common.
 type runnable interface {
 	controller.Interface

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -240,4 +241,48 @@ type InstanceState struct {
 	IDAsked, IDNotFound bool
 	// Err concerns this node alone. With it, nothing else in the state is valid, except for these two.
 	Err error
+}
+
+// ListedInstances is cloudprovider.InstancesV2 of a provider that lists instances: each question is a list for one
+// node. A provider embeds it.
+type ListedInstances struct{ Lister InstancesLister }
+
+func (l ListedInstances) one(ctx context.Context, node *corev1.Node, want Want) (InstanceState, error) {
+	states, err := l.Lister.ListInstances(ctx, []*corev1.Node{node}, want)
+	if err != nil {
+		return InstanceState{}, err
+	}
+	return states[0], states[0].Err
+}
+
+// InstanceExists implements cloudprovider.InstancesV2.
+func (l ListedInstances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
+	state, err := l.one(ctx, node, WantExists)
+	return state.Exists, err
+}
+
+// InstanceShutdown implements cloudprovider.InstancesV2.
+func (l ListedInstances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
+	state, err := l.one(ctx, node, WantShutdown)
+	if err == nil && !state.Exists {
+		err = cloudprovider.InstanceNotFound
+	}
+	return state.Shutdown, err
+}
+
+// InstanceMetadata implements cloudprovider.InstancesV2.
+func (l ListedInstances) InstanceMetadata(
+	ctx context.Context,
+	node *corev1.Node,
+) (*cloudprovider.InstanceMetadata, error) {
+	state, err := l.one(ctx, node, WantMetadata)
+	switch {
+	case err != nil:
+		return nil, err
+	case !state.Exists:
+		return nil, cloudprovider.InstanceNotFound
+	case state.Metadata == nil:
+		return nil, fmt.Errorf("the cloud knows no addresses of node %q now: its instance may be shut down", node.Name)
+	}
+	return state.Metadata, nil
 }

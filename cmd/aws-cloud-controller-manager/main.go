@@ -6,10 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cloud-provider/options"
 
-	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/aws"
 )
@@ -21,22 +18,12 @@ var version string
 func main() { os.Exit(managerprogram.Run(newCommand)) }
 
 func newCommand() (*cobra.Command, error) {
-	opts, err := options.NewCloudControllerManagerOptions()
-	if err != nil {
-		return nil, err
-	}
-	controllers := aws.NewControllers()
-	command := ccm.NewCloudControllerManagerCommand(
-		opts,
-		aws.NewCloud,
-		controllers.Constructors,
-		controllers.Aliases,
-		controllers.Flags,
-		wait.NeverStop,
-	)
-	command.Use = "aws-cloud-controller-manager"
-	command.Annotations = map[string]string{ccm.VersionAnnotation: version}
-	command.Long = "Runs the cloud loops of a cluster on AWS. New nodes get their addresses and labels, and nodes whose instance is gone are deleted. " +
-		"Services of type LoadBalancer get their load balancers, and pod networks their routes."
-	return command, nil
+	return managerprogram.Program{
+		Name:    "aws-cloud-controller-manager",
+		Version: version,
+		Long: "Runs the cloud loops of a cluster on AWS. New nodes get their addresses and labels, and nodes whose instance is gone are deleted. " +
+			"Services of type LoadBalancer get their load balancers, and pod networks their routes.",
+		Cloud:       aws.NewCloud,
+		Controllers: aws.NewControllers(),
+	}.Command()
 }

@@ -17,7 +17,10 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/managerprogram/programtest"
 )
+
+func TestNoOtherCloudIsLinked(t *testing.T) { programtest.LinksOneCloud(t, "aws") }
 
 func TestVersionIsOurs(t *testing.T) {
 	for _, flag := range []string{"--version", "--version=raw"} {

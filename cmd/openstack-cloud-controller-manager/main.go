@@ -3,14 +3,9 @@
 package main
 
 import (
-	"maps"
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cloud-provider/names"
-	"k8s.io/cloud-provider/options"
-	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/internal/managerprogram"
@@ -24,25 +19,12 @@ var version string
 func main() { os.Exit(managerprogram.Run(newCommand)) }
 
 func newCommand() (*cobra.Command, error) {
-	opts, err := options.NewCloudControllerManagerOptions()
-	if err != nil {
-		return nil, err
-	}
-	constructors := maps.Clone(ccm.DefaultInitFuncConstructors)
-	constructors[ccm.NodeIPAMController] = ccm.NodeIPAMConstructor()
-	aliases := names.CCMControllerAliases()
-	aliases[ccm.NodeIPAMAlias] = ccm.NodeIPAMController
-	command := ccm.NewCloudControllerManagerCommand(
-		opts,
-		openstack.NewCloud,
-		constructors,
-		aliases,
-		cliflag.NamedFlagSets{},
-		wait.NeverStop,
-	)
-	command.Use = "openstack-cloud-controller-manager"
-	command.Annotations = map[string]string{ccm.VersionAnnotation: version}
-	command.Long = "Runs the cloud loops of a cluster on OpenStack: new nodes get their addresses and labels, nodes whose server is gone are deleted, " +
-		"pod networks get their routes, and Services of type LoadBalancer get load balancers of Octavia."
-	return command, nil
+	return managerprogram.Program{
+		Name:    "openstack-cloud-controller-manager",
+		Version: version,
+		Long: "Runs the cloud loops of a cluster on OpenStack: new nodes get their addresses and labels, nodes whose server is gone are deleted, " +
+			"pod networks get their routes, and Services of type LoadBalancer get load balancers of Octavia.",
+		Cloud:       openstack.NewCloud,
+		Controllers: ccm.NewControllers(),
+	}.Command()
 }

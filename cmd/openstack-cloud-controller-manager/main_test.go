@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/transplant-dev/transplant/internal/managerprogram/programtest"
 )
 
 func TestVersionIsOurs(t *testing.T) {
@@ -23,22 +24,4 @@ func TestVersionIsOurs(t *testing.T) {
 	}
 }
 
-// Whoever runs this program needs no other cloud's SDK, with its size and its advisories.
-func TestNoOtherCloudIsLinked(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	own := false
-	for pkg := range strings.FieldsSeq(string(out)) {
-		own = own || strings.HasPrefix(pkg, "github.com/gophercloud/")
-		for _, foreign := range []string{"github.com/aws/", "github.com/vmware/", "github.com/Azure/azure-sdk", "cloud.google.com/", "k8s.io/cloud-provider-"} {
-			if strings.HasPrefix(pkg, foreign) {
-				t.Errorf("it links %s", pkg)
-			}
-		}
-	}
-	if !own {
-		t.Error("it does not link gophercloud: the list is not that of this program")
-	}
-}
+func TestNoOtherCloudIsLinked(t *testing.T) { programtest.LinksOneCloud(t, "openstack") }

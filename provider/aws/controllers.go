@@ -1,37 +1,20 @@
 package aws
 
 import (
-	"maps"
-
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider-aws/pkg/controllers/tagging"
 	awsv1 "k8s.io/cloud-provider-aws/pkg/providers/v1"
 	"k8s.io/cloud-provider/app/config"
-	"k8s.io/cloud-provider/names"
-	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// Controllers are the controllers of the AWS cloud-controller-manager.
-type Controllers struct {
-	// Constructors make the controllers, by canonical name.
-	Constructors map[string]ccm.ControllerInitFuncConstructor
-	// Aliases are the names that --controllers takes next to the canonical ones.
-	Aliases map[string]string
-	// Flags are the flags of controllers that the library does not know.
-	Flags cliflag.NamedFlagSets
-}
-
 // NewControllers returns the library's controllers, node IPAM and the tagging controller. The last two do not run by
 // default: both are asked for, with --controllers=*,tagging for example. Upstream's main does the same with tagging,
 // and has no node IPAM.
-func NewControllers() Controllers {
-	tags := &tagging.ControllerWrapper{}
-	c := Controllers{Constructors: maps.Clone(ccm.DefaultInitFuncConstructors), Aliases: names.CCMControllerAliases()}
-	c.Constructors[ccm.NodeIPAMController] = ccm.NodeIPAMConstructor()
-	c.Aliases[ccm.NodeIPAMAlias] = ccm.NodeIPAMController
+func NewControllers() ccm.Controllers {
+	tags, c := &tagging.ControllerWrapper{}, ccm.NewControllers()
 	tags.Options.AddFlags(c.Flags.FlagSet("tagging controller"))
 	c.Constructors[tagging.TaggingControllerKey] = ccm.ControllerInitFuncConstructor{
 		InitContext: ccm.ControllerInitContext{ClientName: tagging.TaggingControllerClientName},

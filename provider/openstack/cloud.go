@@ -36,6 +36,8 @@ const regionalEnvironment = "OS_CCM_REGIONAL"
 
 // Cloud is OpenStack for the controllers.
 type Cloud struct {
+	cloud.ListedInstances
+
 	gate      *transport.Gate
 	client    *client.Client
 	conf      *cloudconf.Config
@@ -126,6 +128,7 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 		return nil, err
 	}
 	c := &Cloud{gate: gate, client: reach, conf: conf, balancers: balancers}
+	c.Lister = c
 	c.instances = &instances{
 		client: reach, region: conf.Global.Region, regional: o.Regional,
 		addresses: addressing{client: reach, conf: conf.Networking, order: order},
@@ -198,38 +201,6 @@ func (c *Cloud) ListInstances(
 		return nil, nil
 	}
 	return c.instances.list(ctx, nodes, want)
-}
-
-func (c *Cloud) one(ctx context.Context, node *corev1.Node, want cloud.Want) (cloud.InstanceState, error) {
-	states, err := c.instances.list(ctx, []*corev1.Node{node}, want)
-	if err != nil {
-		return cloud.InstanceState{}, err
-	}
-	return states[0], states[0].Err
-}
-
-// InstanceExists implements cloudprovider.InstancesV2.
-func (c *Cloud) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	state, err := c.one(ctx, node, cloud.WantExists)
-	return state.Exists, err
-}
-
-// InstanceShutdown implements cloudprovider.InstancesV2.
-func (c *Cloud) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	state, err := c.one(ctx, node, cloud.WantShutdown)
-	if err == nil && !state.Exists {
-		err = cloudprovider.InstanceNotFound
-	}
-	return state.Shutdown, err
-}
-
-// InstanceMetadata implements cloudprovider.InstancesV2.
-func (c *Cloud) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	state, err := c.one(ctx, node, cloud.WantMetadata)
-	if err == nil && !state.Exists {
-		err = cloudprovider.InstanceNotFound
-	}
-	return state.Metadata, err
 }
 
 // Probe asks Nova a cheap question, for readiness: it returns nil if the answer came and the credentials are good for
