@@ -1,0 +1,231 @@
+// Package vsphere decides what the vSphere cloud-controller-manager does in the cloud: which virtual machine is a
+// node's, and which addresses and labels it gets. It takes over from the in-tree provider and from
+// cloud-provider-vsphere, whose cloud configs it reads.
+//
+//	cloud config --cloudconf--> one client.VCenter for each vCenter
+//	controllers --> Cloud --> inventory: one list for each vCenter --> client --> vCenter
+//	                            \--> finder: which machine is the node's --> addresses, zone, type
+//
+// It has no load balancers and no routes: vSphere has none. It changes nothing in vSphere.
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app/config"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/provider/transport"
+	"github.com/transplant-dev/transplant/provider/vsphere/client"
+	"github.com/transplant-dev/transplant/provider/vsphere/cloudconf"
+)
+
+// Name is the provider's name in --cloud-provider and in provider IDs.
+const Name = "vsphere"
+
+// maxNodes is how many nodes are asked for in one call. All machines are listed for them, so that more nodes cost
+// nothing.
+const maxNodes = 10_000
+
+// serviceAccount is the client that reads Secrets with credentials.
+const serviceAccount = "cloud-provider-vsphere"
+
+// Cloud is vSphere for the controllers.
+type Cloud struct {
+	cloud.ListedInstances
+
+	gate      *transport.Gate
+	vcenters  []*client.VCenter
+	instances *instances
+	api       atomic.Pointer[kubernetes.Interface] // nil before Initialize
+}
+
+var (
+	_ cloudprovider.Interface   = (*Cloud)(nil)
+	_ cloudprovider.InstancesV2 = (*Cloud)(nil)
+	_ cloud.InstancesLister     = (*Cloud)(nil)
+	_ cloud.EarlyStarter        = (*Cloud)(nil)
+	_ cloud.Prober              = (*Cloud)(nil)
+)
+
+// NewCloud makes the vSphere provider that a manager's flags ask for, or ends the process with the reason: the library
+// leaves no other way.
+func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
+	shared := completed.ComponentConfig.KubeCloudShared
+	made, err := newCloud(shared.CloudProvider.Name, shared.CloudProvider.CloudConfigFile)
+	if err != nil {
+		klog.ErrorS(err, "The vSphere provider cannot start")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+	return made
+}
+
+func newCloud(name, configFile string) (cloudprovider.Interface, error) {
+	if name != Name {
+		return nil, fmt.Errorf("--cloud-provider=%s is not a provider of this program; it has %s", name, Name)
+	}
+	if configFile == "" {
+		return nil, errors.New("--cloud-config is missing: the vCenters and their credentials are in it")
+	}
+	data, err := os.ReadFile(configFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
+	}
+	made, err := Open(data, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("starting the vSphere provider with cloud config %q: %w", configFile, err)
+	}
+	for _, name := range environment(os.Environ()) {
+		klog.Warningf("The environment variable %s is not read: put its value into the cloud config", name)
+	}
+	return made, made.logIn()
+}
+
+// environment are the variables with which the external provider's config can be changed.
+func environment(all []string) (names []string) {
+	for _, pair := range all {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "VSPHERE_") || strings.HasPrefix(name, "VCENTER_") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// logIn logs in to each vCenter. One that refuses ends the process: nothing but other credentials helps. One that does
+// not answer does not, and neither does one whose credentials are in a Secret, which cannot be read yet.
+func (c *Cloud) logIn() error {
+	none := context.Background() //nolint:forbidigo // the library's constructor of clouds has no context to give
+	ctx, cancel := context.WithTimeout(none, client.DefaultRequestTimeout)
+	defer cancel()
+	for _, v := range c.vcenters {
+		switch err := v.Ping(ctx); {
+		case client.Refused(err):
+			c.close()
+			return err
+		case errors.Is(err, client.ErrNoClient):
+		case err != nil:
+			klog.ErrorS(err, "A vCenter cannot be reached yet; each call tries to log in", "vCenter", v.Name())
+		}
+	}
+	return nil
+}
+
+// Open makes the provider from the text of a cloud config. It sends nothing. The options' Config, Credentials and Gate
+// are set for each vCenter.
+func Open(cloudConfig []byte, o client.Options) (*Cloud, error) {
+	conf, notes, err := cloudconf.Read(cloudConfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range notes {
+		klog.Warningf("Cloud config: %s", note)
+	}
+	c := &Cloud{gate: &transport.Gate{}}
+	c.Lister = c
+	c.gate.Use(election.Unfenced(time.Now()))
+	o.Gate = c.gate
+	for _, vcenter := range conf.VCenters {
+		o.Config, o.Credentials = vcenter, client.CredentialsOf(vcenter, c.kubernetes)
+		c.vcenters = append(c.vcenters, client.New(o))
+	}
+	c.instances = newInstances(c.vcenters, conf)
+	return c, nil
+}
+
+func (c *Cloud) kubernetes() kubernetes.Interface {
+	if api := c.api.Load(); api != nil {
+		return *api
+	}
+	return nil
+}
+
+// UseFences sets the fences of the leases that this process runs under. The provider changes nothing in vSphere; a
+// request that would is sent only while one of them is open.
+func (c *Cloud) UseFences(fences ...*election.Fence) { c.gate.Use(slices.Clone(fences)...) }
+
+// Initialize keeps the sessions alive, and ends them with the manager.
+func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	if api, err := clients.Client(serviceAccount); err != nil {
+		klog.ErrorS(err, "No client for reading Secrets with the credentials of vCenters")
+	} else {
+		c.api.Store(&api)
+	}
+	go func() {
+		ctx := wait.ContextForChannel(stop)
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			for _, v := range c.vcenters {
+				v.KeepAlive(ctx)
+			}
+		}, client.KeepAlivePeriod)
+		c.close()
+	}()
+}
+
+func (c *Cloud) close() {
+	for _, v := range c.vcenters {
+		v.Close()
+	}
+}
+
+// ProviderName implements cloudprovider.Interface.
+func (c *Cloud) ProviderName() string { return Name }
+
+// HasClusterID implements cloudprovider.Interface: nothing in vSphere is marked with a cluster.
+func (c *Cloud) HasClusterID() bool { return true }
+
+// StartsEarly implements cloud.EarlyStarter: nothing is written.
+func (c *Cloud) StartsEarly() bool { return true }
+
+// Instances implements cloudprovider.Interface.
+func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// Zones implements cloudprovider.Interface.
+func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters implements cloudprovider.Interface.
+func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// Routes implements cloudprovider.Interface: vSphere has none.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
+
+// LoadBalancer implements cloudprovider.Interface: vSphere has none.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+
+// InstancesV2 implements cloudprovider.Interface.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
+
+// MaxInstances implements cloud.InstancesLister.
+func (c *Cloud) MaxInstances() int { return maxNodes }
+
+// ListInstances implements cloud.InstancesLister: one list of the machines of each vCenter, whatever the number of
+// nodes.
+func (c *Cloud) ListInstances(
+	ctx context.Context,
+	nodes []*corev1.Node,
+	want cloud.Want,
+) ([]cloud.InstanceState, error) {
+	return c.instances.list(ctx, nodes, want)
+}
+
+// Probe logs in to each vCenter and asks for its time, for readiness.
+func (c *Cloud) Probe(ctx context.Context) error {
+	var problems []error
+	for _, v := range c.vcenters {
+		problems = append(problems, v.Ping(ctx))
+	}
+	return errors.Join(problems...)
+}
