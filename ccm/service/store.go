@@ -39,6 +39,9 @@ type lbState struct {
 	tried    bool // ensuring it has begun in this process
 	cleaning bool // deleting has begun
 	gone     bool // the Service is gone and its load balancer was left alone, see judge
+	// asked is that the provider's last answer was to ask for another try. The events of the first try say all that those
+	// of the others would, which may come each second.
+	asked bool
 
 	check, resync time.Time // when the next is due; zero for never
 
@@ -219,4 +222,12 @@ func pack(d document) ([]byte, error) {
 		return nil, fmt.Errorf("packing which load balancers are in line: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// noteAsked notes on a page whether the provider asks for another try.
+func (k *store) noteAsked(key string, asked bool) {
+	if page, known := k.get(key); known && page.asked != asked {
+		page.asked = asked
+		k.put(key, page)
+	}
 }

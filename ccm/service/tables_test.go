@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -355,6 +356,37 @@ func TestWhenAServiceIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A provider that asks for many tries, as one does that does not wait for the cloud, makes no event for each: the event
+// recorder would drop the last ones, which say that it is done.
+func TestTriesThatTheProviderAsksForAreTwoEvents(t *testing.T) {
+	inWorld(t, func(w *world) {
+		later := api.NewRetryError("it is being made", time.Second)
+		left := 40
+		asking := func(_ context.Context, call, _ string) error {
+			if call == "get" || left == 0 {
+				return nil
+			}
+			left--
+			return later
+		}
+		w.cloud.on(asking)
+		w.add(node("n1"), service("web"))
+		w.start()
+		w.settle(time.Minute)
+		want := []string{"Normal EnsuringLoadBalancer web", "Warning SyncLoadBalancerFailed web", "Normal EnsuredLoadBalancer web"}
+		if diff := cmp.Diff(want, w.took().Events); diff != "" {
+			t.Errorf("events of making it (-want +got):\n%s", diff)
+		}
+		left = 40
+		w.changeService("web", withType(corev1.ServiceTypeClusterIP))
+		w.settle(time.Minute)
+		want = []string{"Normal DeletingLoadBalancer web", "Warning SyncLoadBalancerFailed web", "Normal DeletedLoadBalancer web"}
+		if diff := cmp.Diff(want, w.took().Events); diff != "" {
+			t.Errorf("events of deleting it (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestTheBackOffEndsAtFiveMinutes(t *testing.T) {

@@ -93,10 +93,12 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 		}
 		return c.sync(ctx, key)
 	case opCleanup:
-		return c.recordFailure(ctx, service, c.cleanup(ctx, key, service, page))
+		return c.recordOutcome(ctx, key, service, page, c.cleanup(ctx, key, service, page))
 	case opEnsure:
-		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsuring, "Ensuring load balancer")
-		return c.recordFailure(ctx, service, c.ensure(ctx, key, service, page))
+		if !page.asked {
+			c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsuring, "Ensuring load balancer")
+		}
+		return c.recordOutcome(ctx, key, service, page, c.ensure(ctx, key, service, page))
 	case opUpdate:
 		return c.update(ctx, key, service, page)
 	case opStatus:
@@ -129,6 +131,27 @@ func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service,
 		c.recorder.Eventf(service, corev1.EventTypeWarning, reasonSyncFailed, "Error syncing load balancer: %v", err)
 	}
 	return err
+}
+
+// recordOutcome makes an error an event. Of tries that the provider asks for, one after the other, only the first has
+// one.
+func (c *Controller) recordOutcome(
+	ctx context.Context,
+	key string,
+	service *corev1.Service,
+	before lbState,
+	err error,
+) error {
+	c.book.noteAsked(key, asksForAnother(err))
+	if before.asked && asksForAnother(err) {
+		return err
+	}
+	return c.recordFailure(ctx, service, err)
+}
+
+func asksForAnother(err error) bool {
+	var retry *api.RetryError
+	return errors.As(err, &retry)
 }
 
 // ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way
@@ -262,7 +285,9 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 	}
 	c.state.withdraw(ctx, key)
 	if exists {
-		c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+		if !page.asked {
+			c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+		}
 		if err := c.cloud.remove(ctx, service); err != nil {
 			return fmt.Errorf("failed to delete load balancer: %w", err)
 		}
@@ -282,9 +307,12 @@ func (c *Controller) removeGone(ctx context.Context, key string, page lbState) e
 		return nil
 	}
 	c.state.withdraw(ctx, key)
-	c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+	if !page.asked {
+		c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+	}
 	if err := c.cloud.remove(ctx, page.service); err != nil {
-		if !isFinal(ctx, err) {
+		c.book.noteAsked(key, asksForAnother(err))
+		if !isFinal(ctx, err) && !(page.asked && asksForAnother(err)) {
 			c.recorder.Eventf(page.service, corev1.EventTypeWarning, reasonDeleteFailed, "Error deleting load balancer: %v", err)
 		}
 		return fmt.Errorf("deleting the load balancer of service %q, which is gone: %w", key, err)
