@@ -163,18 +163,23 @@ func (a *apiPods) sync(ctx context.Context, store cache.Store) {
 		case pod.DeletionTimestamp != nil && w != nil:
 			w.stop()
 		case w == nil && !over:
-			if a.engineHas(pod) == nil && a.portsTaken(pod) {
-				a.shown.reject(pod)
-				continue
-			}
-			w := &apiWorker{key: pod.Namespace + "/" + pod.Name, ports: hostPorts(pod), gone: make(chan struct{})}
-			a.workers[pod.UID] = w
-			if pod.DeletionTimestamp != nil { // it runs since an earlier life of this kubelet
-				w.stop()
-			}
-			a.run.wg.Go(func() { a.live(ctx, w, pod.DeepCopy()) })
+			a.admit(ctx, pod)
 		}
 	}
+}
+
+// admit starts the life of a pod, or rejects the pod.
+func (a *apiPods) admit(ctx context.Context, pod *corev1.Pod) {
+	if a.engineHas(pod) == nil && a.portsTaken(pod) {
+		a.shown.reject(pod)
+		return
+	}
+	w := &apiWorker{key: pod.Namespace + "/" + pod.Name, ports: hostPorts(pod), gone: make(chan struct{})}
+	a.workers[pod.UID] = w
+	if pod.DeletionTimestamp != nil { // it runs since an earlier life of this kubelet
+		w.stop()
+	}
+	a.run.wg.Go(func() { a.live(ctx, w, pod.DeepCopy()) })
 }
 
 // engineHas is the pod as it runs already, for a kubelet that comes back.
