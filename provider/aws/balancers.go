@@ -10,7 +10,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/provider/aws/client"
-
+	"github.com/transplant-dev/transplant/provider/aws/leftover"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -45,9 +45,20 @@ func (b balancers) UpdateLoadBalancer(
 	return correct(b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes))
 }
 
+// EnsureLoadBalancerDeleted deletes a load balancer and what belongs to it. The provider takes a load balancer that it
+// does not find for one that is deleted, with all its parts. A call that ended in its middle, with a lease for
+// instance, would leave security groups, target groups and rules behind for ever.
 func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
 	ctx, correct := transport.Watch(ctx)
-	return correct(b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service))
+	err := b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service)
+	if err == nil && b.cloud.cluster != "" {
+		err = b.leftovers().Remove(ctx, b.GetLoadBalancerName(ctx, cluster, service), service)
+	}
+	return correct(err)
+}
+
+func (b balancers) leftovers() leftover.Remover {
+	return leftover.Remover{EC2: b.cloud.ec2, ELBV2: b.cloud.elbv2, Cluster: b.cloud.cluster}
 }
 
 // checked returns a context in which a list of instances is an error that lacks some of nodes though they exist, or all

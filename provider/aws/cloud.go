@@ -29,6 +29,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/provider/aws/client"
+	"github.com/transplant-dev/transplant/provider/aws/leftover"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -38,6 +39,7 @@ type Cloud struct {
 
 	gate    *transport.Gate
 	ec2     iface.EC2
+	elbv2   leftover.ELBV2
 	region  string
 	cluster string // the cluster's ID in tags; empty for none
 	zones   *zones
@@ -124,6 +126,7 @@ func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
 type clients interface {
 	awsv1.Services
 	EC2() iface.EC2
+	ELBV2() leftover.ELBV2
 }
 
 // assemble puts a cloud together from its clients.
@@ -145,7 +148,10 @@ func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients,
 		klog.Warningf("Cloud config: %s", note)
 	}
 	gate.Use(election.Unfenced(now()))
-	c := &Cloud{Cloud: provider, gate: gate, ec2: services.EC2(), region: zone.Region, families: cfg.Global.NodeIPFamilies}
+	c := &Cloud{
+		Cloud: provider, gate: gate, ec2: services.EC2(), elbv2: services.ELBV2(), region: zone.Region,
+		families: cfg.Global.NodeIPFamilies,
+	}
 	if len(c.families) == 0 {
 		c.families = []string{"ipv4"}
 	}

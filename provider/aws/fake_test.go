@@ -22,6 +22,7 @@ import (
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
 
+	"github.com/transplant-dev/transplant/provider/aws/leftover"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -55,10 +56,17 @@ func (a *account) made() []string {
 }
 
 func refuse(code, format string, args ...any) error {
-	return fmt.Errorf("operation error EC2: %w", &smithy.GenericAPIError{Code: code, Message: fmt.Sprintf(format, args...)})
+	return fmt.Errorf(
+		"operation error EC2: %w",
+		&smithy.GenericAPIError{Code: code, Message: fmt.Sprintf(format, args...)},
+	)
 }
 
-func (a *account) DescribeInstances(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) ([]ec2types.Instance, error) {
+func (a *account) DescribeInstances(
+	_ context.Context,
+	in *ec2.DescribeInstancesInput,
+	_ ...func(*ec2.Options),
+) ([]ec2types.Instance, error) {
 	if len(in.InstanceIds) > 1000 {
 		return nil, refuse("InvalidParameterValue", "too many ids")
 	}
@@ -122,7 +130,11 @@ func passes(i ec2types.Instance, filters []ec2types.Filter) bool {
 	return true
 }
 
-func (a *account) DescribeAvailabilityZones(context.Context, *ec2.DescribeAvailabilityZonesInput, ...func(*ec2.Options)) ([]ec2types.AvailabilityZone, error) {
+func (a *account) DescribeAvailabilityZones(
+	context.Context,
+	*ec2.DescribeAvailabilityZonesInput,
+	...func(*ec2.Options),
+) ([]ec2types.AvailabilityZone, error) {
 	a.call("DescribeAvailabilityZones")
 	return []ec2types.AvailabilityZone{
 		{ZoneName: sdk.String("us-east-1a"), ZoneId: sdk.String("use1-az1"), ZoneType: sdk.String("availability-zone")},
@@ -181,7 +193,8 @@ type accountServices struct {
 	api *account
 }
 
-func (s accountServices) EC2() iface.EC2 { return s.api }
+func (s accountServices) EC2() iface.EC2        { return s.api }
+func (s accountServices) ELBV2() leftover.ELBV2 { return nil }
 func (s accountServices) Compute(context.Context, string, *stscreds.AssumeRoleProvider) (iface.EC2, error) {
 	return s.api, nil
 }
@@ -230,8 +243,16 @@ func node(name, providerID string) *corev1.Node {
 func machine(id, address string, change ...func(*ec2types.Instance)) ec2types.Instance {
 	name := "ip-" + strings.ReplaceAll(address, ".", "-") + ".ec2.internal"
 	i := ec2types.Instance{
-		InstanceId: sdk.String(id), InstanceType: "m5.large", State: &ec2types.InstanceState{Name: ec2types.InstanceStateNameRunning},
-		Placement: &ec2types.Placement{AvailabilityZone: sdk.String("us-east-1a")}, PrivateIpAddress: sdk.String(address), PrivateDnsName: sdk.String(name),
+		InstanceId: sdk.String(
+			id,
+		),
+		InstanceType: "m5.large",
+		State:        &ec2types.InstanceState{Name: ec2types.InstanceStateNameRunning},
+		Placement: &ec2types.Placement{
+			AvailabilityZone: sdk.String("us-east-1a"),
+		},
+		PrivateIpAddress:  sdk.String(address),
+		PrivateDnsName:    sdk.String(name),
 		NetworkInterfaces: []ec2types.InstanceNetworkInterface{card(0, address)},
 		Tags:              []ec2types.Tag{{Key: sdk.String("kubernetes.io/cluster/lab"), Value: sdk.String("owned")}},
 	}
@@ -244,13 +265,17 @@ func machine(id, address string, change ...func(*ec2types.Instance)) ec2types.In
 // card is a network interface in use; addresses with a colon are IPv6.
 func card(device int32, addresses ...string) ec2types.InstanceNetworkInterface {
 	i := ec2types.InstanceNetworkInterface{
-		Status: ec2types.NetworkInterfaceStatusInUse, Attachment: &ec2types.InstanceNetworkInterfaceAttachment{DeviceIndex: sdk.Int32(device)},
+		Status:     ec2types.NetworkInterfaceStatusInUse,
+		Attachment: &ec2types.InstanceNetworkInterfaceAttachment{DeviceIndex: sdk.Int32(device)},
 	}
 	for _, address := range addresses {
 		if ip := net.ParseIP(address); ip != nil && ip.To4() == nil {
 			i.Ipv6Addresses = append(i.Ipv6Addresses, ec2types.InstanceIpv6Address{Ipv6Address: sdk.String(address)})
 		} else {
-			i.PrivateIpAddresses = append(i.PrivateIpAddresses, ec2types.InstancePrivateIpAddress{PrivateIpAddress: sdk.String(address)})
+			i.PrivateIpAddresses = append(
+				i.PrivateIpAddresses,
+				ec2types.InstancePrivateIpAddress{PrivateIpAddress: sdk.String(address)},
+			)
 		}
 	}
 	return i
@@ -261,6 +286,10 @@ var errDown = refuse("InternalError", "down")
 // failing is an account none of whose instances can be read.
 type failing struct{ *account }
 
-func (failing) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) ([]ec2types.Instance, error) {
+func (failing) DescribeInstances(
+	context.Context,
+	*ec2.DescribeInstancesInput,
+	...func(*ec2.Options),
+) ([]ec2types.Instance, error) {
 	return nil, errDown
 }

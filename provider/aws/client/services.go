@@ -32,6 +32,7 @@ import (
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
 	"k8s.io/klog/v2"
 
+	"github.com/transplant-dev/transplant/provider/aws/leftover"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -56,8 +57,9 @@ type Services struct {
 	options Options
 	cfg     aws.Config
 
-	mu  sync.Mutex
-	ec2 iface.EC2
+	mu    sync.Mutex
+	ec2   iface.EC2
+	elbv2 leftover.ELBV2
 	// role is shared by all clients: one set of temporary credentials, not one per service.
 	role aws.CredentialsProvider
 }
@@ -145,7 +147,18 @@ func (s *Services) LoadBalancingV2(
 		s.options.Config.GetELBV2EndpointOpts(region),
 		func(o *elbv2.Options) { o.EndpointResolverV2 = s.options.Config.GetCustomELBV2Resolver() },
 	)
-	return elbv2.NewFromConfig(cfg, options...), nil
+	api := elbv2.NewFromConfig(cfg, options...)
+	s.mu.Lock()
+	s.elbv2 = api
+	s.mu.Unlock()
+	return api, nil
+}
+
+// ELBV2 is the client that LoadBalancingV2 has made, for what the provider does not do itself.
+func (s *Services) ELBV2() leftover.ELBV2 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.elbv2
 }
 
 // KeyManagement makes the client of the key management service.
@@ -197,6 +210,9 @@ func (s *Services) in(region string) (aws.Config, error) {
 // perAttempt adds what happens to every attempt of a request, right before it is sent. That is after the retries, the
 // credentials and the signature, all of which take time in which a lease can be lost.
 func (s *Services) perAttempt(stack *middleware.Stack) error {
+	if err := stack.Deserialize.Add(refuseStrangers(), middleware.After); err != nil {
+		return err
+	}
 	if err := stack.Finalize.Insert(fenced(s.options.Gate), "Signing", middleware.After); err != nil {
 		return err
 	}
