@@ -279,3 +279,31 @@ func describes(provider cloudprovider.Interface) bool {
 	instances, ok := provider.Instances()
 	return ok && instances != nil
 }
+
+// Partial is what a provider embeds that does not have everything: it has no instances, load balancers, routes, zones
+// or clusters, and nothing to initialise. What the provider has, it implements itself.
+type Partial struct{}
+
+// Initialize implements cloudprovider.Interface.
+func (Partial) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+
+// LoadBalancer implements cloudprovider.Interface.
+func (Partial) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+
+// Instances implements cloudprovider.Interface.
+func (Partial) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// InstancesV2 implements cloudprovider.Interface.
+func (Partial) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
+
+// Zones implements cloudprovider.Interface.
+func (Partial) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters implements cloudprovider.Interface.
+func (Partial) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// Routes implements cloudprovider.Interface.
+func (Partial) Routes() (cloudprovider.Routes, bool) { return nil, false }
+
+// HasClusterID implements cloudprovider.Interface: the controllers refuse to start without one.
+func (Partial) HasClusterID() bool { return true }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,14 @@ import (
 
 // The provider's batchers, and its broadcaster of events, are never told to stop.
 func TestMain(m *testing.M) {
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_CA_BUNDLE": "", "AWS_CONFIG_FILE": os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("k8s.io/cloud-provider-aws/pkg/providers/v1/batcher.(*Batcher[...]).run"),
 		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/watch.(*Broadcaster).loop"),
@@ -57,11 +66,6 @@ func section(name, service, at string) string {
 // set is a bench with instances, one Node for each, and a cloud config made from the account's URL.
 func set(t *testing.T, instances int, config func(at string) string) *bench {
 	t.Helper()
-	t.Setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	t.Setenv("AWS_CA_BUNDLE", "")
-	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 	o := awssim.Options{}
 	for i := range instances {
 		o.Instances = append(o.Instances, awssim.Instance{ID: fmt.Sprintf("i-%017x", i+1), PrivateIP: fmt.Sprintf("10.0.%d.%d", i/200, i%200+10)})
