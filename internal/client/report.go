@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/report"
 	"github.com/transplant-dev/transplant/internal/snapshot/blame"
 )
@@ -61,10 +62,11 @@ func (c *Client) BuildReport(ctx context.Context, f Evidence) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
+	after := c.Gather(ctx, doc.Plan.Options)
 	in := report.Input{
-		Journal:     doc,
+		Journal:     plan.Retitled(doc, before, after),
 		Before:      before,
-		After:       c.Gather(ctx, doc.Plan.Options),
+		After:       after,
 		Now:         Now(),
 		ToolVersion: Version,
 	}

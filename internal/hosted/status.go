@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -122,7 +123,7 @@ func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
 		case begun:
 			out.Current = append(
 				out.Current,
-				v1.StepStatus{ID: s.ID, Title: s.Title, SinceSeconds: out.Time.Sub(rec.Started).Seconds()},
+				v1.StepStatus{ID: s.ID, Title: planstep.Words(s), SinceSeconds: out.Time.Sub(rec.Started).Seconds()},
 			)
 			failed, out.LastError = rec.Error != "", rec.Error
 		case out.Upcoming == "":

@@ -2,13 +2,13 @@ package plan
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
@@ -91,6 +91,26 @@ func RewordedRollback(doc *v1.Journal, snap *v1.Snapshot) *v1.Plan {
 	return reworded(doc.Rollback, made)
 }
 
+// Retitled returns a journal with the titles of the plans that are made again, of the snapshots from before the
+// migration and from now.
+func Retitled(doc v1.Journal, before, now *v1.Snapshot) v1.Journal {
+	if doc.Rollback != nil {
+		back := *doc.Rollback
+		back.Steps = retitled(back.Steps, RewordedRollback(&doc, now).Steps)
+		doc.Rollback = &back
+	}
+	doc.Plan.Steps = retitled(doc.Plan.Steps, Reworded(&doc.Plan, before).Steps)
+	return doc
+}
+
+func retitled(steps, words []v1.Step) []v1.Step {
+	out := slices.Clone(steps)
+	for i := range out {
+		out[i].Title = words[i].Title
+	}
+	return out
+}
+
 func reworded(p, made *v1.Plan) *v1.Plan {
 	out, steps, details := *p, map[string]v1.Step{}, map[string]string{}
 	out.Effects = nil
@@ -114,8 +134,7 @@ func reworded(p, made *v1.Plan) *v1.Plan {
 			out.Steps[i] = words
 			continue
 		}
-		about := strings.Join(strings.Fields(strings.Join([]string{s.Component, s.Path, s.Ref, s.Host}, " ")), " ")
-		out.Steps[i].Title = string(s.Kind) + " " + about + " (not made again by this version: shown without its title)"
+		out.Steps[i].Title = planstep.Words(s) + " (not made again by this version: shown without its title)"
 	}
 	return &out
 }

@@ -139,6 +139,12 @@ func TestWordsOfAJournalAreMadeAgain(t *testing.T) {
 	if lying.Steps[0].Title != "nothing" {
 		t.Error("the journal's own plan was changed")
 	}
+	titled := Retitled(v1.Journal{Plan: lying}, s, s).Plan
+	for i, step := range titled.Steps {
+		if want := made.Steps[i]; step.Title != want.Title || step.Why != "harmless" {
+			t.Errorf("step %s of a report has the title %q", step.ID, step.Title)
+		}
+	}
 	other := find(t, &lying, "external/"+component.KAS)
 	other.Host = "cp-9"
 	for _, before := range []*v1.Snapshot{s, nil} {
