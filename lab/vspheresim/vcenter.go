@@ -47,8 +47,10 @@ const sessionHeader = "vmware-api-session-id"
 type Options struct {
 	// Machines is how many virtual machines it begins with; at least 1.
 	Machines int
-	// Name goes into the machines' names and addresses; a small number.
+	// Number goes into the machines' names and addresses; a small one.
 	Number int
+	// Front is put in front of the vCenter; nil for nothing.
+	Front func(http.Handler) http.Handler
 }
 
 // Fault makes requests fail.
@@ -90,7 +92,11 @@ func Start(ctx context.Context, o Options) (*VCenter, error) {
 	model.Service.Listen = &url.URL{Host: "127.0.0.1:0", User: url.UserPassword(User, Password)}
 	v := &VCenter{model: model, number: o.Number, expired: map[string]bool{}, issued: map[string]bool{}}
 	v.server = model.Service.NewServer()
-	v.front = httptest.NewTLSServer(v)
+	front := http.Handler(v)
+	if o.Front != nil {
+		front = o.Front(v)
+	}
+	v.front = httptest.NewTLSServer(front)
 	var err error
 	if v.admin, err = govmomi.NewClient(ctx, v.server.URL, true); err != nil {
 		v.Close()

@@ -136,6 +136,36 @@ func (o *over) RoundTrip(in *http.Request) (*http.Response, error) {
 	}, nil
 }
 
+// Front is a handler whose requests come over the wire, for a simulated cloud whose SDK takes no transport.
+func (w *Wire) Front(next http.Handler, mutates func(*http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		fault := w.take(mutates(in))
+		switch {
+		case fault == nil:
+			next.ServeHTTP(out, in)
+			return
+		case fault.Lost:
+			next.ServeHTTP(&unread{header: http.Header{}}, in)
+		case fault.Hangs:
+			_, _ = io.Copy(io.Discard, in.Body) // only then does the server see that the client leaves
+			_ = w.hang(in.Context())
+		case fault.Status != 0:
+			out.Header().Set("Content-Type", fault.Type)
+			out.WriteHeader(fault.Status)
+			_, _ = io.WriteString(out, fault.Body) // the client may have left
+			return
+		}
+		panic(http.ErrAbortHandler) // it ends the connection
+	})
+}
+
+// unread is an answer that the client does not get.
+type unread struct{ header http.Header }
+
+func (u *unread) Header() http.Header         { return u.header }
+func (u *unread) Write(p []byte) (int, error) { return len(p), nil }
+func (u *unread) WriteHeader(int)             {}
+
 // take counts a request, and returns the fault that it gets.
 func (w *Wire) take(mutates bool) *Fault {
 	w.mu.Lock()
