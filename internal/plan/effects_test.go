@@ -37,13 +37,24 @@ func TestEffectsOnLoadBalancersAndVolumes(t *testing.T) {
 		{"a plan keeps load balancers", openstack20, v1.Options{}, []string{"load balancers: 1 kept, 0 recreated, 0 address changes", "gap: for about 45 s no manager runs the loops service, route, cloud-node-lifecycle",
 			"volumes: those of kubernetes.io/cinder go to CSI node by node", "1 persistent volumes say that kubernetes.io/cinder made them"}, "again"},
 		{
-			"another cluster name makes them again on OpenStack",
-			openstack20,
+			"another cluster name makes them again on Azure",
+			func() *v1.Snapshot {
+				s := azure28()
+				s.Services = []v1.Service{{Name: "web"}}
+				return s
+			},
 			v1.Options{ClusterName: "other"},
-			[]string{"0 kept, 1 recreated, 1 address changes", `the cluster's name becomes "other", and they were made under "prod-eu"`},
+			[]string{"0 kept, 1 recreated, 1 address changes", `the cluster's name becomes "other", and they were made under "`},
 			"",
 		},
-		{"so does Octavia in place of Neutron", func() *v1.Snapshot {
+		{
+			"in tree, OpenStack named them by the Service",
+			openstack20,
+			v1.Options{ClusterName: "other"},
+			[]string{"load balancers: 1 kept, 0 recreated, 0 address changes"},
+			"made again",
+		},
+		{"Octavia in place of Neutron makes them again", func() *v1.Snapshot {
 			s := openstack20()
 			s.Hosts[0].CloudConfig.Settings = map[string]string{"LoadBalancer.use-octavia": "false"}
 			return s

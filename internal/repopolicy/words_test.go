@@ -183,7 +183,7 @@ var (
 		"internal/plan/compare":            3,
 		"internal/plan/diff":               1,
 		"internal/plan/draft":              5,
-		"internal/plan/effect":             2,
+		"internal/plan/effect":             1,
 		"internal/plan/external":           1,
 		"internal/plan/hosted":             1,
 		"internal/plan/invariant":          4,

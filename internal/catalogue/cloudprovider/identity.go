@@ -96,9 +96,12 @@ func NodeNameIn(provider, providerID string) string {
 	return ""
 }
 
-// NamesBalancersByCluster reports whether the cluster's name is a part of the names of load balancers, so that another
-// name is another load balancer.
-func NamesBalancersByCluster(provider string) bool { return balancersByCluster[provider] }
+// NamesBalancersByCluster reports whether the load balancers that a provider has made have the cluster's name in their
+// names. Another name is another load balancer then. In tree, OpenStack named them by the Service's uid, and the
+// external providers find them by it.
+func NamesBalancersByCluster(provider string, inTree bool) bool {
+	return balancersByCluster[provider] && (provider != OpenStack || !inTree)
+}
 
 // TakesLoadBalancerIP reports whether the external provider obeys spec.loadBalancerIP of a Service. The in-tree ones of
 // the others ignored it, or, on AWS, refused the Service.

@@ -50,7 +50,7 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 			bad.Add(names[name][0], "%s: --cluster-name=%s", findings.Few(names[name]), name)
 		}
 	}
-	decides := cloudprovider.NamesBalancersByCluster(f.CloudName())
+	decides := cloudprovider.NamesBalancersByCluster(f.CloudName(), len(f.InTree()) > 0)
 	fix := "kubectl -n kube-system get pods -o yaml | grep cluster-name"
 	if bad.Empty() { // only kubeadm has another one
 		fix = "kubectl -n kube-system edit configmap kubeadm-config"

@@ -107,8 +107,8 @@ func describeNodes(snap *v1.Snapshot, steps []v1.Step) string {
 }
 
 // WhyRecreated says in a clause why the new manager makes every load balancer again; empty when it adopts them. Which
-// one belongs to a Service it finds on AWS and GCE by the Service's uid, on OpenStack and Azure by the cluster's name;
-// and on OpenStack it knows Octavia's only.
+// one belongs to a Service it finds on Azure by the cluster's name, and elsewhere by the Service's uid. On OpenStack it
+// knows Octavia's only.
 func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 	if len(snap.Services) == 0 {
 		return ""
@@ -123,7 +123,7 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 			continue
 		}
 		name := cmp.Or(m.Flags["cluster-name"], clusterview.DefaultClusterName)
-		if opts.ClusterName != "" && opts.ClusterName != name {
+		if cloudprovider.NamesBalancersByCluster(provider, true) && opts.ClusterName != "" && opts.ClusterName != name {
 			return fmt.Sprintf("the cluster's name becomes %q, and they were made under %q", opts.ClusterName, name)
 		}
 		if c := h.CloudConfig; provider == cloudprovider.OpenStack && c != nil && c.Settings != nil &&
