@@ -51,6 +51,7 @@ type process struct {
 	start *providerStart
 
 	groups []*group
+	made   cloudprovider.Interface // nil before
 	ended  chan struct{}           // closed when the process has ended: for what lives as long, such as caches
 	fail   context.CancelCauseFunc // ends the process because something cannot be started
 }
@@ -72,6 +73,7 @@ func (p *process) run(ctx context.Context) error {
 		err = p.manage(ctx)
 	}
 	p.start.end()
+	p.finish(ctx, err)
 	close(p.ended)
 	if p.configShown {
 		configz.Delete(ConfigzName)
@@ -92,6 +94,20 @@ func (p *process) run(ctx context.Context) error {
 	return err
 }
 
+// finishTimeout bounds how long the provider may take to end what it holds in the cloud.
+const finishTimeout = 5 * time.Second
+
+// finish has the provider end what it holds in the cloud, unless the lease was lost: then the process ends at once.
+func (p *process) finish(ctx context.Context, err error) {
+	finisher, ok := p.made.(cloud.Finisher)
+	if !ok || errors.Is(err, election.ErrLost) {
+		return
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	finisher.Finish(bounded)
+}
+
 // renewToken looks after the token of the process as long as it runs.
 func (p *process) renewToken(ctx context.Context) error {
 	r, err := newTokenRenewer(p.tokenFile, p.config.Kubeconfig)
@@ -107,6 +123,7 @@ func (p *process) manage(ctx context.Context) error {
 	if err != nil || provider == nil {
 		return err
 	}
+	p.made = provider
 	shell := cloud.New(provider, p.settings.Cloud)
 	p.checkHealth(open(healthz.NamedCheck("cloud-calls", shell.Check)))
 	p.early = cloud.StartsEarly(provider)

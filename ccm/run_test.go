@@ -254,3 +254,32 @@ func TestAStuckControllerOfOursIsNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// finisher holds something in its cloud, and notes who holds the lease when it lets it go.
+type finisher struct {
+	provider
+
+	finish func(ctx context.Context)
+}
+
+func (f *finisher) Finish(ctx context.Context) { f.finish(ctx) }
+
+func TestAProviderEndsWhatItHoldsBehindTheLeaseAndBeforeTheProcess(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	w, cloud, held := newWorker("work"), &finisher{}, []string{}
+	cloud.finish = func(ctx context.Context) {
+		if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil {
+			t.Errorf("its context is not bounded, or has ended: %v", ctx.Err())
+		}
+		held = append(held, holder(t, kube, mainLeaseName))
+	}
+	m := run(t, server, cloud, map[string]*worker{"work": w})
+	w.leads(t)
+	if err := m.end(); err != nil {
+		t.Fatal(err)
+	}
+	if len(held) != 1 || held[0] != "" {
+		t.Errorf("it was asked to with the lease held by %q, want once and by none", held)
+	}
+}

@@ -34,6 +34,13 @@ type EarlyStarter interface {
 	StartsEarly() bool
 }
 
+// Finisher is what a provider implements to end what it holds in the cloud before the process ends. Sessions are such:
+// a cloud has only so many of them.
+type Finisher interface {
+	// Finish is called once, after the last controller has ended and leases are released. It returns when ctx ends.
+	Finish(ctx context.Context)
+}
+
 // StartsEarly reports whether a provider, or the one below a shell, asks to be started before a lease is held.
 func StartsEarly(c cloudprovider.Interface) bool {
 	early, ok := Unwrap(c).(EarlyStarter)

@@ -58,6 +58,7 @@ var (
 	_ cloudprovider.InstancesV2 = (*Cloud)(nil)
 	_ cloud.InstancesLister     = (*Cloud)(nil)
 	_ cloud.EarlyStarter        = (*Cloud)(nil)
+	_ cloud.Finisher            = (*Cloud)(nil)
 	_ cloud.Prober              = (*Cloud)(nil)
 )
 
@@ -114,7 +115,7 @@ func (c *Cloud) logIn() error {
 	for _, v := range c.vcenters {
 		switch err := v.Ping(ctx); {
 		case client.Refused(err):
-			c.close()
+			c.Finish(ctx)
 			return err
 		case errors.Is(err, client.ErrNoClient):
 		case err != nil:
@@ -171,13 +172,14 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 				v.KeepAlive(ctx)
 			}
 		}, client.KeepAlivePeriod)
-		c.close()
 	}()
 }
 
-func (c *Cloud) close() {
+// Finish implements cloud.Finisher: it ends the sessions. vCenter has a limit of them, and keeps one that was left for
+// half an hour.
+func (c *Cloud) Finish(ctx context.Context) {
 	for _, v := range c.vcenters {
-		v.Close()
+		v.Close(ctx)
 	}
 }
 

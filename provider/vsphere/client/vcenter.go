@@ -50,9 +50,6 @@ const (
 	DefaultRefusedFor = 30 * time.Second
 	// KeepAlivePeriod is how often a session without calls is used. A REST session ends after five minutes without.
 	KeepAlivePeriod = 2 * time.Minute
-
-	// logoutTimeout bounds what the end of a manager waits for.
-	logoutTimeout = 5 * time.Second
 )
 
 // VCenter has one session with one vCenter.
@@ -128,10 +125,7 @@ func (v *VCenter) KeepAlive(ctx context.Context) {
 }
 
 // Close ends the session, as far as vCenter answers.
-func (v *VCenter) Close() {
-	none := context.Background() //nolint:forbidigo // the manager's own context has ended
-	ctx, cancel := context.WithTimeout(none, logoutTimeout)
-	defer cancel()
+func (v *VCenter) Close(ctx context.Context) {
 	if err := v.acquire(ctx); err != nil {
 		return
 	}
