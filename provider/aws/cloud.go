@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -24,12 +23,14 @@ import (
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
 	"k8s.io/cloud-provider/app/config"
+	settings "k8s.io/cloud-provider/config"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/provider/aws/client"
 	"github.com/transplant-dev/transplant/provider/aws/leftover"
+	"github.com/transplant-dev/transplant/provider/startup"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -57,38 +58,26 @@ var (
 	_ cloud.EarlyStarter         = (*Cloud)(nil)
 )
 
-// NewCloud makes the AWS provider that a manager's flags ask for, or ends the process with the reason: the library
-// leaves no other way. Until UseFences is called, requests whose context carries no fence are sent, as under a library
-// that ends the process when it loses its lease.
+// program is how the flags of a manager make this provider.
+var program = startup.Program{Provider: awsv1.ProviderName, Cloud: "AWS", Open: openProgram}
+
+// NewCloud makes the AWS provider that a manager's flags ask for, or ends the process with the reason. Until UseFences
+// is called, requests whose context carries no fence are sent, as under a library that ends the process when it loses
+// its lease.
 func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
-	shared := completed.ComponentConfig.KubeCloudShared
-	made, err := newCloud(shared.CloudProvider.Name, shared.CloudProvider.CloudConfigFile, shared.AllowUntaggedCloud)
-	if err != nil {
-		klog.ErrorS(err, "The AWS provider cannot start")
-		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
-	}
-	return made
+	return program.NewCloud(completed)
 }
 
-func newCloud(name, configFile string, allowUntagged bool) (cloudprovider.Interface, error) {
-	if name != awsv1.ProviderName {
-		return nil, fmt.Errorf("--cloud-provider=%s is not a provider of this program; it has %s", name, awsv1.ProviderName)
-	}
-	var data []byte
-	if configFile != "" {
-		var err error
-		if data, err = os.ReadFile(configFile); err != nil {
-			return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
-		}
-	}
-	made, err := Open(context.Background(), data, Options{}) //nolint:forbidigo // the library's constructor of clouds has no context to give
+func openProgram(flags settings.KubeCloudSharedConfiguration, cloudConfig []byte) (cloudprovider.Interface, error) {
+	none := context.Background() //nolint:forbidigo // the library's constructor of clouds has no context to give
+	made, err := Open(none, cloudConfig, Options{})
 	if err != nil {
-		return nil, fmt.Errorf("starting the AWS provider with cloud config %q: %w", configFile, err)
+		return nil, err
 	}
 	if made.HasClusterID() {
 		return made, nil
 	}
-	if !allowUntagged {
+	if !flags.AllowUntaggedCloud {
 		return nil, errors.New(
 			"no cluster ID; set KubernetesClusterID in the cloud config, or tag this instance with kubernetes.io/cluster/<ID>, " +
 				"or accept with --allow-untagged-cloud that all clusters in this account share load balancers",

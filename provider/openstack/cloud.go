@@ -8,8 +8,6 @@ package openstack
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
+	settings "k8s.io/cloud-provider/config"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
@@ -25,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
 	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer"
+	"github.com/transplant-dev/transplant/provider/startup"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -37,6 +37,7 @@ const regionalEnvironment = "OS_CCM_REGIONAL"
 // Cloud is OpenStack for the controllers.
 type Cloud struct {
 	cloud.ListedInstances
+	cloud.Partial
 
 	gate      *transport.Gate
 	client    *client.Client
@@ -55,32 +56,23 @@ var (
 	_ cloud.Prober               = (*Cloud)(nil)
 )
 
-// NewCloud makes the OpenStack provider that a manager's flags ask for, or ends the process with the reason: the
-// library leaves no other way.
-func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
-	shared := completed.ComponentConfig.KubeCloudShared
-	made, err := newCloud(shared.CloudProvider.Name, shared.CloudProvider.CloudConfigFile)
-	if err != nil {
-		klog.ErrorS(err, "The OpenStack provider cannot start")
-		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
-	}
-	return made
+// program is how the flags of a manager make this provider.
+var program = startup.Program{
+	Provider:    Name,
+	Cloud:       "OpenStack",
+	NeedsConfig: "OpenStack's address and credentials are in it",
+	Open:        openProgram,
 }
 
-func newCloud(name, configFile string) (cloudprovider.Interface, error) {
-	if name != Name {
-		return nil, fmt.Errorf("--cloud-provider=%s is not a provider of this program; it has %s", name, Name)
-	}
-	if configFile == "" {
-		return nil, errors.New("--cloud-config is missing: OpenStack's address and credentials are in it")
-	}
-	data, err := os.ReadFile(configFile)
+// NewCloud makes the OpenStack provider that a manager's flags ask for, or ends the process with the reason.
+func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
+	return program.NewCloud(completed)
+}
+
+func openProgram(_ settings.KubeCloudSharedConfiguration, cloudConfig []byte) (cloudprovider.Interface, error) {
+	made, err := Open(cloudConfig, Options{Regional: os.Getenv(regionalEnvironment) == "true"})
 	if err != nil {
-		return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
-	}
-	made, err := Open(data, Options{Regional: os.Getenv(regionalEnvironment) == "true"})
-	if err != nil {
-		return nil, fmt.Errorf("starting the OpenStack provider with cloud config %q: %w", configFile, err)
+		return nil, err
 	}
 	// A login that Keystone refuses ends the process: nothing but another config helps. Without Keystone it goes on.
 	none := context.Background() //nolint:forbidigo // the library's constructor of clouds has no context to give
@@ -142,9 +134,6 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 // lease; without leader election with election.Unfenced.
 func (c *Cloud) UseFences(fences ...*election.Fence) { c.gate.Use(slices.Clone(fences)...) }
 
-// Initialize has nothing to do: the provider starts no loops.
-func (c *Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
-
 // SetInformers gives routes the cache of Nodes.
 func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	c.routes.useNodes(factory.Core().V1().Nodes().Lister())
@@ -153,20 +142,8 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 // ProviderName implements cloudprovider.Interface.
 func (c *Cloud) ProviderName() string { return Name }
 
-// HasClusterID implements cloudprovider.Interface: a project is the cluster's own.
-func (c *Cloud) HasClusterID() bool { return true }
-
 // StartsEarly implements cloud.EarlyStarter: nothing is written before a controller calls.
 func (c *Cloud) StartsEarly() bool { return true }
-
-// Instances implements cloudprovider.Interface.
-func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
-
-// Zones implements cloudprovider.Interface.
-func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
-
-// Clusters implements cloudprovider.Interface.
-func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 
 // InstancesV2 implements cloudprovider.Interface.
 func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }

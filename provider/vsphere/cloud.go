@@ -12,7 +12,6 @@ package vsphere
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -24,10 +23,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
+	settings "k8s.io/cloud-provider/config"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/provider/startup"
 	"github.com/transplant-dev/transplant/provider/transport"
 	"github.com/transplant-dev/transplant/provider/vsphere/client"
 	"github.com/transplant-dev/transplant/provider/vsphere/cloudconf"
@@ -46,6 +47,7 @@ const serviceAccount = "cloud-provider-vsphere"
 // Cloud is vSphere for the controllers.
 type Cloud struct {
 	cloud.ListedInstances
+	cloud.Partial
 
 	gate      *transport.Gate
 	vcenters  []*client.VCenter
@@ -62,32 +64,23 @@ var (
 	_ cloud.Prober              = (*Cloud)(nil)
 )
 
-// NewCloud makes the vSphere provider that a manager's flags ask for, or ends the process with the reason: the library
-// leaves no other way.
-func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
-	shared := completed.ComponentConfig.KubeCloudShared
-	made, err := newCloud(shared.CloudProvider.Name, shared.CloudProvider.CloudConfigFile)
-	if err != nil {
-		klog.ErrorS(err, "The vSphere provider cannot start")
-		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
-	}
-	return made
+// program is how the flags of a manager make this provider.
+var program = startup.Program{
+	Provider:    Name,
+	Cloud:       "vSphere",
+	NeedsConfig: "the vCenters and their credentials are in it",
+	Open:        openProgram,
 }
 
-func newCloud(name, configFile string) (cloudprovider.Interface, error) {
-	if name != Name {
-		return nil, fmt.Errorf("--cloud-provider=%s is not a provider of this program; it has %s", name, Name)
-	}
-	if configFile == "" {
-		return nil, errors.New("--cloud-config is missing: the vCenters and their credentials are in it")
-	}
-	data, err := os.ReadFile(configFile)
+// NewCloud makes the vSphere provider that a manager's flags ask for, or ends the process with the reason.
+func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
+	return program.NewCloud(completed)
+}
+
+func openProgram(_ settings.KubeCloudSharedConfiguration, cloudConfig []byte) (cloudprovider.Interface, error) {
+	made, err := Open(cloudConfig, client.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("reading the file of --cloud-config: %w", err)
-	}
-	made, err := Open(data, client.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("starting the vSphere provider with cloud config %q: %w", configFile, err)
+		return nil, err
 	}
 	for _, name := range environment(os.Environ()) {
 		klog.Warningf("The environment variable %s is not read: put its value into the cloud config", name)
@@ -186,26 +179,8 @@ func (c *Cloud) Finish(ctx context.Context) {
 // ProviderName implements cloudprovider.Interface.
 func (c *Cloud) ProviderName() string { return Name }
 
-// HasClusterID implements cloudprovider.Interface: nothing in vSphere is marked with a cluster.
-func (c *Cloud) HasClusterID() bool { return true }
-
 // StartsEarly implements cloud.EarlyStarter: nothing is written.
 func (c *Cloud) StartsEarly() bool { return true }
-
-// Instances implements cloudprovider.Interface.
-func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
-
-// Zones implements cloudprovider.Interface.
-func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
-
-// Clusters implements cloudprovider.Interface.
-func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
-
-// Routes implements cloudprovider.Interface: vSphere has none.
-func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
-
-// LoadBalancer implements cloudprovider.Interface: vSphere has none.
-func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
 // InstancesV2 implements cloudprovider.Interface.
 func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }

@@ -5,8 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	settings "k8s.io/cloud-provider/config"
 
 	"github.com/transplant-dev/transplant/provider/vsphere/client"
 	"github.com/transplant-dev/transplant/provider/vsphere/cloudconf"
@@ -170,21 +169,9 @@ func TestStaticAddressesGoFirst(t *testing.T) {
 }
 
 func TestWhatTheProgramCannotStartWith(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "vsphere.conf")
-	if err := os.WriteFile(file, []byte("[Global]\npasword = hunter2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct{ provider, config, says string }{
-		"another provider": {"aws", file, "--cloud-provider=aws is not a provider of this program; it has vsphere"},
-		"no config":        {Name, "", "--cloud-config is missing"},
-		"no file":          {Name, "/no/such/file", "/no/such/file"},
-		"an unknown key":   {Name, file, "[Global] pasword: no vSphere provider knows this key"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := newCloud(test.provider, test.config); err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error is %v", err)
-			}
-		})
+	_, err := openProgram(settings.KubeCloudSharedConfiguration{}, []byte("[Global]\npasword = hunter2\n"))
+	if err == nil || !strings.Contains(err.Error(), "[Global] pasword: no vSphere provider knows this key") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error is %v", err)
 	}
 	if got := environment([]string{"PATH=/bin", "VSPHERE_USER=x", "VCENTER_1_PASSWORD=y"}); !cmp.Equal(got, []string{"VSPHERE_USER", "VCENTER_1_PASSWORD"}) {
 		t.Errorf("variables %q", got)
