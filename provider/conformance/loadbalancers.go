@@ -246,7 +246,7 @@ func (s *subject) balancerBehindFence() {
 	fence.Revoke("the test closes it before a call")
 	begun := s.wire.Changes()
 	if err := b.remove(ctx, service); err == nil {
-		s.t.Error("it is said to be deleted behind a closed fence")
+		s.t.Error("EnsureLoadBalancerDeleted returns no error behind a closed fence")
 	}
 	if sent := s.wire.Changes() - begun; sent != 0 {
 		s.t.Errorf("%d changes were sent behind a closed fence", sent)

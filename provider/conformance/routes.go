@@ -101,7 +101,7 @@ func (s *subject) routeBehindFence() {
 	ctx, fence := s.fenced()
 	fence.Revoke("the test closes it before a call")
 	if err := s.create(ctx, nodes[0]); err == nil {
-		s.t.Error("a route is said to be created behind a closed fence")
+		s.t.Error("CreateRoute returns no error behind a closed fence")
 	}
 	if sent := s.wire.Changes(); sent != 0 {
 		s.t.Errorf("%d changes were sent behind a closed fence", sent)
