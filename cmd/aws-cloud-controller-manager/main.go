@@ -21,8 +21,9 @@ func newCommand() (*cobra.Command, error) {
 	return managerprogram.Program{
 		Name:    "aws-cloud-controller-manager",
 		Version: version,
-		Long: "Runs the cloud loops of a cluster on AWS. New nodes get their addresses and labels, and nodes whose instance is gone are deleted. " +
-			"Services of type LoadBalancer get their load balancers, and pod networks their routes.",
+		Long: "Runs the cloud loops of a cluster on AWS. New nodes get their addresses and labels, and nodes whose " +
+			"instance is gone are deleted. Services of type LoadBalancer get their load balancers, and pod networks " +
+			"their routes.",
 		Cloud:       aws.NewCloud,
 		Controllers: aws.NewControllers(),
 	}.Command()

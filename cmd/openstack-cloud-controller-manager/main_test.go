@@ -1,27 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/transplant-dev/transplant/internal/managerprogram/programtest"
 )
 
 func TestVersionIsOurs(t *testing.T) {
-	command, err := newCommand()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	command.SetOut(&out)
-	command.SetArgs([]string{"--version"})
-	if err := command.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(out.String(), "openstack-cloud-controller-manager ") {
-		t.Errorf("--version prints %q", out.String())
-	}
+	programtest.PrintsItsName(t, newCommand, "openstack-cloud-controller-manager")
 }
 
 func TestNoOtherCloudIsLinked(t *testing.T) { programtest.LinksOneCloud(t, "openstack") }

@@ -21,8 +21,9 @@ func newCommand() (*cobra.Command, error) {
 	return managerprogram.Program{
 		Name:    "vsphere-cloud-controller-manager",
 		Version: version,
-		Long: "Runs the cloud loops of a cluster on vSphere. New nodes get their addresses and labels, nodes whose virtual machine is powered off are tainted, " +
-			"and those whose virtual machine is gone are deleted. vSphere has no load balancers and no routes, and neither has this program.",
+		Long: "Runs the cloud loops of a cluster on vSphere. New nodes get their addresses and labels, nodes whose " +
+			"virtual machine is powered off are tainted, and those whose virtual machine is gone are deleted. vSphere " +
+			"has no load balancers and no routes, and neither has this program.",
 		Cloud:       vsphere.NewCloud,
 		Controllers: vsphere.NewControllers(),
 	}.Command()

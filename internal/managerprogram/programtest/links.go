@@ -2,10 +2,13 @@
 package programtest
 
 import (
+	"bytes"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // sdks are where the packages of clouds are, by cloud.
@@ -36,5 +39,23 @@ func LinksOneCloud(t *testing.T, cloud string) {
 		case of != cloud && linked >= 0:
 			t.Errorf("it links %s, of %s", packages[linked], of)
 		}
+	}
+}
+
+// PrintsItsName tests that --version begins with the program's own name, and not with the library's.
+func PrintsItsName(t *testing.T, build func() (*cobra.Command, error), name string) {
+	t.Helper()
+	command, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetArgs([]string{"--version"})
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out.String(), name+" ") {
+		t.Errorf("--version prints %q", out.String())
 	}
 }
