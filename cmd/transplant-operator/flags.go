@@ -237,7 +237,7 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		&f.images,
 		"ccm-image",
 		f.images,
-		"image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE; aws=official is the one that the provider's makers publish for each cluster's minor version; other providers get ours where it is proven, else the official one",
+		"image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE; aws=official is the one that the provider's makers publish for each cluster's minor version, and aws=ours, openstack=ours or vsphere=ours is this project's; without it AWS gets ours where it is proven, other providers the official one",
 	)
 	s.StringVar(
 		&f.vSphereCSI,

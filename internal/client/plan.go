@@ -227,10 +227,8 @@ func CheckAgainstPlan(flags GivenFlags, given, planned v1.Options, which string,
 		if len(flags.Among(name)) == 0 || slices.Contains(except, name) {
 			continue
 		}
-		if name == "image" && given.Image == cloudprovider.Official {
-			if _, official := cloudprovider.ImageOf(planned.Image); official {
-				continue // that is what it stood for
-			}
+		if name == "image" && cloudprovider.StandsFor(given.Image, planned.Image) {
+			continue // that is what the word stood for
 		}
 		if !reflect.DeepEqual(option(options.Defaults(given)), option(planned)) {
 			differ = append(differ, "--"+name)

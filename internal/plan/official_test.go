@@ -102,3 +102,44 @@ func TestWhoPlansAsksForNoSecret(t *testing.T) {
 		t.Errorf("a snapshot asks for %v alone", refs)
 	}
 }
+
+// TestOurManagerCanBeChosenWhereItIsNotTheDefault: vSphere's plan takes the official one and names ours; with --image=ours the plan has our program, whose
+// leases need no waiting out, with the config that both read.
+func TestOurManagerCanBeChosenWhereItIsNotTheDefault(t *testing.T) {
+	official, _ := cloudprovider.OfficialImage(cloudprovider.VSphere, 29)
+	own, _ := cloudprovider.OwnImage(cloudprovider.VSphere, 29)
+	for image, want := range map[string]cloudprovider.Image{"": official, cloudprovider.Official: official, cloudprovider.Own: own, own.Ref: own} {
+		p := mustMake(t, vsphere29(), v1.Options{Image: image})
+		effects := strings.Join(p.Effects, "\n")
+		if p.Options.Image != want.Ref || want.Ref == "" || !strings.Contains(effects, "--image=") {
+			t.Errorf("--image=%s: the plan's image is %q, want %q; the effects are\n%s", image, p.Options.Image, want.Ref, effects)
+		}
+		if starts := strings.Contains(manifests(p), "/vsphere-cloud-controller-manager"); !starts {
+			t.Errorf("--image=%s: no step starts the program", image)
+		}
+		if names := strings.Contains(effects, own.Ref); !names {
+			t.Errorf("--image=%s: the effects do not name ours:\n%s", image, effects)
+		}
+	}
+}
+
+func manifests(p *v1.Plan) string {
+	var all strings.Builder
+	for _, s := range p.Steps {
+		all.WriteString(s.Content + s.Object)
+	}
+	return all.String()
+}
+
+// TestOurManagerIsRefusedWhereItIsNotProven names the range, and what to do.
+func TestOurManagerIsRefusedWhereItIsNotProven(t *testing.T) {
+	for provider, minor := range map[string]int{cloudprovider.OpenStack: 25, cloudprovider.VSphere: 25, cloudprovider.GCE: 30} {
+		d := &draft.Draft{Options: v1.Options{Image: cloudprovider.Own}}
+		d.APIMinor = minor
+		d.Provider, _ = cloudprovider.Lookup(provider)
+		err := ccm.ChooseImage(d)
+		if err == nil || !strings.Contains(err.Error(), "1.26 to 1.36") || !strings.Contains(err.Error(), "aws, openstack, vsphere") {
+			t.Errorf("%s: the error is %v", provider, err)
+		}
+	}
+}

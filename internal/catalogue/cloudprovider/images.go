@@ -1,6 +1,7 @@
 package cloudprovider
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/transplant-dev/transplant/internal/component"
@@ -8,9 +9,21 @@ import (
 
 // images of this project, by provider, with the minors of API servers that every run of its tests proves (ccm/proven).
 var images = map[string]imageSpans{
-	"aws": {{26, 36, Image{
-		Ref: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0", Ours: true, Minor: 37, ReadyPath: "/readyz",
-	}}},
+	AWS:       ownImage(AWS),
+	OpenStack: ownImage(OpenStack),
+	VSphere:   ownImage(VSphere),
+}
+
+// ownByDefault are the providers of which a plan takes our image unless another one is asked for. Those for OpenStack
+// and vSphere have seen simulators only, and clusters in production have run the official ones for years.
+var ownByDefault = map[string]bool{AWS: true}
+
+// ownImage is the image of our program for a provider.
+func ownImage(provider string) imageSpans {
+	return imageSpans{{26, 36, Image{
+		Ref:  "ghcr.io/transplant-dev/" + provider + "-" + component.CCM + ":v0.1.0",
+		Ours: true, Minor: 37, ReadyPath: "/readyz",
+	}}}
 }
 
 // official images. The library answers /healthz without credentials (k8s.io/controller-manager/app/serve.go); it has no
@@ -233,13 +246,52 @@ type Image struct {
 // Official in the place of an image stands for the one that OfficialImage returns for a cluster.
 const Official = "official"
 
-// ImageFor returns the image that a plan takes for a provider and the API server's minor. It is ours if there is one
-// and its proven range covers the minor, else the official one. False when the catalogue has none.
+// Own in the place of an image stands for the one that OwnImage returns for a cluster.
+const Own = "ours"
+
+// ImageFor returns the image that a plan takes for a provider and the API server's minor. It is ours where that is the
+// default and its proven range covers the minor, else the official one. False when the catalogue has none.
 func ImageFor(provider string, minor int) (Image, bool) {
-	if i, ok := images[provider].at(minor); ok {
+	if i, ok := OwnImage(provider, minor); ok && ownByDefault[provider] {
 		return i, true
 	}
 	return OfficialImage(provider, minor)
+}
+
+// OwnImage returns this project's image for a provider. False when there is none, or its proven range does not cover
+// the minor.
+func OwnImage(provider string, minor int) (Image, bool) { return images[provider].at(minor) }
+
+// Chosen returns the image that a word stands for: Official, Own, or none for the default. isWord is false for an
+// image.
+func Chosen(word, provider string, minor int) (image Image, ok, isWord bool) {
+	switch word {
+	case "":
+		image, ok = ImageFor(provider, minor)
+	case Official:
+		image, ok = OfficialImage(provider, minor)
+	case Own:
+		image, ok = OwnImage(provider, minor)
+	default:
+		return Image{}, false, false
+	}
+	return image, ok, true
+}
+
+// StandsFor reports whether a word in the place of an image, Official or Own, may stand for this image.
+func StandsFor(word, ref string) bool {
+	switch word {
+	case Official:
+		_, official := ImageOf(ref)
+		return official
+	case Own:
+		for _, spans := range images {
+			if slices.ContainsFunc(spans, func(s imageSpan) bool { return s.Ref == ref }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // OfficialImage returns the provider's own image for a minor. False when its makers published none that a source names.
@@ -264,6 +316,9 @@ func OfficialImage(provider string, minor int) (Image, bool) {
 	}
 	return out, true
 }
+
+// OwnProviders are the providers for which this project has an image, sorted.
+func OwnProviders() []string { return slices.Sorted(maps.Keys(images)) }
 
 // ImageOf returns the official image of a reference. Makers number their releases in ways of their own, so a tag alone
 // does not tell the minor.

@@ -65,6 +65,34 @@ func TestOfficialImagesBelongToOneMinor(t *testing.T) {
 	}
 }
 
+func TestAWordStandsForTheImageOfEachCluster(t *testing.T) {
+	const own = "ghcr.io/transplant-dev/openstack-cloud-controller-manager:v0.1.0"
+	for _, tt := range []struct {
+		word, provider string
+		minor          int
+		want           string
+	}{
+		{Own, OpenStack, 26, own},
+		{Own, OpenStack, 25, ""},
+		{Own, VSphere, 36, "ghcr.io/transplant-dev/vsphere-cloud-controller-manager:v0.1.0"},
+		{Own, GCE, 30, ""},
+		{Official, AWS, 26, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.12"},
+		{"", OpenStack, 26, "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.26.4"},
+		{"", AWS, 26, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
+	} {
+		got, ok, isWord := Chosen(tt.word, tt.provider, tt.minor)
+		if got.Ref != tt.want || ok != (tt.want != "") || !isWord {
+			t.Errorf("%q for %s 1.%d: %q", tt.word, tt.provider, tt.minor, got.Ref)
+		}
+		if tt.word != "" && ok && !StandsFor(tt.word, got.Ref) {
+			t.Errorf("%q does not stand for %s", tt.word, got.Ref)
+		}
+	}
+	if _, _, isWord := Chosen(own, OpenStack, 26); isWord || StandsFor(Official, own) || StandsFor(own, own) {
+		t.Error("an image is taken for a word, or ours for an official one")
+	}
+}
+
 func TestImages(t *testing.T) {
 	tests := []struct {
 		provider string

@@ -26,15 +26,9 @@ func (f Facts) Target() (version string, upgrade bool) {
 // is the requested one, or the catalogue's for the provider. It is not ok, with an image, where the minor cannot be
 // told, and without one where there is none.
 func (f Facts) NewImage(cluster int) (image string, minor int, ok bool) {
-	if f.Opts.Image == cloudprovider.Official {
-		i, found := cloudprovider.OfficialImage(f.Provider(), cluster)
+	i, found, isWord := cloudprovider.Chosen(f.Opts.Image, f.Provider(), cluster)
+	if isWord && (f.Opts.Image != "" || f.Provider() != "") {
 		return i.Ref, i.Minor, found
-	}
-	if f.Opts.Image == "" {
-		if provider := f.Provider(); provider != "" {
-			i, found := cloudprovider.ImageFor(provider, cluster)
-			return i.Ref, i.Minor, found
-		}
 	}
 	minor, ok = f.ccmMinor(f.Opts.Image)
 	return findings.OrElse(f.Opts.Image, "ghcr.io/transplant-dev/"+component.CCM), minor, ok

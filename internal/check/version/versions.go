@@ -20,6 +20,9 @@ import (
 // them.
 var firstClusterMinor, lastClusterMinor = proven.Minors()
 
+// imageWords are what the words in the place of an image say of it.
+var imageWords = map[string]string{cloudprovider.Official: "official ", cloudprovider.Own: "own "}
+
 // strictSkew is how many minors a foreign cloud-controller-manager may be older than the API server, by the version
 // skew policy. A newer one is outside the policy.
 const strictSkew = 1
@@ -43,7 +46,7 @@ var ccmRange = rule.Check{
 			finding := outOfRange(serverName(f))
 			finding.Summary = fmt.Sprintf(
 				"no %s is known for %s and Kubernetes %s",
-				map[bool]string{true: "official " + component.CCM, false: component.CCM}[f.Opts.Image == cloudprovider.Official],
+				imageWords[f.Opts.Image]+component.CCM,
 				findings.OrElse(f.Provider(), "this provider"),
 				serverName(f),
 			)

@@ -50,7 +50,7 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.Image,
 		"image",
 		"",
-		"image of the cloud-controller-manager; official is the one that the provider's makers publish for the cluster's minor version (default: ours where it is proven, else the official one)",
+		"image of the cloud-controller-manager; official is the one that the provider's makers publish for the cluster's minor version, ours is this project's for AWS, OpenStack or vSphere (default: ours on AWS where it is proven, else the official one)",
 	)
 	fl.StringVar(
 		&f.Options.Shape,

@@ -197,12 +197,15 @@ func (h *Hosted) isOwnImage(provider, image string) bool {
 	if image == h.Images[provider] {
 		return true
 	}
-	if _, official := cloudprovider.ImageOf(image); official {
+	if cloudprovider.StandsFor(cloudprovider.Official, image) {
 		return true
 	}
 	for minor := component.Oldest; minor <= component.Newest; minor++ {
-		if usual, ok := cloudprovider.ImageFor(provider, minor); ok && repositoryOf(usual.Ref) == repositoryOf(image) {
-			return true
+		for _, word := range []string{"", cloudprovider.Own} {
+			usual, ok, _ := cloudprovider.Chosen(word, provider, minor)
+			if ok && repositoryOf(usual.Ref) == repositoryOf(image) {
+				return true
+			}
 		}
 	}
 	return false

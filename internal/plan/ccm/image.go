@@ -12,20 +12,37 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// chooseOfficial takes the image that the provider's makers publish for the cluster's own minor.
-func chooseOfficial(d *draft.Draft) error {
+// chooseByWord takes the image that a word of the options stands for. It is the one that the provider's makers publish
+// for the cluster's own minor, or ours.
+func chooseByWord(d *draft.Draft) error {
 	minor := max(d.APIMinor, d.Upgrade.Minor) // it starts when every API server is upgraded
-	image, ok := cloudprovider.OfficialImage(d.Provider.Name, minor)
-	if !ok {
+	word := d.Options.Image
+	image, ok, isWord := cloudprovider.Chosen(word, d.Provider.Name, minor)
+	if word == "" || !isWord {
+		return nil
+	}
+	if ok {
+		d.Options.Image = image.Ref
+		return nil
+	}
+	if word == cloudprovider.Own {
+		first, last := proven.Minors()
 		return fmt.Errorf(
-			"--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d; name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
-			cloudprovider.Official,
+			"--image=%s: there is no cloud-controller-manager of this project for provider %s and Kubernetes 1.%d: it is for 1.%d to 1.%d, and for %s; leave --image out for the one that fits",
+			word,
 			d.Provider.Name,
 			minor,
+			first,
+			last,
+			strings.Join(cloudprovider.OwnProviders(), ", "),
 		)
 	}
-	d.Options.Image = image.Ref
-	return nil
+	return fmt.Errorf(
+		"--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d; name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
+		word,
+		d.Provider.Name,
+		minor,
+	)
 }
 
 // DescribeManager says what it means which manager comes: ours is newer than the API server and asks a fence, an
@@ -35,13 +52,15 @@ func DescribeManager(d *draft.Draft) []string {
 		return nil
 	}
 	if !d.Program.Ours {
-		return []string{
-			fmt.Sprintf(
-				"the manager: %s, built from %s. Not promised: it is not fenced. After a pause it can write to the cloud for one renew deadline next to its successor. When it ends, its leases expire instead of being released",
-				d.Program.Image,
-				libraryRelease(d.Program.Minor),
-			),
+		out := fmt.Sprintf(
+			"the manager: %s, built from %s. Not promised: it is not fenced. After a pause it can write to the cloud for one renew deadline next to its successor. When it ends, its leases expire instead of being released",
+			d.Program.Image,
+			libraryRelease(d.Program.Minor),
+		)
+		if own, ok := cloudprovider.OwnImage(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor)); ok {
+			out += fmt.Sprintf("; --image=%s takes %s, which has a fence and releases its leases", cloudprovider.Own, own.Ref)
 		}
+		return []string{out}
 	}
 	out := fmt.Sprintf(
 		"the manager: ours (%s), built from %s and so newer than the API server of 1.%d; the version skew policy of Kubernetes does not cover that; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
@@ -65,10 +84,8 @@ func libraryRelease(minor int) string { return fmt.Sprintf("k8s.io/cloud-provide
 
 // ChooseImage takes the image of the options, else the catalogue's for the provider and the API server.
 func ChooseImage(d *draft.Draft) error {
-	if d.Options.Image == cloudprovider.Official {
-		if err := chooseOfficial(d); err != nil {
-			return err
-		}
+	if err := chooseByWord(d); err != nil {
+		return err
 	}
 	if d.Options.Image == "" {
 		// it starts when every API server is upgraded
