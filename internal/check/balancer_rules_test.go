@@ -138,6 +138,15 @@ var balancerRules = []ruleCase{
 		want:   pass_,
 		change: service(func(s *v1.Service) { s.Addresses, s.Annotations[awsType] = nil, "external" }),
 	},
+	{
+		name: "on vSphere no manager runs the loops of services and routes", code: "LM-006", base: vsphereCluster, want: pass_,
+		says: []string{"cloud-node-lifecycle in"},
+		change: func(s *v1.Snapshot) {
+			for i := range s.Managers {
+				s.Managers[i].Loops = slices.DeleteFunc(slices.Clone(s.Managers[i].Loops), func(loop string) bool { return loop == "service" || loop == "route" })
+			}
+		},
+	},
 	{name: "vSphere makes none", code: "LB-002", base: vsphereCluster, want: skipped, says: []string{"vsphere had no load balancers"}},
 	{name: "there is none", code: "LB-002", want: skipped, change: withoutServices},
 	{name: "Services could not be listed", code: "LB-002", want: unknwn, change: noServices},
