@@ -174,7 +174,7 @@ captures: ## Take the snapshots that the rules are tested with from real API ser
 	cd lab && $(GO) test ./field -run Captured -count=1 -update
 
 .PHONY: skew
-skew: ## Run our manager against every kube-apiserver that can be built, of nearly every minor of its range
+skew: ## Run our manager against every kube-apiserver that can be built, of every minor of its range
 	cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -parallel 1 -skew.all
 
 # How long each fuzz target of the product runs.

@@ -14,8 +14,8 @@ import (
 
 // versions of kube-apiserver, oldest first. The tests in lab/skew run against each one of them, and against no other.
 var versions = []string{
-	"v1.26.0", "v1.27.4", "v1.28.0", "v1.29.0", "v1.30.14", "v1.31.0", "v1.32.2", "v1.34.4", "v1.35.4",
-	"v1.36.3",
+	"v1.26.0", "v1.27.4", "v1.28.0", "v1.29.0", "v1.30.14", "v1.31.0", "v1.32.2", "v1.33.4", "v1.34.4",
+	"v1.35.4", "v1.36.3",
 }
 
 // Versions are the versions of kube-apiserver that the tests ran against, oldest first.

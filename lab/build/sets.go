@@ -54,6 +54,7 @@ var Sets = []Set{
 	apiserver("v1.30.14"), // the last minor with an in-tree provider
 	apiserver("v1.31.0"),
 	apiserver("v1.32.2"),
+	apiserver("v1.33.4"),
 	apiserver("v1.34.4"),
 	apiserver("v1.35.4"),
 	apiserver("v1.36.3"), // the newest
