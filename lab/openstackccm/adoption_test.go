@@ -189,11 +189,10 @@ func TestAnAdoptedServiceBecomesInternalAndExternalAgain(t *testing.T) {
 	b.nothingLeft(t)
 }
 
-// The external provider's load balancers are taken over by their names and tags, without a write.
-func TestTheExternalProvidersLoadBalancersAreTakenOver(t *testing.T) {
-	b := balance(t, 2)
-	s := service("web")
-	name := "kube_service_lab_default_web"
+// external makes what the external provider makes for a Service of a cluster, with a floating IP.
+func (b *balanced) external(t *testing.T, s *corev1.Service, cluster string) (id string) {
+	t.Helper()
+	name := "kube_service_" + cluster + "_" + s.Namespace + "_" + s.Name
 	lb := openstacksim.LoadBalancer{Name: name, Tags: []string{name}, VIPSubnet: "subnet-nodes"}
 	for i, p := range s.Spec.Ports {
 		lb.Listeners = append(lb.Listeners, openstacksim.Listener{
@@ -205,14 +204,22 @@ func TestTheExternalProvidersLoadBalancersAreTakenOver(t *testing.T) {
 		}
 		lb.Pools = append(lb.Pools, pool)
 	}
-	id := b.AddLoadBalancer(lb)
+	id = b.AddLoadBalancer(lb)
 	for _, l := range b.only(t).Listeners {
 		b.ChangeResource(l.ID, "allowed_cidrs", []any{"0.0.0.0/0"}) // as it has them
 	}
-	s.Annotations[annote+"load-balancer-id"] = id // which it writes
 	b.AddFloatingIP(openstacksim.FloatingIP{
-		Network: "public", Port: b.only(t).VIPPort, Description: "Floating IP for Kubernetes external service default/web from cluster lab",
+		Network: "public", Port: b.only(t).VIPPort,
+		Description: "Floating IP for Kubernetes external service " + s.Namespace + "/" + s.Name + " from cluster " + cluster,
 	})
+	return id
+}
+
+// The external provider's load balancers are taken over by their names and tags, without a write.
+func TestTheExternalProvidersLoadBalancersAreTakenOver(t *testing.T) {
+	b := balance(t, 2)
+	s := service("web")
+	s.Annotations[annote+"load-balancer-id"] = b.external(t, s, cluster) // which it writes
 	b.Calls()
 	b.ensure(t, s)
 	calls := b.Calls()

@@ -609,6 +609,10 @@ func TestErrorsThatSayWhatToDo(t *testing.T) {
 			}, nil,
 			[]string{"there is no load balancer 44444444", "remove the annotation"},
 		},
+		"no ID of a load balancer": {
+			func(_ *balanced, s *corev1.Service) { s.Annotations[annote+"load-balancer-id"] = "../../v2.0/networks" }, nil,
+			[]string{`load-balancer-id is "../../v2.0/networks"`, "has to be the ID"},
+		},
 		"no node port": {
 			func(_ *balanced, s *corev1.Service) { s.Spec.Ports[1].NodePort = 0 }, nil, []string{"port 443 has no node port"},
 		},

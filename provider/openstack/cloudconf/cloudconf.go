@@ -89,6 +89,9 @@ type LoadBalancer struct {
 	ContainerStore        string   `gcfg:"container-store"`
 	DefaultTLSContainer   string   `gcfg:"default-tls-container-ref"`
 	SerialAPICalls        bool     `gcfg:"provider-requires-serial-api-calls"`
+	// FormerClusterNames are values that --cluster-name had before. Load balancers that are named with one belong to the
+	// Service of the same namespace and name. The key is our own.
+	FormerClusterNames []string `gcfg:"former-cluster-name"`
 }
 
 // Class is a [LoadBalancerClass "name"].

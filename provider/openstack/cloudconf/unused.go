@@ -40,6 +40,8 @@ func noteOf(section, key string) string {
 	switch {
 	case strings.EqualFold(section, "LoadBalancer") && strings.EqualFold(key, "use-octavia"):
 		return "" // both providers' files have it; load balancers are Octavia's either way
+	case strings.EqualFold(section, "LoadBalancer") && strings.EqualFold(key, "former-cluster-name"):
+		return "" // ours
 	case !ok:
 		return fmt.Sprintf("[%s] %s is not read: no OpenStack provider knows this key", section, key)
 	case known.External:

@@ -19,12 +19,29 @@ import (
 )
 
 // madeByUs begins the description of floating IPs that a manager made for a Service: this one, or the external
-// provider's. Others are never deleted.
+// provider's.
 const madeByUs = "Floating IP for Kubernetes external service "
 
-func (s *settings) floatingDescription() string {
-	text := fmt.Sprintf("%s%s/%s from cluster %s", madeByUs, s.service.Namespace, s.service.Name, s.cluster)
-	return cut(text)
+// floatingDescription is how a floating IP is described that is made for the Service.
+func (s *settings) floatingDescription() string { return s.floatingDescriptions()[0] }
+
+// floatingDescriptions are those by which a floating IP was made for the Service, under any name of the cluster. No
+// other is deleted with it.
+func (s *settings) floatingDescriptions() (all []string) {
+	for _, cluster := range s.clusters {
+		all = append(all, cut(s.describedFor()+s.service.Name+" from cluster "+cluster))
+	}
+	return all
+}
+
+// describedFor begins the description of floating IPs that were made for Services of this namespace.
+func (s *settings) describedFor() string { return madeByUs + s.service.Namespace + "/" }
+
+// inReach reports whether a description is that of a floating IP for the Service's own namespace and cluster.
+func (s *settings) inReach(description string) bool {
+	return strings.HasPrefix(description, s.describedFor()) && slices.ContainsFunc(s.clusters, func(cluster string) bool {
+		return strings.HasSuffix(description, " from cluster "+cluster)
+	})
 }
 
 // floating lists floating IPs.
@@ -88,7 +105,7 @@ func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbala
 	case !in.owner, s.service.Spec.LoadBalancerIP == lb.VipAddress:
 		return lb.VipAddress, nil // what others have made is not given an address that they may not want
 	}
-	free, err := freeFloating(ctx, neutron, s.service.Spec.LoadBalancerIP)
+	free, err := s.freeFloating(ctx, neutron)
 	if err != nil {
 		return "", err
 	}
@@ -109,12 +126,13 @@ func (s *settings) wantsOther(in scope, lb *loadbalancers.LoadBalancer, ip *floa
 	return in.owner && asked != "" && asked != ip.FloatingIP && asked != lb.VipAddress
 }
 
-// freeFloating is the floating IP with an address that is asked for, if it exists; nil if it has to be made.
-func freeFloating(
+// freeFloating is the floating IP with the address that a Service asks for, if it exists; nil if it has to be made. One
+// that was kept for a Service of another namespace is not given away.
+func (s *settings) freeFloating(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
-	address string,
 ) (*floatingips.FloatingIP, error) {
+	address := s.service.Spec.LoadBalancerIP
 	if address == "" {
 		return nil, nil
 	}
@@ -125,6 +143,10 @@ func freeFloating(
 	if all[0].PortID != "" {
 		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, is used by port %s: free it, or ask for another",
 			address, all[0].PortID)
+	}
+	if of := all[0].Description; strings.HasPrefix(of, madeByUs) && !s.inReach(of) {
+		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, was made for another namespace or cluster "+
+			"(%q): ask for another, or change its description", address, of)
 	}
 	return &all[0], nil
 }
@@ -182,7 +204,7 @@ func (b *Balancers) removeFloating(
 	in scope,
 	ip *floatingips.FloatingIP,
 ) error {
-	if s.keepFloating || !strings.HasPrefix(ip.Description, madeByUs) && !s.inTreeMade(in, ip) {
+	if s.keepFloating || !slices.Contains(s.floatingDescriptions(), ip.Description) && !s.inTreeMade(in, ip) {
 		return attach(ctx, neutron, ip, "")
 	}
 	klog.FromContext(ctx).Info("Deleting a floating IP", "service", klog.KObj(s.service), "address", ip.FloatingIP)

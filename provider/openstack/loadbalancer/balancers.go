@@ -88,7 +88,7 @@ type found struct {
 }
 
 // find finds the load balancer of a Service; nil for none. The ID of its annotation goes first, then the one that is
-// known, its name, and the name that the in-tree provider gave it.
+// known. Then come its names: of now, with former names of the cluster, and of the in-tree provider.
 func (b *Balancers) find(ctx context.Context, o octavia, s *settings) (*found, error) {
 	id := s.id
 	if id == "" {
@@ -106,7 +106,7 @@ func (b *Balancers) find(ctx context.Context, o octavia, s *settings) (*found, e
 		}
 		b.memory.drop(s.service.UID, id, true)
 	}
-	for _, name := range []string{s.name, s.legacy} {
+	for _, name := range s.names() {
 		all, err := o.named(ctx, name)
 		if err != nil {
 			return nil, err
@@ -131,12 +131,12 @@ func idsOf(all []loadbalancers.LoadBalancer) string {
 	return strings.Join(ids, ", ")
 }
 
-// scope says whose a load balancer is.
+// scope says whose a load balancer is. Only the name of one makes it the Service's own. Another cluster may have a
+// Service of the same namespace and name, whose load balancer an annotation can name.
 func (s *settings) scope(lb *loadbalancers.LoadBalancer) scope {
-	in := scope{tag: s.name, adopted: lb.Name == s.legacy}
-	in.owner = in.adopted || lb.Name == s.name
-	if s.id != "" && isServiceTag(lb.Name) && strings.HasSuffix(lb.Name, "_"+s.service.Namespace+"_"+s.service.Name) {
-		in.owner, in.tag = true, lb.Name // of another cluster name, by the same Service
+	in := scope{tag: s.name, adopted: lb.Name == s.legacy, owner: slices.Contains(s.names(), lb.Name)}
+	if in.owner && !in.adopted {
+		in.tag = lb.Name
 	}
 	return in
 }
@@ -223,10 +223,10 @@ func (b *Balancers) reconcile(
 	e := b.memory.entry(lb.ID)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := b.ready(ctx, o, s, lb.LoadBalancer, e); err != nil {
+	in := s.scope(lb.LoadBalancer)
+	if err := b.ready(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
 		return nil, err
 	}
-	in := s.scope(lb.LoadBalancer)
 	if err := b.share(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
 		return nil, err
 	}
@@ -382,6 +382,7 @@ func (b *Balancers) ready(
 	o octavia,
 	s *settings,
 	lb *loadbalancers.LoadBalancer,
+	in scope,
 	e *entry,
 ) error {
 	switch status := lb.ProvisioningStatus; {
@@ -389,7 +390,7 @@ func (b *Balancers) ready(
 		e.waiting = time.Time{}
 		return nil
 	case status == "ERROR":
-		return b.failover(ctx, o, s, lb, e)
+		return b.failover(ctx, o, s, lb, in, e)
 	default:
 		return b.pending(lb, e)
 	}
@@ -408,17 +409,21 @@ func (b *Balancers) pending(lb *loadbalancers.LoadBalancer, e *entry) error {
 // failoverAgain is how long a failover that was asked for is not asked for again.
 const failoverAgain = 10 * time.Minute
 
-// failover has Octavia replace what carries a load balancer in ERROR, if the Service asks for it.
+// failover has Octavia replace what carries a load balancer in ERROR, if the Service that owns it asks for it.
 func (b *Balancers) failover(
 	ctx context.Context,
 	o octavia,
 	s *settings,
 	lb *loadbalancers.LoadBalancer,
+	in scope,
 	e *entry,
 ) error {
 	e.waiting = time.Time{}
 	e.forget()
 	problem := fmt.Sprintf("load balancer %s (%s) is in ERROR: Octavia could not carry out a change of it", lb.Name, lb.ID)
+	if !in.owner {
+		return fmt.Errorf("%s. It is not this Service's own: the one that owns it can ask for a failover", problem)
+	}
 	if s.onError != onErrorFailover {
 		return fmt.Errorf("%s, and changes nothing more. Set the annotation %s to %s on the Service, or have "+
 			"'openstack loadbalancer failover %s' run; or delete the Service to have another one", problem, AnnotationOnError,
@@ -517,12 +522,7 @@ func (b *Balancers) lenient(cluster string, service *corev1.Service) *settings {
 		return s
 	}
 	r := &reader{annotations: service.Annotations}
-	s := &settings{
-		service: service, cluster: cluster, name: nameOf(cluster, service),
-		legacy: cloudprovider.DefaultLoadBalancerName(service), id: r.text("load-balancer-id", ""),
-		internal:     b.conf.LoadBalancer.InternalLB || r.boolean(annotationInternal, false),
-		keepFloating: r.boolean(prefix+"keep-floatingip", false), hostname: r.text("hostname", ""),
-	}
+	s := &settings{identity: readIdentity(r, b.conf, cluster, service)}
 	s.readProxy(r)
 	return s
 }

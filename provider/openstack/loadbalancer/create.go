@@ -39,7 +39,7 @@ func (s *settings) create(f features) object {
 	body := object{
 		"name": s.name,
 		"description": cut(fmt.Sprintf("Kubernetes external service %s/%s from cluster %s",
-			s.service.Namespace, s.service.Name, s.cluster)),
+			s.service.Namespace, s.service.Name, s.clusters[0])),
 	}
 	set := func(field, value string, can bool) {
 		if value != "" && can {

@@ -129,13 +129,15 @@ func (b *Balancers) findLeftovers(ctx context.Context, s *settings) (*leftover, 
 	if s.keepFloating {
 		return left, nil
 	}
-	all, err := floating(ctx, neutron, floatingips.ListOpts{Description: s.floatingDescription()})
-	if err != nil {
-		return nil, err
-	}
-	for _, ip := range all {
-		if ip.Description == s.floatingDescription() && ip.PortID == "" {
-			left.floating = append(left.floating, ip)
+	for _, description := range s.floatingDescriptions() {
+		all, err := floating(ctx, neutron, floatingips.ListOpts{Description: description})
+		if err != nil {
+			return nil, err
+		}
+		for _, ip := range all {
+			if ip.Description == description && ip.PortID == "" {
+				left.floating = append(left.floating, ip)
+			}
 		}
 	}
 	return left, nil

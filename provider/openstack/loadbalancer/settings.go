@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,16 +49,24 @@ func (s sourced) or(other sourced) sourced {
 // floatingSubnet chooses the subnet of new floating IPs: by ID, or by a pattern of names and by tags.
 type floatingSubnet struct{ id, name, tags string }
 
-// settings are what a Service asks of its load balancer.
-type settings struct {
+// identity is what a load balancer is found by, and what its deletion depends on.
+type identity struct {
 	service *corev1.Service
-	cluster string
+	// clusters are the names that the cluster has and had, the one of now first.
+	clusters []string
 	// name is the external provider's for the load balancer, legacy the in-tree provider's. id is the one that an
 	// annotation names; empty for none.
 	name, legacy, id string
 
 	internal, keepFloating bool
-	family                 corev1.IPFamily
+	hostname               string
+}
+
+// settings are what a Service asks of its load balancer.
+type settings struct {
+	identity
+
+	family corev1.IPFamily
 
 	subnet, network, memberSubnet sourced
 	port, flavor, zone            string
@@ -76,15 +85,30 @@ type settings struct {
 	healthPort   int
 	selector     map[string]string
 
-	hostname, onError string
+	onError string
 }
 
+// longest is how long a name of Octavia, or a description of Neutron, can be.
+const longest = 255
+
 // cut shortens names to what Octavia takes.
-func cut(name string) string { return name[:min(len(name), 255)] }
+func cut(name string) string { return name[:min(len(name), longest)] }
+
+func fullName(cluster string, service *corev1.Service) string {
+	return "kube_service_" + cluster + "_" + service.Namespace + "_" + service.Name
+}
 
 // nameOf is the name of the load balancer that a Service gets.
-func nameOf(cluster string, service *corev1.Service) string {
-	return cut("kube_service_" + cluster + "_" + service.Namespace + "_" + service.Name)
+func nameOf(cluster string, service *corev1.Service) string { return cut(fullName(cluster, service)) }
+
+// names are those by which a load balancer is the Service's own. A name that was cut could be another Service's too.
+func (i identity) names() (names []string) {
+	for _, cluster := range i.clusters {
+		if name := fullName(cluster, i.service); len(name) <= longest {
+			names = append(names, name)
+		}
+	}
+	return append(names, i.legacy)
 }
 
 // reader reads the annotations of one Service, and keeps what is wrong with them.
@@ -140,11 +164,7 @@ func (r *reader) number(name string, config, least int) int {
 func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service) (*settings, error) {
 	r := &reader{annotations: service.Annotations}
 	s := &settings{
-		service: service, cluster: cluster,
-		name: nameOf(cluster, service), legacy: cloudprovider.DefaultLoadBalancerName(service),
-		id:           r.text("load-balancer-id", ""),
-		internal:     conf.LoadBalancer.InternalLB || r.boolean(annotationInternal, false),
-		keepFloating: r.boolean(prefix+"keep-floatingip", false),
+		identity:     readIdentity(r, conf, cluster, service),
 		port:         r.text("port-id", ""),
 		flavor:       r.text("flavor-id", conf.LoadBalancer.FlavorID),
 		zone:         r.text("availability-zone", conf.LoadBalancer.AvailabilityZone),
@@ -152,7 +172,6 @@ func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service
 		tls:          r.text("default-tls-container-ref", conf.LoadBalancer.DefaultTLSContainer),
 		method:       r.text("lb-method", conf.LoadBalancer.LBMethod),
 		connections:  r.number("connection-limit", -1, -1),
-		hostname:     r.text("hostname", ""),
 		onError:      service.Annotations[AnnotationOnError],
 	}
 	if len(service.Spec.IPFamilies) > 0 {
@@ -180,6 +199,31 @@ func newSettings(conf *cloudconf.Config, cluster string, service *corev1.Service
 		return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, errors.Join(r.problems...))
 	}
 	return s, nil
+}
+
+// isID holds IDs of Octavia. What else an annotation has would become a part of the URL.
+var isID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`).MatchString
+
+func readIdentity(r *reader, conf *cloudconf.Config, cluster string, service *corev1.Service) identity {
+	i := identity{
+		service:      service,
+		clusters:     append([]string{cluster}, conf.LoadBalancer.FormerClusterNames...),
+		name:         nameOf(cluster, service),
+		legacy:       cloudprovider.DefaultLoadBalancerName(service),
+		id:           r.text("load-balancer-id", ""),
+		internal:     conf.LoadBalancer.InternalLB || r.boolean(annotationInternal, false),
+		keepFloating: r.boolean(prefix+"keep-floatingip", false),
+		hostname:     r.text("hostname", ""),
+	}
+	if i.id != "" && !isID(i.id) {
+		r.complain("annotation %sload-balancer-id is %q: it has to be the ID of a load balancer", prefix, i.id)
+		i.id = ""
+	}
+	if full := fullName(cluster, service); len(full) > longest {
+		r.complain("its load balancer would be named %s, and Octavia's names have %d characters at most: "+
+			"use a shorter name for the Service, or a shorter --cluster-name", full, longest)
+	}
+	return i
 }
 
 // readPlaces reads the networks and subnets. A class goes before the annotation where floating IPs are concerned, and

@@ -203,7 +203,7 @@ func TestNodesThatAreMembers(t *testing.T) {
 		node("b", map[string]string{"pool": "lb"}, "10.0.0.2", "fd00::2"), node("a", map[string]string{"pool": "lb", "x": "y"}, "10.0.0.1"),
 		node("c", nil, "10.0.0.3"), node("d", map[string]string{"pool": "lb"}),
 	}
-	s := &settings{service: &corev1.Service{}, family: corev1.IPv4Protocol, selector: selectorOf("pool=lb")}
+	s := &settings{identity: identity{service: &corev1.Service{}}, family: corev1.IPv4Protocol, selector: selectorOf("pool=lb")}
 	got, err := s.targets(nodes)
 	if want := []target{{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("members %v, error %v", got, err)

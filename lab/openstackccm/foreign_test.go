@@ -1,0 +1,144 @@
+package openstackccm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/lab/openstacksim"
+)
+
+// A cluster of the same project has a Service of this namespace and name, too. Its load balancer is neither taken over
+// nor deleted, though an annotation names it.
+func TestALoadBalancerOfAnotherClusterStays(t *testing.T) {
+	for name, ports := range map[string][]corev1.ServicePort{
+		"its ports": nil,
+		"others":    {{Protocol: corev1.ProtocolTCP, Port: 8080, NodePort: 30999}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := balance(t, 1)
+			victim := service("web")
+			id := b.external(t, victim, "other")
+			b.nodes = b.addServers(1) // those of our cluster
+			before, ips := shape(b.only(t)), b.FloatingIPs()
+
+			s := service("web", annotated(annote+"load-balancer-id", id))
+			if ports == nil {
+				if err := b.fails(t, s); err == nil || !strings.Contains(err.Error(), "is used by another Service") {
+					t.Errorf("the error is %v", err)
+				}
+			} else {
+				s.Spec.Ports = ports
+				b.ensure(t, s)
+			}
+			if now := shape(b.only(t)); !containsAll(now, before) {
+				t.Errorf("of\n%s\nthere is\n%s", strings.Join(before, "\n"), strings.Join(now, "\n"))
+			}
+			b.removeOnce(t, s)
+			if diff := cmp.Diff(before, shape(b.only(t))); diff != "" {
+				t.Errorf("the load balancer has changed (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(ips, b.FloatingIPs()); diff != "" {
+				t.Errorf("its floating IP has changed (-before +after):\n%s", diff)
+			}
+			if tags := b.only(t).Tags; !slices.Equal(tags, []string{"kube_service_other_default_web"}) {
+				t.Errorf("its tags are %v", tags)
+			}
+		})
+	}
+}
+
+func containsAll(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}
+
+// The administrator says which names the cluster had. No annotation is needed.
+func TestLoadBalancersUnderAFormerNameOfTheCluster(t *testing.T) {
+	for name, id := range map[string]bool{"found by name": false, "named by the annotation": true} {
+		t.Run(name, func(t *testing.T) {
+			b := balance(t, 1, "former-cluster-name=oldest", "former-cluster-name=other")
+			s := service("web")
+			if made := b.external(t, s, "other"); id {
+				s.Annotations[annote+"load-balancer-id"] = made
+			}
+			b.Calls()
+			b.ensure(t, s)
+			if got := writes(b.Calls()); len(got) > 0 {
+				t.Errorf("it writes %v", got)
+			}
+			b.remove(t, s)
+			b.nothingLeft(t)
+		})
+	}
+}
+
+// A floating IP that was kept for a Service of another namespace or cluster is not given to who asks for its address. One
+// of the own namespace is, and stays when the Service goes: it was made for another one.
+func TestAKeptFloatingIPIsNotTakenFromItsNamespace(t *testing.T) {
+	const made = "Floating IP for Kubernetes external service "
+	for name, test := range map[string]struct {
+		description string
+		refused     bool
+	}{
+		"of another namespace": {made + "shop/web from cluster lab", true},
+		"of another cluster":   {made + "default/web from cluster other", true},
+		"of its own namespace": {made + "default/old from cluster lab", false},
+		"of a user":            {"www.example.com", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := balance(t, 1)
+			b.AddFloatingIP(openstacksim.FloatingIP{Address: "203.0.113.77", Network: "public", Description: test.description})
+			before := b.FloatingIPs()
+			s := service("web", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "203.0.113.77" })
+			if test.refused {
+				err := b.fails(t, s)
+				if err == nil || !strings.Contains(err.Error(), "203.0.113.77") || !strings.Contains(err.Error(), "another namespace or cluster") {
+					t.Errorf("the error is %v", err)
+				}
+			} else if got := b.ensure(t, s); got != "203.0.113.77" {
+				t.Errorf("the address is %s", got)
+			}
+			b.remove(t, s)
+			if diff := cmp.Diff(before, b.FloatingIPs()); diff != "" {
+				t.Errorf("the floating IP has changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyTheOwnerHasALoadBalancerFailOver(t *testing.T) {
+	b := balance(t, 1)
+	b.ensure(t, service("web"))
+	id := b.only(t).ID
+	b.SetStatus(id, openstacksim.Errored)
+	b.Calls()
+	other := service("dns", annotated(annote+"load-balancer-id", id), annotated("transplant.dev/openstack-on-error", "failover"))
+	other.UID = "99999999-4f50-6172-8394-a5b6c7d8e9f0"
+	if err := b.fails(t, other); err == nil || !strings.Contains(err.Error(), "It is not this Service's own") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := writes(b.Calls()); len(got) > 0 {
+		t.Errorf("it writes %v", got)
+	}
+}
+
+// A name that would be cut could be another Service's.
+func TestANameThatIsTooLongIsRefused(t *testing.T) {
+	long := strings.Repeat("n", 243-len(cluster)-len("default"))
+	b := balance(t, 1)
+	first, second := service(long+"a"), service(long+"b")
+	for _, s := range []*corev1.Service{first, second} {
+		if err := b.fails(t, s); err == nil || !strings.Contains(err.Error(), "255 characters at most") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	b.external(t, first, cluster) // of an earlier manager, and Octavia has cut its name
+	b.ChangeResource(b.only(t).ID, "name", ("kube_service_" + cluster + "_default_" + long)[:255])
+	b.remove(t, second)
+	if len(b.LoadBalancers()) != 1 || len(b.FloatingIPs()) != 1 {
+		t.Errorf("load balancers %v, floating IPs %v", b.LoadBalancers(), b.FloatingIPs())
+	}
+}
