@@ -350,14 +350,17 @@ func (f Facts) Expected() []controllernames.Loop {
 	return out
 }
 
+// isLacking reports whether a provider does not implement what a loop needs.
+func isLacking(name string, loop controllernames.Loop) bool {
+	provider, known := cloudprovider.Lookup(name)
+	return known &&
+		(loop == controllernames.Service && !provider.LoadBalancers || loop == controllernames.Route && !provider.Routes)
+}
+
 // WouldRun reports whether a manager with these flags would run a loop if it led. A controller whose provider does not
 // implement its interface ends at once: vSphere has neither load balancers nor routes.
 func (f Facts) WouldRun(p Instance, loop controllernames.Loop) bool {
-	if SwitchedOff(p.Flag("controllers", "*"), loop) {
-		return false
-	}
-	if provider, known := cloudprovider.Lookup(f.Provider()); known &&
-		(loop == controllernames.Service && !provider.LoadBalancers || loop == controllernames.Route && !provider.Routes) {
+	if SwitchedOff(p.Flag("controllers", "*"), loop) || isLacking(f.Provider(), loop) {
 		return false
 	}
 	cidrs, routes := p.On("allocate-node-cidrs", false), p.On("configure-cloud-routes", true)
