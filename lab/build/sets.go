@@ -58,7 +58,9 @@ var Sets = []Set{
 	apiserver("v1.34.4"),
 	apiserver("v1.35.4"),
 	apiserver("v1.36.3"), // the newest
-	controllerManager("v1.36.3"),
+	controllerManager("v1.36.3", ""),
+	// The last minor with the in-tree OpenStack provider. An API server of 1.26 serves it.
+	controllerManager("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"),
 	{ // the CSI driver that the operator installs from 1.34 on, with its sidecars
 		Name:    "ebs-csi",
 		Version: "v1.63.1",
@@ -134,9 +136,9 @@ func apiserver(version string) Set {
 	}}
 }
 
-// controllerManager is a set of kube-controller-manager alone, for user clusters of that version.
-func controllerManager(version string) Set {
-	return Set{Name: "kube-controller-manager", Version: version, LDFlags: stamp(version, ""), Commands: []Command{
+// controllerManager is a set of kube-controller-manager alone, for clusters whose other programs are of other sets.
+func controllerManager(version, commit string) Set {
+	return Set{Name: "kube-controller-manager", Version: version, LDFlags: stamp(version, commit), Commands: []Command{
 		{
 			Name:    "kube-controller-manager",
 			Package: "k8s.io/kubernetes/cmd/kube-controller-manager",
