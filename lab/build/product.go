@@ -17,6 +17,9 @@ import (
 // ProductModule is the module path of the product.
 const ProductModule = "github.com/transplant-dev/transplant"
 
+// ImageRegistry is where the images of the product's commands are, each in a repository of its command's name.
+const ImageRegistry = "ghcr.io/transplant-dev/"
+
 // CCMImage is the repository of the product's AWS cloud-controller-manager; every tag of it runs the one that was
 // built.
 const CCMImage = "ghcr.io/transplant-dev/aws-cloud-controller-manager"

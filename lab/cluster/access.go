@@ -40,7 +40,7 @@ func (c *Cluster) Dir() string { return c.site.root }
 func (c *Cluster) Kubeconfig() string { return c.site.adminKubeconfig() }
 
 // AuditFile is the path of the cloud's audit log.
-func (c *Cluster) AuditFile() string { return c.site.root + "/audit.jsonl" }
+func (c *Cluster) AuditFile() string { return c.site.auditFile() }
 
 // Client is the administrator's client, through the load balancer.
 func (c *Cluster) Client() kubernetes.Interface { return c.client }
@@ -51,12 +51,23 @@ func (c *Cluster) RestConfig() *rest.Config { return rest.CopyConfig(c.config) }
 // MetricsToken is the token of an account that may read /metrics of the managers, and nothing else. It holds for a day.
 func (c *Cluster) MetricsToken() string { return c.token }
 
-// AWS is the simulated account. It is nil after Stop.
-func (c *Cluster) AWS() *awssim.Server {
+// Cloud is the simulated cloud. It is nil after Stop.
+func (c *Cluster) Cloud() Cloud {
 	if c.cloud == nil {
 		return nil
 	}
-	return c.cloud.sim
+	return c.cloud.Cloud
+}
+
+// Kind is the kind of the simulated cloud.
+func (c *Cluster) Kind() Kind { return c.site.kind }
+
+// AWS is the simulated account. It is nil after Stop, and where another cloud is simulated.
+func (c *Cluster) AWS() *awssim.Server {
+	if a, ok := c.Cloud().(*account); ok {
+		return a.sim
+	}
+	return nil
 }
 
 // CloudEndpoint is the URL of the simulated account itself, for callers that no edge leads there.
@@ -94,11 +105,9 @@ func (c *Cluster) LoadBalancer() *loadbalancer.Balancer { return c.lb }
 // Env is the environment of a program that works on the lab as its administrator: the kubeconfig, and the cloud under a
 // key that may only read.
 func (c *Cluster) Env() []string {
-	out := []string{"KUBECONFIG=" + c.Kubeconfig(), "AWS_REGION=" + Region, "AWS_ENDPOINT_URL=" + c.CloudEndpoint()}
-	for _, v := range cloudEnv(KeyCLI) {
-		out = append(out, v[0]+"="+v[1])
-	}
-	return out
+	return append(
+		[]string{"KUBECONFIG=" + c.Kubeconfig()},
+		c.site.kind.Env(c.site.block.endpoint(placeCloud, portCloud))...)
 }
 
 // startKubelet boots a host.
@@ -109,8 +118,8 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 		ResolveImage: c.resolve,
 		UnitProgram:  c.unitProgram,
 		Env:          []string{"HOME=/nonexistent"}, // nobody's cloud credentials are found
-		Instance:     instanceOf(h),
-		Version:      Version,
+		Instance:     c.site.kind.Instance(h),
+		Version:      c.site.kind.Managers(),
 		Pods:         c.podOptions(h),
 		Profile:      c.opts.Profile,
 		Seed:         c.opts.Seed,

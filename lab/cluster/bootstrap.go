@@ -90,7 +90,7 @@ func clusterConfiguration(s *site) map[string]any {
 			"pathType":  string(volumeCloud.kind),
 		},
 	}
-	apiArgs, managerArgs := extraArgs(APIServer), extraArgs(ControllerManager)
+	apiArgs, managerArgs := extraArgs(s.kind, APIServer), extraArgs(s.kind, ControllerManager)
 	if s.noCloudConfig {
 		cloudVolume = []map[string]any{}
 		delete(apiArgs, "cloud-config")

@@ -1,9 +1,9 @@
 // Package cluster decides what a lab consists of and puts it together: three control-plane hosts with real API servers,
-// controller managers and schedulers from static pod manifests, workers, one etcd, a load balancer, a simulated AWS,
+// controller managers and schedulers from static pod manifests, workers, one etcd, a load balancer, a simulated cloud,
 // and an edge on every connection between them.
 //
 //	127.A.B.1   load balancer       :6443     everybody but the managers
-//	127.A.B.2   simulated AWS       :4566
+//	127.A.B.2   simulated cloud     :4566
 //	127.A.B.3   etcd                :2379
 //	127.A.B.11  cp-1                :6443 kube-apiserver  :10257 kube-controller-manager  :10259 kube-scheduler
 //	127.A.B.12  cp-2                (10258 is left for the cloud-controller-manager)
@@ -123,7 +123,8 @@ func (c *Cluster) prepare() error {
 	c.site = &site{
 		root:          c.opts.Dir,
 		block:         b,
-		hosts:         newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers),
+		kind:          c.opts.Kind,
+		hosts:         newHosts(c.opts.Kind, c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers),
 		wires:         map[string]wire{},
 		noCloudConfig: c.opts.NoCloudConfig,
 		shape:         c.opts.Shape,
@@ -181,7 +182,7 @@ func (c *Cluster) prepareAdmin() error {
 // startNetwork starts what connects the components, and the cloud.
 func (c *Cluster) startNetwork() error {
 	var err error
-	if c.cloud, err = startCloud(c.site, c.opts.Keys); err != nil {
+	if c.cloud, err = startCloud(c.site); err != nil {
 		return err
 	}
 	if c.opts.NoCloudConfig {
@@ -203,7 +204,7 @@ func (c *Cluster) startNetwork() error {
 // startInternet starts the way to AWS's own names, and gives the control-plane hosts the authority of its certificates.
 func (c *Cluster) startInternet() error {
 	var err error
-	if c.internet, err = startInternet(c.site.block, c.cloud.sim); err != nil {
+	if c.internet, err = startInternet(c.site.block, c.AWS()); err != nil {
 		return err
 	}
 	for _, h := range c.ControlPlanes() {
@@ -237,7 +238,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var g errgroup.Group
 	for _, h := range c.ControlPlanes() {
 		g.Go(func() error {
-			server := c.site.unconfigured(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))
+			server := c.site.unconfigured(h, apiServer(c.site.kind, h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))
 			if c.opts.Shape != Units {
 				if err := c.run(h, server); err != nil {
 					return err
@@ -280,10 +281,10 @@ func (c *Cluster) startRest(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			if err := c.run(h, c.site.unconfigured(h, controllerManager(h))); err != nil {
+			if err := c.run(h, c.site.unconfigured(h, controllerManager(c.site.kind, h))); err != nil {
 				return err
 			}
-			return c.run(h, scheduler(h))
+			return c.run(h, scheduler(c.site.kind, h))
 		})
 		g.Go(func() error { return markControlPlane(ctx, c.client, h) })
 	}

@@ -2,51 +2,51 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // extraArgs are the flags that a cluster with an in-tree provider adds to kubeadm's own, by component. They are also
 // what the cluster's kubeadm-config says, so that an upgrade by kubeadm would keep them.
-func extraArgs(component string) map[string]string {
+func extraArgs(kind Kind, component string) map[string]string {
 	switch component {
 	case APIServer:
 		return map[string]string{
 			// v1.26 reads the file for the PersistentVolumeLabel admission plugin only, which is off by default, and ends
 			// if the file is missing. The provider's name is not used at all. No call to the cloud follows.
-			"cloud-provider": "aws",
+			"cloud-provider": kind.Provider(),
 			"cloud-config":   cloudConfig,
 			// Three API servers that come and go on loopback addresses would write Endpoints that no client may use.
 			"endpoint-reconciler-type": "none",
 		}
 	case ControllerManager:
-		return map[string]string{
-			"cloud-provider":         "aws",
+		out := map[string]string{
+			"cloud-provider":         kind.Provider(),
 			"cloud-config":           cloudConfig,
-			"configure-cloud-routes": "true",
 			"flex-volume-plugin-dir": flexVolumeDir,
 		}
+		maps.Copy(out, kind.Flags())
+		return out
 	}
 	return nil
 }
 
 // with returns a component's flags: kubeadm's, the extra ones, and the address it listens on instead of all of them.
-func with(component, address string, flags map[string]string) map[string]string {
-	for name, value := range extraArgs(component) {
-		flags[name] = value
-	}
+func with(kind Kind, component, address string, flags map[string]string) map[string]string {
+	maps.Copy(flags, extraArgs(kind, component))
 	flags["bind-address"] = address
 	return flags
 }
 
-func apiServer(h *Host, etcdURL string) component {
+func apiServer(kind Kind, h *Host, etcdURL string) component {
 	return component{
 		name: APIServer, cpu: "250m", port: portAPIServer, host: h.Address, livePath: "/livez", readyPath: "/readyz",
 		annotations: map[string]string{
 			"kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint": fmt.Sprintf("%s:%d", h.Address, portAPIServer),
 		},
 		volumes: []volume{volumeCerts, volumeCloud, volumePKI},
-		flags: with(APIServer, h.Address, map[string]string{
+		flags: with(kind, APIServer, h.Address, map[string]string{
 			"advertise-address":                  h.Address,
 			"allow-privileged":                   "true",
 			"authorization-mode":                 "Node,RBAC",
@@ -78,7 +78,7 @@ func apiServer(h *Host, etcdURL string) component {
 	}
 }
 
-func controllerManager(h *Host) component {
+func controllerManager(kind Kind, h *Host) component {
 	const kubeconfig = "/etc/kubernetes/controller-manager.conf"
 	return component{
 		name:     ControllerManager,
@@ -86,7 +86,8 @@ func controllerManager(h *Host) component {
 		port:     portControllerManager,
 		host:     h.Address,
 		livePath: "/healthz",
-		env:      CloudEnv(h, ControllerManager),
+		env:      kind.ManagerEnv(h, ControllerManager),
+		version:  kind.Managers(),
 		volumes: []volume{
 			volumeCerts,
 			volumeCloud,
@@ -94,7 +95,7 @@ func controllerManager(h *Host) component {
 			volumePKI,
 			{name: "kubeconfig", path: kubeconfig, kind: kubeconfigKind},
 		},
-		flags: with(ControllerManager, h.Address, map[string]string{
+		flags: with(kind, ControllerManager, h.Address, map[string]string{
 			"allocate-node-cidrs":              "true",
 			"authentication-kubeconfig":        kubeconfig,
 			"authorization-kubeconfig":         kubeconfig,
@@ -115,12 +116,12 @@ func controllerManager(h *Host) component {
 	}
 }
 
-func scheduler(h *Host) component {
+func scheduler(kind Kind, h *Host) component {
 	const kubeconfig = "/etc/kubernetes/scheduler.conf"
 	return component{
 		name: Scheduler, cpu: "100m", port: portScheduler, host: h.Address, livePath: "/healthz",
 		volumes: []volume{{name: "kubeconfig", path: kubeconfig, kind: kubeconfigKind}},
-		flags: with(Scheduler, h.Address, map[string]string{
+		flags: with(kind, Scheduler, h.Address, map[string]string{
 			"authentication-kubeconfig": kubeconfig,
 			"authorization-kubeconfig":  kubeconfig,
 			"kubeconfig":                kubeconfig,

@@ -31,7 +31,10 @@ const (
 func (c *Cluster) deployments() []*appsv1.Deployment {
 	etcd := "https://" + c.site.block.endpoint(placeEtcd, portEtcdClient)
 	var out []*appsv1.Deployment
-	for _, part := range []component{apiServer(anyHost, etcd), controllerManager(anyHost), scheduler(anyHost)} {
+	kind := c.site.kind
+	for _, part := range []component{
+		apiServer(kind, anyHost, etcd), controllerManager(kind, anyHost), scheduler(kind, anyHost),
+	} {
 		out = append(out, c.deployment(c.site.unconfigured(anyHost, part)))
 	}
 	return out
@@ -111,7 +114,7 @@ func (c *Cluster) pivot(ctx context.Context) error {
 	made := c.deployments()
 	config := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: volumeCloud.name},
-		Data:       map[string]string{"config": CloudConfig(c.CloudEndpoint())},
+		Data:       map[string]string{"config": c.site.kind.Config(anyHost, c.site.block.endpoint(placeCloud, portCloud))},
 	}
 	if _, err := c.client.CoreV1().
 		ConfigMaps(metav1.NamespaceSystem).

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/transplant-dev/transplant/lab/awssim/ec2"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
 
@@ -33,10 +32,10 @@ const (
 
 var zones = []string{"us-east-1a", "us-east-1b"}
 
-// Host is one machine of the lab: a directory that is its file system root, a simulated EC2 instance, and a kubelet.
+// Host is one machine of the lab: a directory that is its file system root, a simulated machine, and a kubelet.
 type Host struct {
 	Name         string // of the machine and its directory, for example "cp-1"
-	NodeName     string // of its Node: the private DNS name of its instance
+	NodeName     string // of its Node; on AWS the private DNS name of its instance
 	ControlPlane bool
 	Address      string // loopback address that its components listen on
 	PrivateIP    string // of its instance, and its Node's InternalIP
@@ -44,42 +43,50 @@ type Host struct {
 	Zone         string
 	Dir          string // its file system root
 	Kubelet      *kubelet.Kubelet
+
+	number     int // among the control planes or the workers, from 1
+	providerID string
 }
 
 // Path returns where an absolute path of the host lies on this machine.
 func (h *Host) Path(path string) string { return filepath.Join(h.Dir, filepath.FromSlash(path)) }
 
-// ProviderID is what the AWS provider calls the host's instance.
-func (h *Host) ProviderID() string { return "aws:///" + h.Zone + "/" + h.InstanceID }
+// ProviderID is what the cloud provider calls the host's machine.
+func (h *Host) ProviderID() string { return h.providerID }
+
+// Place sets a host's names and its machine's. It is for a Kind.
+func (h *Host) Place(nodeName, instanceID, zone, providerID string) {
+	h.NodeName, h.InstanceID, h.Zone, h.providerID = nodeName, instanceID, zone, providerID
+}
 
 // newHosts lays out the machines: the control planes, then the workers.
-func newHosts(root string, b *block, controlPlanes, workers int) []*Host {
+func newHosts(kind Kind, root string, b *block, controlPlanes, workers int) []*Host {
 	var out []*Host
 	for i := 1; i <= controlPlanes; i++ {
-		out = append(out, newHost(root, b, fmt.Sprintf("cp-%d", i), 0, i))
+		out = append(out, newHost(kind, root, b, fmt.Sprintf("cp-%d", i), 0, i))
 	}
 	for i := 1; i <= workers; i++ {
-		out = append(out, newHost(root, b, fmt.Sprintf("worker-%d", i), 1, i))
+		out = append(out, newHost(kind, root, b, fmt.Sprintf("worker-%d", i), 1, i))
 	}
 	return out
 }
 
-func newHost(root string, b *block, name string, net, i int) *Host {
+func newHost(kind Kind, root string, b *block, name string, net, i int) *Host {
 	place := placeControlPlane + i
 	if net > 0 {
 		place = placeWorkers + i
 	}
 	ip := fmt.Sprintf("10.0.%d.%d", net, 10+i)
-	return &Host{
+	h := &Host{
 		Name:         name,
-		NodeName:     ec2.PrivateDNS(ip, Region),
 		ControlPlane: net == 0,
 		Address:      b.address(place),
 		PrivateIP:    ip,
-		InstanceID:   ec2.InstanceID(ip),
-		Zone:         zones[(i-1)%len(zones)],
 		Dir:          filepath.Join(root, "hosts", name),
+		number:       i,
 	}
+	kind.Place(h)
+	return h
 }
 
 // Access keys of everything that is not a manager of a host. The audit log knows its callers by their keys.

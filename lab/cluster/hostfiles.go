@@ -16,10 +16,13 @@ type site struct {
 	pki   *pki.PKI
 	hosts []*Host
 	wires map[string]wire // by name
+	kind  Kind
 	// noCloudConfig is the option of this name.
 	noCloudConfig bool
 	shape         Shape
 }
+
+func (s *site) auditFile() string { return filepath.Join(s.root, "audit.jsonl") }
 
 // url is the address of an edge, with its scheme.
 func (s *site) url(scheme, edgeName string) string { return scheme + "://" + s.wires[edgeName].listen }
@@ -71,8 +74,8 @@ func (s *site) writeHost(h *Host) error {
 	if s.noCloudConfig {
 		return nil
 	}
-	conf := CloudConfig(s.url("http", EdgeName(h.Name, ControllerManager, endCloud)))
-	return writePublic(h.Path(cloudConfig), conf)
+	endpoint := s.wires[EdgeName(h.Name, ControllerManager, endCloud)].listen
+	return writePublic(h.Path(cloudConfig), s.kind.Config(h, endpoint))
 }
 
 // writeKubelet writes the flags with which kubeadm starts the kubelet.
@@ -82,8 +85,9 @@ func (s *site) writeKubelet(h *Host) error {
 		more = " --pod-manifest-path=" + manifestDir
 	}
 	flags := fmt.Sprintf(
-		"KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+
+		"KUBELET_KUBEADM_ARGS=\"--cloud-provider=%s --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+
 			"--hostname-override=%s --pod-infra-container-image=registry.k8s.io/pause:3.9%s\"\n",
+		s.kind.Provider(),
 		h.NodeName,
 		more,
 	)

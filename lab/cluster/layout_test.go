@@ -40,8 +40,8 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestManifestsHaveKubeadmsShape(t *testing.T) {
-	h := newHosts("/lab", fakeBlock(), maxControlPlanes, 1)[0]
-	for _, c := range []component{apiServer(h, "https://127.50.7.105:2379"), controllerManager(h), scheduler(h)} {
+	h := newHosts(aws{}, "/lab", fakeBlock(), maxControlPlanes, 1)[0]
+	for _, c := range []component{apiServer(aws{}, h, "https://127.50.7.105:2379"), controllerManager(aws{}, h), scheduler(aws{}, h)} {
 		t.Run(c.name, func(t *testing.T) {
 			data, err := yaml.Marshal(c.pod())
 			if err != nil {
@@ -62,7 +62,7 @@ func TestCloudConfigIsTheInTreeOne(t *testing.T) {
 
 func TestClusterConfigurationNamesTheFlagsOfTheManifests(t *testing.T) {
 	b := fakeBlock()
-	s := &site{root: "/lab", block: b, hosts: newHosts("/lab", b, maxControlPlanes, 1)}
+	s := &site{kind: aws{}, root: "/lab", block: b, hosts: newHosts(aws{}, "/lab", b, maxControlPlanes, 1)}
 	data, err := yaml.Marshal(clusterConfiguration(s))
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestClusterConfigurationNamesTheFlagsOfTheManifests(t *testing.T) {
 	for _, c := range []struct {
 		component component
 		args      map[string]string
-	}{{apiServer(h, "https://x"), config.APIServer.ExtraArgs}, {controllerManager(h), config.ControllerManager.ExtraArgs}} {
+	}{{apiServer(aws{}, h, "https://x"), config.APIServer.ExtraArgs}, {controllerManager(aws{}, h), config.ControllerManager.ExtraArgs}} {
 		if len(c.args) == 0 {
 			t.Errorf("%s has no extra arguments", c.component.name)
 		}
@@ -96,7 +96,7 @@ func TestClusterConfigurationNamesTheFlagsOfTheManifests(t *testing.T) {
 
 func TestWiresHaveAddressesAndNamesOfTheirOwn(t *testing.T) {
 	b := fakeBlock()
-	hosts := newHosts("/lab", b, maxControlPlanes, maxWorkers)
+	hosts := newHosts(aws{}, "/lab", b, maxControlPlanes, maxWorkers)
 	ws := wires(b, hosts)
 	if want := maxControlPlanes*8 + maxWorkers; len(ws) != want {
 		t.Errorf("%d edges, want %d", len(ws), want)
@@ -130,7 +130,7 @@ func TestWiresHaveAddressesAndNamesOfTheirOwn(t *testing.T) {
 
 func TestAnAPIServerServesUnderItsOwnEdgesOnly(t *testing.T) {
 	b := fakeBlock()
-	hosts := newHosts("/lab", b, maxControlPlanes, 1)
+	hosts := newHosts(aws{}, "/lab", b, maxControlPlanes, 1)
 	ws := wires(b, hosts)
 	byAddress := map[string]string{}
 	for _, w := range ws {
@@ -154,7 +154,7 @@ func TestAnAPIServerServesUnderItsOwnEdgesOnly(t *testing.T) {
 }
 
 func TestHostsAreNamedAsTheirInstances(t *testing.T) {
-	hosts := newHosts("/lab", fakeBlock(), maxControlPlanes, 2)
+	hosts := newHosts(aws{}, "/lab", fakeBlock(), maxControlPlanes, 2)
 	got := map[string][]string{}
 	for _, h := range hosts {
 		got[h.Name] = []string{h.NodeName, h.Address, h.PrivateIP, h.Zone, h.Dir}
@@ -192,10 +192,10 @@ func TestImagesResolveByReferenceOrRepository(t *testing.T) {
 
 func TestALabWithoutACloudConfigNamesNoneAnywhere(t *testing.T) {
 	b := fakeBlock()
-	s := &site{root: "/lab", block: b, hosts: newHosts("/lab", b, maxControlPlanes, 1), noCloudConfig: true}
+	s := &site{kind: aws{}, root: "/lab", block: b, hosts: newHosts(aws{}, "/lab", b, maxControlPlanes, 1), noCloudConfig: true}
 	h := s.hosts[0]
 	docs := map[string]any{"kubeadm-config": clusterConfiguration(s)}
-	for _, c := range []component{apiServer(h, "https://x"), controllerManager(h)} {
+	for _, c := range []component{apiServer(aws{}, h, "https://x"), controllerManager(aws{}, h)} {
 		docs[c.name] = s.unconfigured(h, c).pod()
 	}
 	for name, doc := range docs {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -30,6 +31,7 @@ type component struct {
 	name        string
 	flags       map[string]string
 	cpu         string
+	version     string // of its image; empty for Version
 	port        int32
 	hostPort    bool   // the pod says that it takes the host's port
 	host        string // where probes go
@@ -68,7 +70,7 @@ func (c component) pod() *corev1.Pod {
 	}
 	container := corev1.Container{
 		Name:            c.name,
-		Image:           "registry.k8s.io/" + c.name + ":" + Version,
+		Image:           "registry.k8s.io/" + c.name + ":" + cmp.Or(c.version, Version),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         command,
 		Env:             c.env,

@@ -31,9 +31,11 @@ type Options struct {
 	DiskSize int64
 	// Workers is the number of worker nodes, at most 70. Default: 5.
 	Workers int
-	// NoCloudConfig gives the managers --cloud-provider=aws alone: what a cloud config would say they ask the metadata
-	// service, and they call AWS by its own names, which lead to the simulated account. The metadata service speaks for
-	// the first host to all of them.
+	// Kind is the cloud that is simulated. Default: AWS.
+	Kind Kind
+	// NoCloudConfig is AWS's alone. It gives the managers --cloud-provider=aws alone: what a cloud config would say they
+	// ask the metadata service, and they call AWS by its own names, which lead to the simulated account. The metadata
+	// service speaks for the first host to all of them.
 	NoCloudConfig bool
 	// Profile are the delays of the simulated kubelets. Default: kubelet.Short.
 	Profile kubelet.Profile
@@ -42,8 +44,8 @@ type Options struct {
 	// LockDir holds the locks of address blocks and must be the same for all labs of a user. Default: transplant-lab
 	// below the user's cache directory.
 	LockDir string
-	// Keys are further access keys that may call the cloud, with what they may do. The components have theirs already;
-	// any other key is refused.
+	// Keys are AWS's alone: further access keys that may call the cloud, with what they may do. The components have
+	// theirs already; any other key is refused.
 	Keys map[string]awssim.Policy
 	// OnExit is told each process of a host that has ended. It must not block.
 	OnExit func(kubelet.ExitRecord)
@@ -79,6 +81,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Workers < 0 || o.Workers > maxWorkers {
 		return o, fmt.Errorf("starting lab: %d workers were asked for; there can be 1 to %d", o.Workers, maxWorkers)
 	}
+	if err := o.chooseKind(); err != nil {
+		return o, err
+	}
 	if o.Profile == (kubelet.Profile{}) {
 		o.Profile = kubelet.Short()
 	}
@@ -93,4 +98,19 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
+}
+
+// chooseKind takes AWS where no other cloud is asked for, and refuses what only AWS has.
+func (o *Options) chooseKind() error {
+	if o.Kind == nil {
+		o.Kind = aws{noCloudConfig: o.NoCloudConfig, keys: o.Keys}
+		return nil
+	}
+	if o.NoCloudConfig || o.Keys != nil || o.Shape == Deployments {
+		return fmt.Errorf(
+			"starting lab: %s cannot be simulated without a cloud config, with access keys or under Deployments",
+			o.Kind.Provider(),
+		)
+	}
+	return nil
 }

@@ -39,7 +39,7 @@ func (c *Cluster) checkAlive() error {
 		return final(fmt.Errorf("etcd ended: %w", c.etcd.err))
 	case err := <-c.cloud.done:
 		c.cloud.done <- err // Stop asks too
-		return final(fmt.Errorf("simulated AWS ended: %w", err))
+		return final(fmt.Errorf("the simulated cloud ended: %w", err))
 	default:
 		return nil
 	}
@@ -98,12 +98,6 @@ func (c *Cluster) checkNodes(ctx context.Context) error {
 	for i := range nodes.Items {
 		byName[nodes.Items[i].Name] = &nodes.Items[i]
 	}
-	routes := map[string]string{} // range -> instance
-	for _, r := range c.AWS().State().EC2.RouteTables[routeTableID].Routes {
-		if r.State == "active" {
-			routes[r.CIDR] = r.Instance
-		}
-	}
 	var missing []error
 	for _, h := range c.site.hosts {
 		switch n := byName[h.NodeName]; {
@@ -113,8 +107,8 @@ func (c *Cluster) checkNodes(ctx context.Context) error {
 			missing = append(missing, fmt.Errorf("node %q is not Ready", h.NodeName))
 		case n.Spec.PodCIDR == "":
 			missing = append(missing, fmt.Errorf("node %q has no pod range", h.NodeName))
-		case routes[n.Spec.PodCIDR] != h.InstanceID:
-			missing = append(missing, fmt.Errorf("the cloud has no route for node %q (%s)", h.NodeName, n.Spec.PodCIDR))
+		default:
+			missing = append(missing, c.cloud.Missing(h, n.Spec.PodCIDR))
 		}
 	}
 	return errors.Join(missing...)

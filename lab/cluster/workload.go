@@ -36,15 +36,15 @@ var workloadServices = []struct {
 	}},
 }
 
-// Workload creates four Services of type LoadBalancer, and waits until each has its address and the cloud routes to
-// every node. It may be called again: what exists is kept.
+// Workload creates the Services of the cloud's kind, four of type LoadBalancer on AWS. It waits until each has its
+// address and the cloud routes to every node. It may be called again: what exists is kept.
 func (c *Cluster) Workload(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: WorkloadNamespace}}
 	_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating namespace %q: %w", WorkloadNamespace, err)
 	}
-	for _, service := range WorkloadServices() {
+	for _, service := range c.site.kind.Services() {
 		_, err := c.client.CoreV1().Services(WorkloadNamespace).Create(ctx, service, metav1.CreateOptions{})
 		if err := existing(err); err != nil {
 			return fmt.Errorf("creating Service %q: %w", WorkloadNamespace+"/"+service.Name, err)
@@ -55,7 +55,7 @@ func (c *Cluster) Workload(ctx context.Context) error {
 	})
 }
 
-// WorkloadServices are the Services of the workload, new ones at each call.
+// WorkloadServices are the Services of the workload on AWS, new ones at each call.
 func WorkloadServices() []*corev1.Service {
 	var out []*corev1.Service
 	for _, s := range workloadServices {

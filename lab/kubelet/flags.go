@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
 // Where kubeadm and the administrator put kubelet flags, in the order in which they count.
@@ -33,7 +35,7 @@ const (
 
 // Flags are the command line that a kubelet runs with.
 type Flags struct {
-	CloudProvider    string // CloudNone, CloudAWS or CloudExternal
+	CloudProvider    string // CloudNone, CloudExternal or the name of an in-tree provider
 	ProviderID       string
 	NodeLabels       map[string]string
 	NodeIP           string
@@ -119,19 +121,26 @@ func parseFlags(args []string, version string) (Flags, error) {
 	return f, f.validate(version)
 }
 
+// inTree reports whether a provider in the kubelet itself asks the cloud about the machine.
+func (f *Flags) inTree() bool {
+	return f.CloudProvider != CloudNone && f.CloudProvider != CloudExternal
+}
+
 func (f *Flags) validate(version string) error {
 	switch f.CloudProvider {
 	case CloudNone, CloudExternal:
-	case CloudAWS:
-		if minor, ok := minorOf(version); ok && minor >= 27 {
+	default:
+		p, known := cloudprovider.Lookup(f.CloudProvider)
+		if !known {
+			return fmt.Errorf("unknown cloud provider %q", f.CloudProvider)
+		}
+		if minor, ok := minorOf(version); ok && minor > p.LastInTree {
 			return fmt.Errorf(
 				"unknown cloud provider %q: kubelet %s has no in-tree provider of that name",
 				f.CloudProvider,
 				version,
 			)
 		}
-	default:
-		return fmt.Errorf("unknown cloud provider %q", f.CloudProvider)
 	}
 	if f.NodeIP != "" && net.ParseIP(f.NodeIP) == nil {
 		return fmt.Errorf("--node-ip %q is not an IP address", f.NodeIP)

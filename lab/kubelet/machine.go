@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -16,6 +17,15 @@ import (
 type machine struct {
 	hostName string
 	version  string
+	uuid     string // of its firmware; empty for one of its own
+}
+
+func newMachine(o *Options) machine {
+	m := machine{hostName: o.HostName, version: o.Version}
+	if o.Instance != nil {
+		m.uuid = o.Instance.UUID
+	}
+	return m
 }
 
 func (m machine) status() corev1.NodeStatus {
@@ -31,7 +41,7 @@ func (m machine) status() corev1.NodeStatus {
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID:               m.id("machine")[:32],
-			SystemUUID:              uuid(m.id("system")),
+			SystemUUID:              cmp.Or(m.uuid, uuid(m.id("system"))),
 			BootID:                  uuid(m.id("boot")),
 			KernelVersion:           kernelVersion(),
 			OSImage:                 "Transplant lab",

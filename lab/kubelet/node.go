@@ -36,7 +36,9 @@ var defaultLabels = []string{
 
 // Instance is what a kubelet with an in-tree provider learns from its cloud about the machine it runs on.
 type Instance struct {
-	ProviderID   string // aws:///us-east-1a/i-0123
+	ProviderID string // aws:///us-east-1a/i-0123
+	// UUID is what the machine's firmware calls it; empty for one of the host's own.
+	UUID         string
 	Zone         string
 	Region       string
 	InstanceType string
@@ -130,13 +132,13 @@ func (a *agent) initial(now time.Time) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: a.name, Labels: labels, Annotations: map[string]string{annotationAttach: "true"}},
 		Spec:       corev1.NodeSpec{ProviderID: a.flags.ProviderID, Taints: append([]corev1.Taint(nil), a.opts.Taints...)},
 	}
-	switch a.flags.CloudProvider {
-	case CloudExternal:
+	switch {
+	case a.flags.CloudProvider == CloudExternal:
 		node.Spec.Taints = append(
 			node.Spec.Taints,
 			corev1.Taint{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		)
-	case CloudAWS:
+	case a.flags.inTree():
 		i := a.opts.Instance
 		if node.Spec.ProviderID == "" {
 			node.Spec.ProviderID = i.ProviderID
@@ -175,7 +177,7 @@ func (a *agent) addresses(have []corev1.NodeAddress) []corev1.NodeAddress {
 	if a.flags.CloudProvider == CloudExternal && len(have) > 0 {
 		return have
 	}
-	if a.flags.CloudProvider == CloudAWS && len(a.opts.Instance.Addresses) > 0 {
+	if a.flags.inTree() && len(a.opts.Instance.Addresses) > 0 {
 		return a.opts.Instance.Addresses
 	}
 	ip := a.flags.NodeIP

@@ -2,7 +2,7 @@ package kubelet
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -24,8 +24,8 @@ func RunNode(ctx context.Context, client kubernetes.Interface, o Options, args [
 	if err != nil {
 		return err
 	}
-	if flags.CloudProvider == CloudAWS && o.Instance == nil {
-		return errors.New(`could not init cloud provider "aws": the cloud knows no instance of this host`)
+	if flags.inTree() && o.Instance == nil {
+		return fmt.Errorf("could not init cloud provider %q: the cloud knows no instance of this host", flags.CloudProvider)
 	}
 	if log == nil {
 		log = io.Discard
@@ -33,7 +33,7 @@ func RunNode(ctx context.Context, client kubernetes.Interface, o Options, args [
 	logger := slog.New(slog.NewTextHandler(log, nil)).With("host", o.HostName)
 	a := &agent{
 		client: client, name: o.NodeName, opts: &o, flags: flags, profile: o.Profile, log: logger,
-		machine: machine{hostName: o.HostName, version: o.Version},
+		machine: newMachine(&o),
 	}
 	h := &heartbeat{client: client, name: o.NodeName, log: logger}
 	beating := make(chan struct{})

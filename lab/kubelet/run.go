@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -28,15 +27,15 @@ func (k *Kubelet) boot() (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if flags.CloudProvider == CloudAWS && k.opts.Instance == nil {
-		return nil, errors.New(`could not init cloud provider "aws": the cloud knows no instance of this host`)
+	if flags.inTree() && k.opts.Instance == nil {
+		return nil, fmt.Errorf("could not init cloud provider %q: the cloud knows no instance of this host", flags.CloudProvider)
 	}
 	client, idle, err := k.client()
 	if err != nil {
 		return nil, err
 	}
 	nodeName := k.opts.NodeName
-	if flags.HostnameOverride != "" && flags.CloudProvider != CloudAWS { // an in-tree cloud names the node itself
+	if flags.HostnameOverride != "" && !flags.inTree() { // an in-tree cloud names the node itself
 		nodeName = flags.HostnameOverride
 	}
 	shown, err := k.show(flags.Args)
@@ -50,7 +49,7 @@ func (k *Kubelet) boot() (*run, error) {
 	if client != nil {
 		a := &agent{
 			client: client, name: nodeName, opts: &k.opts, flags: flags, profile: k.opts.Profile, log: k.log,
-			machine: machine{hostName: k.opts.HostName, version: k.opts.Version},
+			machine: newMachine(&k.opts),
 		}
 		h := &heartbeat{client: client, name: nodeName, log: k.log}
 		if k.opts.Pods != nil {

@@ -127,8 +127,8 @@ func watched(t *testing.T, lab *Trial, f func()) ownership.Judgement {
 	for _, o := range j.Overlaps {
 		t.Errorf("two owners of %s: %s and %s, %s to %s, by %s %v", o.Loop, o.Old, o.New, o.Start, o.End, o.Evidence, o.Calls)
 	}
-	for _, call := range lab.AWS().Unknown() {
-		t.Errorf("the simulated cloud was asked for %s %s by %s, which it does not know", call.Service, call.Action, call.Key)
+	for _, call := range lab.Cluster.Cloud().Unknown() {
+		t.Errorf("the simulated cloud was asked for %s, which it does not know", call)
 	}
 	for _, g := range j.Gaps {
 		lease := "not seen to be won"

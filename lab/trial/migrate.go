@@ -40,7 +40,7 @@ func (t *Trial) Migrate(ctx context.Context, narration io.Writer) error {
 
 // State is what the simulated cloud holds, as JSON that two equal clouds share byte for byte.
 func (t *Trial) State() (string, error) {
-	data, err := json.MarshalIndent(t.AWS().State(), "", " ")
+	data, err := json.MarshalIndent(t.Cluster.Cloud().State(), "", " ")
 	return string(data), err
 }
 
@@ -55,16 +55,8 @@ func (t *Trial) Check(before string) error {
 	if after != before {
 		errs = append(errs, fmt.Errorf("the cloud is not as it was:\n%s", FirstDifference(before, after)))
 	}
-	for _, call := range t.AWS().Unknown() {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"the simulated cloud was asked for %s %s by %s, which it does not know",
-				call.Service,
-				call.Action,
-				call.Key,
-			),
-		)
+	for _, call := range t.Cluster.Cloud().Unknown() {
+		errs = append(errs, fmt.Errorf("the simulated cloud was asked for %s, which it does not know", call))
 	}
 	return errors.Join(errs...)
 }

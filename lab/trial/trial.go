@@ -33,6 +33,11 @@ type Options struct {
 	Profile       kubelet.Profile
 	// Shape is the cluster's.
 	Shape cluster.Shape
+	// Kind is the cluster's cloud; nil for AWS. Flags are those of check, plan and apply for it, and Program is the
+	// command of its cloud-controller-manager.
+	Kind    cluster.Kind
+	Flags   []string
+	Program string
 	// NoCloudConfig is the cluster's.
 	NoCloudConfig bool
 	// Faults builds the command line with the points at which tests kill it.
@@ -48,6 +53,7 @@ type Trial struct {
 	shape   cluster.Shape
 	product build.Product
 	kubectl string
+	flags   []string
 }
 
 // credentials is where an operator puts the cloud-controller-manager's, on each control-plane host, before a migration.
@@ -72,7 +78,19 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(o.Progress, "starting the lab: control-plane hosts, their in-tree managers, workers, a simulated AWS")
+	programs := map[string]string{
+		build.CCMImage:         product.CCM,
+		build.UpstreamCCMImage: build.UpstreamCCM(filepath.Dir(product.CCM)), // built by whoever needs it
+	}
+	if o.Program != "" {
+		fmt.Fprintln(o.Progress, "building "+o.Program)
+		file, err := build.BuildCommand(ctx, root, filepath.Join(o.Dir, "bin"), o.Program)
+		if err != nil {
+			return nil, err
+		}
+		programs[build.ImageRegistry+o.Program] = file
+	}
+	fmt.Fprintln(o.Progress, "starting the lab: control-plane hosts, their in-tree managers, workers, a simulated cloud")
 	begin := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: filepath.Join(
@@ -86,22 +104,24 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 		Profile:       o.Profile,
 		NoCloudConfig: o.NoCloudConfig,
 		Shape:         o.Shape,
-		Programs: map[string]string{
-			build.CCMImage:         product.CCM,
-			build.UpstreamCCMImage: build.UpstreamCCM(filepath.Dir(product.CCM)), // built by whoever needs it
-		},
+		Kind:          o.Kind,
+		Programs:      programs,
 	})
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl}
+	t := &Trial{Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl, flags: o.Flags}
+	if o.Kind == nil {
+		t.flags = append(MigrationFlags(), "--cloud", Cloud)
+	}
 	if err := t.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}
 	fmt.Fprintf(
 		o.Progress,
-		"the lab is up after %s, with 4 load balancers and a route to every node\n",
+		"the lab is up after %s, with %d load balancers\n",
 		time.Since(begin).Round(100*time.Millisecond),
+		len(c.Kind().Services()),
 	)
 	return t, nil
 }
@@ -126,9 +146,13 @@ func (t *Trial) prepare(ctx context.Context) error {
 	}
 	keys := map[string]string{}
 	for _, h := range t.ControlPlanes() {
+		for _, component := range []string{cluster.CloudControllerManager, cluster.ControllerManager} {
+			keys[t.Kind().Key(h, component)] = component + "@" + h.Name
+		}
+		if t.AWS() == nil { // the credentials are in the cloud config
+			continue
+		}
 		key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
-		keys[key] = cluster.CloudControllerManager + "@" + h.Name
-		keys[cluster.AccessKey(h.Name, cluster.ControllerManager)] = cluster.ControllerManager + "@" + h.Name
 		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = lab-only\n", key)
 		if err := os.WriteFile(h.Path(credentials), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("putting the new manager's credentials on host %s: %w", h.Name, err)
@@ -182,7 +206,7 @@ func (t *Trial) Keys() map[string]ownership.Owner {
 	out := map[string]ownership.Owner{}
 	for _, h := range t.ControlPlanes() {
 		for _, component := range []string{cluster.CloudControllerManager, cluster.ControllerManager} {
-			out[cluster.AccessKey(h.Name, component)] = ownership.Owner{Component: component, Host: h.Name}
+			out[t.Kind().Key(h, component)] = ownership.Owner{Component: component, Host: h.Name}
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ package vspheresim
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -133,6 +134,11 @@ func (v *VCenter) Address() (host, port string) {
 // CA is the certificate of the vCenter, in PEM.
 func (v *VCenter) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.front.Certificate().Raw})
+}
+
+// ServingTLS is what another server needs to show the same certificate.
+func (v *VCenter) ServingTLS() *tls.Config {
+	return &tls.Config{Certificates: v.front.TLS.Certificates}
 }
 
 // Certificate is the certificate of the vCenter, in DER.

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/lab/kubelet"
+)
+
+// Kind is a kind of cloud that a lab simulates, and what a cluster on it is like while the in-tree provider serves it.
+type Kind interface {
+	// Provider is the value of --cloud-provider.
+	Provider() string
+	// Managers is the version of kube-controller-manager and of the kubelets: one that has the in-tree provider.
+	Managers() string
+	// Place gives a host its names and its machine. Its name and its private address are there already.
+	Place(h *Host)
+	// Config is the in-tree provider's cloud config of a host, whose managers reach the cloud at an endpoint, host:port.
+	Config(h *Host, endpoint string) string
+	// Flags are further ones of kube-controller-manager.
+	Flags() map[string]string
+	// ManagerEnv is what a manager of a host has in its environment.
+	ManagerEnv(h *Host, component string) []corev1.EnvVar
+	// Env is what a program in an administrator's hands has, NAME=VALUE, with the cloud at an endpoint.
+	Env(endpoint string) []string
+	// Instance is what a host's kubelet learns from the cloud about its machine.
+	Instance(h *Host) *kubelet.Instance
+	// Services are the workload, new ones at each call.
+	Services() []*corev1.Service
+	// Key is the identity of a manager in the cloud's audit log.
+	Key(h *Host, component string) string
+	// Start starts the cloud with the machines of all hosts.
+	Start(Layout) (Cloud, error)
+}
+
+// Layout is what a cloud is told of its lab.
+type Layout struct {
+	Hosts []*Host
+	// AuditFile is where the cloud's audit log is written.
+	AuditFile string
+	// HostOf returns the host whose managers reach the cloud at an address; nil for none.
+	HostOf func(address string) *Host
+}
+
+// Cloud is a simulated cloud that runs.
+type Cloud interface {
+	// Serve serves the cloud until Close.
+	Serve(net.Listener) error
+	// Close ends it, first what hangs in it. It ends the audit log.
+	Close() error
+	// Missing returns an error that names what the cloud has not yet been told of a host that has a range for pods.
+	Missing(h *Host, podCIDR string) error
+	// State is what the cloud holds, to be written as JSON that two equal clouds share.
+	State() any
+	// Unknown are the requests that the cloud does not know. Each is a failure of the lab.
+	Unknown() []string
+}
