@@ -21,7 +21,7 @@ goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' 
 
 .PHONY: help
 help: ## Print what can be made
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the product's programs into bin/
@@ -156,6 +156,13 @@ FAULTS_HOSTS_ARGS ?=
 .PHONY: faults-hosts
 faults-hosts: ## Let something go wrong at every step on real hosts, there and back; needs root (out/hosts/e2e/matrix-hosts.md)
 	cd lab && $(GO) test ./hosts/stage -run GetOver -count=1 -v -timeout 0 -hosts.real -hosts.faults -hosts.out=$(CURDIR)/out/hosts $(FAULTS_HOSTS_ARGS)
+
+# A directory in which another OpenStack of lab/openstackreal runs already.
+OPENSTACK_DIR ?=
+
+.PHONY: e2e-openstack
+e2e-openstack: ## Install and run a real OpenStack on this machine, and take our OpenStack provider through a cluster's life on it; needs root and Debian 12
+	cd lab && $(GO) test ./openstackreal ./openstacktrial -p 1 -count=1 -v -timeout 0 -openstack.real $(if $(OPENSTACK_DIR),-openstack.dir=$(OPENSTACK_DIR))
 
 .PHONY: fleet
 fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input

@@ -1,0 +1,366 @@
+package openstacktrial
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+const internal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
+
+func TestTheLifeOfAClusterOnTheSimulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program and starts an API server")
+	}
+	sim := simulator(t)
+	live(t, sim)
+	for _, call := range sim.Calls() {
+		if call.Unknown {
+			t.Errorf("unknown to the simulator: %s ?%s", call, call.Query)
+		}
+	}
+}
+
+func TestTheLifeOfAClusterOnARealOpenStack(t *testing.T) { live(t, realStack(t)) }
+
+// life is a cluster in the middle of the scenario.
+type life struct {
+	*cluster
+
+	servers []server // those that are there
+	begun   time.Time
+}
+
+// done logs how long a step has taken.
+func (l *life) done(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%6.1f s: %s", time.Since(l.begun).Seconds(), what)
+	l.begun = time.Now()
+}
+
+// live takes a cluster through all that the manager does in OpenStack, and looks at what is left.
+func live(t *testing.T, s site) {
+	t.Helper()
+	l := &life{begun: time.Now(), cluster: newCluster(t, s)}
+	l.done(t, "the manager is started")
+	before, err := l.see.objects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.servers = s.addServers(t, "worker-0", "worker-1", "worker-2")
+	l.done(t, "three servers are there")
+	for _, step := range []struct {
+		name string
+		take func(*life, *testing.T)
+	}{
+		{"nodes are initialised", (*life).initialised},
+		{"pods are routed", (*life).routed},
+		{"Services get load balancers", (*life).exposed},
+		{"Services are changed", (*life).changed},
+		{"tokens are revoked", (*life).revoked},
+		{"Octavia is killed between two changes", (*life).withoutOctavia},
+		{"Octavia's API is killed while a load balancer is made", (*life).interrupted},
+		{"a server is stopped", (*life).stopped},
+		{"a server is deleted", (*life).deleted},
+		{"Services go", (*life).unexposed},
+		{"all servers go", (*life).emptied},
+	} {
+		step.take(l, t)
+		l.done(t, step.name)
+	}
+	until(t, "OpenStack to hold what it held before", func(ctx context.Context) string {
+		after, err := l.see.objects(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(before, after)
+	})
+	l.done(t, "nothing is left")
+}
+
+func (l *life) initialised(t *testing.T) {
+	t.Helper()
+	for i, s := range l.servers {
+		l.register(t, s.name, fmt.Sprintf("10.244.%d.0/24", i))
+	}
+	for _, s := range l.servers {
+		want := map[string]string{
+			"providerID": "openstack:///" + s.id, "addresses": fmt.Sprint([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.address}}),
+			"zone": "nova", "region": "RegionOne", "type": l.flavor(), "uninitialised": "false",
+		}
+		l.untilNode(t, s.name, "initialised", func(n *corev1.Node) string {
+			return cmp.Diff(want, map[string]string{
+				"providerID": n.Spec.ProviderID, "addresses": fmt.Sprint(n.Status.Addresses),
+				"zone": n.Labels[corev1.LabelTopologyZone], "region": n.Labels[corev1.LabelTopologyRegion],
+				"type":          n.Labels[corev1.LabelInstanceTypeStable],
+				"uninitialised": fmt.Sprint(tainted(n, cloudproviderapi.TaintExternalCloudProvider)),
+			})
+		})
+	}
+}
+
+func (l *life) routed(t *testing.T) {
+	t.Helper()
+	l.untilRoutes(t)
+	for _, s := range l.servers {
+		l.untilNode(t, s.name, "in the network", func(n *corev1.Node) string {
+			for _, condition := range n.Status.Conditions {
+				if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == corev1.ConditionFalse {
+					return ""
+				}
+			}
+			return fmt.Sprintf("its conditions are %+v", n.Status.Conditions)
+		})
+	}
+}
+
+// untilRoutes waits for a route to each server that is there, and none else.
+func (l *life) untilRoutes(t *testing.T) {
+	t.Helper()
+	var routes, pairs []string
+	for _, s := range l.servers {
+		cidr := fmt.Sprintf("10.244.%s.0/24", strings.TrimPrefix(s.name, "worker-"))
+		routes, pairs = append(routes, cidr+" via "+s.address), append(pairs, cidr)
+	}
+	until(t, "routes", func(ctx context.Context) string {
+		got, err := l.see.routes(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		passed, err := l.see.pairs(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(routes, got) + cmp.Diff(pairs, passed)
+	})
+}
+
+// lines are how the load balancer of a Service has to look, given what is different from port to port.
+func (l *life) lines(t *testing.T, name, suffix string) (lines []string) {
+	t.Helper()
+	s := l.service(t, name)
+	for _, port := range s.Spec.Ports {
+		var members []string
+		for _, server := range l.servers {
+			member := fmt.Sprintf("%s:%d", server.address, port.NodePort)
+			if s.Spec.HealthCheckNodePort != 0 {
+				member += fmt.Sprintf("/%d", s.Spec.HealthCheckNodePort)
+			}
+			members = append(members, member)
+		}
+		slices.Sort(members)
+		lines = append(lines, fmt.Sprintf("TCP %d ROUND_ROBIN %s %s", port.Port, strings.Join(members, ","), suffix))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// untilShape waits for a Service's load balancer to look as its ports say.
+func (l *life) untilShape(t *testing.T, name, suffix string) {
+	t.Helper()
+	until(t, "the load balancer of "+name, func(ctx context.Context) string {
+		lb, err := l.see.balancer(ctx, "kube_service_lab_default_"+name)
+		if err != nil || lb == nil {
+			return fmt.Sprintf("load balancer %v, error %v", lb, err)
+		}
+		got, err := l.see.shape(ctx, lb)
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(l.lines(t, name, suffix), got)
+	})
+}
+
+// untilAddress waits for a Service's address: a floating IP, or the load balancer's own.
+func (l *life) untilAddress(t *testing.T, name string, external bool) {
+	t.Helper()
+	until(t, "an address of "+name, func(context.Context) string {
+		s := l.service(t, name)
+		if len(s.Status.LoadBalancer.Ingress) != 1 {
+			failures, err := l.failures(t.Context(), name)
+			return fmt.Sprintf("its status is %+v, failures %v, error %v", s.Status.LoadBalancer, failures, err)
+		}
+		if address := s.Status.LoadBalancer.Ingress[0].IP; strings.HasPrefix(address, "203.0.113.") != external {
+			return "its address is " + address
+		}
+		return ""
+	})
+}
+
+func (l *life) exposed(t *testing.T) {
+	t.Helper()
+	l.expose(t, "web", nil, 80, 443)
+	l.expose(t, "inside", map[string]string{internal: "true"}, 5432)
+	l.untilAddress(t, "web", true)
+	l.untilAddress(t, "inside", false)
+	l.untilShape(t, "web", "TCP")
+	l.untilShape(t, "inside", "TCP")
+}
+
+func (l *life) changed(t *testing.T) {
+	t.Helper()
+	port := func(number int) map[string]any {
+		return map[string]any{"name": fmt.Sprintf("p-%d", number), "port": number, "protocol": "TCP"}
+	}
+	l.change(t, "web", map[string]any{"ports": []any{port(80), port(8080)}})
+	l.untilShape(t, "web", "TCP")
+	l.done(t, "  a port more and one less")
+	l.change(t, "web", map[string]any{"loadBalancerSourceRanges": []string{"192.0.2.0/24", "10.0.0.0/8"}})
+	l.untilShape(t, "web", "TCP from 10.0.0.0/8,192.0.2.0/24")
+	l.change(t, "web", map[string]any{"loadBalancerSourceRanges": nil})
+	l.untilShape(t, "web", "TCP")
+	l.done(t, "  source ranges, and none")
+	l.change(t, "web", map[string]any{"externalTrafficPolicy": "Local"})
+	l.untilShape(t, "web", "HTTP")
+	l.change(t, "web", map[string]any{"externalTrafficPolicy": "Cluster"})
+	l.untilShape(t, "web", "TCP")
+	l.done(t, "  externalTrafficPolicy Local, and Cluster")
+	l.patch(t, "web", map[string]any{"metadata": map[string]any{"annotations": map[string]any{internal: "true"}}})
+	l.untilAddress(t, "web", false)
+	l.patch(t, "web", map[string]any{"metadata": map[string]any{"annotations": map[string]any{internal: nil}}})
+	l.untilAddress(t, "web", true)
+	l.done(t, "  internal, and external again")
+	l.quiet(t, "web", "inside")
+}
+
+// quiet checks that no change of Services has failed.
+func (l *life) quiet(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if failures, err := l.failures(t.Context(), name); err != nil || len(failures) > 0 {
+			t.Errorf("failures of %s: %v, error %v", name, failures, err)
+		}
+	}
+}
+
+func (l *life) revoked(t *testing.T) {
+	t.Helper()
+	l.revokeTokens(t)
+	l.change(t, "inside", map[string]any{"loadBalancerSourceRanges": []string{"10.0.0.0/16"}})
+	l.untilShape(t, "inside", "TCP from 10.0.0.0/16")
+}
+
+func (l *life) withoutOctavia(t *testing.T) {
+	t.Helper()
+	before, err := l.failures(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := l.octaviaAway(t, true)
+	l.change(t, "web", map[string]any{"loadBalancerSourceRanges": []string{"198.51.100.0/24"}})
+	until(t, "an event of the failure", func(ctx context.Context) string {
+		if now, err := l.failures(ctx, "web"); err != nil || len(now) <= len(before) {
+			return fmt.Sprintf("failures %v, error %v", now, err)
+		}
+		return ""
+	})
+	if left := l.service(t, "web").Status.LoadBalancer.Ingress; len(left) != 1 {
+		t.Errorf("without Octavia, web shows %+v", left)
+	}
+	back()
+	l.untilOctavia(t)
+	l.untilShape(t, "web", "TCP from 198.51.100.0/24")
+}
+
+func (l *life) untilOctavia(t *testing.T) {
+	t.Helper()
+	until(t, "Octavia to be back", func(ctx context.Context) string {
+		if _, err := l.see.balancer(ctx, "kube_service_lab_default_web"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+func (l *life) interrupted(t *testing.T) {
+	t.Helper()
+	l.expose(t, "late", nil, 80)
+	until(t, "a load balancer that is made", func(ctx context.Context) string {
+		if lb, err := l.see.balancer(ctx, "kube_service_lab_default_late"); err != nil || lb == nil {
+			return fmt.Sprintf("load balancer %v, error %v", lb, err)
+		}
+		return ""
+	})
+	back := l.octaviaAway(t, false)
+	back()
+	l.untilOctavia(t)
+	l.untilAddress(t, "late", true)
+	l.untilShape(t, "late", "TCP")
+}
+
+func (l *life) stopped(t *testing.T) {
+	t.Helper()
+	gone := l.servers[1]
+	l.stopServer(t, gone.id)
+	l.notReady(t, gone.name)
+	l.untilNode(t, gone.name, "tainted", func(n *corev1.Node) string {
+		if n == nil || !tainted(n, cloudproviderapi.TaintNodeShutdown) {
+			return fmt.Sprintf("it has no shutdown taint: %+v", n)
+		}
+		return ""
+	})
+}
+
+func (l *life) deleted(t *testing.T) {
+	t.Helper()
+	gone := l.servers[2]
+	l.deleteServer(t, gone.id)
+	l.notReady(t, gone.name)
+	l.untilNode(t, gone.name, "gone", func(n *corev1.Node) string {
+		if n != nil {
+			return "it is there"
+		}
+		return ""
+	})
+	l.servers = l.servers[:2]
+	l.untilRoutes(t)
+}
+
+func (l *life) unexposed(t *testing.T) {
+	t.Helper()
+	l.change(t, "inside", map[string]any{"type": "ClusterIP", "loadBalancerSourceRanges": nil})
+	for _, name := range []string{"web", "late"} {
+		if err := l.admin.CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the Services to be gone", func(ctx context.Context) string {
+		list, err := l.admin.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, s := range list.Items {
+			if len(s.Finalizers) > 0 {
+				failures, err := l.failures(ctx, s.Name)
+				return fmt.Sprintf("%s has finalizers %v, failures %v, error %v", s.Name, s.Finalizers, failures, err)
+			}
+		}
+		return ""
+	})
+}
+
+func (l *life) emptied(t *testing.T) {
+	t.Helper()
+	for _, s := range l.servers {
+		l.deleteServer(t, s.id)
+		l.notReady(t, s.name)
+	}
+	for _, s := range l.servers {
+		l.untilNode(t, s.name, "gone", func(n *corev1.Node) string {
+			if n != nil {
+				return "it is there"
+			}
+			return ""
+		})
+	}
+	l.servers = nil
+	l.untilRoutes(t)
+}
