@@ -1,6 +1,6 @@
-// Package openstackreal decides how a test gets a real OpenStack: Keystone, Nova, Neutron, Octavia, Placement and Glance
-// of Debian 12's packages on loopback, with MariaDB and RabbitMQ of their own. Servers are of Nova's FakeDriver, and
-// amphorae have no haproxy. Everything else is what a cloud runs: schedulers, queues, databases, policies, workers.
+// Package openstackreal decides how a test gets a real OpenStack. It is Keystone, Nova, Neutron, Octavia, Placement and
+// Glance of Debian 12's packages on loopback, with MariaDB and RabbitMQ of their own. Servers are of Nova's FakeDriver,
+// and amphorae have no haproxy. Everything else is what a cloud runs: schedulers, queues, databases, policies, workers.
 //
 //	Start --stdin--> cloud.sh --start/NAME--> services, each a session of its own
 //	  Go ends -> stdin ends -> cloud.sh stops what it has recorded
