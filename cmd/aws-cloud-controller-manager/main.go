@@ -9,6 +9,8 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/aws"
+	"github.com/transplant-dev/transplant/provider/aws/inventory"
+	"github.com/transplant-dev/transplant/provider/aws/preview"
 )
 
 // version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
@@ -26,5 +28,6 @@ func newCommand() (*cobra.Command, error) {
 			"their routes.",
 		Cloud:       aws.NewCloud,
 		Controllers: aws.NewControllers(),
+		Looks:       managerprogram.Looks{Inventory: inventory.Open, Preview: preview.Open},
 	}.Command()
 }

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/user"
@@ -19,6 +20,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/cloudprogram"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -53,8 +55,10 @@ type Console interface {
 // Client is what the global flags say, and what was opened from them.
 type Client struct {
 	Console
-	Kubeconfig, Context, Cloud, StateDir string
-	Host                                 HostOptions
+	Kubeconfig, Context, StateDir string
+	Host                          HostOptions
+	// Clouds are what --cloud says, and through which program a cloud is asked.
+	Clouds cloudprogram.Programs
 
 	Config  *rest.Config
 	Kube    kubernetes.Interface
@@ -123,8 +127,11 @@ func (c *Client) Open(ctx context.Context) error {
 
 // OpenHostsAndCloud connects to the cloud and the hosts, once the cluster's API was reached.
 func (c *Client) OpenHostsAndCloud(ctx context.Context) (err error) {
-	if c.Cloud != "" {
-		if c.inv, err = inventory.Open(ctx, c.Cloud); err != nil {
+	if c.Clouds.Path != "" && c.Clouds.Cloud == "" {
+		return errors.New("--cloud-program would have no effect: it is the program of the cloud that --cloud names")
+	}
+	if c.Clouds.Cloud != "" {
+		if c.inv, err = c.Clouds.Open(ctx); err != nil {
 			return fmt.Errorf("--cloud: %w", err)
 		}
 	}

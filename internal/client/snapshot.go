@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
@@ -19,7 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/preview"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
@@ -34,7 +31,6 @@ type ProofOptions struct {
 // Prove adds the proofs to a snapshot that was just gathered. It never fails: what could not be proven is among the
 // snapshot's errors.
 func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
-	klog.SetLogger(logr.Discard()) // the provider's code logs what it does as if it were the manager
 	snapshot.SetPreview(s, c.preview(ctx, s))
 	made, err := plan.Make(s, o, nil, Now())
 	if err != nil {
@@ -62,14 +58,12 @@ func (c *Client) preview(ctx context.Context, s *v1.Snapshot) *v1.Preview {
 		out.Error = mask.Error(err)
 		return out
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	source, err := preview.Open(ctx, s.Cluster.Provider, config, s.Nodes)
+	got, err := c.Clouds.Preview(ctx, s.Cluster.Provider, config, s.Nodes)
 	if err != nil {
 		out.Error = mask.Error(err)
 		return out
 	}
-	return source.Preview(ctx, s.Nodes)
+	return got
 }
 
 // cloudConfig is the external provider's config. It is the one that was named, or is derived from that of a

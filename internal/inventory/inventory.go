@@ -8,8 +8,6 @@ package inventory
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -29,33 +27,5 @@ const (
 	PartSecurityGroups = "securitygroups"
 )
 
-// Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=ID". Credentials, region
-// and endpoint come from the environment, the way the cloud's own tools take them.
-func Open(ctx context.Context, spec string) (Source, error) {
-	cloud, rest, _ := strings.Cut(spec, ":")
-	settings := map[string]string{}
-	if rest != "" {
-		for pair := range strings.SplitSeq(rest, ",") {
-			key, value, ok := strings.Cut(pair, "=")
-			if !ok || key == "" || value == "" {
-				return nil, fmt.Errorf("cloud %q: %q is not key=value", spec, pair)
-			}
-			settings[key] = value
-		}
-	}
-	if cloud != "aws" {
-		return nil, fmt.Errorf("cloud %q is not known: use aws, or aws:cluster=NAME,routeTable=ID", spec)
-	}
-	var opts AWSOptions
-	for key, value := range settings {
-		switch key {
-		case "cluster":
-			opts.Cluster = value
-		case "routeTable":
-			opts.RouteTable = value
-		default:
-			return nil, fmt.Errorf("cloud %q: there is no setting %q; there are cluster and routeTable", spec, key)
-		}
-	}
-	return OpenAWS(ctx, opts)
-}
+// Parts are all of them, in the order in which they are read.
+var Parts = []string{PartInstances, PartRoutes, PartLoadBalancers, PartSecurityGroups}

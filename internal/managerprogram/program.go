@@ -29,6 +29,8 @@ type Program struct {
 	Cloud ccm.InitCloudFunc
 	// Controllers are what it runs: those of ccm.NewControllers, or of a provider that has more.
 	Controllers ccm.Controllers
+	// Looks are what it answers to transplant, without a manager running.
+	Looks Looks
 }
 
 // Command returns the program's command.
@@ -47,6 +49,10 @@ func (p Program) Command() (*cobra.Command, error) {
 	)
 	command.Use, command.Long = p.Name, p.Long
 	command.Annotations = map[string]string{ccm.VersionAnnotation: p.Version}
+	if looks := p.Looks.Commands(p.Version); len(looks) > 0 {
+		command.AddCommand(looks...)
+		command.CompletionOptions.DisableDefaultCmd = true // a program of manifests, not of terminals
+	}
 	return command, nil
 }
 

@@ -28,6 +28,22 @@ const (
 	timeout     = 90 * time.Second
 )
 
+// Source is a provider that was opened for previews: without a fence, so that it sends no request that changes
+// something.
+type Source struct {
+	cloudprovider.Interface
+	// Calls is how many requests were sent to the cloud so far.
+	Calls func() int64
+}
+
+// Preview asks the source about nodes, and counts the calls to the cloud.
+func (s *Source) Preview(ctx context.Context, nodes []v1.Node) *v1.Preview {
+	before := s.Calls()
+	out := Preview(ctx, s.Interface, nodes)
+	out.Calls = int(s.Calls() - before)
+	return out
+}
+
 // Preview asks a provider about nodes. It works with any provider that can describe instances, in one call for many
 // nodes where the provider has that (cloud.InstancesLister), else node by node. What concerns one node alone is in that
 // node's Error; Error of the preview is why nothing is known.

@@ -13,7 +13,7 @@ import (
 // A flag that has no effect in a combination is refused: the user who gave it believes that it had one.
 
 // LiveFlags say which cluster, hosts and cloud are looked at. A snapshot in a file was taken of one cluster already.
-var LiveFlags = []string{"kubeconfig", "context", "host-access", "host-image", "cloud"}
+var LiveFlags = []string{"kubeconfig", "context", "host-access", "host-image", "cloud", "cloud-program"}
 
 // FlagsGiven are those of the named flags that stand on the command line, in order, each with its dashes.
 func FlagsGiven(cmd *cobra.Command, names ...string) []string {

@@ -244,10 +244,16 @@ func (c *Console) AddGlobalFlags(f *pflag.FlagSet) {
 	addHostFlags(&c.Host, f)
 	c.Host.ImageGiven = func() bool { return f.Changed("host-image") }
 	f.StringVar(
-		&c.Cloud,
+		&c.Clouds.Cloud,
 		"cloud",
 		"",
 		"also look at the cloud, read-only, with the credentials of the environment: aws or aws:routeTable=rtb-...",
+	)
+	f.StringVar(
+		&c.Clouds.Path,
+		"cloud-program",
+		"",
+		"the program through which the cloud of --cloud is asked (default: <cloud>-cloud-controller-manager next to transplant, then in PATH)",
 	)
 	f.StringVar(
 		&c.StateDir,

@@ -1,3 +1,5 @@
+// Package preview decides how the AWS provider is opened to be asked about nodes from another machine than those of the
+// cluster, with nothing changed.
 package preview
 
 import (
@@ -14,51 +16,29 @@ import (
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	corev1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/preview"
 	"github.com/transplant-dev/transplant/provider/aws"
 )
 
-// Source is a provider that was opened for previews.
-type Source struct {
-	cloudprovider.Interface
-	calls atomic.Int64
-}
-
-// Preview asks the source about nodes, and counts the calls to the cloud.
-func (s *Source) Preview(ctx context.Context, nodes []v1.Node) *v1.Preview {
-	before := s.calls.Load()
-	out := Preview(ctx, s.Interface, nodes)
-	out.Calls = int(s.calls.Load() - before)
-	return out
-}
-
-// Open opens a provider with the text of the external provider's cloud config, as the new manager would, to be asked
-// from another machine than those of the cluster: what the provider would ask its own instance's metadata service is
+// Open opens the provider with the text of its cloud config, as the new manager would. What the provider would ask its own instance's metadata service is
 // completed from what the nodes show. Credentials come from the environment, the way the provider's own tools take
 // them.
-func Open(ctx context.Context, provider string, cloudConfig []byte, nodes []v1.Node) (*Source, error) {
-	if provider != "aws" {
-		return nil, fmt.Errorf(
-			"the code of provider %q is not in this version of transplant, so it cannot be asked; it has aws",
-			provider,
-		)
-	}
+func Open(ctx context.Context, cloudConfig []byte, nodes []v1.Node) (*preview.Source, error) {
 	if regionOf(nodes) == "" && os.Getenv("AWS_REGION") == "" && !saysRegion.Match(cloudConfig) {
 		// The provider would ask the metadata service of an instance that this machine is not, and wait.
 		return nil, errors.New(
 			"opening provider aws: neither the nodes nor the cloud config tell the region: export AWS_REGION",
 		)
 	}
-	s := &Source{}
-	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{HTTPClient: s.client()})
+	var calls atomic.Int64
+	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{HTTPClient: counting(&calls)})
 	if err != nil {
 		return nil, fmt.Errorf("opening provider aws: %w", err)
 	}
 	made.UseFences() // none: a request that changes something is not sent
-	s.Interface = made
-	return s, nil
+	return &preview.Source{Interface: made, Calls: calls.Load}, nil
 }
 
 const requestTimeout = 20 * time.Second
@@ -120,13 +100,13 @@ func zoneOf(providerID string) string {
 // saysRegion finds a region in a cloud config: the provider's, or that of an override.
 var saysRegion = regexp.MustCompile(`(?mi)^\s*region\s*=`)
 
-// client sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are
+// counting sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are
 // counted where its transport looks for a proxy, which it does once for each.
-func (s *Source) client() *awshttp.BuildableClient {
+func counting(calls *atomic.Int64) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
 		proxy := t.Proxy
 		t.Proxy = func(req *http.Request) (*url.URL, error) {
-			s.calls.Add(1)
+			calls.Add(1)
 			if proxy == nil {
 				return nil, nil
 			}

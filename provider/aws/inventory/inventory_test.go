@@ -132,11 +132,11 @@ func lab() *cloud {
 }
 
 // source is an AWS that talks to the fake cloud only.
-func source(t *testing.T, c http.Handler, opts AWSOptions) *AWS {
+func source(t *testing.T, c http.Handler, opts Options) *Account {
 	t.Helper()
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
-	return newAWS(aws.Config{
+	return newAccount(aws.Config{
 		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("AKIA", "secret", ""),
 		Retryer: quick,
 	}, opts)
@@ -157,7 +157,7 @@ func nodes() []v1.Node {
 
 func TestInventory(t *testing.T) {
 	c := lab()
-	got := source(t, c, AWSOptions{}).Inventory(t.Context(), nodes())
+	got := source(t, c, Options{}).Inventory(t.Context(), nodes())
 	want := &v1.CloudInventory{
 		Provider: "aws",
 		LoadBalancers: []v1.LoadBalancer{
@@ -260,7 +260,7 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := lab()
 			c.answers[ec2API+"/DescribeInstances"] = tc.answer
-			got := source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), tc.nodes)
+			got := source(t, c, Options{Cluster: "lab"}).Inventory(t.Context(), tc.nodes)
 			if diff := cmp.Diff(tc.want, got.Instances); diff != "" {
 				t.Errorf("instances (-want +got):\n%s", diff)
 			}
@@ -292,7 +292,7 @@ func TestManyNodesAreAskedForInBatches(t *testing.T) {
 		id := fmt.Sprintf("i-%03d", i)
 		many = append(many, v1.Node{Name: "n-" + id, ProviderID: "aws:///us-east-1a/" + id})
 	}
-	got := source(t, c, AWSOptions{}).Inventory(t.Context(), many)
+	got := source(t, c, Options{}).Inventory(t.Context(), many)
 	if got.Errors != nil {
 		t.Errorf("errors: %q", got.Errors)
 	}
@@ -321,7 +321,7 @@ func TestWhatAnInstanceTellsOfItself(t *testing.T) {
 <item><groupId>sg-2</groupId><tagSet><item><key>KubernetesCluster</key><value>lab</value></item></tagSet></item>
 <item><groupId>sg-3</groupId><tagSet><item><key>kubernetes.io/cluster/a</key><value>owned</value></item></tagSet></item></securityGroupInfo></DescribeSecurityGroupsResponse>`
 	}
-	got := source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
+	got := source(t, c, Options{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
 	one, two := 1, 2
 	want := []v1.CloudInstance{
 		{
@@ -346,7 +346,7 @@ func TestWhatAnInstanceTellsOfItself(t *testing.T) {
 		t.Errorf("asked for %q", asked)
 	}
 	c.answers[ec2API+"/DescribeSecurityGroups"] = refuse("UnauthorizedOperation", "no")
-	got = source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
+	got = source(t, c, Options{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
 	if diff := cmp.Diff(
 		[]string{"securitygroups: ec2:DescribeSecurityGroups was refused: UnauthorizedOperation: no"},
 		got.Errors,
@@ -360,20 +360,20 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		action string
 		answer func(url.Values) (int, string)
-		opts   AWSOptions
+		opts   Options
 		want   string
 	}{
-		"route tables": {ec2API + "/DescribeRouteTables", refuse("UnauthorizedOperation", "no"), AWSOptions{}, "routes: ec2:DescribeRouteTables was refused: UnauthorizedOperation: no"},
+		"route tables": {ec2API + "/DescribeRouteTables", refuse("UnauthorizedOperation", "no"), Options{}, "routes: ec2:DescribeRouteTables was refused: UnauthorizedOperation: no"},
 		"no table is tagged": {
-			ec2API + "/DescribeRouteTables", always("<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"), AWSOptions{},
+			ec2API + "/DescribeRouteTables", always("<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"), Options{},
 			"routes: no route table is tagged kubernetes.io/cluster/lab: name it with --cloud=aws:routeTable=ID",
 		},
 		"classic load balancers": {
-			elbAPI + "/DescribeLoadBalancers", refuseELB("AccessDenied", "no"), AWSOptions{},
+			elbAPI + "/DescribeLoadBalancers", refuseELB("AccessDenied", "no"), Options{},
 			"loadbalancers: elasticloadbalancing:DescribeLoadBalancers (classic) was refused: AccessDenied: no",
 		},
-		"classic tags": {elbAPI + "/DescribeTags", refuseELB("AccessDenied", "no"), AWSOptions{}, "loadbalancers: elasticloadbalancing:DescribeTags (classic) was refused: AccessDenied: no"},
-		"targets":      {elbv2API + "/DescribeTargetHealth", refuseELB("AccessDenied", "no"), AWSOptions{}, "loadbalancers: elasticloadbalancing:DescribeTargetHealth was refused: AccessDenied: no"},
+		"classic tags": {elbAPI + "/DescribeTags", refuseELB("AccessDenied", "no"), Options{}, "loadbalancers: elasticloadbalancing:DescribeTags (classic) was refused: AccessDenied: no"},
+		"targets":      {elbv2API + "/DescribeTargetHealth", refuseELB("AccessDenied", "no"), Options{}, "loadbalancers: elasticloadbalancing:DescribeTargetHealth was refused: AccessDenied: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := lab()
@@ -393,12 +393,12 @@ func TestTheClusterIsNamedByTheInstancesTags(t *testing.T) {
 	both := ours + "<item><key>kubernetes.io/cluster/other</key><value>shared</value></item>"
 	for name, tc := range map[string]struct {
 		tags, want string
-		opts       AWSOptions
+		opts       Options
 	}{
 		"one":                       {tags: ours},
 		"none":                      {tags: "", want: "no instance of a node has a tag kubernetes.io/cluster/<name>"},
 		"several":                   {tags: both, want: "tagged for several clusters (lab, other)"},
-		"several, and one is named": {tags: both, opts: AWSOptions{Cluster: "lab"}},
+		"several, and one is named": {tags: both, opts: Options{Cluster: "lab"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := lab()
@@ -420,18 +420,18 @@ func TestARouteTableCanBeNamed(t *testing.T) {
 		asked = form.Get("RouteTableId.1")
 		return tables(form)
 	}
-	source(t, c, AWSOptions{RouteTable: "rtb-lab"}).Inventory(t.Context(), nodes())
+	source(t, c, Options{RouteTable: "rtb-lab"}).Inventory(t.Context(), nodes())
 	if asked != "rtb-lab" {
 		t.Errorf("asked for route table %q", asked)
 	}
 }
 
 func TestAnEndpointThatDoesNotAnswerIsNamed(t *testing.T) {
-	a := source(t, lab(), AWSOptions{Cluster: "lab"})
+	a := source(t, lab(), Options{Cluster: "lab"})
 	gone := httptest.NewServer(http.NotFoundHandler())
 	address := gone.URL
 	gone.Close()
-	a = newAWS(aws.Config{
+	a = newAccount(aws.Config{
 		Region: "us-east-1", BaseEndpoint: aws.String(address), Credentials: credentials.NewStaticCredentialsProvider("AKIA", "secret", ""),
 		Retryer: quick,
 	}, a.opts)
@@ -457,7 +457,7 @@ func TestMissingCredentialsAreNotAnAddress(t *testing.T) {
 	server := httptest.NewServer(lab())
 	defer server.Close()
 	t.Setenv("AWS_ENDPOINT_URL", server.URL)
-	s, err := Open(t.Context(), "aws:cluster=lab")
+	s, err := Open(t.Context(), map[string]string{"cluster": "lab"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -470,18 +470,18 @@ func TestMissingCredentialsAreNotAnAddress(t *testing.T) {
 func TestOpen(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	for spec, want := range map[string]string{
-		"aws":                              "",
-		"aws:cluster=lab,routeTable=rtb-1": "",
-		"gce":                              `cloud "gce" is not known`,
-		"aws:cluster":                      `"cluster" is not key=value`,
-		"aws:zone=a":                       `there is no setting "zone"`,
-		"":                                 "is not known",
+	for name, c := range map[string]struct {
+		settings map[string]string
+		want     string
+	}{
+		"no settings":    {nil, ""},
+		"every setting":  {map[string]string{"cluster": "lab", "routeTable": "rtb-1"}, ""},
+		"an unknown one": {map[string]string{"zone": "a"}, `there is no setting "zone"`},
 	} {
-		t.Run(spec, func(t *testing.T) {
-			_, err := Open(t.Context(), spec)
-			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-				t.Errorf("got %v, want %q", err, want)
+		t.Run(name, func(t *testing.T) {
+			_, err := Open(t.Context(), c.settings)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
@@ -489,7 +489,7 @@ func TestOpen(t *testing.T) {
 		t.Setenv("AWS_REGION", "")
 		t.Setenv("AWS_DEFAULT_REGION", "")
 		t.Setenv("AWS_CONFIG_FILE", "/nonexistent")
-		if _, err := Open(t.Context(), "aws"); err == nil || !strings.Contains(err.Error(), "export AWS_REGION") {
+		if _, err := Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "export AWS_REGION") {
 			t.Errorf("got %v", err)
 		}
 	})

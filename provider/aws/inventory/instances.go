@@ -51,7 +51,7 @@ func tagsOf(tags []ec2types.Tag) map[string]string {
 // countGroups says of each instance how many of its security groups carry the cluster's tag. The provider opens load
 // balancers' ports in that group, and fails if there are several. The groups of all instances are few, and are asked
 // for together.
-func (a *AWS) countGroups(ctx context.Context, cluster string, got answered, placed []v1.CloudInstance) error {
+func (a *Account) countGroups(ctx context.Context, cluster string, got answered, placed []v1.CloudInstance) error {
 	var ids []string
 	for _, i := range got.found {
 		for _, g := range i.SecurityGroups {

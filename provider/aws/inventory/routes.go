@@ -15,7 +15,7 @@ import (
 
 // routes are the entries of the cluster's route table that lead to an instance or an interface; those to gateways
 // belong to no loop.
-func (a *AWS) routes(ctx context.Context, cluster string) ([]v1.Route, error) {
+func (a *Account) routes(ctx context.Context, cluster string) ([]v1.Route, error) {
 	tables, err := a.routeTables(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (a *AWS) routes(ctx context.Context, cluster string) ([]v1.Route, error) {
 }
 
 // routeTables finds the table the way the provider does: by the configured id, or by the cluster's tag.
-func (a *AWS) routeTables(ctx context.Context, cluster string) ([]ec2types.RouteTable, error) {
+func (a *Account) routeTables(ctx context.Context, cluster string) ([]ec2types.RouteTable, error) {
 	in := &ec2.DescribeRouteTablesInput{}
 	if a.opts.RouteTable != "" {
 		in.RouteTableIds = []string{a.opts.RouteTable}

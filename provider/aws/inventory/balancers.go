@@ -17,7 +17,7 @@ import (
 )
 
 // classicBalancers are the classic load balancers that are tagged for the cluster.
-func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
+func (a *Account) classicBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byName := map[string]elbtypes.LoadBalancerDescription{}
 	var names []string
 	for pages := elasticloadbalancing.NewDescribeLoadBalancersPaginator(
@@ -82,7 +82,7 @@ func classic(b elbtypes.LoadBalancerDescription) v1.LoadBalancer {
 }
 
 // networkBalancers are the load balancers of the newer API that are tagged for the cluster, of every type.
-func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
+func (a *Account) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byARN := map[string]elbv2types.LoadBalancer{}
 	var arns []string
 	for pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(
@@ -123,7 +123,7 @@ func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBa
 	return out, nil
 }
 
-func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBalancer, error) {
+func (a *Account) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBalancer, error) {
 	out := v1.LoadBalancer{
 		ID: aws.ToString(
 			b.LoadBalancerArn,

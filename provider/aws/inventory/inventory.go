@@ -1,3 +1,5 @@
+// Package inventory decides what of an AWS account belongs to a cluster: the instances of its nodes, the routes to
+// them, its load balancers. It makes Describe calls only.
 package inventory
 
 import (
@@ -15,10 +17,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/inventory"
 )
 
-// AWSOptions say which part of an AWS account belongs to the cluster.
-type AWSOptions struct {
+// Options say which part of an AWS account belongs to the cluster.
+type Options struct {
 	// Cluster is the name in the tag kubernetes.io/cluster/<name>; empty means: what the nodes' instances are tagged with.
 	Cluster string
 	// RouteTable is the id of the table that the route loop writes; empty means: the one that is tagged for the cluster.
@@ -35,20 +38,36 @@ const (
 	filterBatch = 200
 )
 
-// AWS reads EC2 and both load balancer APIs. It makes Describe calls only.
-type AWS struct {
-	opts   AWSOptions
+// Account reads EC2 and both load balancer APIs. It makes Describe calls only.
+type Account struct {
+	opts   Options
 	region string
 	ec2    *ec2.Client
 	elb    *elasticloadbalancing.Client
 	elbv2  *elasticloadbalancingv2.Client
 }
 
-var _ Source = (*AWS)(nil)
+var _ inventory.Source = (*Account)(nil)
 
-// OpenAWS makes a source from the SDK's ordinary chain of settings: AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE,
+// Open makes a source of an account, by the settings behind --cloud=aws: cluster and routeTable.
+func Open(ctx context.Context, settings map[string]string) (inventory.Source, error) {
+	var opts Options
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		switch key {
+		case "cluster":
+			opts.Cluster = settings[key]
+		case "routeTable":
+			opts.RouteTable = settings[key]
+		default:
+			return nil, fmt.Errorf("there is no setting %q; there are cluster and routeTable", key)
+		}
+	}
+	return openAccount(ctx, opts)
+}
+
+// openAccount makes a source from the SDK's ordinary chain of settings: AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE,
 // AWS_SHARED_CREDENTIALS_FILE, the instance's role. It calls nothing but what that chain calls.
-func OpenAWS(ctx context.Context, opts AWSOptions) (*AWS, error) {
+func openAccount(ctx context.Context, opts Options) (*Account, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("loading the AWS settings: %w", err)
@@ -56,11 +75,11 @@ func OpenAWS(ctx context.Context, opts AWSOptions) (*AWS, error) {
 	if cfg.Region == "" {
 		return nil, fmt.Errorf("opening AWS: no region is set; export AWS_REGION")
 	}
-	return newAWS(cfg, opts), nil
+	return newAccount(cfg, opts), nil
 }
 
-func newAWS(cfg aws.Config, opts AWSOptions) *AWS {
-	return &AWS{
+func newAccount(cfg aws.Config, opts Options) *Account {
+	return &Account{
 		opts:   opts,
 		region: cfg.Region,
 		ec2: ec2.NewFromConfig(
@@ -72,11 +91,11 @@ func newAWS(cfg aws.Config, opts AWSOptions) *AWS {
 }
 
 // Inventory reads instances first: their tags and their network tell which routes and load balancers are the cluster's.
-func (a *AWS) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory {
+func (a *Account) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory {
 	inv := &v1.CloudInventory{Provider: "aws"}
 	instances, err := a.instances(ctx, nodes)
 	if err != nil {
-		inv.Errors = append(inv.Errors, PartInstances+": "+err.Error())
+		inv.Errors = append(inv.Errors, inventory.PartInstances+": "+err.Error())
 	}
 	inv.Instances = placeInstances(nodes, instances)
 
@@ -84,26 +103,26 @@ func (a *AWS) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 	if err != nil {
 		inv.Errors = append(
 			inv.Errors,
-			PartRoutes+": "+err.Error(),
-			PartLoadBalancers+": "+err.Error(),
-			PartSecurityGroups+": "+err.Error(),
+			inventory.PartRoutes+": "+err.Error(),
+			inventory.PartLoadBalancers+": "+err.Error(),
+			inventory.PartSecurityGroups+": "+err.Error(),
 		)
 		slices.Sort(inv.Errors)
 		return inv
 	}
 	if err := a.countGroups(ctx, cluster, instances, inv.Instances); err != nil {
-		inv.Errors = append(inv.Errors, PartSecurityGroups+": "+err.Error())
+		inv.Errors = append(inv.Errors, inventory.PartSecurityGroups+": "+err.Error())
 	}
 	if inv.Routes, err = a.routes(ctx, cluster); err != nil {
-		inv.Errors = append(inv.Errors, PartRoutes+": "+err.Error())
+		inv.Errors = append(inv.Errors, inventory.PartRoutes+": "+err.Error())
 	}
 	classic, err := a.classicBalancers(ctx, cluster)
 	if err != nil {
-		inv.Errors = append(inv.Errors, PartLoadBalancers+": "+err.Error())
+		inv.Errors = append(inv.Errors, inventory.PartLoadBalancers+": "+err.Error())
 	}
 	network, err := a.networkBalancers(ctx, cluster)
 	if err != nil {
-		inv.Errors = append(inv.Errors, PartLoadBalancers+": "+err.Error())
+		inv.Errors = append(inv.Errors, inventory.PartLoadBalancers+": "+err.Error())
 	}
 	inv.LoadBalancers = append(classic, network...)
 	slices.SortFunc(inv.LoadBalancers, func(x, y v1.LoadBalancer) int { return strings.Compare(x.ID, y.ID) })
@@ -121,7 +140,7 @@ type answered struct {
 
 // instances asks for every node's instance: by the id in its providerID, or by its name where it has none, as the
 // provider does.
-func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) {
+func (a *Account) instances(ctx context.Context, nodes []v1.Node) (answered, error) {
 	out := answered{asked: map[string]bool{}, found: map[string]ec2types.Instance{}}
 	var ids, names []string
 	for _, n := range nodes {
@@ -175,7 +194,7 @@ func (a answered) add(asked []string, found []ec2types.Instance) {
 }
 
 // instancesByID asks by id, and by filter when EC2 refuses the whole call for one id that it does not know.
-func (a *AWS) instancesByID(ctx context.Context, ids []string) ([]ec2types.Instance, error) {
+func (a *Account) instancesByID(ctx context.Context, ids []string) ([]ec2types.Instance, error) {
 	found, err := a.describeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
 	if code := apiCode(err); code == "InvalidInstanceID.NotFound" || code == "InvalidInstanceID.Malformed" {
 		return a.describeInstances(
@@ -186,7 +205,7 @@ func (a *AWS) instancesByID(ctx context.Context, ids []string) ([]ec2types.Insta
 	return found, err
 }
 
-func (a *AWS) describeInstances(ctx context.Context, in *ec2.DescribeInstancesInput) ([]ec2types.Instance, error) {
+func (a *Account) describeInstances(ctx context.Context, in *ec2.DescribeInstancesInput) ([]ec2types.Instance, error) {
 	var out []ec2types.Instance
 	for pages := ec2.NewDescribeInstancesPaginator(a.ec2, in); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
@@ -224,7 +243,7 @@ func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
 }
 
 // cluster is the name that the cloud knows the cluster by.
-func (a *AWS) cluster(got answered) (string, error) {
+func (a *Account) cluster(got answered) (string, error) {
 	if a.opts.Cluster != "" {
 		return a.opts.Cluster, nil
 	}
