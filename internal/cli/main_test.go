@@ -19,6 +19,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/cloudprogram"
+	"github.com/transplant-dev/transplant/internal/managerprogram"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -31,9 +33,11 @@ func TestMain(m *testing.M) {
 		runManager() // this is a process of a host; see live_test.go
 		return
 	}
+	if strings.HasPrefix(filepath.Base(os.Args[0]), cloudprogram.Argument0) {
+		os.Exit(managerprogram.Run(awsProgram)) // this is the provider's program; see prove_test.go
+	}
 	client.Now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-	// The batchers of the AWS provider are never told to stop.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/cloud-provider-aws/pkg/providers/v1/batcher.(*Batcher[...]).run"))
+	goleak.VerifyTestMain(m)
 }
 
 // result is what came of a command line.

@@ -10,9 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/managerprogram"
+	"github.com/transplant-dev/transplant/provider/aws/inventory"
+	"github.com/transplant-dev/transplant/provider/aws/preview"
 )
 
 // ec2 describes the instances of newLive's nodes, but for one.
@@ -36,9 +41,31 @@ func ec2(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// awsProgram is aws-cloud-controller-manager as far as transplant asks it: with the provider's real code.
+func awsProgram() (*cobra.Command, error) {
+	root := &cobra.Command{Use: "aws-cloud-controller-manager"}
+	root.AddCommand(managerprogram.Looks{Inventory: inventory.Open, Preview: preview.Open}.Commands("test")...)
+	return root, nil
+}
+
+// installAWSProgram puts the program into PATH: it is this test's, under another name.
+func installAWSProgram(t *testing.T) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "aws-cloud-controller-manager")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
 // proven is a connection to the cluster that is open.
 func (c *live) proven(config string) (*client.Client, *v1.Snapshot) {
 	c.t.Helper()
+	installAWSProgram(c.t)
 	at := filepath.Join(c.t.TempDir(), "cloud.conf")
 	if err := os.WriteFile(at, []byte(config), 0o600); err != nil {
 		c.t.Fatal(err)
