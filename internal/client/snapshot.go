@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/dryrun"

@@ -104,8 +104,8 @@ func (p Programs) Preview(ctx context.Context, cloud string, config []byte, node
 	return a.Preview, nil
 }
 
-// onlyAsked refuses an answer about nodes that were not asked about, or twice about one: nothing could be said of what
-// the rest of it means.
+// onlyAsked refuses an answer about nodes that were not asked about, or twice about one. What the rest of it means is
+// not known then.
 func onlyAsked[T any](nodes []v1.Node, answered []T, nodeOf func(T) string) error {
 	left := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
@@ -121,8 +121,8 @@ func onlyAsked[T any](nodes []v1.Node, answered []T, nodeOf func(T) string) erro
 	return nil
 }
 
-// ask runs a program for one question. Its name as the first argument is not that of the file: whoever looks for running
-// cloud-controller-managers on this machine, transplant itself among them, must not take it for one.
+// ask runs a program for one question. Its first argument is not the name of the file. By that transplant finds the
+// managers that run on a machine, and would take this program for one.
 func ask(ctx context.Context, cloud, program, command string, q Question) (*Answer, error) {
 	q.Protocol = Protocol
 	input, err := json.Marshal(q)

@@ -3,7 +3,7 @@
 //
 // The program is <cloud>-cloud-controller-manager. It is started with a sub-command, reads one question as JSON on its
 // standard input, and writes one answer to its standard output. Credentials are those of the environment, as for the
-// cloud's own tools; a cloud config goes in with the question, so that no command line shows it.
+// cloud's own tools. A cloud config goes in with the question, so that no command line shows it.
 package cloudprogram
 
 import v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"

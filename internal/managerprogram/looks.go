@@ -74,8 +74,8 @@ func command(name, version, short string, answer look) *cobra.Command {
 	}
 }
 
-// serve answers one question. What is wrong with it or with the cloud is an answer, too; the error is that none could be
-// written.
+// serve answers one question. What is wrong with it or with the cloud is an answer, too. The error is that there is
+// none.
 func serve(ctx context.Context, in io.Reader, out io.Writer, version string, answer look) error {
 	if ctx == nil {
 		return errors.New("the command was run without a context")

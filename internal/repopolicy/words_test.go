@@ -196,7 +196,7 @@ var (
 		"internal/plan/replace":            1,
 		"internal/plan/rollback":           4,
 		"internal/plan/upgrade":            1,
-		"internal/preview":                 3,
+		"internal/preview":                 1,
 		"internal/probe":                   11,
 		"internal/repopolicy":              1,
 		"internal/report":                  8,

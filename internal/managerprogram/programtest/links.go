@@ -21,7 +21,8 @@ var sdks = map[string][]string{
 }
 
 // LinksOneCloud tests that the program in the working directory links the SDK of this cloud, and of no other; of none
-// for "". Each has a size and advisories of its own. The list is that of go version -m, without the time that linking takes.
+// for "". Each has a size and advisories of its own. The list is that of go version -m, without the time that linking
+// takes.
 func LinksOneCloud(t *testing.T, cloud string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()

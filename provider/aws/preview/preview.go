@@ -22,9 +22,9 @@ import (
 	"github.com/transplant-dev/transplant/provider/aws"
 )
 
-// Open opens the provider with the text of its cloud config, as the new manager would. What the provider would ask its own instance's metadata service is
-// completed from what the nodes show. Credentials come from the environment, the way the provider's own tools take
-// them.
+// Open opens the provider with the text of its cloud config, as the new manager would. What the provider would ask its
+// own instance's metadata service is completed from what the nodes show. Credentials come from the environment, the way
+// the provider's own tools take them.
 func Open(ctx context.Context, cloudConfig []byte, nodes []v1.Node) (*preview.Source, error) {
 	if regionOf(nodes) == "" && os.Getenv("AWS_REGION") == "" && !saysRegion.Match(cloudConfig) {
 		// The provider would ask the metadata service of an instance that this machine is not, and wait.
@@ -100,7 +100,7 @@ func zoneOf(providerID string) string {
 // saysRegion finds a region in a cloud config: the provider's, or that of an override.
 var saysRegion = regexp.MustCompile(`(?mi)^\s*region\s*=`)
 
-// counting sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are
+// counting sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set. So they are
 // counted where its transport looks for a proxy, which it does once for each.
 func counting(calls *atomic.Int64) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
