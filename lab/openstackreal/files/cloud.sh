@@ -85,6 +85,7 @@ PY="/usr/bin/python3 $BASE/run.py"
 start(){ # start NAME cmd...
   local n=$1; shift
   { echo "#!/bin/bash"; echo "export OSTACK_RUN=$BASE PATH=$PATH LC_ALL=C.UTF-8 PYTHONWARNINGS=ignore HOME=$BASE"
+    echo 'cd "$OSTACK_RUN"' # who starts it again may run in a directory that is gone
     printf 'exec setsid'; printf ' %q' "$@"; echo " >>$BASE/log/$n.log 2>&1 </dev/null"; } >$BASE/start/$n
   chmod 700 $BASE/start/$n
   $BASE/start/$n 9>&- &
