@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/vspherelab"
@@ -54,8 +53,8 @@ func TestAClusterOnVSphereIsMigratedAndBroughtBack(t *testing.T) {
 			op.awaitOwners(t, inTree(moving...))
 			nodesStay(t, lab, nodes, cloud)
 			if strategy == planstep.LeaderMigration && *whole { // not on a machine that runs all other tests as well
-				shortGaps(t, there, moving)
-				shortGaps(t, back, moving)
+				shortGaps(t, there.Gaps, moving)
+				shortGaps(t, slices.DeleteFunc(slices.Clone(back.Gaps), isInTreeRestart), moving)
 			}
 			asked(t, lab)
 		})
@@ -90,11 +89,17 @@ func nodesStay(t *testing.T, lab *Trial, nodes []string, cloud string) {
 	}
 }
 
+// isInTreeRestart reports whether a loop went from one kube-controller-manager to another. Back under its own settings, 1.26 starts its loops in random order,
+// and those behind node IPAM wait for the 10 s that this one sleeps first (docs/explanation/known-limits.md, "The last restart of a rollback").
+func isInTreeRestart(g v1.Gap) bool {
+	return strings.HasPrefix(g.From, cluster.ControllerManager) && strings.HasPrefix(g.To, cluster.ControllerManager)
+}
+
 // shortGaps fails the test when a loop that moves had no manager for longer than largestGap. Of a gap that the judge calls uncertain it is an upper bound.
-func shortGaps(t *testing.T, j ownership.Judgement, loops []string) {
+func shortGaps(t *testing.T, gaps []v1.Gap, loops []string) {
 	t.Helper()
 	found := 0
-	for _, g := range j.Gaps {
+	for _, g := range gaps {
 		if !slices.Contains(loops, g.Loop) {
 			continue
 		}
