@@ -67,6 +67,9 @@ type Options struct {
 	MigrationLease string
 	// MaxSilence is how long a source may be silent at the end before it counts as not looked at; zero means 15 s.
 	MaxSilence time.Duration
+	// Loops are those that some manager must run, by their names in metrics; empty means CoreLoops. A provider without
+	// load balancers or routes has no loop for them.
+	Loops []string
 }
 
 // Judgement is what the logs prove.
@@ -119,12 +122,15 @@ func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Own
 	if opts.MaxSilence == 0 {
 		opts.MaxSilence = defaultMaxSilence
 	}
+	if len(opts.Loops) == 0 {
+		opts.Loops = CoreLoops()
+	}
 	j := &judge{opts: opts, managers: map[Owner]*history{}, leases: map[string]*leaseHistory{}}
 	events = slices.Clone(events)
 	sort.SliceStable(events, func(a, b int) bool { return events[a].Time.Before(events[b].Time) })
 	j.window(events)
 	if len(events) == 0 {
-		j.unknown("the ownership log is empty: which manager ran %s is unknown", strings.Join(CoreLoops(), ", "))
+		j.unknown("the ownership log is empty: which manager ran %s is unknown", strings.Join(opts.Loops, ", "))
 	}
 	for _, e := range events {
 		if !e.Time.After(j.opts.Until) {
@@ -242,7 +248,7 @@ func (j *judge) result() Judgement {
 	return j.out
 }
 
-// CoreLoops are the loops that some manager must run at every moment.
+// CoreLoops are the loops that some manager must run at every moment, where the provider has all of them.
 func CoreLoops() []string {
 	var out []string
 	for _, l := range controllernames.CloudLoops {

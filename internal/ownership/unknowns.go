@@ -16,7 +16,7 @@ func (j *judge) findUnknowns(haveEvents bool) {
 	if haveEvents && j.first.Sub(j.opts.From) > j.opts.MaxSilence {
 		j.unknown("ownership log: nothing was recorded between %s and %s", clockTime(j.opts.From), clockTime(j.first))
 	}
-	for _, loop := range CoreLoops() {
+	for _, loop := range j.opts.Loops {
 		if haveEvents && !slices.ContainsFunc(j.tenures, func(t *tenure) bool { return t.loop == loop }) {
 			j.unknown("no manager was seen to run %s between %s and %s", loop, clockTime(j.opts.From), clockTime(j.opts.Until))
 		}
@@ -59,7 +59,7 @@ func (j *judge) unseenLoops(i *processInstance) {
 			continue
 		}
 		leads, said := i.leadsAt(lo)
-		if i.runsAll() {
+		if i.runsAll(j.opts.Loops) {
 			continue
 		}
 		// A manager that leads begins its loops together: one that has begun some begins no others without winning another
@@ -92,10 +92,10 @@ func (i *processInstance) openLoops() []string {
 	return out
 }
 
-// runsAll reports whether the incarnation is in a tenure of every loop that it could take over.
-func (i *processInstance) runsAll() bool {
+// runsAll reports whether the process is in a tenure of each of the loops that it could take over.
+func (i *processInstance) runsAll(loops []string) bool {
 	open := i.openLoops()
-	return !slices.ContainsFunc(CoreLoops(), func(l string) bool { return !slices.Contains(open, l) })
+	return !slices.ContainsFunc(loops, func(l string) bool { return !slices.Contains(open, l) })
 }
 
 // wonByNobody reports whether a lease that the component contends for was won in the window, or may have been, by a

@@ -126,7 +126,7 @@ func round(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds()
 // judge asks who ran which loop while the run went on. The journal knows when processes that were waited for had ended,
 // and which step went on when.
 func judge(in Input, ended time.Time) ownership.Judgement {
-	o := ownership.Options{MigrationLease: in.Journal.Plan.Options.LeaseName}
+	o := ownership.Options{MigrationLease: in.Journal.Plan.Options.LeaseName, Loops: expectedLoops(in.Journal.Plan)}
 	if n := len(in.Events); n > 0 {
 		first, last := in.Events[0].Time, in.Events[0].Time
 		for _, e := range in.Events {
@@ -166,6 +166,14 @@ func judge(in Input, ended time.Time) ownership.Judgement {
 		}
 	}
 	return ownership.Judge(events, in.Calls, in.Keys, o)
+}
+
+// expectedLoops are the loops that some manager must run: those that a step expects anywhere. A plan for vSphere expects
+// neither services nor routes. Of a plan that expects nothing nothing is known, and all of them must run.
+func expectedLoops(p v1.Plan) []string {
+	return slices.DeleteFunc(ownership.CoreLoops(), func(loop string) bool {
+		return !slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Expect[loop] != "" })
+	})
 }
 
 // stays reports whether a loop runs in kube-controller-manager before, during and after: the plan expects it nowhere

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,5 +268,24 @@ func TestBuildDoesNotChangeItsInput(t *testing.T) {
 	Build(in)
 	if diff := cmp.Diff(same, in, cmp.AllowUnexported(ownership.Owner{})); diff != "" {
 		t.Errorf("the input was changed:\n%s", diff)
+	}
+}
+
+func TestALoopThatTheProviderLacksIsNotExpected(t *testing.T) {
+	in := migration()
+	for i, e := range in.Events {
+		in.Events[i].Loops = slices.DeleteFunc(slices.Clone(e.Loops), func(loop string) bool { return loop == "service" || loop == "route" })
+	}
+	in.Calls = nil
+	if unknown := strings.Join(Build(in).Unknown, "\n"); !strings.Contains(unknown, "no manager was seen to run service") {
+		t.Fatalf("a plan that expects nothing must not hide that services had no manager: %q", unknown)
+	}
+	in.Journal.Plan.Steps[0].Expect = map[string]string{"cloud-node-lifecycle": "kube-controller-manager"}
+	if unknown := Build(in).Unknown; len(unknown) > 0 {
+		t.Errorf("unknown: %q, want nothing: no step expects services or routes", unknown)
+	}
+	in.Journal.Plan.Steps[1].Expect = map[string]string{"service": "cloud-controller-manager"}
+	if unknown := strings.Join(Build(in).Unknown, "\n"); !strings.Contains(unknown, "run service") || strings.Contains(unknown, "run route") {
+		t.Errorf("unknown: %q, want services alone", unknown)
 	}
 }
