@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 	"github.com/transplant-dev/transplant/provider/openstack"
@@ -23,6 +25,7 @@ type fixture struct {
 	*openstacksim.Cloud
 
 	cloud *openstack.Cloud
+	clock *testclock.FakePassiveClock // the provider's
 }
 
 func start(t *testing.T, o openstacksim.Options, more ...string) *fixture {
@@ -31,12 +34,16 @@ func start(t *testing.T, o openstacksim.Options, more ...string) *fixture {
 	t.Cleanup(sim.Close)
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
 	t.Cleanup(transport.CloseIdleConnections)
-	cloud, err := openstack.Open(sim.Config(more...), openstack.Options{Client: client.Options{Next: transport}})
+	clock := testclock.NewFakePassiveClock(time.Now())
+	cloud, err := openstack.Open(sim.Config(more...), openstack.Options{Client: client.Options{Next: transport}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{Cloud: sim, cloud: cloud}
+	return &fixture{Cloud: sim, cloud: cloud, clock: clock}
 }
+
+// wait lets time pass for the provider.
+func (f *fixture) wait(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
 // addServers adds servers n-0, n-1, ..., each with a port in the network nodes, and returns their nodes with provider IDs.
 func (f *fixture) addServers(count int) (nodes []*corev1.Node) {

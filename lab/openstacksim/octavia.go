@@ -26,6 +26,8 @@ type resource struct {
 	fields object
 	// owner is the load balancer of a listener or pool, and the pool of a member or monitor.
 	owner string
+	// lost is that Octavia's worker does not know of it: it keeps its status until a failover.
+	lost bool
 }
 
 func (r *resource) id() string { return r.text("id") }
@@ -65,6 +67,7 @@ type octavia struct {
 	ready   map[string]time.Time
 	pending time.Duration
 	failing string // the status that changes end in; empty for ACTIVE
+	losing  int    // how many of the next trees lose their parts
 	quota   map[string]int
 	version int // the minor version of the API
 	offset  time.Duration
@@ -103,6 +106,25 @@ func (c *Cloud) FailChanges(fail bool) {
 	if fail {
 		c.octavia.failing = Errored
 	}
+}
+
+// LoseParts has the worker read the next load balancers that are made as whole trees before their parts are committed:
+// each becomes ACTIVE, and its parts stay PENDING_CREATE until a failover.
+func (c *Cloud) LoseParts(trees int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.octavia.losing = trees
+}
+
+// PartStatuses are "kind name status" of everything that load balancers are made of.
+func (c *Cloud) PartStatuses() (list []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+	for _, r := range c.octavia.resources {
+		list = append(list, r.kind+" "+r.text("name")+" "+r.text("provisioning_status"))
+	}
+	return list
 }
 
 // SetQuota sets how many loadbalancer, listener, pool or floatingip there may be.
@@ -153,7 +175,7 @@ func (c *Cloud) setStatus(lb *resource, status string) {
 	lb.fields["provisioning_status"] = status
 	lb.fields["updated_at"] = c.now().Format("2006-01-02T15:04:05")
 	for _, r := range c.octavia.resources {
-		if c.balancerOf(r) == lb && r != lb && strings.HasPrefix(r.text("provisioning_status"), "PENDING") {
+		if c.balancerOf(r) == lb && r != lb && !r.lost && strings.HasPrefix(r.text("provisioning_status"), "PENDING") {
 			r.fields["provisioning_status"] = status
 		}
 	}
@@ -285,6 +307,9 @@ func (c *Cloud) oneResource(in request, kind string) (answer, *refusal) {
 func (c *Cloud) failover(lb *resource) (answer, *refusal) {
 	if status := lb.text("provisioning_status"); status != Active && status != Errored {
 		return answer{}, immutable(lb)
+	}
+	for _, r := range c.octavia.resources { // a failover builds all that the database has
+		r.lost = r.lost && c.balancerOf(r) != lb
 	}
 	c.begin(lb, PendingUpdate)
 	return answer{status: http.StatusAccepted}, nil

@@ -245,8 +245,20 @@ func (c *Cloud) createBalancer(given object) (answer, *refusal) {
 			return answer{}, refused
 		}
 	}
+	c.loseParts(lb, len(listeners))
 	c.begin(lb, PendingCreate)
 	return answer{status: http.StatusCreated, body: object{"loadbalancer": c.showResource(lb)}}, nil
+}
+
+// loseParts has the worker not know of what is below a new load balancer, if there is anything.
+func (c *Cloud) loseParts(lb *resource, parts int) {
+	if c.octavia.losing == 0 || parts == 0 {
+		return
+	}
+	c.octavia.losing--
+	for _, r := range c.octavia.resources {
+		r.lost = r.lost || r != lb && c.balancerOf(r) == lb
+	}
 }
 
 // addListenerTree makes a listener with the pool, members and monitor that are in it.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cloud-provider/app/config"
 	settings "k8s.io/cloud-provider/config"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -92,6 +93,8 @@ type Options struct {
 	Client client.Options
 	// Regional has new provider IDs carry the region.
 	Regional bool
+	// Clock is for how long load balancers are waited for; nil for the real one.
+	Clock clock.PassiveClock
 }
 
 // Open makes the provider from the text of a cloud config, of the external provider or of the in-tree one. It sends
@@ -115,7 +118,10 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	balancers, err := loadbalancer.New(reach, conf)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	balancers, err := loadbalancer.New(reach, conf, o.Clock)
 	if err != nil {
 		return nil, err
 	}

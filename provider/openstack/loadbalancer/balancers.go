@@ -20,12 +20,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudapi "k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
@@ -41,18 +41,19 @@ type Balancers struct {
 	mu       sync.Mutex
 	features *features // nil until Octavia was asked
 	external string    // the network of floating IPs, if it was found; see floatingNetwork
+	stepwise bool      // Octavia has lost parts of a tree: new load balancers are made one part a request
 }
 
 var _ cloudprovider.LoadBalancer = (*Balancers)(nil)
 
 // New makes the load balancers of a cloud config. It sends nothing.
-func New(to *client.Client, conf *cloudconf.Config) (*Balancers, error) {
+func New(to *client.Client, conf *cloudconf.Config, clock clock.PassiveClock) (*Balancers, error) {
 	if conf.LoadBalancer.Enabled && conf.LoadBalancer.ManageSecurityGroups {
 		return nil, errors.New("[LoadBalancer] manage-security-groups is not supported: set it to false, and let the security " +
 			"group of the nodes accept their node ports (30000-32767) from the subnet of the load balancers. " +
 			"Groups that earlier managers made are removed with their Services")
 	}
-	return &Balancers{client: to, conf: conf, memory: newMemory(), now: time.Now}, nil
+	return &Balancers{client: to, conf: conf, memory: newMemory(), now: clock.Now}, nil
 }
 
 // open is Octavia, once it is known what it can do.
@@ -235,7 +236,12 @@ func (b *Balancers) reconcile(
 	if err != nil {
 		return nil, fmt.Errorf("load balancer %s (%s): %w", lb.Name, lb.ID, err)
 	}
+	if parts := e.tree.unfinished(in); len(parts) > 0 {
+		return nil, b.unfinished(ctx, o, s, lb.LoadBalancer, in, e, parts)
+	}
+	e.unfinished = time.Time{}
 	if len(changes) == 0 {
+		e.whole = true
 		return lb.LoadBalancer, nil
 	}
 	return nil, b.carryOut(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
@@ -292,7 +298,7 @@ func (t *tree) checksElsewhere() bool {
 
 func (b *Balancers) believes(ctx context.Context, o octavia, e *entry, lb *found, healthPorts bool) (bool, error) {
 	switch {
-	case e.tree == nil, healthPorts && !e.healthPorts:
+	case e.tree == nil, healthPorts && !e.healthPorts, !e.unfinished.IsZero():
 		return false, nil
 	case e.changed:
 		return true, nil
@@ -404,43 +410,6 @@ func (b *Balancers) pending(lb *loadbalancers.LoadBalancer, e *entry) error {
 			lb.Name, lb.ID, lb.ProvisioningStatus, since.Round(time.Minute))
 	}
 	return cloudapi.NewRetryError(fmt.Sprintf("load balancer %s (%s) is %s", lb.Name, lb.ID, lb.ProvisioningStatus), after)
-}
-
-// failoverAgain is how long a failover that was asked for is not asked for again.
-const failoverAgain = 10 * time.Minute
-
-// failover has Octavia replace what carries a load balancer in ERROR, if the Service that owns it asks for it.
-func (b *Balancers) failover(
-	ctx context.Context,
-	o octavia,
-	s *settings,
-	lb *loadbalancers.LoadBalancer,
-	in scope,
-	e *entry,
-) error {
-	e.waiting = time.Time{}
-	e.forget()
-	problem := fmt.Sprintf("load balancer %s (%s) is in ERROR: Octavia could not carry out a change of it", lb.Name, lb.ID)
-	if !in.owner {
-		return fmt.Errorf("%s. It is not this Service's own: the one that owns it can ask for a failover", problem)
-	}
-	if s.onError != onErrorFailover {
-		return fmt.Errorf("%s, and changes nothing more. Set the annotation %s to %s on the Service, or have "+
-			"'openstack loadbalancer failover %s' run; or delete the Service to have another one", problem, AnnotationOnError,
-			onErrorFailover, lb.ID)
-	}
-	if !e.failedOver.IsZero() && b.now().Sub(e.failedOver) < failoverAgain {
-		return fmt.Errorf("%s, and its failover of %s ago has not helped. Ask the cloud's administrator for the reason",
-			problem, b.now().Sub(e.failedOver).Round(time.Second))
-	}
-	url := o.ServiceURL("lbaas", "loadbalancers", lb.ID, "failover")
-	_, err := o.Put(ctx, url, nil, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
-	if err != nil {
-		return fmt.Errorf("%s, and its failover is refused: %w", problem, client.Explain(err))
-	}
-	e.failedOver = b.now()
-	klog.FromContext(ctx).Info("A load balancer in ERROR fails over", "service", klog.KObj(s.service), "loadBalancer", lb.ID)
-	return cloudapi.NewRetryError(problem+"; its failover has begun", shortestWait)
 }
 
 // share checks whether a Service may use a load balancer that is not its own. It puts the Service's tag on it before

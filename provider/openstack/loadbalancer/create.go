@@ -10,14 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// create makes a load balancer with all that is below it.
+// create makes a load balancer with all that is below it. Where trees are not taken, what is below comes with changes.
 func (b *Balancers) create(ctx context.Context, o octavia, s *settings, nodes []*corev1.Node, targets []target) error {
 	if err := b.choosePlace(ctx, s, nodes); err != nil {
 		return err
 	}
 	body := s.create(o.features)
 	body["provider"] = b.conf.LoadBalancer.LBProvider
-	if !o.serial {
+	if !o.serial && !b.isStepwise() {
 		subnet := s.memberSubnet.or(s.subnet)
 		body["listeners"] = wanted(s, s.name, subnet.value, false, targets, o.features).create()
 	}

@@ -62,10 +62,11 @@ func (b *Balancers) remove(ctx context.Context, o octavia, s *settings, lb *foun
 		}
 	}
 	klog.FromContext(ctx).Info("Deleting a load balancer", "service", klog.KObj(s.service), "loadBalancer", lb.ID)
-	gone := change{
-		method: http.MethodDelete, path: "loadbalancers/" + lb.ID + "?cascade=true", apply: func(string) {},
-	}
-	return b.carryOut(ctx, o, s, e, lb.LoadBalancer, gone, 1)
+	return b.carryOut(ctx, o, s, e, lb.LoadBalancer, removeBalancer(lb.LoadBalancer), 1)
+}
+
+func removeBalancer(lb *loadbalancers.LoadBalancer) change {
+	return change{method: http.MethodDelete, path: "loadbalancers/" + lb.ID + "?cascade=true", apply: func(string) {}}
 }
 
 // leave removes a Service's listeners from a load balancer that stays, and then its tag.

@@ -155,7 +155,8 @@ func (o octavia) read(ctx context.Context, id, project string, healthPorts bool)
 		if !slices.ContainsFunc(allListeners, func(l listeners.Listener) bool { return l.DefaultPoolID == p.ID }) {
 			continue // of a rule that was made by hand
 		}
-		made := &pool{id: p.ID, name: p.Name, protocol: p.Protocol, method: p.LBMethod, persistence: p.Persistence.Type}
+		made := &pool{id: p.ID, name: p.Name, protocol: p.Protocol, method: p.LBMethod, persistence: p.Persistence.Type,
+			status: p.ProvisioningStatus}
 		byID[p.ID] = made
 		if p.MonitorID != "" {
 			monitored[p.MonitorID] = made
@@ -179,7 +180,7 @@ func listenerOf(l listeners.Listener, below *pool) *listener {
 		id: l.ID, name: l.Name, protocol: l.Protocol, port: l.ProtocolPort, connections: l.ConnLimit,
 		timeouts: [4]*int{&l.TimeoutClientData, &l.TimeoutMemberConnect, &l.TimeoutMemberData, &l.TimeoutTCPInspect},
 		allowed:  normalRanges(l.AllowedCIDRs), headers: maps.Clone(l.InsertHeaders), tls: l.DefaultTlsContainerRef,
-		tags: l.Tags, pool: below,
+		tags: l.Tags, pool: below, status: l.ProvisioningStatus,
 	}
 }
 
@@ -199,7 +200,7 @@ func (o octavia) readMonitors(ctx context.Context, project string, of map[string
 		if p := of[m.ID]; p != nil {
 			p.monitor = &monitor{
 				id: m.ID, name: m.Name, kind: m.Type, delay: m.Delay, timeout: m.Timeout, retries: m.MaxRetries,
-				retriesDown: m.MaxRetriesDown,
+				retriesDown: m.MaxRetriesDown, status: m.ProvisioningStatus,
 			}
 		}
 	}
@@ -227,6 +228,7 @@ func (o octavia) readMembers(ctx context.Context, lb string, of map[string]*pool
 		for _, m := range all {
 			p.members = append(p.members, member{
 				id: m.ID, name: m.Name, address: m.Address, subnet: m.SubnetID, port: m.ProtocolPort, healthPort: m.MonitorPort,
+				status: m.ProvisioningStatus,
 			})
 		}
 	}
@@ -238,14 +240,17 @@ type statuses struct {
 	Statuses struct {
 		LoadBalancer struct {
 			Listeners []struct {
-				ID    string `json:"id"`
-				Pools []struct {
+				ID     string `json:"id"`
+				Status string `json:"provisioning_status"`
+				Pools  []struct {
 					ID      string `json:"id"`
+					Status  string `json:"provisioning_status"`
 					Members []struct {
 						ID      string `json:"id"`
 						Name    string `json:"name"`
 						Address string `json:"address"`
 						Port    int    `json:"protocol_port"`
+						Status  string `json:"provisioning_status"`
 					} `json:"members"`
 				} `json:"pools"`
 			} `json:"listeners"`
@@ -276,7 +281,9 @@ func (o octavia) readStatuses(ctx context.Context, lb string, of map[string]*poo
 			}
 			read[p.ID], into.unsure = true, true
 			for _, m := range p.Members {
-				into.members = append(into.members, member{id: m.ID, name: m.Name, address: m.Address, port: m.Port})
+				into.members = append(into.members, member{
+					id: m.ID, name: m.Name, address: m.Address, port: m.Port, status: m.Status,
+				})
 			}
 		}
 	}
@@ -288,15 +295,22 @@ func (o octavia) readStatuses(ctx context.Context, lb string, of map[string]*poo
 	return nil
 }
 
-// agrees reports whether a status tree has the listeners, pools and members of a tree that was read before.
+// agrees reports whether a status tree has the listeners, pools and members of a tree that was read before, and none
+// of them is PENDING.
 func (s *statuses) agrees(t *tree) bool {
 	have, want := map[string]bool{}, map[string]bool{}
+	note := func(key, status string) {
+		if isPending(status) {
+			key += " " + status
+		}
+		have[key] = true
+	}
 	for _, l := range s.Statuses.LoadBalancer.Listeners {
-		have[l.ID] = true
+		note(l.ID, l.Status)
 		for _, p := range l.Pools {
-			have[p.ID] = true
+			note(p.ID, p.Status)
 			for _, m := range p.Members {
-				have[p.ID+member{address: m.Address, port: m.Port}.key()] = true
+				note(p.ID+member{address: m.Address, port: m.Port}.key(), m.Status)
 			}
 		}
 	}

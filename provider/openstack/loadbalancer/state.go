@@ -26,6 +26,10 @@ type entry struct {
 	waiting time.Time
 	// failedOver is when its failover was asked for last.
 	failedOver time.Time
+	// unfinished is since when parts of it have been PENDING while it is ACTIVE.
+	unfinished time.Time
+	// whole is that it was once as its Service asks for: it may serve.
+	whole bool
 }
 
 // forget has the tree read again.
@@ -42,6 +46,8 @@ const (
 	longestWait  = 10 * time.Second
 	// A load balancer that is PENDING for longer than this is reported: Octavia's worker may have died in the middle.
 	tooLong = 15 * time.Minute
+	// Parts that are PENDING for longer than this under a load balancer that is ACTIVE are lost.
+	lostAfter = time.Minute
 )
 
 // wait is how long a load balancer that is PENDING is left alone, and how long it has been so. The first looks come
@@ -51,18 +57,22 @@ func (e *entry) wait(now time.Time) (after, since time.Duration) {
 		e.waiting = now
 	}
 	since = now.Sub(e.waiting)
-	return min(max(since/3, shortestWait), longestWait), since
+	return pause(since), since
 }
+
+// pause is how long nothing is asked of what has been waited for since.
+func pause(since time.Duration) time.Duration { return min(max(since/3, shortestWait), longestWait) }
 
 // memory is what this process knows of load balancers.
 type memory struct {
 	mu      sync.Mutex
 	entries map[string]*entry    // by the load balancer's ID
 	ids     map[types.UID]string // the load balancer's, by the Service's
+	remade  map[types.UID]bool   // the Services whose load balancers were made again
 }
 
 func newMemory() *memory {
-	return &memory{entries: map[string]*entry{}, ids: map[types.UID]string{}}
+	return &memory{entries: map[string]*entry{}, ids: map[types.UID]string{}, remade: map[types.UID]bool{}}
 }
 
 func (m *memory) entry(id string) *entry {
@@ -84,6 +94,19 @@ func (m *memory) setID(service types.UID, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ids[service] = id
+}
+
+// wasRemade reports whether the load balancer of a Service was deleted and made again, which this process does once.
+func (m *memory) wasRemade(service types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.remade[service]
+}
+
+func (m *memory) noteRemade(service types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remade[service] = true
 }
 
 // drop forgets the load balancer of a Service, and what is known of it when it is gone.

@@ -26,6 +26,7 @@ type listener struct {
 	tls                string
 	tags               []string
 	pool               *pool
+	status             string // of provisioning, as it was read
 }
 
 type pool struct {
@@ -34,18 +35,20 @@ type pool struct {
 	// unsure is that the ports at which members are checked were not read.
 	unsure  bool
 	monitor *monitor
+	status  string
 }
 
 type member struct {
 	id, name, address, subnet string
 	port, healthPort          int
+	status                    string
 }
 
 // key is what Octavia identifies a member by.
 func (m member) key() string { return fmt.Sprintf("%s:%d", m.address, m.port) }
 
 type monitor struct {
-	id, name, kind                       string
+	id, name, kind, status               string
 	delay, timeout, retries, retriesDown int
 }
 
