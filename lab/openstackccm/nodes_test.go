@@ -206,3 +206,66 @@ func TestReadsAreTriedAgain(t *testing.T) {
 		t.Errorf("the error is %v (%s)", err, cloud.Classify(err))
 	}
 }
+
+// A kubelet may write any providerID on its own Node, once. What is no ID of a server is no path of Nova's API either.
+func TestAProviderIDThatIsNoneConcernsItsNodeAlone(t *testing.T) {
+	f := start(t, openstacksim.Options{})
+	nodes := f.addServers(3)
+	server := strings.TrimPrefix(nodes[0].Spec.ProviderID, "openstack:///")
+	gone := strings.TrimPrefix(nodes[2].Spec.ProviderID, "openstack:///")
+	f.DeleteServer(gone)
+	for _, id := range []string{
+		"openstack:///detail", "detail", "openstack:///..", "openstack:///.", "openstack:///?limit=1", "openstack:///" + server + "?", "openstack:///" + server + "/",
+		"openstack:///" + server + "/../detail", "openstack:////" + server, "openstack://RegionOne/../" + server, "openstack:///%2e%2e", "openstack:///" + server + "%2f", "openstack:///",
+		"openstack:///" + server + "#", "openstack:///" + strings.ReplaceAll(server, "-", ""), "openstack:///" + server + "0", "openstack:///" + server + "\n", "aws:///z/i-0",
+	} {
+		wrong := node("wrong", "")
+		wrong.Spec.ProviderID = id
+		f.Calls()
+		states, err := f.cloud.ListInstances(t.Context(), []*corev1.Node{nodes[0], wrong, nodes[1], nodes[2]}, everything)
+		if err != nil {
+			t.Errorf("%q: the whole list fails: %v", id, err)
+			continue
+		}
+		if states[0].Err != nil || !states[0].Exists || states[2].Err != nil || !states[2].Exists || states[3].Err != nil || states[3].Exists {
+			t.Errorf("%q: the others are %+v", id, states)
+		}
+		if states[1].Err == nil || states[1].Exists || errors.Is(states[1].Err, cloudprovider.InstanceNotFound) || !strings.Contains(states[1].Err.Error(), `node "wrong"`) {
+			t.Errorf("%q: its node is %+v", id, states[1])
+		}
+		if exists, err := f.cloud.InstanceExists(t.Context(), wrong); err == nil || exists {
+			t.Errorf("%q: alone: exists %v, error %v", id, exists, err)
+		}
+		for _, call := range f.Calls() {
+			if call.Service == "compute" && call.Path != "servers/detail" && call.Path != "servers/{id}" {
+				t.Errorf("%q: Nova is asked for %s", id, call)
+			}
+		}
+	}
+}
+
+// Nova refuses one server, or answers with another one: that says nothing about the other nodes.
+func TestARefusalOfOneServerConcernsItsNodeAlone(t *testing.T) {
+	f := start(t, openstacksim.Options{})
+	nodes := f.addServers(3)
+	f.DeleteServer(strings.TrimPrefix(nodes[1].Spec.ProviderID, "openstack:///"))
+	for name, fault := range map[string]openstacksim.Fault{
+		"refused":        {Status: http.StatusForbidden, Body: `{"forbidden": {"code": 403, "message": "Policy does not allow it."}}`},
+		"another server": {Status: http.StatusOK, Body: `{"server": {"id": "another"}}`, Header: map[string]string{"Content-Type": "application/json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault.Service, fault.Path = "compute", "servers/{id}"
+			defer f.Add(fault)()
+			states, err := f.cloud.ListInstances(t.Context(), nodes, everything)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if states[0].Err != nil || !states[0].Exists || states[2].Err != nil || !states[2].Exists {
+				t.Errorf("the others are %+v", states)
+			}
+			if states[1].Err == nil || states[1].Exists {
+				t.Errorf("its node is %+v", states[1])
+			}
+		})
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,8 +45,9 @@ type asked struct {
 }
 
 // providerID has two forms: openstack:///ID and openstack://REGION/ID. Kubernetes issue 85731: a node may have the ID
-// alone.
-var providerID = regexp.MustCompile(`^(?:openstack://([^/]*)/)?([^/]+)$`)
+// alone. Only a UUID is an ID: anything else would be another path of Nova's API, such as servers/detail.
+var providerID = regexp.MustCompile(
+	`^(?:openstack://([^/]*)/)?([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
 func (i *instances) ask(node *corev1.Node) asked {
 	if node.Spec.ProviderID == "" {
@@ -57,14 +57,15 @@ func (i *instances) ask(node *corev1.Node) asked {
 	switch {
 	case match == nil:
 		return asked{
-			err: fmt.Errorf("the providerID %q of node %q is not of the form openstack:///ID or openstack://REGION/ID",
+			err: fmt.Errorf("the providerID %q of node %q is not of the form openstack:///ID or openstack://REGION/ID, "+
+				"with the UUID of a server: delete the Node, and have its kubelet register it again",
 				node.Spec.ProviderID, node.Name),
 		}
 	case match[1] != "" && i.region != "" && match[1] != i.region:
 		return asked{err: fmt.Errorf("the providerID %q of node %q is for region %s, and this manager's is %s",
 			node.Spec.ProviderID, node.Name, match[1], i.region)}
 	}
-	return asked{id: match[2]}
+	return asked{id: strings.ToLower(match[2])}
 }
 
 // list describes the servers of nodes: one request for each 1,000 servers of the project, one for its ports, and one
@@ -179,6 +180,7 @@ type answers struct {
 	byID   map[string]*servers.Server
 	byName map[string][]*servers.Server // by lower-case name: Nova looks names up without regard to case
 	gone   map[string]bool              // IDs and names of which Nova has said that there is no such server
+	failed map[string]error             // by ID: what Nova says of this server alone
 }
 
 func newAnswers() *answers {
@@ -186,6 +188,7 @@ func newAnswers() *answers {
 		byID:   map[string]*servers.Server{},
 		byName: map[string][]*servers.Server{},
 		gone:   map[string]bool{},
+		failed: map[string]error{},
 	}
 }
 
@@ -196,6 +199,8 @@ func (a *answers) to(q asked) (*servers.Server, error) {
 		return nil, q.err
 	case q.id != "" && a.byID[q.id] != nil:
 		return a.byID[q.id], nil
+	case a.failed[q.id] != nil:
+		return nil, a.failed[q.id]
 	case q.id != "" && !a.gone[q.id]:
 		return nil, fmt.Errorf("asking Nova for server %s: %w", q.id, errLeftOut)
 	case q.id != "":
@@ -273,14 +278,16 @@ func (a *answers) lookUp(ctx context.Context, nova *gophercloud.ServiceClient, q
 }
 
 func (a *answers) get(ctx context.Context, nova *gophercloud.ServiceClient, id string) error {
-	server, err := servers.Get(ctx, nova, url.PathEscape(id)).Extract()
+	server, err := servers.Get(ctx, nova, id).Extract()
 	switch {
 	case err == nil && server.ID == id:
 		a.byID[id] = server
 	case err == nil:
-		return fmt.Errorf("asking Nova for server %s: it answers with server %q", id, server.ID)
+		a.failed[id] = fmt.Errorf("asking Nova for server %s: it answers with server %q", id, server.ID)
 	case client.NotFound(err):
 		a.gone[id] = true
+	case client.RefusesObject(err):
+		a.failed[id] = fmt.Errorf("asking Nova for server %s: %w", id, client.Explain(err))
 	default:
 		return fmt.Errorf("asking Nova for server %s: %w", id, client.Explain(err))
 	}

@@ -48,22 +48,24 @@ func TestTheStateOfAServer(t *testing.T) {
 }
 
 func TestBothFormsOfProviderIDs(t *testing.T) {
+	const server = "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
 	here := &instances{region: "RegionOne"}
 	for id, want := range map[string]asked{
-		"openstack:///abc":          {id: "abc"},
-		"openstack://RegionOne/abc": {id: "abc"},
-		"abc":                       {id: "abc"},
-		"":                          {name: "n"},
+		"openstack:///" + server:          {id: server},
+		"openstack://RegionOne/" + server: {id: server},
+		server:                            {id: server},
+		strings.ToUpper(server):           {id: server},
+		"":                                {name: "n"},
 	} {
 		if got := here.ask(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}, ObjectMeta: named("n")}); got != want {
 			t.Errorf("%q: %+v, want %+v", id, got, want)
 		}
 	}
 	for id, says := range map[string]string{
-		"openstack://RegionTwo/abc": "for region RegionTwo",
-		"aws:///eu-west-1a/i-1":     "not of the form",
-		"openstack:///abc/def":      "not of the form",
-		"openstack:///":             "not of the form",
+		"openstack://RegionTwo/" + server: "for region RegionTwo",
+		"aws:///eu-west-1a/i-1":           "not of the form",
+		"openstack:///abc/" + server:      "not of the form",
+		"openstack:///":                   "not of the form",
 	} {
 		if got := here.ask(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}); got.err == nil || !strings.Contains(got.err.Error(), says) {
 			t.Errorf("%q: %+v", id, got)

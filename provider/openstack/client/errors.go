@@ -31,6 +31,13 @@ func NotFound(err error) bool {
 	return errors.As(err, &refusal) && refusal.Actual == http.StatusNotFound && message(refusal.Body) != ""
 }
 
+// RefusesObject reports whether OpenStack's API refuses what was asked about one object. It says nothing about others.
+func RefusesObject(err error) bool {
+	var refusal gophercloud.ErrUnexpectedResponseCode
+	return errors.As(err, &refusal) && message(refusal.Body) != "" &&
+		(refusal.Actual == http.StatusBadRequest || refusal.Actual == http.StatusForbidden)
+}
+
 // Conflict reports whether OpenStack refused a change because of the object's state: it is being changed (Octavia), or
 // was changed since it was read (Neutron's revisions).
 func Conflict(err error) bool {
