@@ -2,6 +2,7 @@ package openstackccm
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -236,5 +237,98 @@ func TestAChangeIsNotTriedAgain(t *testing.T) {
 	}
 	if sent != 1 || len(f.Routes(router)) != 1 {
 		t.Errorf("it was sent %d times, and the routes are %v", sent, f.Routes(router))
+	}
+}
+
+// The addresses in a Node's status may be written by its kubelet. A Node that claims another's address must not have the
+// other's routes deleted, wherever it comes in a list.
+func TestANodeThatClaimsAnothersAddress(t *testing.T) {
+	for name, claims := range map[string]func(f *fixture, n *corev1.Node){
+		"with a server of its own":    func(*fixture, *corev1.Node) {},
+		"without a providerID":        func(_ *fixture, n *corev1.Node) { n.Spec.ProviderID = "" },
+		"with a providerID of nobody": func(_ *fixture, n *corev1.Node) { n.Spec.ProviderID = "openstack:///detail" },
+		"with the other's providerID": func(f *fixture, n *corev1.Node) {
+			n.Spec.ProviderID = "openstack:///" + f.Ports()[1].DeviceID
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, router, nodes, routes := routed(t, openstacksim.Options{}, 2)
+			for i, n := range nodes {
+				n.Spec.PodCIDRs = []string{fmt.Sprintf("10.244.%d.0/24", i)}
+				create(t, routes, n, n.Spec.PodCIDRs[0])
+			}
+			before, pairs := f.Routes(router), f.pairs(t, nodes[0])
+			own := nodes[1].DeepCopy()
+			for _, claimed := range []string{"a-claims", "z-claims"} {
+				thief := nodes[1].DeepCopy()
+				thief.Name, thief.Spec.PodCIDRs = claimed, []string{"10.244.9.0/24"}
+				thief.Status.Addresses = nodes[0].Status.Addresses
+				thief.Spec.ProviderID = "openstack:///" + f.AddServer(openstacksim.Server{Name: claimed})
+				claims(f, thief)
+				f.know(t, nodes[0], own, thief)
+				want := []string{"10.244.0.0/24 n-0", "10.244.1.0/24 n-1"}
+				if diff := cmp.Diff(want, list(t, routes)); diff != "" {
+					t.Errorf("%s: routes (-want +got):\n%s", claimed, diff)
+				}
+				if name == "with the other's providerID" {
+					continue // its route leads to the other's port, and so do the packets of its pods
+				}
+				err := routes.CreateRoute(t.Context(), "lab", "", &cloudprovider.Route{TargetNode: types.NodeName(claimed), DestinationCIDR: "10.244.9.0/24"})
+				if err == nil {
+					t.Errorf("%s: a route to it is made by way of the other's port", claimed)
+				}
+			}
+			if diff := cmp.Diff(before, f.Routes(router)); diff != "" {
+				t.Errorf("routes (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(pairs, f.pairs(t, nodes[0])); diff != "" {
+				t.Errorf("pairs (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The claimed address is of a server that is no Node's any more: the route to it leads nowhere, and can go.
+func TestARouteToAServerOfNoNodeIsNotThatOfWhoClaimsItsAddress(t *testing.T) {
+	f, _, nodes, routes := routed(t, openstacksim.Options{}, 2)
+	create(t, routes, nodes[0], "10.244.0.0/24")
+	thief := nodes[1].DeepCopy()
+	thief.Status.Addresses = append(thief.Status.Addresses, nodes[0].Status.Addresses...)
+	f.know(t, thief)
+	if diff := cmp.Diff([]string{"10.244.0.0/24 10.0.0.10 B"}, list(t, routes)); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+}
+
+// Neutron does not show the port of a node's address, as with that of another project: the Node's word stays, and that
+// of the Node with the route's podCIDR goes first.
+func TestARouteByAPortThatIsNotSeen(t *testing.T) {
+	f, router, nodes, routes := routed(t, openstacksim.Options{}, 2)
+	f.AddRoute(router, "10.244.7.0/24 via 10.0.9.9")
+	for i, n := range nodes {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.9.9"})
+		n.Spec.PodCIDRs = []string{"10.244.7.0/24"}
+		if i == 0 {
+			n.Spec.PodCIDRs = []string{"10.244.0.0/24"}
+		}
+	}
+	for _, order := range [][]*corev1.Node{{nodes[0], nodes[1]}, {nodes[1], nodes[0]}} {
+		f.know(t, order...)
+		if diff := cmp.Diff([]string{"10.244.7.0/24 n-1"}, list(t, routes)); diff != "" {
+			t.Errorf("routes (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// A Node that is found by its name has routes before its providerID is written.
+func TestTheRouteOfANodeThatIsFoundByName(t *testing.T) {
+	f, router, nodes, routes := routed(t, openstacksim.Options{}, 1)
+	nodes[0].Spec.ProviderID = ""
+	create(t, routes, nodes[0], "10.244.0.0/24")
+	if diff := cmp.Diff([]string{"10.244.0.0/24 via 10.0.0.10"}, f.Routes(router)); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"10.244.0.0/24 n-0"}, list(t, routes)); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
 	}
 }

@@ -14,6 +14,8 @@ type Port struct {
 	ID, Network string
 	// DeviceID is the server or router that has it.
 	DeviceID string
+	// Owner is what kind of thing the device is; of a server's port, Nova's for an empty one.
+	Owner string
 	// Status is ACTIVE for an empty one.
 	Status    string
 	Addresses []string
@@ -43,6 +45,9 @@ func (c *Cloud) AddPort(p Port) string {
 	}
 	if p.Status == "" {
 		p.Status = "ACTIVE"
+	}
+	if s := c.servers[p.DeviceID]; p.Owner == "" && s != nil {
+		p.Owner = "compute:" + s.Zone
 	}
 	p.Revision = 1
 	c.ports[p.ID] = &p
@@ -204,6 +209,7 @@ func showPort(p *Port) object {
 		"name":                  "",
 		"network_id":            p.Network,
 		"device_id":             p.DeviceID,
+		"device_owner":          p.Owner,
 		"status":                p.Status,
 		"fixed_ips":             fixed,
 		"allowed_address_pairs": pairs,

@@ -76,18 +76,18 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	if err != nil {
 		return nil, err
 	}
-	byAddress := nodesByAddress(nodes)
-	closed, err := r.closedPorts(ctx, to, router.Routes, byAddress)
+	whose, err := r.findOwners(ctx, to, router.Routes, nodes)
 	if err != nil {
 		return nil, err
 	}
 	var list []*cloudprovider.Route
 	for _, entry := range router.Routes {
-		if closed[entry] {
+		node, p := whose.of(entry)
+		if node != nil && to.pairs && p != nil && p.PortSecurityEnabled && !hasPair(p, entry.DestinationCIDR) {
 			continue
 		}
 		route := &cloudprovider.Route{Name: nameOf(entry), DestinationCIDR: entry.DestinationCIDR}
-		if node := byAddress[entry.NextHop]; node != nil {
+		if node != nil {
 			route.TargetNode = types.NodeName(node.Name)
 		} else {
 			route.TargetNode, route.Blackhole = types.NodeName(entry.NextHop), true
@@ -101,48 +101,6 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 // uses.
 func nameOf(entry routers.Route) string { return entry.DestinationCIDR + " via " + entry.NextHop }
 
-func nodesByAddress(nodes []*corev1.Node) map[string]*corev1.Node {
-	by := map[string]*corev1.Node{}
-	for _, node := range nodes {
-		for _, address := range node.Status.Addresses {
-			if address.Type == corev1.NodeInternalIP {
-				by[address.Address] = node
-			}
-		}
-	}
-	return by
-}
-
-// closedPorts are the routes to nodes whose port lacks the address pair.
-func (r *routes) closedPorts(
-	ctx context.Context,
-	to *neutron,
-	entries []routers.Route,
-	nodes map[string]*corev1.Node,
-) (map[routers.Route]bool, error) {
-	closed := map[routers.Route]bool{}
-	if !to.pairs || !slices.ContainsFunc(entries, func(e routers.Route) bool { return nodes[e.NextHop] != nil }) {
-		return closed, nil
-	}
-	project, err := r.client.Project(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := listPorts(ctx, to.ServiceClient, ports.ListOpts{ProjectID: project})
-	if err != nil {
-		return nil, fmt.Errorf("listing the ports of nodes: %w", err)
-	}
-	for _, entry := range entries {
-		node := nodes[entry.NextHop]
-		if node == nil {
-			continue
-		}
-		p := portOf(all, entry.NextHop, r.instances.ask(node).id)
-		closed[entry] = p != nil && p.PortSecurityEnabled && !hasPair(p, entry.DestinationCIDR)
-	}
-	return closed, nil
-}
-
 // portOf is the port with an address. The same address may be in several networks of a project: the server decides.
 func portOf(all []port, address, server string) *port {
 	for i := range all {
@@ -150,11 +108,15 @@ func portOf(all []port, address, server string) *port {
 		if server != "" && p.DeviceID != server {
 			continue
 		}
-		if slices.ContainsFunc(p.FixedIPs, func(ip ports.IP) bool { return ip.IPAddress == address }) {
+		if p.has(address) {
 			return p
 		}
 	}
 	return nil
+}
+
+func (p *port) has(address string) bool {
+	return slices.ContainsFunc(p.FixedIPs, func(ip ports.IP) bool { return ip.IPAddress == address })
 }
 
 func hasPair(p *port, cidr string) bool {
@@ -197,7 +159,10 @@ func (r *routes) nextHop(
 	node *corev1.Node,
 	v4 bool,
 ) (*port, string, error) {
-	server := r.instances.ask(node).id
+	server, err := r.instances.serverOf(ctx, node)
+	if err != nil {
+		return nil, "", err
+	}
 	var tried []string
 	for _, address := range node.Status.Addresses {
 		parsed, err := netip.ParseAddr(address.Address)
