@@ -34,6 +34,21 @@ func Hosts(hosts []hostaccess.Host) []hostaccess.Host {
 	return out
 }
 
+// HostPrograms reports whether programs in a directory of a host may be run on this machine.
+// TRANSPLANT_TEST_HOST_PROGRAMS names a directory: those of the simulated hosts in it may, for a lab's service manager
+// is such a program.
+func HostPrograms(dir string) bool {
+	trusted := os.Getenv("TRANSPLANT_TEST_HOST_PROGRAMS")
+	if trusted == "" {
+		return false
+	}
+	if real, err := filepath.EvalSymlinks(trusted); err == nil {
+		trusted = real
+	}
+	inside, err := filepath.Rel(trusted, dir)
+	return err == nil && filepath.IsLocal(inside) && inside != "."
+}
+
 // faulty is a host that fails, and offers no more than the one that it hides. Whether a host can be dialled, or guards
 // its kubelet by itself, is answered by the real one.
 func faulty(h hostaccess.Host, dir string) hostaccess.Host {

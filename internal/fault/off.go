@@ -17,3 +17,7 @@ func Hosts(hosts []hostaccess.Host) []hostaccess.Host { return hosts }
 
 // Clock is this machine's clock: only fault-injection builds can have another.
 func Clock() clock.Clock { return clock.RealClock{} }
+
+// HostPrograms reports whether programs in a directory of a host may be run on this machine: only fault-injection
+// builds do.
+func HostPrograms(string) bool { return false }

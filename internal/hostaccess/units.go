@@ -2,6 +2,8 @@ package hostaccess
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 )
@@ -19,6 +21,41 @@ type Units interface {
 	// Active reports whether a unit runs. One that is being stopped still does, one that is being started does not yet.
 	// One that the service manager does not know is an error.
 	Active(ctx context.Context, unit string) (bool, error)
+}
+
+// ErrRunsNoPrograms says that an access runs none of its host's programs, and so neither restarts its units.
+var ErrRunsNoPrograms = errors.New("this access runs no programs of its host")
+
+// Limited is a Host that says before it is asked what it will not do.
+type Limited interface {
+	// CanRun returns why none of the host's programs are run; nil where they are.
+	CanRun() error
+	// CanRestart returns why none of the host's units are stopped and started; nil where they are.
+	CanRestart() error
+}
+
+// RunnerOf returns what runs a host's programs, or why none are run.
+func RunnerOf(h Host) (Executor, error) {
+	x, ok := h.(Executor)
+	if !ok {
+		return nil, fmt.Errorf("this way to host %s cannot run its programs", h.Name())
+	}
+	if l, ok := h.(Limited); ok {
+		if err := l.CanRun(); err != nil {
+			return nil, fmt.Errorf("host %s: %w", h.Name(), err)
+		}
+	}
+	return x, nil
+}
+
+// CanRestart returns why none of a host's units are stopped and started; nil where they are as far as is known.
+func CanRestart(h Host) error {
+	if l, ok := h.(Limited); ok {
+		if err := l.CanRestart(); err != nil {
+			return fmt.Errorf("host %s: %w", h.Name(), err)
+		}
+	}
+	return nil
 }
 
 // Executor is a Host that can run a program of its own machine.

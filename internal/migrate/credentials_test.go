@@ -71,7 +71,7 @@ func TestAKubeletIsChangedWhenItsImageCredentialProviderHasAnswered(t *testing.T
 			"gave no credentials for 123456789012.dkr.ecr.us-east-1.amazonaws.com", ""},
 		{"it is not there", "", false, func(h host) hostaccess.Host { return asking{h, answers(good, nil)} }, "there is no " + providerDir + "/ecr-credential-provider", ""},
 		{"its configuration is another kind", "kind: Pod\n", true, func(h host) hostaccess.Host { return asking{h, answers(good, nil)} }, "it is no CredentialProviderConfig", ""},
-		{"the access cannot ask", "", true, func(h host) hostaccess.Host { return mute{h} }, "", "not proven: this way to host cp-1 cannot run its programs, so that its image credential providers were not asked"},
+		{"the access cannot ask", "", true, func(h host) hostaccess.Host { return mute{h} }, "", "not proven: the host's image credential providers were not asked: this way to host cp-1 cannot run its programs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

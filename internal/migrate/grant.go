@@ -2,7 +2,9 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,11 +33,37 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 			return nil, fmt.Errorf("looking for the managers next to the API server of host %s: %w", s.Host, err)
 		}
 	}
+	if n.Service {
+		if err := hostaccess.CanRestart(h); err != nil {
+			return nil, fmt.Errorf("step %s restarts a unit: %w", s.ID, err)
+		}
+	}
 	release, err := hostaccess.Grant(ctx, h, n)
 	if err != nil {
 		return nil, fmt.Errorf("opening the access to host %s: %w", s.Host, err)
 	}
 	return release, nil
+}
+
+// checkRestarts returns an error when a step that is still to be done restarts units on a host whose access restarts
+// none. It is asked before the first step: in the middle of a migration it would be too late.
+func (e *Engine) checkRestarts(p *v1.Plan) error {
+	refused := map[string]error{}
+	for _, s := range p.Steps {
+		h, reached := e.env.HostsByName[s.Host]
+		n, ok := need(s)
+		if !ok || !n.Service || !reached || hasEnded(e.env.Journal.Record(s.ID)) {
+			continue
+		}
+		if err := hostaccess.CanRestart(h); err != nil && refused[s.Host] == nil {
+			refused[s.Host] = fmt.Errorf("nothing was changed: step %s restarts a unit: %w", s.ID, err)
+		}
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		errs = append(errs, refused[name])
+	}
+	return errors.Join(errs...)
 }
 
 // needBeside adds what it takes to have the managers hand over before the API server next to them is restarted. Their

@@ -1,10 +1,12 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,7 +109,32 @@ func writeHosts(t *testing.T) (string, []hostaccess.Host) {
 	return dir, open(t, dir)
 }
 
+// scripts is a host in a directory whose programs are the test's own, and so are run.
+type scripts struct{ *local.Host }
+
+func (scripts) CanRun() error { return nil }
+
+func (h scripts) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(h.Dir, c.Path), c.Args...)
+	cmd.Dir, cmd.Stdin, cmd.Env = h.Dir, bytes.NewReader(c.Stdin), append([]string{"PATH=" + os.Getenv("PATH")}, c.Env...)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("running %s on host %s: %w", c.Path, h.Name(), err)
+	}
+	return out, nil
+}
+
 func open(t *testing.T, dir string) []hostaccess.Host {
+	t.Helper()
+	hosts := openDirectories(t, dir)
+	for i, h := range hosts {
+		hosts[i] = scripts{h.(*local.Host)}
+	}
+	return hosts
+}
+
+// openDirectories returns the hosts as an administrator opens them.
+func openDirectories(t *testing.T, dir string) []hostaccess.Host {
 	t.Helper()
 	hosts, err := local.Open("local:" + dir)
 	if err != nil {

@@ -155,6 +155,29 @@ func TestTheProgramOfAUnitSaysItsVersion(t *testing.T) {
 	}
 }
 
+// TestASnapshotRunsNoProgramOfAHostsDirectory: root on a host whose disk is mounted here would become the administrator.
+func TestASnapshotRunsNoProgramOfAHostsDirectory(t *testing.T) {
+	dir, loot := writeProvider(t, credentialConfig, answering), filepath.Join(t.TempDir(), "loot")
+	write(t, dir, "w-1/etc/systemd/system/kube-scheduler.service", "[Service]\nExecStart=/opt/kube-scheduler\n")
+	write(t, dir, "w-1/etc/systemd/system/kube-controller-manager.service", "[Service]\nExecStart=/opt/kube-controller-manager\n")
+	write(t, dir, "w-1/etc/kubernetes/manifests/kube-scheduler.yaml", manifest("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.26.0"))
+	for _, program := range []string{"opt/kube-scheduler", "opt/kube-controller-manager", "opt/bin/ecr-credential-provider", "usr/bin/systemctl"} {
+		write(t, dir, "w-1/"+program, "#!/bin/sh\nid >>"+loot+"\necho Kubernetes v1.26.0\n")
+		if err := os.Chmod(filepath.Join(dir, "w-1", program), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Gather(t.Context(), collect.Sources{Hosts: openDirectories(t, dir)}, collect.Options{AskCredentialProviders: true})
+	if data, err := os.ReadFile(loot); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("programs of the host ran: %s, %v", data, err)
+	}
+	for _, fact := range []string{"hosts/w-1/versions/kube-controller-manager", "hosts/w-1/credential-providers"} {
+		if got := unknownsOf(s, fact); len(got) != 1 || !strings.Contains(got[0], "runs no programs of its host") {
+			t.Errorf("%s is unknown for %q", fact, got)
+		}
+	}
+}
+
 // manager is a host whose service manager answers.
 type manager struct {
 	hostaccess.Host

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
@@ -103,10 +104,10 @@ func (c *Cluster) Edges(host string) map[string]*edge.Edge {
 func (c *Cluster) LoadBalancer() *loadbalancer.Balancer { return c.lb }
 
 // Env is the environment of a program that works on the lab as its administrator: the kubeconfig, and the cloud under a
-// key that may only read.
+// key that may only read. A product of the build tag faults also runs the programs of the lab's hosts.
 func (c *Cluster) Env() []string {
 	return append(
-		[]string{"KUBECONFIG=" + c.Kubeconfig()},
+		[]string{"KUBECONFIG=" + c.Kubeconfig(), "TRANSPLANT_TEST_HOST_PROGRAMS=" + filepath.Join(c.Dir(), "hosts")},
 		c.site.kind.Env(c.site.block.endpoint(placeCloud, portCloud))...)
 }
 

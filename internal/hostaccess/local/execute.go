@@ -23,6 +23,7 @@ var (
 	_ hostaccess.Executor = (*Host)(nil)
 	_ hostaccess.Digester = (*Host)(nil)
 	_ hostaccess.Clock    = (*Host)(nil)
+	_ hostaccess.Limited  = (*Host)(nil)
 )
 
 const (
@@ -48,9 +49,31 @@ func (l *Host) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
 	return out, nil
 }
 
+// CanRestart implements hostaccess.Limited: systemctl is a program of the host.
+func (l *Host) CanRestart() error { return l.CanRun() }
+
+// CanRun implements hostaccess.Limited. What lies in a directory belongs to the root of the machine
+// that is mounted there. Here its programs would run as the administrator, and a change of root would not contain them.
+func (l *Host) CanRun() error {
+	if l.whole || l.programs {
+		return nil
+	}
+	return fmt.Errorf(
+		"%w: %s may hold the disk of another machine, whose root would be this user here; "+
+			"use --host-access=pod, or manual:local:... to make the changes there yourself, "+
+			"or run transplant on that host with --host-access=local:%s=/",
+		hostaccess.ErrRunsNoPrograms,
+		l.Dir,
+		l.name,
+	)
+}
+
 // run returns what the program wrote to its standard output. It also returns the beginning of standard output and
-// standard error, in their order.
+// standard error, in their order. Everything that is executed for a host is executed here.
 func (l *Host) run(ctx context.Context, c hostaccess.Command) (stdout, output []byte, err error) {
+	if err := l.CanRun(); err != nil {
+		return nil, nil, err
+	}
 	root, inside, err := l.through(ctx, c.Path)
 	if err != nil {
 		return nil, nil, err

@@ -160,6 +160,7 @@ func until(t *testing.T, what string, condition func() bool) {
 }
 
 // newHost is a host in a directory of its own.
+// newHost returns a host in a directory whose programs are the test's own, and so are run.
 func newHost(t *testing.T) *Host {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cp-1")
@@ -170,6 +171,7 @@ func newHost(t *testing.T) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.programs = true
 	return l
 }
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -37,6 +38,8 @@ type Host struct {
 	parts []string
 	// refused is what to do where root is not allowed to do something.
 	refused string
+	// programs reports whether programs in a directory are run all the same: those of a lab's simulated host.
+	programs bool
 	// seams for tests
 	write   func(*os.File, []byte) (int, error)
 	proc    string // where procfs is mounted
@@ -58,12 +61,13 @@ func New(name, dir string) (*Host, error) {
 		return nil, fmt.Errorf("directory of host %q: %s is not a directory", name, dir)
 	}
 	return &Host{
-		name:    name,
-		Dir:     abs,
-		whole:   abs == "/",
-		write:   (*os.File).Write,
-		proc:    "/proc",
-		restart: restartTimeout,
+		name:     name,
+		Dir:      abs,
+		whole:    abs == "/",
+		programs: fault.HostPrograms(abs),
+		write:    (*os.File).Write,
+		proc:     "/proc",
+		restart:  restartTimeout,
 	}, nil
 }
 

@@ -111,6 +111,9 @@ func (l *Host) systemctl(ctx context.Context, doing string, args ...string) ([]b
 	if err == nil {
 		return out, nil
 	}
+	if errors.Is(err, hostaccess.ErrRunsNoPrograms) {
+		return nil, fmt.Errorf("%s on host %s: %w", doing, l.name, err)
+	}
 	if failure, ok := errors.AsType[*notStartedError](err); ok {
 		return nil, fmt.Errorf("%s on host %s: looking for /%s: %w", doing, l.name, systemctl, failure.err)
 	}

@@ -90,6 +90,7 @@ var (
 	_ hostaccess.Host      = (*manual)(nil)
 	_ hostaccess.Units     = (*manual)(nil)
 	_ hostaccess.Executor  = (*manual)(nil)
+	_ hostaccess.Limited   = (*manual)(nil)
 	_ hostaccess.Digester  = (*manual)(nil)
 	_ hostaccess.Clock     = (*manual)(nil)
 	_ hostaccess.Dialer    = (*manual)(nil)
@@ -171,6 +172,17 @@ func (m *manual) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) 
 	}
 	return nil, fmt.Errorf("running %s on host %s: the access that it is read through runs no programs", c.Path, m.Name())
 }
+
+// CanRun is what the inner access says.
+func (m *manual) CanRun() error {
+	if l, ok := m.Host.(hostaccess.Limited); ok {
+		return l.CanRun()
+	}
+	return nil
+}
+
+// CanRestart returns nil: people restart units, whatever the host is read through.
+func (m *manual) CanRestart() error { return nil }
 
 func (m *manual) Digest(ctx context.Context, path string) (string, fs.FileMode, error) {
 	return hostaccess.Digest(ctx, m.Host, path)

@@ -24,12 +24,9 @@ const (
 // askProviders asks every credential provider of a host for the credentials of one image, as its kubelet does.
 func askProviders(ctx context.Context, g *collect.Collector, h *v1.Host, access hostaccess.Host) {
 	fact := "hosts/" + h.Name + "/credential-providers"
-	runner, ok := access.(hostaccess.Executor)
-	if !ok {
-		g.Unknown(
-			fact,
-			"this way to host "+h.Name+" cannot run its programs, so that its image credential providers were not asked",
-		)
+	runner, err := hostaccess.RunnerOf(access)
+	if err != nil {
+		g.Unknown(fact, "the host's image credential providers were not asked: "+err.Error())
 		return
 	}
 	c := h.Kubelet.Credentials

@@ -99,12 +99,12 @@ func (l *hostReader) programVersion(ctx context.Context, program string, command
 		return "", nil
 	}
 	i := slices.IndexFunc(command, func(w string) bool { return path.Base(w) == program })
-	runner, ok := l.access.(hostaccess.Executor)
-	switch {
-	case i < 0 || !path.IsAbs(command[0]):
+	if i < 0 || !path.IsAbs(command[0]) {
 		return "", errors.New("its command does not begin with a path of it")
-	case !ok:
-		return "", fmt.Errorf("this way to host %s cannot run its programs", l.host.Name)
+	}
+	runner, err := hostaccess.RunnerOf(l.access)
+	if err != nil {
+		return "", err
 	}
 	out, err := runner.Run(
 		ctx,

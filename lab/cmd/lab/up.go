@@ -102,13 +102,14 @@ func up(cmd *cobra.Command, o upOptions) (err error) {
 	return nil
 }
 
-// buildProduct builds the product into out/bin of the checkout that the command runs in.
+// buildProduct builds the product into out/bin of the checkout that the command runs in, such that it runs the programs
+// of the lab's hosts.
 func buildProduct(ctx context.Context) (build.Product, error) {
 	root, err := build.FindRoot()
 	if err != nil {
 		return build.Product{}, err
 	}
-	return build.BuildProduct(ctx, root, filepath.Join(root, "out", "bin"))
+	return build.BuildProduct(ctx, root, filepath.Join(root, "out", "bin"), "faults")
 }
 
 // settle waits until everything is up, and creates the workload.
@@ -133,7 +134,8 @@ func describe(out io.Writer, c *cluster.Cluster, bins build.Binaries, product bu
 	hosts := filepath.Join(c.Dir(), "hosts")
 	for _, v := range c.Env() {
 		// not the dead proxy: the shell is the user's
-		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "AWS_") {
+		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "AWS_") ||
+			strings.HasPrefix(v, "TRANSPLANT_") {
 			fmt.Fprintf(out, "export %s\n", v)
 		}
 	}

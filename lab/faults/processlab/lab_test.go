@@ -45,7 +45,7 @@ func start(t *testing.T, s strategy) *Lab {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	o := trial.Options{Dir: filepath.Join(dir, s.name), Workers: 2, ControlPlanes: s.controlPlanes, Profile: kubelet.Short(), Faults: true, Progress: os.Stderr}
+	o := trial.Options{Dir: filepath.Join(dir, s.name), Workers: 2, ControlPlanes: s.controlPlanes, Profile: kubelet.Short(), Progress: os.Stderr}
 	if os.Geteuid() == 0 {
 		o.DiskSize = 16 << 20
 	}

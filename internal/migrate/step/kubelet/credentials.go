@@ -80,12 +80,8 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 			)
 		}
 	}
-	if _, ok := h.(hostaccess.Executor); !ok && len(providers) > 0 {
-		x.Env.Note(
-			s,
-			rec,
-			"not proven: this way to host "+s.Host+" cannot run its programs, so that its image credential providers were not asked",
-		)
+	if _, err := hostaccess.RunnerOf(h); err != nil && len(providers) > 0 {
+		x.Env.Note(s, rec, "not proven: the host's image credential providers were not asked: "+err.Error())
 	}
 	return nil
 }

@@ -219,8 +219,8 @@ func lastWords(ctx context.Context, x Kubelet, host string) string {
 	if err != nil {
 		return ""
 	}
-	runner, ok := h.(hostaccess.Executor)
-	if !ok {
+	runner, err := hostaccess.RunnerOf(h)
+	if err != nil {
 		return ""
 	}
 	for _, c := range []hostaccess.Command{

@@ -1,0 +1,5 @@
+//go:build !faults
+
+package fault
+
+const inLabs = false
