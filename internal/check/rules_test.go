@@ -170,15 +170,40 @@ var accessRules = []ruleCase{
 		},
 	},
 	{
-		name: "a load balancer is announced", code: "HOST-001", want: warn,
+		name: "a load balancer is announced", code: "HOST-001", want: fails,
 		says: []string{
-			"3 hosts are taken for the control plane by the label of a Node alone, which any account that may patch Nodes could have set",
-			"the API servers announce no address of a Node", "cp-1, ip-10",
+			"3 hosts are labelled as control plane and at no address of an API server", "any account that may patch Nodes could have set the label",
+			"no Node has an address that the API servers announce (10.9.9.9)", "--control-plane-hosts=cp-1",
 		},
 		change: func(s *v1.Snapshot) { announced(s, "10.9.9.9"); s.Hosts[0].Name, s.Nodes[0].Name = "cp-1", "cp-1" },
 	},
 	{
-		name: "what is announced cannot be read", code: "HOST-001", want: warn, says: []string{"could not be read"},
+		name: "the addresses of the real hosts were taken out of their Nodes", code: "HOST-001", want: fails,
+		says: []string{"no Node has an address that the API servers announce (10.0.0.2, 10.0.0.3)"},
+		change: func(s *v1.Snapshot) {
+			announced(s, "10.0.0.2", "10.0.0.3")
+			for i := range s.Nodes {
+				s.Nodes[i].Addresses = nil
+			}
+		},
+	},
+	{
+		name: "a load balancer is announced, and one host is not named", code: "HOST-001", want: fails, says: []string{"1 host is labelled"},
+		change: func(s *v1.Snapshot) { announced(s, "10.9.9.9"); s.NamedHosts = []string{s.Hosts[0].Name, s.Hosts[1].Name} },
+	},
+	{
+		name: "a load balancer is announced, and the hosts are named", code: "HOST-001", want: warn,
+		says: []string{"3 hosts are taken for the control plane by the label of a Node and by --control-plane-hosts", "cp-1, ip-10"},
+		change: func(s *v1.Snapshot) {
+			announced(s, "10.9.9.9")
+			s.Hosts[0].Name, s.Nodes[0].Name = "cp-1", "cp-1"
+			for _, h := range s.Hosts {
+				s.NamedHosts = append(s.NamedHosts, h.Name)
+			}
+		},
+	},
+	{
+		name: "what is announced cannot be read", code: "HOST-001", want: unknwn, says: []string{"could not be read"},
 		change: func(s *v1.Snapshot) { announced(s); cannotGather(s, "endpoints") },
 	},
 	{

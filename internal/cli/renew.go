@@ -101,6 +101,7 @@ func managerHosts(
 		if err != nil {
 			return nil, nil, err
 		}
+		evidence.Name(c.Host.ControlPlane...)
 		for _, n := range nodes.Items {
 			if !objects.HasControlPlaneRole(n.Labels) {
 				continue

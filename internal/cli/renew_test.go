@@ -109,14 +109,26 @@ func TestRenewGivesATokenToHostsOfTheControlPlaneAlone(t *testing.T) {
 	c := newLive(t)
 	c.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
 	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: component.Namespace}})
+	kube, _ := c.api.Clients(t)
+	old, _, err := tokenrequest.Create(t.Context(), kube, component.Namespace, planlayout.CCMAccount, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, host := range []string{"cp-1", "cp-2"} {
-		c.write(host, planlayout.CCMToken, "what is no token")
+		c.write(host, planlayout.CCMToken, old)
 		c.write(host, planlayout.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
 	}
-	if r := c.run("renew"); r.code != exitcode.OK || !strings.Contains(r.out, "host cp-1: renewed, expires ") || strings.Contains(r.out, "cp-2") {
+	// No Node has an address that the API servers announce: the label alone may be a worker's.
+	refused := c.run("renew")
+	fails(t, refused, exitcode.Error, "host cp-1 is left out", "none is announced", "--control-plane-hosts=cp-1")
+	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", planlayout.CCMToken)); err != nil || string(data) != old {
+		t.Errorf("a host without a proof was given a token: %v", err)
+	}
+	fails(t, c.run("renew", "--control-plane-hosts=cp-9"), exitcode.Error, "--control-plane-hosts: --host-access reaches no host of the name \"cp-9\"")
+	if r := c.run("renew", "--all", "--control-plane-hosts=cp-1"); r.code != exitcode.OK || !strings.Contains(r.out, "host cp-1: renewed, expires ") || strings.Contains(r.out, "cp-2") {
 		t.Error(r.text(nil))
 	}
-	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-2", planlayout.CCMToken)); err != nil || strings.Contains(string(data), apitest.TokenMark) {
+	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-2", planlayout.CCMToken)); err != nil || string(data) != old {
 		t.Errorf("another host was given a token: %v", err)
 	}
 	// The label alone is not enough where API servers announce the addresses of Nodes: the others get their tokens.

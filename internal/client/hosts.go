@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,9 +16,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/internal/fault"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/hostaccess/manual"
 	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
@@ -37,6 +40,8 @@ const closeTimeout = 20 * time.Second
 type HostOptions struct {
 	Access, Image string
 	Ttl           time.Duration
+	// ControlPlane are the hosts that the operator says are of the control plane, where nothing else proves it.
+	ControlPlane []string
 	// ImageGiven reports whether the image was chosen by the user; nil where it was not.
 	ImageGiven func() bool
 }
@@ -84,9 +89,22 @@ func (c *Client) openHosts(ctx context.Context) error {
 			return fmt.Errorf("--host-access: %w", err)
 		}
 	}
+	if err := c.checkNamedHosts(); err != nil {
+		return err
+	}
 	c.Hosts = fault.Hosts(c.Hosts)
 	if manual {
 		return c.useManualHosts()
+	}
+	return nil
+}
+
+// checkNamedHosts refuses a name that is none: the operator would take the host for named.
+func (c *Client) checkNamedHosts() error {
+	for _, name := range c.Host.ControlPlane {
+		if !slices.ContainsFunc(c.Hosts, func(h hostaccess.Host) bool { return h.Name() == name }) {
+			return fmt.Errorf("--%s: --host-access reaches no host of the name %q", hostproof.Flag, name)
+		}
 	}
 	return nil
 }

@@ -111,6 +111,7 @@ func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 		Traffic:       &c.Traffic,
 		Hosts:         c.Hosts,
 		HostsAreNodes: c.Pods,
+		NamedHosts:    c.Host.ControlPlane,
 		Cloud:         c.inv,
 		Context:       c.Context,
 		Server:        c.Config.Host,

@@ -19,13 +19,18 @@ const (
 	Slice     = "kubernetes"
 )
 
+// Flag is the flag by which an operator names hosts of the control plane.
+const Flag = "control-plane-hosts"
+
 // Result is what is known of a host whose Node is labelled as control plane.
 type Result int
 
 const (
-	// LabelAlone is a host of a cluster in which no Node has the address of an API server: that of a load balancer is
-	// announced, or none. The label is all there is.
+	// LabelAlone is a host of a cluster in which no Node has the address of an API server. That of a load balancer may be
+	// announced, or none; or an account that may patch the status of Nodes has taken their addresses away.
 	LabelAlone Result = iota
+	// Named is such a host whose name the operator gave.
+	Named
 	// Proven is a host whose Node alone has the address of an API server.
 	Proven
 	// Shared is a host that has the address of an API server together with another Node.
@@ -40,6 +45,7 @@ type Evidence struct {
 	addresses map[string][]string
 	holders   map[string][]string
 	servers   []string
+	named     []string
 }
 
 // New returns the evidence of the API servers' addresses, without any Node.
@@ -51,9 +57,13 @@ func New(servers []string) *Evidence {
 	return e
 }
 
+// Name adds the hosts that the operator says are of the control plane. It counts where there is no other proof.
+func (e *Evidence) Name(hosts ...string) { e.named = append(e.named, hosts...) }
+
 // OfSnapshot returns the evidence that a snapshot has.
 func OfSnapshot(snap *v1.Snapshot) *Evidence {
 	e := New(snap.APIServers)
+	e.Name(snap.NamedHosts...)
 	for _, n := range snap.Nodes {
 		var ips []string
 		for _, a := range n.Addresses {
@@ -95,8 +105,11 @@ func normal(address string) string {
 // an API server as well: else it would be enough to take the label from the others.
 func (e *Evidence) Judge(node string) Result {
 	result := LabelAlone
-	if len(e.holders) > 0 {
+	switch {
+	case len(e.holders) > 0:
 		result = Elsewhere
+	case slices.Contains(e.named, node):
+		result = Named
 	}
 	for _, holders := range e.holders {
 		if !slices.Contains(holders, node) {
@@ -172,12 +185,48 @@ func (e *Evidence) Why(node string) string {
 				"else take the label away (kubectl label node %[1]s node-role.kubernetes.io/control-plane- "+
 				"node-role.kubernetes.io/master-) and find out who set it",
 			node,
-			orNone(e.addresses[node]),
+			orNone(e.addresses[node], "it has none"),
 			strings.Join(e.servers, ", "),
 		)
-	case LabelAlone, Proven:
+	case LabelAlone:
+		return fmt.Sprintf(
+			"Node %[1]s is labelled as control plane, and no Node has an address that the API servers announce (%[2]s): "+
+				"any account that may patch Nodes could have set the label, and taken addresses out of their status; "+
+				"if it is one of your control plane's, say so with --%[3]s=%[1]s, once you have compared it with your own list",
+			node,
+			orNone(e.servers, "none is announced"),
+			Flag,
+		)
+	case Named, Proven:
 	}
 	return ""
+}
+
+// WhyChanged says why a host is no longer taken for the control plane that was proven by an address before, and has
+// another one now; empty where it has the same. Who may patch the status of Nodes could move an address to a worker.
+func (e *Evidence) WhyChanged(node string, before *Evidence) string {
+	old := before.proofs(node)
+	if len(old) == 0 || slices.ContainsFunc(old, func(ip string) bool { return slices.Contains(e.proofs(node), ip) }) {
+		return ""
+	}
+	return fmt.Sprintf(
+		"Node %s had the address %s of an API server when this run began, and has it no longer: "+
+			"see who changed the Node's status, and run the same command again",
+		node,
+		strings.Join(old, ", "),
+	)
+}
+
+// proofs are the addresses of API servers that one Node alone has, sorted.
+func (e *Evidence) proofs(node string) []string {
+	var out []string
+	for ip, holders := range e.holders {
+		if len(holders) == 1 && holders[0] == node {
+			out = append(out, ip)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Unlabelled says why a host is not taken for the control plane whose Node has no label, and what to do.
@@ -189,9 +238,9 @@ func Unlabelled(host string) string {
 	)
 }
 
-func orNone(addresses []string) string {
+func orNone(addresses []string, none string) string {
 	if len(addresses) == 0 {
-		return "it has none"
+		return none
 	}
 	return strings.Join(addresses, ", ")
 }

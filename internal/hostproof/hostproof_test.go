@@ -69,7 +69,7 @@ func TestALabelledHostIsProvenByTheAddressOfItsAPIServer(t *testing.T) {
 			}
 			for node, want := range c.want {
 				why := e.Why(node)
-				if got := e.Judge(node); got != want || (why == "") != (want == LabelAlone || want == Proven) {
+				if got := e.Judge(node); got != want || (why == "") != (want == Proven) {
 					t.Errorf("%s: %v, not %v: %q", node, got, want, why)
 				}
 				if got := OfSnapshot(snap).Judge(node); got != want {

@@ -64,6 +64,7 @@ func (c kubeadmCluster) snapshot() *v1.Snapshot {
 		}
 		s.Managers = append(s.Managers, m)
 		s.ControlPlaneNodes = append(s.ControlPlaneNodes, name)
+		s.NamedHosts = append(s.NamedHosts, name) // a load balancer is announced
 		s.Nodes = append(s.Nodes, c.node(name, i, true))
 	}
 	for i := 1; i <= c.workers; i++ {

@@ -115,6 +115,12 @@ func TestALabelledHostAtNoAddressOfAnAPIServerIsRefused(t *testing.T) {
 	if _, err := Make(live, v1.Options{Volumes: v1.VolumesInTree}, nil, now); err != nil {
 		t.Fatal(err)
 	}
+	unannounced := *live
+	unannounced.NamedHosts, unannounced.APIServers = []string{live.Hosts[1].Name}, []string{"10.77.9.9"}
+	if _, err := Make(&unannounced, v1.Options{Volumes: v1.VolumesInTree}, nil, now); err == nil ||
+		!strings.Contains(err.Error(), "host cp-1 would get what only the control plane has") || strings.Contains(err.Error(), "host cp-2 would") {
+		t.Errorf("no Node has an announced address: %v", err)
+	}
 	live.APIServers = live.APIServers[1:]
 	_, err := Make(live, v1.Options{Volumes: v1.VolumesInTree}, nil, now)
 	if err == nil || !strings.Contains(err.Error(), "host cp-1 would get what only the control plane has") || !strings.Contains(err.Error(), "(10.77.0.0)") {

@@ -53,7 +53,8 @@ func TestAWorkerIsNoControlPlaneByItsOwnWord(t *testing.T) {
 		if h.ControlPlane != c.holds || isClaim == c.holds || (len(h.Components) > 0) != c.holds || (h.CloudConfig != nil) != c.holds {
 			t.Errorf("%s: control plane %v, claims %v, %d components, cloud config %v", name, h.ControlPlane, h.Claims, len(h.Components), h.CloudConfig)
 		}
-		if v, err := objects.JudgeControlPlaneHost(t.Context(), src.Kube, "worker-1", c.byNodes); err != nil || (v.Why == "") != c.holds || v.MayPass {
+		known := objects.ControlPlane{HostsAreNodes: c.byNodes, Named: []string{"worker-1"}}
+		if v, err := known.Judge(t.Context(), src.Kube, "worker-1"); err != nil || (v.Why == "") != c.holds || v.MayPass {
 			t.Errorf("%s: the engine would be told %+v, %v", name, v, err)
 		}
 	}
@@ -81,19 +82,29 @@ func TestTheLabelAloneMakesNoControlPlaneWhereAPIServersAnnounceNodes(t *testing
 		worker []string
 		says   string
 		passes bool // it may pass by itself
+		named  []string
+		bare   bool // the other Node has lost its addresses
 	}{
-		"at no API server's address":         {slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}, says: "its addresses (10.0.0.9)", passes: true},
-		"without any address":                {slice: slice("default", "kubernetes", "10.0.0.1"), says: "it has none", passes: true},
-		"at the address of another":          {slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9", "10.0.0.1"}, says: "Nodes cp-1, worker-1 all"},
-		"at its own":                         {slice: slice("default", "kubernetes", "10.0.0.1", "10.0.0.9"), worker: []string{"10.0.0.9"}},
-		"a load balancer is announced":       {slice: slice("default", "kubernetes", "10.0.0.100"), worker: []string{"10.0.0.9"}},
-		"nothing is announced":               {worker: []string{"10.0.0.9"}},
-		"somebody's slice of the Service":    {slice: slice("default", "kubernetes-x", "10.0.0.1"), worker: []string{"10.0.0.9"}},
-		"a slice of that name somewhere":     {slice: slice("tenant", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}},
+		"at no API server's address":      {slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}, says: "its addresses (10.0.0.9)", passes: true},
+		"without any address":             {slice: slice("default", "kubernetes", "10.0.0.1"), says: "it has none", passes: true},
+		"at the address of another":       {slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9", "10.0.0.1"}, says: "Nodes cp-1, worker-1 all"},
+		"at its own":                      {slice: slice("default", "kubernetes", "10.0.0.1", "10.0.0.9"), worker: []string{"10.0.0.9"}},
+		"a load balancer is announced":    {slice: slice("default", "kubernetes", "10.0.0.100"), worker: []string{"10.0.0.9"}, says: "(10.0.0.100)", passes: true},
+		"nothing is announced":            {worker: []string{"10.0.0.9"}, says: "none is announced", passes: true},
+		"somebody's slice of the Service": {slice: slice("default", "kubernetes-x", "10.0.0.1"), worker: []string{"10.0.0.9"}, says: "none is announced", passes: true},
+		"a slice of that name somewhere":  {slice: slice("tenant", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}, says: "none is announced", passes: true},
+		"the operator's word":             {slice: slice("default", "kubernetes", "10.0.0.100"), worker: []string{"10.0.0.9"}, named: []string{"worker-1"}},
+		"the operator's word of another":  {worker: []string{"10.0.0.9"}, named: []string{"cp-1"}, says: "none is announced", passes: true},
+		"a word against the addresses": {
+			slice: slice("default", "kubernetes", "10.0.0.1"), worker: []string{"10.0.0.9"}, named: []string{"worker-1"}, says: "its addresses (10.0.0.9)", passes: true,
+		},
+		"the addresses of others are gone":   {slice: slice("default", "kubernetes", "10.0.0.1"), bare: true, worker: []string{"10.0.0.9"}, says: "(10.0.0.1)", passes: true},
 		"at one of its several own, in IPv6": {slice: slice("default", "kubernetes", "10.0.0.1", "fd00::9"), worker: []string{"10.0.0.9", "FD00:0::9"}},
 	} {
 		s := apitest.New(t)
-		s.Put(t, node("cp-1", "10.0.0.1"))
+		if s.Put(t, node("cp-1", "10.0.0.1")); c.bare {
+			s.Put(t, &corev1.Node{ObjectMeta: node("cp-1").ObjectMeta})
+		}
 		s.Put(t, node("worker-1", c.worker...))
 		want := []string(nil)
 		if c.slice != nil {
@@ -105,13 +116,13 @@ func TestTheLabelAloneMakesNoControlPlaneWhereAPIServersAnnounceNodes(t *testing
 		dir := t.TempDir()
 		write(t, dir, "worker-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, kcmArgs(1)...))
 		src := live(t, s)
-		src.Hosts, src.HostsAreNodes = open(t, dir), true
+		src.Hosts, src.HostsAreNodes, src.NamedHosts = open(t, dir), true, c.named
 		got := Gather(t.Context(), src, collect.Options{})
 		if !slices.Equal(got.APIServers, want) {
 			t.Errorf("%s: the API servers are at %q", name, got.APIServers)
 		}
 		why := hostproof.OfSnapshot(got).WhyNot(got, got.Hosts[0])
-		v, err := objects.JudgeControlPlaneHost(t.Context(), src.Kube, "worker-1", true)
+		v, err := objects.ControlPlane{HostsAreNodes: true, Named: c.named}.Judge(t.Context(), src.Kube, "worker-1")
 		if err != nil || v.Why != why || v.MayPass != c.passes || (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s: the engine would be told %+v, %v; the snapshot says %q", name, v, err, why)
 		}
@@ -130,5 +141,41 @@ func TestErrorsOfWhatAHostOnlyClaimsAreNotGathered(t *testing.T) {
 	got := Gather(t.Context(), src, collect.Options{})
 	if e := unknownsOf(got, "hosts/worker-1/cloud-config"); len(e) > 0 || !slices.Equal(got.Hosts[0].Claims, []string{component.KCM}) {
 		t.Errorf("claims %v, unknown: %q", got.Hosts[0].Claims, e)
+	}
+}
+
+// TestAnAddressThatMovedToAnotherNodeProvesNothing: who may patch the status of every Node could take the address of an
+// API server away from the control plane and give it to a worker, while a migration runs.
+func TestAnAddressThatMovedToAnotherNodeProvesNothing(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	node := func(name, ip string) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}},
+			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}},
+		}
+	}
+	s.Put(t, node("cp-1", "10.0.0.1"))
+	s.Put(t, node("cp-2", "10.0.0.2"))
+	s.Put(t, &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1", "10.0.0.2"}}},
+	})
+	kube := live(t, s).Kube
+	before, err := objects.ReadEvidence(t.Context(), kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Put(t, node("cp-1", "10.0.0.2"))
+	s.Put(t, node("cp-2", "10.0.0.9"))
+	for host, says := range map[string]string{"cp-1": "had the address 10.0.0.1 of an API server when this run began", "cp-2": "no API server announces"} {
+		v, err := objects.ControlPlane{HostsAreNodes: true, Before: before}.Judge(t.Context(), kube, host)
+		if err != nil || !strings.Contains(v.Why, says) || !v.MayPass {
+			t.Errorf("%s: %+v, %v", host, v, err)
+		}
+	}
+	s.Put(t, node("cp-1", "10.0.0.1"))
+	if v, err := (objects.ControlPlane{HostsAreNodes: true, Before: before}).Judge(t.Context(), kube, "cp-1"); err != nil || v.Why != "" {
+		t.Errorf("the address is back: %+v, %v", v, err)
 	}
 }

@@ -42,7 +42,8 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	}
 	g := &collect.Collector{Sources: src, Options: opts, Snap: &v1.Snapshot{
 		TypeMeta: v1.Type(v1.KindSnapshot), TakenAt: src.Now().UTC(), ToolVersion: src.ToolVersion,
-		Cluster: v1.Cluster{Context: src.Context, Server: src.Server},
+		NamedHosts: slices.Compact(slices.Sorted(slices.Values(src.NamedHosts))),
+		Cluster:    v1.Cluster{Context: src.Context, Server: src.Server},
 	}}
 	var before collect.Mark
 	if g.Traffic != nil {

@@ -77,7 +77,9 @@ type Snapshot struct {
 	Endpoints []ServiceEndpoints `json:"endpoints,omitempty"`
 	// APIServers are the addresses that the API servers announce themselves, in the EndpointSlice default/kubernetes;
 	// sorted. They were gathered where Counts has endpointslices; snapshots of earlier versions have none.
-	APIServers []string        `json:"apiServers,omitempty"`
+	APIServers []string `json:"apiServers,omitempty"`
+	// NamedHosts are the hosts that the operator says are of the control plane (--control-plane-hosts); sorted.
+	NamedHosts []string        `json:"namedHosts,omitempty"`
 	Cloud      *CloudInventory `json:"cloud,omitempty"`
 	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is
 	// Deployment/namespace/name.

@@ -82,7 +82,7 @@ func judgeLabelled(f facts.Facts) (v1.Finding, bool) {
 		source = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes, /api/v1/nodes"
 		fix    = "kubectl -n default get endpointslice kubernetes -o wide; kubectl get nodes -o wide"
 	)
-	var shared, elsewhere, alone findings.Problems
+	var shared, unproven, named findings.Problems
 	for _, s := range evidence.Shared() {
 		shared.Add(strings.Join(s.Nodes, ", "), "%s", s)
 	}
@@ -91,40 +91,45 @@ func judgeLabelled(f facts.Facts) (v1.Finding, bool) {
 			continue
 		}
 		switch evidence.Judge(h.Name) {
-		case hostproof.Elsewhere:
-			elsewhere.Add(h.Name, "%s", evidence.Why(h.Name))
-		case hostproof.LabelAlone:
-			alone.Add(h.Name, "host %s is taken for the control plane by the label of its Node alone", h.Name)
+		case hostproof.Elsewhere, hostproof.LabelAlone:
+			unproven.Add(h.Name, "%s", evidence.Why(h.Name))
+		case hostproof.Named:
+			named.Add(h.Name, "host %s is taken for the control plane by the label of its Node and your word", h.Name)
 		case hostproof.Proven, hostproof.Shared:
 		}
 	}
-	bad, outcome := append(shared, elsewhere...), v1.Fail
+	if reasons := f.UnknownReasons("endpoints"); shared.Empty() && !unproven.Empty() && len(reasons) > 0 &&
+		len(f.APIServers) == 0 && !f.Opts.InProgress {
+		return findings.With(
+			findings.Unknown("what the API servers announce could not be read: %s", strings.Join(reasons, "; ")),
+			"an address in the EndpointSlice default/kubernetes that a labelled Node has",
+			source,
+			fix,
+		), true
+	}
+	bad, outcome := append(shared, unproven...), v1.Fail
 	if f.Opts.InProgress && shared.Empty() {
 		outcome = v1.Warn
 	}
 	if !bad.Empty() {
 		return findings.With(
-			bad.Finding(outcome, "%s", labelledSummary(len(shared), len(elsewhere))),
+			bad.Finding(outcome, "%s", labelledSummary(len(shared), len(unproven))),
 			"one Node for each address that the API servers announce, and such an address on each labelled Node that runs the control plane",
 			source,
 			fix,
 		), true
 	}
-	if alone.Empty() {
+	if named.Empty() {
 		return v1.Finding{}, false
 	}
-	why := "the API servers announce no address of a Node"
-	if len(f.UnknownReasons("endpoints")) > 0 {
-		why = "what the API servers announce could not be read"
-	}
 	return findings.With(
-		alone.Finding(
+		named.Finding(
 			v1.Warn,
-			"%s taken for the control plane by the label of a Node alone, which any account that may patch Nodes could have set (%s): "+
+			"%s taken for the control plane by the label of a Node and by --%s, since no Node has an address that the API servers announce: "+
 				"see that these are the control plane's: %s",
-			findings.Counting(len(alone), "host", "is", "are"),
-			why,
-			strings.Join(alone.Objects(), ", "),
+			findings.Counting(len(named), "host", "is", "are"),
+			hostproof.Flag,
+			strings.Join(named.Objects(), ", "),
 		),
 		"an address in the EndpointSlice default/kubernetes that a labelled Node has",
 		source,
@@ -132,17 +137,17 @@ func judgeLabelled(f facts.Facts) (v1.Finding, bool) {
 	), true
 }
 
-func labelledSummary(shared, elsewhere int) string {
+func labelledSummary(shared, unproven int) string {
 	var parts []string
 	if shared > 0 {
 		parts = append(parts, fmt.Sprintf("%s of API servers on several Nodes", findings.Counting(shared, "address", "is", "are")))
 	}
-	if elsewhere > 0 {
+	if unproven > 0 {
 		parts = append(
 			parts,
 			fmt.Sprintf(
 				"%s labelled as control plane and at no address of an API server",
-				findings.Counting(elsewhere, "host", "is", "are"),
+				findings.Counting(unproven, "host", "is", "are"),
 			),
 		)
 	}

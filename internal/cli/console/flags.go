@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 )
 
 // A flag that has no effect in a combination is refused: the user who gave it believes that it had one.
 
 // LiveFlags say which cluster, hosts and cloud are looked at. A snapshot in a file was taken of one cluster already.
-var LiveFlags = []string{"kubeconfig", "context", "host-access", "host-image", "cloud", "cloud-program"}
+var LiveFlags = []string{"kubeconfig", "context", "host-access", "host-image", hostproof.Flag, "cloud", "cloud-program"}
 
 // FlagsGiven are those of the named flags that stand on the command line, in order, each with its dashes.
 func FlagsGiven(cmd *cobra.Command, names ...string) []string {

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/probe"
@@ -215,6 +216,12 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 		"host-ttl",
 		10*time.Minute,
 		"how long the pods of --host-access=pod stay when this program is killed",
+	)
+	f.StringSliceVar(
+		&h.ControlPlane,
+		hostproof.Flag,
+		nil,
+		"hosts that are of the control plane by your own word, where no Node has an address that the API servers announce",
 	)
 	_ = f.MarkHidden("host-ttl") // registered above
 }

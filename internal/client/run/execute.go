@@ -67,6 +67,7 @@ func execute(
 		Dynamic:       c.Dynamic,
 		Hosts:         c.Hosts,
 		HostsAreNodes: c.Pods,
+		NamedHosts:    c.Host.ControlPlane,
 		NodeNames:     client.NodesOfHosts(now),
 		Scrape:        c.Scrape,
 		Version:       c.VersionOf,

@@ -43,6 +43,8 @@ type Options struct {
 	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names, and no flag named
 	// them.
 	HostsAreNodes bool
+	// NamedHosts are those that the operator says are of the control plane.
+	NamedHosts []string
 	// NodeNames maps a host's name to its Node's.
 	NodeNames map[string]string
 	// Scrape asks a manager on a host, or in a pod of the seed, for its gauges; an error means unknown.

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostproof"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
@@ -24,6 +26,10 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
 		return nil
 	}
+	known := objects.ControlPlane{HostsAreNodes: e.HostsAreNodes, Named: e.NamedHosts}
+	if now := cmp.Or(e.Live, e.Before); now != nil {
+		known.Before = hostproof.OfSnapshot(now)
+	}
 	var verdict objects.Verdict
 	err := e.WaitFor(
 		ctx,
@@ -33,7 +39,7 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 		func() string { return verdict.Why },
 		func(ctx context.Context) (bool, error) {
 			var err error
-			verdict, err = objects.JudgeControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
+			verdict, err = known.Judge(ctx, e.Kube, s.Host)
 			return !verdict.MayPass, err
 		},
 	)

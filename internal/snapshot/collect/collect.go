@@ -36,6 +36,8 @@ type Sources struct {
 	// HostsAreNodes reports whether the hosts are those of the cluster's Nodes and have their names, and no flag named
 	// them.
 	HostsAreNodes bool
+	// NamedHosts are those that the operator says are of the control plane.
+	NamedHosts []string
 	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.
 	Scrape func(ctx context.Context, component, host, address string) v1.Manager
 	// ScrapeUnavailable says why Scrape is nil.

@@ -46,13 +46,18 @@ type Verdict struct {
 	MayPass bool
 }
 
-// JudgeControlPlaneHost asks the API whether a host may get what only the control plane has.
-func JudgeControlPlaneHost(
-	ctx context.Context,
-	kube kubernetes.Interface,
-	host string,
-	hostsAreNodes bool,
-) (Verdict, error) {
+// ControlPlane is what is known of the hosts of a control plane next to what the API says.
+type ControlPlane struct {
+	// HostsAreNodes reports whether hosts are reached as Nodes, so that no flag named them.
+	HostsAreNodes bool
+	// Named are those that the operator says are of the control plane.
+	Named []string
+	// Before is what proved them when the run began; nil where that is not known.
+	Before *hostproof.Evidence
+}
+
+// Judge asks the API whether a host may get what only the control plane has.
+func (c ControlPlane) Judge(ctx context.Context, kube kubernetes.Interface, host string) (Verdict, error) {
 	node, err := kube.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
 	isNode := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -63,7 +68,7 @@ func JudgeControlPlaneHost(
 			err,
 		)
 	}
-	if !isProven(isNode, isNode && HasControlPlaneRole(node.Labels), hostsAreNodes) {
+	if !isProven(isNode, isNode && HasControlPlaneRole(node.Labels), c.HostsAreNodes) {
 		return Verdict{Why: hostproof.Unlabelled(host)}, nil
 	}
 	if !isNode {
@@ -73,7 +78,15 @@ func JudgeControlPlaneHost(
 	if err != nil {
 		return Verdict{}, fmt.Errorf("to see whether host %s is of the control plane: %w", host, err)
 	}
-	return Verdict{Why: e.Why(host), MayPass: e.Judge(host) == hostproof.Elsewhere}, nil
+	e.Name(c.Named...)
+	switch result := e.Judge(host); {
+	case result == hostproof.Elsewhere, result == hostproof.LabelAlone:
+		return Verdict{Why: e.Why(host), MayPass: true}, nil
+	case c.Before != nil && result != hostproof.Shared:
+		why := e.WhyChanged(host, c.Before)
+		return Verdict{Why: why, MayPass: why != ""}, nil
+	}
+	return Verdict{Why: e.Why(host)}, nil
 }
 
 // ReadEvidence asks the API which addresses the API servers announce, and which Nodes have them.
