@@ -57,6 +57,11 @@ func TestTheFirstInterruptFinishesTheStepAndTheSecondStopsAtOnce(t *testing.T) {
 	}
 }
 
+func TestAnApplyThroughDirectoriesRestartsNoKubelet(t *testing.T) {
+	r := newLive(t).run("apply", "--yes", "--accept", "CLOUD-001=no cloud in this test")
+	fails(t, r, exitcode.Error, "nothing was changed: step external/kubelet@", "this access runs no programs of its host", "manual:local:")
+}
+
 func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 	c := newLive(t)
 	c.api.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
@@ -69,7 +74,8 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 			`"message":"rolebindings is forbidden: admission plugin \"Strict\" does not want any"}`))
 		return err == nil
 	}
-	r := c.run("apply", "--yes", "--accept", "CLOUD-001=no cloud in this test")
+	accept := []string{"apply", "--yes", "--accept", "CLOUD-001=no cloud in this test"}
+	r := transplant(t, append(accept, "--kubeconfig", c.kubeconfig, "--host-access", "manual:local:"+c.dir, "--state-dir", t.TempDir())...)
 	fails(
 		t,
 		r,
