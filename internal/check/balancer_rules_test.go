@@ -112,6 +112,30 @@ func installedCCM(flags map[string]string) func(*v1.Snapshot) {
 	}
 }
 
+// openstackInventoried has three Services on OpenStack whose load balancers are found by address, by the in-tree name and
+// by the external one, and a floating IP and a group of Services that are there.
+func openstackInventoried() *v1.Snapshot {
+	s := openstackCluster()
+	s.Services = []v1.Service{
+		{Namespace: "default", Name: "web", UID: "0-1", Addresses: []string{"203.0.113.1"}},
+		{Namespace: "default", Name: "mail", UID: "0-3", Addresses: []string{"203.0.113.3.nip.io"}},
+		{Namespace: "default", Name: "dns", UID: "0-4", Addresses: []string{"203.0.113.4"}},
+	}
+	s.Cloud = &v1.CloudInventory{
+		Provider: "openstack",
+		LoadBalancers: []v1.LoadBalancer{
+			{Name: "kube_service_other_x_y", Kind: "octavia", Address: "203.0.113.1"},
+			{Name: "kube_service_lab_default_mail", Kind: "octavia", Address: "203.0.113.3"},
+			{Name: "a04", Kind: "octavia", Address: "203.0.113.44"},
+		},
+		Leftovers: []v1.CloudLeftover{
+			{Kind: "floating IP", ID: "f", Name: "203.0.113.8", Service: "default/web"},
+			{Kind: "security group", ID: "g", Name: "lb-sg-0-3-default-mail", UID: "0-3"},
+		},
+	}
+	return s
+}
+
 var ownOpenStack = facts.Options{Image: "ghcr.io/transplant-dev/openstack-cloud-controller-manager:v0.1.0"}
 
 var balancerRules = []ruleCase{
@@ -334,6 +358,38 @@ var balancerRules = []ruleCase{
 	{name: "one that is found by its name", code: "LB-009", want: pass_, change: service(func(s *v1.Service) { s.Addresses = nil })},
 	{name: "load balancers could not be read", code: "LB-009", want: skipped, says: []string{"CLOUD-001"}, change: noBalancers},
 	{name: "Services could not be listed", code: "LB-009", want: unknwn, change: noServices},
+
+	{name: "OpenStack: each has its Service, by its name or its address", code: "LB-009", base: openstackInventoried, want: pass_, says: []string{"3 load balancers are in the cloud"}},
+	{
+		name: "OpenStack: load balancer, floating IP and group are left", code: "LB-009", base: openstackInventoried, want: warn,
+		says: []string{"3 cloud objects are left", "a99 (203.0.113.99", "floating IP 203.0.113.7 (f-1)", "security group lb-sg-9-x-y (g-1)", "openstack loadbalancer status show a99"},
+		change: func(s *v1.Snapshot) {
+			s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, v1.LoadBalancer{Name: "a99", Kind: "octavia", Address: "203.0.113.99"})
+			s.Cloud.Leftovers = append(s.Cloud.Leftovers,
+				v1.CloudLeftover{Kind: "floating IP", ID: "f-1", Name: "203.0.113.7", Service: "default/gone"},
+				v1.CloudLeftover{Kind: "security group", ID: "g-1", Name: "lb-sg-9-x-y", UID: "9"})
+		},
+	},
+	{
+		name: "OpenStack: a floating IP alone is left", code: "LB-009", base: openstackInventoried, want: warn, says: []string{"1 cloud object is left", "openstack floating ip show f-1"},
+		change: func(s *v1.Snapshot) {
+			s.Cloud.Leftovers = append(s.Cloud.Leftovers, v1.CloudLeftover{Kind: "floating IP", ID: "f-1", Name: "203.0.113.7", Service: "default/gone"})
+		},
+	},
+	{name: "OpenStack: a Service with a host name has its load balancer by its name", code: "LB-010", base: openstackInventoried, want: pass_, says: []string{"3 Services"}},
+	{
+		name: "OpenStack: one was deleted in the cloud", code: "LB-010", base: openstackInventoried, want: fails, says: []string{"would get a new one with a new address"},
+		change: func(s *v1.Snapshot) { s.Cloud.LoadBalancers = s.Cloud.LoadBalancers[1:] },
+	},
+	{name: "OpenStack: the inventory is read", code: "CLOUD-001", base: openstackInventoried, want: pass_, says: []string{"3 load balancers"}},
+	{
+		name: "OpenStack: it was not asked", code: "CLOUD-001", base: openstackCluster, want: unknwn, says: []string{"transplant check --cloud=openstack"},
+		change: func(s *v1.Snapshot) { s.Cloud = nil },
+	},
+	{
+		name: "OpenStack: a part could not be read", code: "CLOUD-001", base: openstackInventoried, want: unknwn, says: []string{"routes: refused", "openstack token issue"},
+		change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"routes: refused"} },
+	},
 
 	{name: "the cloud has them all", code: "LB-010", want: pass_, says: []string{"2 Services"}},
 	{

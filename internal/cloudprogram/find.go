@@ -14,7 +14,7 @@ import (
 )
 
 // Ours are the clouds whose programs, of this project, can be asked.
-var Ours = []string{"aws"}
+var Ours = []string{"aws", "openstack"}
 
 // cloudName is what a cloud may be called: it becomes the name of a file.
 var cloudName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)

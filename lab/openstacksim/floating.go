@@ -287,7 +287,7 @@ func (c *Cloud) showFloating(f *FloatingIP) object {
 }
 
 func (c *Cloud) listFloating(in request) (answer, *refusal) {
-	if refused := only(in, "port_id", "floating_ip_address", "description"); refused != nil {
+	if refused := only(in, "port_id", "project_id", "floating_ip_address", "description"); refused != nil {
 		return answer{}, refused
 	}
 	query := in.URL.Query()
@@ -365,7 +365,7 @@ func (c *Cloud) changeFloating(in request) (answer, *refusal) {
 }
 
 func (c *Cloud) listGroups(in request, kind string) (answer, *refusal) {
-	if refused := only(in, "name", "security_group_id", "remote_group_id"); refused != nil {
+	if refused := only(in, "name", "project_id", "security_group_id", "remote_group_id"); refused != nil {
 		return answer{}, refused
 	}
 	query := in.URL.Query()

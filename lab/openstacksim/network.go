@@ -121,6 +121,8 @@ func (c *Cloud) network(in request) (answer, *refusal) {
 		return c.updatePort(in)
 	case "GET networks":
 		return c.listNetworks(in)
+	case "GET routers":
+		return c.listRouters(in)
 	case "GET routers/{id}", "PUT routers/{id}", "PUT routers/{id}/add_extraroutes", "PUT routers/{id}/remove_extraroutes":
 		return c.router(in)
 	}
@@ -270,6 +272,17 @@ func (c *Cloud) updatePort(in request) (answer, *refusal) {
 	p.Pairs = list
 	p.Revision++
 	return answer{status: http.StatusOK, body: object{"port": showPort(p)}}, nil
+}
+
+func (c *Cloud) listRouters(in request) (answer, *refusal) {
+	if refused := only(in, "project_id"); refused != nil {
+		return answer{}, refused
+	}
+	list := []any{}
+	for _, id := range slices.Sorted(maps.Keys(c.routers)) {
+		list = append(list, dig(showRouter(c.routers[id]).body.(object), "router")) //nolint:forcetypeassert // it is one
+	}
+	return answer{status: http.StatusOK, body: object{"routers": list}}, nil
 }
 
 func (c *Cloud) router(in request) (answer, *refusal) {

@@ -7,6 +7,7 @@
 package openstack
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"slices"
@@ -95,6 +96,14 @@ type Options struct {
 	Regional bool
 	// Clock is for how long load balancers are waited for; nil for the real one.
 	Clock clock.PassiveClock
+}
+
+// WithoutLoadBalancers is a cloud config for questions that do not concern load balancers. An empty one stays empty.
+func WithoutLoadBalancers(cloudConfig []byte) []byte {
+	if len(bytes.TrimSpace(cloudConfig)) == 0 {
+		return nil
+	}
+	return slices.Concat(cloudConfig, []byte("\n[LoadBalancer]\nenabled = false\n"))
 }
 
 // Open makes the provider from the text of a cloud config, of the external provider or of the in-tree one. It sends

@@ -488,8 +488,20 @@ type CloudInventory struct {
 	LoadBalancers []LoadBalancer  `json:"loadBalancers,omitempty"`
 	Routes        []Route         `json:"routes,omitempty"`
 	Instances     []CloudInstance `json:"instances,omitempty"`
+	// Leftovers are what a manager has made for Services next to load balancers, as far as a Service may be gone.
+	Leftovers []CloudLeftover `json:"leftovers,omitempty"`
 	// Errors are the parts that could not be read.
 	Errors []string `json:"errors,omitempty"`
+}
+
+// CloudLeftover is a floating IP without a port, or a security group (OpenStack). It is left if its Service is gone.
+type CloudLeftover struct {
+	Kind string `json:"kind"` // floating IP, security group
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Service is namespace/name or UID is the Service's: one of both.
+	Service string `json:"service,omitempty"`
+	UID     string `json:"uid,omitempty"`
 }
 
 // LoadBalancer is a load balancer in the cloud.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -16,12 +17,18 @@ var inventoryComplete = rule.Check{
 	Level:    findings.LevelError,
 	Impact:   findings.ImpactNodeDeletion,
 	Judge: func(f facts.Facts) v1.Finding {
-		const expected, fix = "load balancers, routes and instances", "transplant check --cloud=aws"
+		const expected = "load balancers, routes and instances"
+		name := f.CloudName()
+		reads, readable := cloudprovider.InventoryOf(name)
+		if !readable {
+			reads = cloudprovider.InventoryOrDefault(name)
+		}
+		fix := "transplant check " + reads.Flag
 		if f.Cloud == nil {
 			if finding, ok := f.Missing("cloud"); ok {
 				return findings.With(finding, expected, "the cloud's API", fix)
 			}
-			if name := f.CloudName(); name != "" && name != facts.InventoryOf {
+			if name != "" && !readable {
 				return findings.With(
 					findings.Unknown(
 						"transplant reads no inventory of %s: only --prove can find nodes that the new manager would delete, and before cannot be compared with after",
@@ -46,7 +53,7 @@ var inventoryComplete = rule.Check{
 				findings.Unknown("the inventory is incomplete: %s", strings.Join(errs, "; ")),
 				expected,
 				"the cloud's API",
-				"aws sts get-caller-identity",
+				reads.Credentials,
 			)
 		}
 		return findings.Pass(

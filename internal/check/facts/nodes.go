@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/component"
 )
@@ -142,8 +143,8 @@ func (f Facts) GiveProviderID(node string) string {
 	if id := f.providerIDOf(node); id != "" {
 		return fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, node, id)
 	}
-	if f.CloudName() == "aws" && f.Preview == nil {
-		return "transplant check --cloud=aws --prove   # the fix names the providerID then"
+	if i, ok := cloudprovider.InventoryOf(f.CloudName()); ok && f.Preview == nil {
+		return "transplant check " + i.Flag + " --prove   # the fix names the providerID then"
 	}
 	return "kubectl get node " + node + " -o yaml   # look its instance up in the cloud: a providerID can be set once"
 }
@@ -214,9 +215,6 @@ func (f Facts) InstancesRead() (v1.Finding, bool) {
 	}
 	return v1.Finding{}, true
 }
-
-// InventoryOf is the provider whose inventory is read.
-const InventoryOf = "aws"
 
 // RouteTargets are the nodes' instances, by id.
 func (f Facts) RouteTargets() map[string]Target {

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -202,10 +203,14 @@ var balancersLeft = rule.Check{
 			}
 			addresses[strings.ToLower(DefaultBalancerName(s.UID))] = true
 		}
+		named := cloudprovider.InventoryOrDefault(f.CloudName()).NamedBalancers
 		var bad findings.Problems
 		for _, b := range f.Cloud.LoadBalancers {
 			if b.Kind == "application" || addresses[strings.ToLower(b.Address)] || addresses[strings.ToLower(b.Name)] {
 				continue // application load balancers are made by ingress controllers
+			}
+			if named && slices.ContainsFunc(f.Services, func(s v1.Service) bool { return isNamedFor(b.Name, s) }) {
+				continue // it may have no address yet, or the Service shows a host name
 			}
 			bad.Add(
 				b.Name,
@@ -215,6 +220,17 @@ var balancersLeft = rule.Check{
 				b.Created.UTC().Format("2006-01-02"),
 				findings.Plural(len(b.Members), "member"),
 			)
+		}
+		fix, others := "", false
+		if !bad.Empty() {
+			fix = cloudprovider.InventoryOrDefault(f.CloudName()).Balancer + bad[0].Object
+		}
+		if left := leftovers(f); len(left) > 0 {
+			others = true
+			for _, l := range left {
+				bad.Add(l.Name, "%s %s (%s)", l.Kind, l.Name, l.ID)
+			}
+			fix = findings.OrElse(fix, "openstack "+strings.ToLower(left[0].Kind)+" show "+left[0].ID)
 		}
 		if bad.Empty() {
 			return findings.Pass(
@@ -226,13 +242,42 @@ var balancersLeft = rule.Check{
 			bad.Finding(
 				v1.Warn,
 				"%s left in the cloud without a Service",
-				findings.Counting(len(bad), "load balancer", "is", "are"),
+				countLeft(len(bad), others),
 			),
 			"a Service for each",
 			sourceBalancers,
-			"aws elb describe-load-balancers --load-balancer-names "+bad[0].Object,
+			fix,
 		)
 	},
+}
+
+// countLeft is how many load balancers, or other objects of Services, are left.
+func countLeft(n int, others bool) string {
+	if others {
+		return findings.Counting(n, "cloud object", "is", "are")
+	}
+	return findings.Counting(n, "load balancer", "is", "are")
+}
+
+// leftovers are the floating IPs and security groups whose Service is not there. Another cluster of the project may
+// have it: names of security groups do not say which.
+func leftovers(f facts.Facts) (left []v1.CloudLeftover) {
+	there := map[string]bool{}
+	for _, s := range f.Services {
+		there[s.Namespace+"/"+s.Name], there[s.UID] = true, true
+	}
+	for _, l := range f.Cloud.Leftovers {
+		if !there[l.Service] && !there[l.UID] {
+			left = append(left, l)
+		}
+	}
+	return left
+}
+
+// isNamedFor reports whether a load balancer has the name that cloud-provider-openstack gives a Service's, under any
+// name of the cluster.
+func isNamedFor(name string, s v1.Service) bool {
+	return strings.HasPrefix(name, "kube_service_") && strings.HasSuffix(name, "_"+s.Namespace+"_"+s.Name)
 }
 
 // DefaultBalancerName is the name that AWS, GCE and OpenStack's in-tree provider give the load balancer of a Service:
@@ -254,12 +299,16 @@ var balancersThere = rule.Check{
 			return finding
 		}
 		balancers := byAddress(f.Cloud.LoadBalancers)
+		named := cloudprovider.InventoryOrDefault(f.CloudName()).NamedBalancers
 		there := 0
 		bad, finding, ok := eachService(f, func(s v1.Service) string {
 			if len(s.Addresses) == 0 || s.Deleting || elsewhere(f, s) {
 				return ""
 			}
-			if _, found := balancerOf(s, balancers); found {
+			_, found := balancerOf(s, balancers)
+			if found || named && slices.ContainsFunc(f.Cloud.LoadBalancers, func(b v1.LoadBalancer) bool {
+				return b.Name == DefaultBalancerName(s.UID) || isNamedFor(b.Name, s)
+			}) {
 				there++
 				return ""
 			}

@@ -81,7 +81,8 @@ func judgeNodesInCloud(f facts.Facts) v1.Finding {
 		}
 		return ""
 	})
-	const expected, source = "a running instance whose private DNS name is the node's name", "ec2:DescribeInstances"
+	reads := cloudprovider.InventoryOrDefault(f.CloudName())
+	expected, source := reads.ExpectedInstance, reads.Instances
 	switch {
 	case !ok:
 		return finding

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -37,6 +38,9 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 	}
 	if finding, ok := f.Missing("nodes"); ok {
 		return finding
+	}
+	if !cloudprovider.InventoryOrDefault(f.CloudName()).StaleRouteStops {
+		return findings.Skip("a route to an instance that is no node's stops no route loop on %s", f.CloudName())
 	}
 	var bad findings.Problems
 	fix := ""

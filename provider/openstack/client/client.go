@@ -18,6 +18,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -38,6 +39,8 @@ type Options struct {
 	Gate *transport.Gate
 	// Next sends the requests; nil for a transport with the certificates of Config.
 	Next http.RoundTripper
+	// Sent counts the requests that are sent; nil for none.
+	Sent *atomic.Int64
 	// UserAgent is put in front of gophercloud's; empty for none.
 	UserAgent string
 }
@@ -71,6 +74,9 @@ func New(o Options) (*Client, error) {
 			return nil, err
 		}
 	}
+	if o.Sent != nil {
+		next = &counting{next, o.Sent}
+	}
 	provider, err := openstack.NewClient(o.Config.AuthURL)
 	if err != nil {
 		return nil, fmt.Errorf("[Global] auth-url %q: %w", o.Config.AuthURL, err)
@@ -95,6 +101,17 @@ func New(o Options) (*Client, error) {
 		Availability: gophercloud.Availability(strings.TrimSuffix(o.Config.EndpointType, "URL")),
 	}
 	return c, nil
+}
+
+// counting counts the requests that it sends.
+type counting struct {
+	next http.RoundTripper
+	sent *atomic.Int64
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.sent.Add(1)
+	return c.next.RoundTrip(r)
 }
 
 // newTransport has the certificates of the cloud config.

@@ -1,0 +1,133 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/listeners"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/pools"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/provider/openstack/client"
+)
+
+// inTreeName is how the in-tree provider names load balancers: by the Service's uid. No name of a cluster is in it.
+var inTreeName = regexp.MustCompile(`^a[0-9a-f]{31}$`)
+
+// externalPrefix begins the names that the external provider gives: the cluster, the namespace and the name follow.
+const externalPrefix = "kube_service_"
+
+// balancers are the load balancers that a manager has made for the cluster. Other clusters may have some in the same
+// project, so that the members decide where the name does not.
+func (p *project) balancers(
+	ctx context.Context,
+	nodes []v1.Node,
+	floating []floatingips.FloatingIP,
+) ([]v1.LoadBalancer, error) {
+	octavia, err := p.client.LoadBalancer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := p.client.Project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := loadbalancers.List(octavia, loadbalancers.ListOpts{ProjectID: id}).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers: %w", client.Explain(err))
+	}
+	all, err := loadbalancers.ExtractLoadBalancers(pages)
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers: %w", err)
+	}
+	attached := map[string]string{}
+	for _, ip := range floating {
+		if ip.PortID != "" {
+			attached[ip.PortID] = ip.FloatingIP
+		}
+	}
+	addresses := map[string]bool{}
+	for _, n := range nodes {
+		for _, a := range n.Addresses {
+			if ip, ok := strings.CutPrefix(a, "InternalIP="); ok {
+				addresses[ip] = true
+			}
+		}
+	}
+	var out []v1.LoadBalancer
+	for _, lb := range all {
+		if lb.ProvisioningStatus == "DELETED" || !inTreeName.MatchString(lb.Name) && !strings.HasPrefix(lb.Name, externalPrefix) {
+			continue
+		}
+		made, err := describe(ctx, octavia, lb, attached[lb.VipPortID])
+		if err != nil {
+			return nil, err
+		}
+		if p.belongs(made, addresses) {
+			out = append(out, made)
+		}
+	}
+	slices.SortFunc(out, func(x, y v1.LoadBalancer) int { return strings.Compare(x.ID, y.ID) })
+	return out, nil
+}
+
+// belongs reports whether a load balancer is the cluster's: by the cluster in its name, or by a node that is a member.
+// One of the in-tree provider without members is of a Service that is being deleted, or of one that is gone.
+func (p *project) belongs(lb v1.LoadBalancer, nodes map[string]bool) bool {
+	if p.options.Cluster != "" && strings.HasPrefix(lb.Name, externalPrefix) {
+		return strings.HasPrefix(lb.Name, externalPrefix+p.options.Cluster+"_")
+	}
+	return len(lb.Members) == 0 || slices.ContainsFunc(lb.Members, func(address string) bool { return nodes[address] })
+}
+
+func describe(
+	ctx context.Context,
+	octavia *gophercloud.ServiceClient,
+	lb loadbalancers.LoadBalancer,
+	floating string,
+) (v1.LoadBalancer, error) {
+	out := v1.LoadBalancer{
+		ID: lb.ID, Name: lb.Name, Kind: "octavia", Address: lb.VipAddress, Scheme: "internal", Created: lb.CreatedAt.UTC(),
+	}
+	if floating != "" {
+		out.Address, out.Scheme = floating, "internet-facing"
+	}
+	failed := func(err error) (v1.LoadBalancer, error) {
+		return out, fmt.Errorf("reading the parts of load balancer %s: %w", lb.ID, client.Explain(err))
+	}
+	pages, err := listeners.List(octavia, listeners.ListOpts{LoadbalancerID: lb.ID}).AllPages(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	opened, err := listeners.ExtractListeners(pages)
+	if err != nil {
+		return failed(err)
+	}
+	for _, l := range opened {
+		target := 0
+		if l.DefaultPoolID != "" {
+			pages, err := pools.ListMembers(octavia, l.DefaultPoolID, pools.ListMembersOpts{}).AllPages(ctx)
+			if err != nil {
+				return failed(err)
+			}
+			members, err := pools.ExtractMembers(pages)
+			if err != nil {
+				return failed(err)
+			}
+			for _, m := range members {
+				out.Members, target = append(out.Members, m.Address), m.ProtocolPort
+			}
+		}
+		out.Listeners = append(out.Listeners, fmt.Sprintf("%d/%s->%d", l.ProtocolPort, l.Protocol, target))
+	}
+	slices.Sort(out.Members)
+	out.Members = slices.Compact(out.Members)
+	slices.Sort(out.Listeners)
+	return out, nil
+}
