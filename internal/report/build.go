@@ -168,8 +168,8 @@ func judge(in Input, ended time.Time) ownership.Judgement {
 	return ownership.Judge(events, in.Calls, in.Keys, o)
 }
 
-// expectedLoops are the loops that some manager must run: those that a step expects anywhere. A plan for vSphere expects
-// neither services nor routes. Where no step expects any loop it is empty, and all of them must run.
+// expectedLoops are the loops that some manager must run: those that a step expects anywhere. A plan for vSphere
+// expects neither services nor routes. Where no step expects any loop it is empty, and all of them must run.
 func expectedLoops(p v1.Plan) []string {
 	return slices.DeleteFunc(ownership.CoreLoops(), func(loop string) bool {
 		return !slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Expect[loop] != "" })
