@@ -43,7 +43,12 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 		t.Fatal(r.text(nil))
 	}
 	c.write("cp-1", planlayout.CCMToken, "what is no token")
-	if r = c.run("renew", hosts); r.code != exitcode.OK || !strings.Contains(r.out, "host cp-1: renewed, expires ") {
+	fails(t, c.run("renew", hosts, "--all"), exitcode.Error, "the content is no token of a ServiceAccount: it is not replaced")
+	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", planlayout.CCMToken)); err != nil || string(data) != "what is no token" {
+		t.Errorf("what is no token was replaced: %v", err)
+	}
+	c.write("cp-1", planlayout.CCMToken, old)
+	if r = c.run("renew", hosts, "--all"); r.code != exitcode.OK || !strings.Contains(r.out, "host cp-1: renewed, expires ") {
 		t.Fatal(r.text(nil))
 	}
 	data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", planlayout.CCMToken))

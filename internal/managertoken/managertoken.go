@@ -3,6 +3,7 @@
 package managertoken
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,10 +72,34 @@ func (r Renewal) OnHost(ctx context.Context, h hostaccess.Host) (Token, error) {
 	if found.State != Renewed {
 		return found, nil
 	}
-	if err := h.WriteFile(ctx, layout.CCMToken, []byte(token), f.Mode.Perm()); err != nil {
+	if err := write(ctx, h, []byte(token), f.Mode.Perm()); err != nil {
 		return Token{}, fmt.Errorf("writing %s on host %s: %w", layout.CCMToken, h.Name(), err)
 	}
 	return found, nil
+}
+
+// write replaces the token on a host and returns nil once the host has it. A host that is reached through pods is
+// opened for this file alone. On one that people change it waits until they have made the change.
+func write(ctx context.Context, h hostaccess.Host, token []byte, mode fs.FileMode) error {
+	release, err := hostaccess.Grant(ctx, h, hostaccess.Need{Write: []string{layout.CCMToken}, Purpose: "renew"})
+	if err != nil {
+		return fmt.Errorf("opening the access: %w", err)
+	}
+	defer release(context.WithoutCancel(ctx))
+	if err := h.WriteFile(ctx, layout.CCMToken, token, mode); err != nil {
+		return err
+	}
+	if err := hostaccess.Commit(ctx, h); err != nil {
+		return err
+	}
+	f, err := h.ReadFile(ctx, layout.CCMToken)
+	if err != nil {
+		return fmt.Errorf("reading it again: %w", err)
+	}
+	if !bytes.Equal(f.Data, token) {
+		return errors.New("it holds something else than the new token: see what else writes it, and run the same command again")
+	}
+	return nil
 }
 
 // InSeed renews the token of a manager in a namespace of a seed, once a third of its life is over.
@@ -111,13 +136,20 @@ func replace(ctx context.Context, seed kubernetes.Interface, secret *corev1.Secr
 	return nil
 }
 
-// renewed returns a new token where the old one is due, has ended, or is of an account that was made again since.
+// renewed returns a new token where the old one is due, has ended, or is of an account that was made again since. What
+// is no token of the manager is not replaced: who could write any file there would get a token for it.
 func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error) {
-	lifetime := boundtoken.Lifetime
 	claims, err := boundtoken.Read(old)
-	switch {
-	case err != nil:
-	case claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount:
+	if err != nil && !errors.Is(err, boundtoken.ErrEndless) {
+		return Token{}, "", fmt.Errorf(
+			"%w: it is not replaced; see what wrote it, and if it is the manager's, give it a token by hand "+
+				"(kubectl -n %s create token %s --duration=8760h)",
+			err,
+			component.Namespace,
+			layout.CCMAccount,
+		)
+	}
+	if claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount {
 		return Token{}, "", fmt.Errorf(
 			"the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced",
 			claims.Namespace,
@@ -125,15 +157,18 @@ func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error)
 			component.Namespace,
 			layout.CCMAccount,
 		)
-	default:
-		account, err := r.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
-		if err != nil {
-			return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, layout.CCMAccount, err)
-		}
-		if !r.Always && !claims.IsDue(r.Now()) && claims.UID == string(account.UID) {
-			return Token{Valid, claims.Expires}, "", nil
-		}
-		lifetime = min(claims.Lifetime(), boundtoken.Lifetime) // the file says it, and its signature is not verified
+	}
+	endless := err != nil
+	account, err := r.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
+	if err != nil {
+		return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, layout.CCMAccount, err)
+	}
+	if !endless && !r.Always && !claims.IsDue(r.Now()) && claims.UID == string(account.UID) {
+		return Token{Valid, claims.Expires}, "", nil
+	}
+	lifetime := boundtoken.Lifetime
+	if !endless {
+		lifetime = min(claims.Lifetime(), lifetime) // the file says it, and its signature is not verified
 	}
 	token, claims, err := tokenrequest.Create(ctx, r.Kube, component.Namespace, layout.CCMAccount, lifetime)
 	return Token{Renewed, claims.Expires}, token, err

@@ -1,6 +1,7 @@
 package managertoken
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,14 +101,16 @@ func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
 		"a new one, all":  {func(*place) {}, true, Renewed, ""},
 		"a third is over": {func(p *place) { p.clock.Step(boundtoken.Lifetime/3 + time.Hour) }, false, Renewed, ""},
 		"it has ended":    {func(p *place) { p.clock.Step(2 * boundtoken.Lifetime) }, false, Renewed, ""},
-		"no token":        {func(p *place) { p.put("s3cret-text") }, false, Renewed, ""},
+		"no token":        {func(p *place) { p.put("s3cret-text") }, true, "", "the content is no token of a ServiceAccount: it is not replaced"},
+		"nothing":         {func(p *place) { p.put(" ") }, true, "", "it is not replaced"},
+		"it never ends":   {func(p *place) { p.put(endless) }, false, Renewed, ""},
 		"the account is new": {func(p *place) {
 			p.server.Delete("/api/v1/namespaces/kube-system/serviceaccounts/" + layout.CCMAccount)
 			p.remake()
 		}, false, Renewed, ""},
 		"another account's":     {func(p *place) { p.put(p.otherToken()) }, true, "", "not of kube-system/cloud-controller-manager"},
 		"there is no account":   {func(p *place) { p.server.Delete("/api/v1/namespaces/kube-system/serviceaccounts/" + layout.CCMAccount) }, false, "", "reading ServiceAccount kube-system/cloud-controller-manager"},
-		"it may not be renewed": {func(p *place) { p.server.Deny("create", "serviceaccounts/token"); p.put("s3cret-text") }, false, "", "asking for a token of ServiceAccount"},
+		"it may not be renewed": {func(p *place) { p.server.Deny("create", "serviceaccounts/token") }, true, "", "asking for a token of ServiceAccount"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
@@ -141,6 +144,9 @@ func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
 		})
 	}
 }
+
+// endless is a token of the manager of a version before, without a signature: none is verified here.
+var endless = "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"system:serviceaccount:kube-system:cloud-controller-manager"}`)) + ".x"
 
 func (p *place) remake() {
 	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: component.Namespace, UID: "another"}})
