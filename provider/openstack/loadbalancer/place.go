@@ -52,6 +52,9 @@ func (b *Balancers) subnetOf(
 	address string,
 ) (string, error) {
 	server := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
+	if server == "" { // Neutron would look for the port of any server
+		return "", nil
+	}
 	options := ports.ListOpts{DeviceID: server, FixedIPs: []ports.FixedIPOpts{{IPAddress: address}}}
 	pages, err := ports.List(neutron, options).AllPages(ctx)
 	if err != nil {

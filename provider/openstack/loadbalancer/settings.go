@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -351,10 +352,12 @@ func selectorOf(text string) map[string]string {
 type target struct{ name, address string }
 
 // targets are the nodes that are members. Without any there is an error: a load balancer keeps the members that it has.
+// A kubelet may write another Node's address into the status of its own. Octavia refuses two members of one address, so
+// the older Node keeps it, and all other members are changed as always.
 func (s *settings) targets(nodes []*corev1.Node) ([]target, error) {
 	var all []target
-	without, unselected := 0, 0
-	for _, node := range nodes {
+	without, unselected, taken := 0, 0, map[string]bool{}
+	for _, node := range slices.SortedFunc(slices.Values(nodes), byAge) {
 		if !s.selects(node) {
 			unselected++
 			continue
@@ -364,6 +367,10 @@ func (s *settings) targets(nodes []*corev1.Node) ([]target, error) {
 			without++
 			continue
 		}
+		if taken[address] {
+			continue
+		}
+		taken[address] = true
 		all = append(all, target{node.Name, address})
 	}
 	if len(all) == 0 {
@@ -373,6 +380,10 @@ func (s *settings) targets(nodes []*corev1.Node) ([]target, error) {
 	}
 	slices.SortFunc(all, func(a, b target) int { return strings.Compare(a.name, b.name) })
 	return all, nil
+}
+
+func byAge(a, b *corev1.Node) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 func (s *settings) selects(node *corev1.Node) bool {

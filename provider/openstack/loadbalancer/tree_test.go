@@ -217,3 +217,20 @@ func TestNodesThatAreMembers(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestTheOlderOfTwoNodesWithOneAddressIsTheMember(t *testing.T) {
+	s, err := newSettings(read(t), "kubernetes", random(rand.New(rand.NewPCG(1, 2))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(name string, born int64, address string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(born, 0)}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		return n
+	}
+	nodes := []*corev1.Node{node("claims", 20, "10.0.0.1"), node("older", 10, "10.0.0.1"), node("other", 30, "10.0.0.2")}
+	got, err := s.targets(nodes)
+	if want := []target{{"older", "10.0.0.1"}, {"other", "10.0.0.2"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("members %v, error %v, want %v", got, err, want)
+	}
+}
