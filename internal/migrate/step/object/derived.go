@@ -72,7 +72,7 @@ func (x EnsureObject) Derived(
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, component.KCM)
 	}
-	src := managerSource{x.Env, x.Env.Seed.Kube, d, &d.Spec.Template.Spec.Containers[at]}
+	src := managerSource{x.Env, x.Env.Seed.Kube, d, &d.Spec.Template.Spec.Containers[at], x.noToken}
 	out := want.DeepCopy()
 	switch s.Derive {
 	case layout.DeriveSeedKubeconfig, layout.OlderSeedKubeconfig:
@@ -132,7 +132,7 @@ func (x EnsureObject) deployedConfig(
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, component.KCM)
 	}
-	src := managerSource{x.Env, x.Env.Kube, d, &d.Spec.Template.Spec.Containers[at]}
+	src := managerSource{x.Env, x.Env.Kube, d, &d.Spec.Template.Spec.Containers[at], x.noToken}
 	if src.flags()["cloud-config"] == "" {
 		return x.madeBefore(ctx, s, want)
 	}
@@ -164,6 +164,7 @@ type managerSource struct {
 	kube       kubernetes.Interface
 	deployment *appsv1.Deployment
 	container  *corev1.Container
+	noToken    bool
 }
 
 func (s managerSource) flags() map[string]string {
@@ -249,10 +250,12 @@ func (s managerSource) kubeconfig(
 	}
 	user := &clientcmdapi.AuthInfo{Token: token}
 	if !older {
+		user = &clientcmdapi.AuthInfo{TokenFile: layout.SeedTokenKey} // in the directory of the kubeconfig
+	}
+	if !older && !s.noToken {
 		if token, err = NewToken(ctx, s.env, boundtoken.Lifetime, false); err != nil {
 			return nil, err
 		}
-		user = &clientcmdapi.AuthInfo{TokenFile: layout.SeedTokenKey} // in the directory of the kubeconfig
 		if err := set(out, layout.SeedTokenKey, []byte(token)); err != nil {
 			return nil, err
 		}

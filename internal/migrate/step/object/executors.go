@@ -7,7 +7,7 @@ import (
 
 // Executors are the kinds of steps that act on objects of the API, and what executes each.
 var Executors = map[v1.StepKind]func(*step.Env) step.Executor{
-	v1.StepEnsureObject:   func(env *step.Env) step.Executor { return EnsureObject{env} },
+	v1.StepEnsureObject:   func(env *step.Env) step.Executor { return EnsureObject{Env: env} },
 	v1.StepDeleteObject:   func(env *step.Env) step.Executor { return DeleteObject{env} },
 	v1.StepPatchObject:    func(env *step.Env) step.Executor { return patchObject{env} },
 	v1.StepUnpatchObject:  func(env *step.Env) step.Executor { return unpatchObject{env} },

@@ -64,7 +64,11 @@ func Object(e *step.Env, ref string) (dynamic.ResourceInterface, string, error) 
 }
 
 // EnsureObject creates an object that is absent.
-type EnsureObject struct{ Env *step.Env }
+type EnsureObject struct {
+	Env *step.Env
+	// noToken derives without asking for a token: to compare, and not to write.
+	noToken bool
+}
 
 // Done reports whether the object is there as the step makes it.
 func (x EnsureObject) Done(ctx context.Context, s v1.Step) (bool, error) {
@@ -85,6 +89,9 @@ func (x EnsureObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	if !same(given(s, want), live) {
 		return false, nil
 	}
+	if problem, err := x.secretProblem(ctx, s, want, live); err != nil || problem != "" {
+		return false, err
+	}
 	if s.Component != "" && (live.GetKind() == "Deployment" || live.GetKind() == "DaemonSet") {
 		why, err := RolloutProblem(ctx, x.Env, live)
 		return why == "" && err == nil, step.PendingIf(why, err)
@@ -102,7 +109,19 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	if err != nil {
 		return err
 	}
-	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(given(s, want), live) {
+	live, getErr := client.Get(ctx, name, metav1.GetOptions{})
+	if getErr == nil {
+		if problem, err := x.secretProblem(ctx, s, want, live); err != nil {
+			return err
+		} else if problem != "" {
+			return fmt.Errorf(
+				"%s exists, and %s: see who wrote it, delete it, and run the same command again, which makes it",
+				s.Ref,
+				problem,
+			)
+		}
+	}
+	if getErr == nil && !same(given(s, want), live) {
 		if rec.Created {
 			return fmt.Errorf(
 				"%s was changed outside this migration since the migration made it; put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it",
@@ -120,6 +139,16 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	if want, err = x.Complete(ctx, s, want); err != nil {
 		return err
+	}
+	if want.GetKind() == "Secret" && s.Derive != "" {
+		data, err := secretData(want)
+		if err != nil {
+			return fmt.Errorf("object of step %s: %w", s.ID, err)
+		}
+		rec.AfterSHA256 = secretSum(data)
+		if err := x.Env.Journal.Save(ctx, *rec); err != nil {
+			return err
+		}
 	}
 	x.Env.Hook("during", s.ID)
 	return retry.Do(ctx, retry.WriteTimeout, func(ctx context.Context) error {
