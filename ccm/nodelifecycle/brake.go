@@ -62,11 +62,22 @@ type evidence struct {
 	missed     int  // instances that it does not know, or that asking for failed
 	ownPending bool // the manager's own instance was asked for, and there is no answer
 	ownGone    bool
+	ownUnknown bool // which instance is the manager's own is not known: those of Ready nodes stand in for it
+	witnesses  int  // Ready nodes that were asked for and have not answered yet
+	ended      int  // those of them whose instance the cloud does not know or describes as terminated
+	lives      bool // the instance of one of them does exist
 }
 
 // note adds an answer.
-func (e *evidence) note(own bool, a answer, terminated bool) {
+func (e *evidence) note(q question, own bool, a answer, terminated bool) {
 	e.open--
+	if q.witness {
+		e.witnesses--
+		e.lives = e.lives || a == running || a == shutdown
+		if a == gone {
+			e.ended++
+		}
+	}
 	if own {
 		e.ownPending, e.ownGone = false, a == gone
 	}
@@ -79,8 +90,11 @@ func (e *evidence) note(own bool, a answer, terminated bool) {
 }
 
 // giveUp is for a question that is not asked.
-func (e *evidence) giveUp(own bool) {
+func (e *evidence) giveUp(q question, own bool) {
 	e.open--
+	if q.witness {
+		e.witnesses--
+	}
 	if own {
 		e.ownPending = false
 	}
@@ -103,8 +117,7 @@ func (e *evidence) judge() (doubt holdReason, settled bool) {
 	return "", true
 }
 
-// judgeOwn is judge for instances that the cloud describes as terminated, which it must know. They are false if the
-// manager's own instance is one of them, since it runs.
+// judgeOwn is judge by the manager's own instance alone.
 func (e *evidence) judgeOwn() (doubt holdReason, settled bool) {
 	if e.ownGone {
 		return ownInstanceGone, true
@@ -112,11 +125,39 @@ func (e *evidence) judgeOwn() (doubt holdReason, settled bool) {
 	return "", !e.ownPending
 }
 
+// judgeTerminated is judge for instances that the cloud describes as terminated, which it must know. They are false if
+// the manager's own instance is one of them, since it runs. A manager that does not know its own has those of Ready
+// nodes: they run as well, and one that exists is enough.
+func (e *evidence) judgeTerminated() (doubt holdReason, settled bool) {
+	switch {
+	case !e.ownUnknown:
+		return e.judgeOwn()
+	case e.lives:
+		return "", true
+	case e.witnesses > 0:
+		return "", false
+	case e.ended > 0:
+		return noInstanceFound, true
+	}
+	return "", true
+}
+
 // HostName returns what is known of the node that this process runs on. That is NODE_NAME, or the name of the host,
 // which is that of a pod in its own network.
 func HostName() string {
 	host, _ := os.Hostname() // without it, the own node is not known
 	return cmp.Or(os.Getenv("NODE_NAME"), host)
+}
+
+// noteOwnNode says when the manager's own node is not known, once until it is. The caller has the lock.
+func (c *Controller) noteOwnNode(calls context.Context) {
+	isUnknown := c.own == "" && c.known > 0
+	if isUnknown && !c.toldNoOwn {
+		klog.FromContext(calls).Error(nil, "Which node runs this manager is not known, so that the cloud is not asked for "+
+			"its own instance before nodes are deleted; Ready nodes are asked for instead. "+
+			"Set NODE_NAME from spec.nodeName, unless it runs outside of its cluster", "host", c.host)
+	}
+	c.toldNoOwn = isUnknown
 }
 
 // findOwnNode returns the name of the node that runs this manager, or "" if none of them does.
@@ -150,7 +191,7 @@ func schemeOf(node *corev1.Node) string {
 // node elsewhere that has joined the cluster says nothing. The caller has the lock.
 //
 // The manager's own is asked for in every pass in which that costs no extra call. A first read may find an instance
-// that is terminated, whose node is deleted at once.
+// that is terminated, whose node is deleted at once. Where the own is not known, the others are.
 func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 	confirming, asked := map[string]bool{}, map[string]bool{}
 	for _, node := range due {
@@ -168,7 +209,7 @@ func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 			if isOf(confirming, node) || c.reader.Size() > 1 && isOf(asked, node) {
 				picked = append(picked, node)
 			}
-		case isOf(confirming, node):
+		case isOf(confirming, node), c.own == "" && c.reader.Size() > 1 && isOf(asked, node):
 			able = append(able, node)
 		}
 	}
@@ -292,7 +333,7 @@ func (c *Controller) mayDelete(w *watched, count tally) bool {
 
 // mayDeleteTerminated is mayDelete for a node whose instance the cloud describes as terminated. One look is enough.
 func (c *Controller) mayDeleteTerminated(w *watched, count tally) bool {
-	doubt, settled := w.evidence.judgeOwn()
+	doubt, settled := w.evidence.judgeTerminated()
 	if !settled {
 		return false
 	}

@@ -295,6 +295,35 @@ func TestACloudThatCallsOurOwnInstanceTerminatedDeletesNoNode(t *testing.T) {
 	})
 }
 
+// TestAnEndpointThatCallsAllInstancesTerminatedDeletesNoNodeOfAManagerWithoutOne: a manager that does not know its own
+// node, as that of a seed, has the Ready nodes to compare with.
+func TestAnEndpointThatCallsAllInstancesTerminatedDeletesNoNodeOfAManagerWithoutOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		ended []string
+		held  map[string]float64
+	}{
+		"all are ended":    {[]string{"alive-1", "alive-2", "alive-3", "alive-4"}, map[string]float64{"no_instance": 1}},
+		"this one is":      {nil, nil},
+		"one more is that": {[]string{"alive-2"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				holds.Reset()
+				ready := []*corev1.Node{nodeWith("alive-1", isReady), nodeWith("alive-2", isReady), nodeWith("alive-3", isReady), nodeWith("alive-4", isReady)}
+				api := nodetest.New(append(ready, nodeWith("gone"))...)
+				c, provider := lister(1000)
+				c.Instance = endedInstances(test.ended...)
+				start(t.Context(), t, api, provider, func(config *Config) { config.HostName = "a-pod-of-a-seed" })
+				pass(time.Minute)
+				equal(t, "held", test.held, heldNow(t))
+				if kept := api.Node("gone") != nil; kept != (test.held != nil) {
+					t.Errorf("kept: %v", kept)
+				}
+			})
+		})
+	}
+}
+
 func TestTheFlagsOfTheLimitAreObeyed(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Options)

@@ -110,10 +110,12 @@ type Controller struct {
 	began     time.Time // when Run began
 	inherited bool      // a manager of this kind worked before, and what it deleted is not known
 
-	host   string      // Config.HostName
-	own    string      // the node that runs this manager, "" if it is not known
-	known  int         // nodes that there are
-	recent []time.Time // when nodes were deleted that count towards the limit, within the window
+	host  string // Config.HostName
+	own   string // the node that runs this manager, "" if it is not known
+	known int    // nodes that there are
+	// toldNoOwn reports whether it was said that the own node is not known.
+	toldNoOwn bool
+	recent    []time.Time // when nodes were deleted that count towards the limit, within the window
 	// recentTerminated is the same of nodes whose instances were terminated, which have a limit of their own.
 	recentTerminated []time.Time
 	holds            map[holdReason]int // how many nodes are held

@@ -40,6 +40,9 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 		return // the cache always answers
 	}
 	questions, back := c.look(all, begun)
+	c.mu.Lock()
+	c.noteOwnNode(calls)
+	c.mu.Unlock()
 	c.decide(calls, nil) // nodes that are held may be gone by now
 	pass := c.beginPass(questions)
 	var pending sync.WaitGroup
@@ -75,8 +78,11 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 func (c *Controller) beginPass(questions []question) *evidence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pass := &evidence{open: len(questions)}
+	pass := &evidence{open: len(questions), ownUnknown: c.own == ""}
 	for _, q := range questions {
+		if q.witness {
+			pass.witnesses++
+		}
 		pass.ownPending = pass.ownPending || q.node.Name == c.own
 	}
 	return pass
@@ -155,7 +161,7 @@ func (c *Controller) release(groups [][]question, pass *evidence) {
 	for _, group := range groups {
 		for _, q := range group {
 			c.idle(q)
-			pass.giveUp(q.node.Name == c.own)
+			pass.giveUp(q, q.node.Name == c.own)
 		}
 	}
 }
@@ -212,7 +218,7 @@ func (c *Controller) record(
 	defer c.mu.Unlock()
 	for i, q := range group {
 		answer := answerOf(states[i])
-		pass.note(q.node.Name == c.own, answer, states[i].Terminated)
+		pass.note(q, q.node.Name == c.own, answer, states[i].Terminated)
 		if !q.witness {
 			w := c.watched[q.node.Name]
 			w.answered(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
