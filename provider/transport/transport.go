@@ -36,17 +36,22 @@ type Options struct {
 	Metrics *Metrics
 	// MaxAnswer is how many bytes an answer may have; 0 for no limit. A longer one ends in an error.
 	MaxAnswer int64
+	// List bounds lists in pages; it needs MaxAnswer.
+	List List
 }
 
 // Transport is an http.RoundTripper that asks the fence, counts and bounds.
-type Transport struct{ options Options }
+type Transport struct {
+	options Options
+	lists   *lists
+}
 
 // New makes a Transport.
 func New(o Options) *Transport {
 	if o.Next == nil {
 		o.Next = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	return &Transport{o}
+	return &Transport{options: o, lists: &lists{List: o.List}}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -62,6 +67,13 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+	page, err := t.lists.page(in, request)
+	if err != nil {
+		if in.Body != nil {
+			_ = in.Body.Close() // as a RoundTripper must
+		}
+		return nil, err
+	}
 	start := time.Now()
 	out, err := t.options.Next.RoundTrip(in)
 	t.options.Metrics.observe(request, out, err, time.Since(start))
@@ -69,7 +81,10 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 		return out, err
 	}
 	if t.options.MaxAnswer > 0 {
-		out.Body = &bounded{ReadCloser: out.Body, left: t.options.MaxAnswer, request: request, limit: t.options.MaxAnswer}
+		out.Body = &bounded{
+			ReadCloser: out.Body, left: t.options.MaxAnswer, request: request, limit: t.options.MaxAnswer,
+			read: func(n int) { t.lists.add(page, n) },
+		}
 	}
 	return out, nil
 }
@@ -81,6 +96,7 @@ type bounded struct {
 
 	left, limit int64
 	request     Request
+	read        func(n int)
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -98,6 +114,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
+	b.read(n)
 	return n, err
 }
 

@@ -63,6 +63,12 @@ type Client struct {
 // maxAnswer is how long an answer may be. 1,000 servers with their metadata are about 4 MB.
 const maxAnswer = 64 << 20
 
+// maxList and maxPages bound a list over its pages. A cloud may have as few as 20 servers in a page.
+const (
+	maxList  = 512 << 20
+	maxPages = 5000
+)
+
 var metrics = sync.OnceValue(func() *transport.Metrics { return transport.NewMetrics("openstack", "OpenStack") })
 
 // New makes a Client. It sends nothing.
@@ -85,6 +91,7 @@ func New(o Options) (*Client, error) {
 		Timeout: o.Timeout,
 		Transport: transport.New(transport.Options{
 			Next: next, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
+			List: transport.List{NextPage: "marker", MaxBytes: maxList, MaxPages: maxPages},
 		}),
 	}
 	if o.UserAgent != "" {
