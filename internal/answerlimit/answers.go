@@ -14,7 +14,8 @@ import (
 // about 15 MB.
 const (
 	maxAnswer = 32 << 20
-	maxEvent  = 8 << 20
+	// maxEvent is more than an API server takes for one object.
+	maxEvent = 4 << 20
 )
 
 // maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
@@ -32,7 +33,7 @@ func Transport(rt http.RoundTripper, total *Total) http.RoundTripper {
 		rt:      rt,
 		answer:  maxAnswer,
 		event:   maxEvent,
-		lists:   newLists(maxList, maxPages),
+		lists:   newLists(maxList, maxListWeight, maxPages),
 		cluster: total.cluster(maxOpen),
 	}
 }
@@ -98,7 +99,7 @@ func (a *answer) weighed(resp *http.Response, as []reflect.Type) (*http.Response
 	case kind != jsonType:
 		return resp, nil
 	}
-	w := weighing{ReadCloser: a, name: a.name(), as: as}
+	w := weighing{answer: a, name: a.name(), as: as}
 	if a.events != nil {
 		resp.Body = &weighedEvents{weighing: w}
 	} else {

@@ -232,7 +232,7 @@ func TestAListWithoutEndEnds(t *testing.T) {
 
 // TestThePagesOfAListAreBoundedTogether, each list by itself.
 func TestThePagesOfAListAreBoundedTogether(t *testing.T) {
-	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, lists: newLists(100, 10)}
+	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, lists: newLists(100, 0, 10)}
 	read := func(url string) error {
 		resp, err := b.RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
 		if err != nil {
@@ -260,9 +260,64 @@ func TestThePagesOfAListAreBoundedTogether(t *testing.T) {
 	}
 }
 
+// fullPages answers every list of nodes with a page that takes weight in memory, and says that another one follows.
+func fullPages(t *testing.T, weight int64) *kubernetes.Clientset {
+	t.Helper()
+	const element = 600 // an empty node takes more
+	page := repeated(`{"kind":"NodeList","apiVersion":"v1","metadata":{"continue":"more"},"items":[`, `{}`, int(weight/element), `]}`)
+	return boundedClient(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) }))
+}
+
+// TestThePagesOfAListAreBoundedByTheMemoryThatTheyTake: a snapshot keeps the objects of all of them, and the memory of an
+// operator is that of all clusters.
+func TestThePagesOfAListAreBoundedByTheMemoryThatTheyTake(t *testing.T) {
+	kube := fullPages(t, 12<<20)
+	for range 2 { // a list that is begun again is another one
+		opts := metav1.ListOptions{Limit: 500}
+		for page := 1; ; page++ {
+			list, err := kube.CoreV1().Nodes().List(t.Context(), opts)
+			if err != nil {
+				const want = "GET /api/v1/nodes would take more than 96 MiB of memory together"
+				if page == 1 || !strings.Contains(err.Error(), want) {
+					t.Errorf("page %d: %v, want %q", page, err, want)
+				}
+				break
+			}
+			if page > 8 {
+				t.Fatalf("page %d of 12 MiB is taken", page)
+			}
+			opts.Continue = list.Continue
+		}
+	}
+}
+
+// TestWhatOneReaderKeepsIsBoundedTogether: each of the lists of a snapshot would do alone.
+func TestWhatOneReaderKeepsIsBoundedTogether(t *testing.T) {
+	kube := fullPages(t, 12<<20)
+	list := func(ctx context.Context) error {
+		_, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500})
+		return err
+	}
+	for _, ctx := range []context.Context{Keep(t.Context()), Keep(t.Context())} {
+		n := 0
+		err := list(ctx)
+		for ; err == nil && n < 14; n++ {
+			err = list(ctx)
+		}
+		if n == 0 || err == nil || !strings.Contains(err.Error(), "for the same look would take more than 160 MiB of memory together") {
+			t.Errorf("after %d lists of 12 MiB: %v", n, err)
+		}
+	}
+	for range 14 {
+		if err := list(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestAnswersThatAreReadAtTheSameTimeAreBoundedTogether: each of them is in memory until it has ended.
 func TestAnswersThatAreReadAtTheSameTimeAreBoundedTogether(t *testing.T) {
-	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, lists: newLists(1000, 10), cluster: newTotal(0).cluster(100)}
+	b := &bounded{rt: answers(strings.Repeat("x", 40)), answer: 40, lists: newLists(1000, 0, 10), cluster: newTotal(0).cluster(100)}
 	var open []*http.Response
 	next := func() error {
 		resp, err := b.RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))

@@ -1,6 +1,7 @@
 package answerlimit
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -13,6 +14,12 @@ const (
 	maxList  = 512 << 20
 	maxPages = 2000
 
+	// maxListWeight is what the pages of a list of a user cluster may take when they are decoded: its reader may keep all
+	// of them. The operator's limit is 512Mi.
+	maxListWeight = 96 << 20
+	// maxKept is what all answers may that one reader keeps, as a snapshot does.
+	maxKept = 160 << 20
+
 	// maxOwnList and maxOwnPages are those of a cluster that an administrator migrates by command.
 	maxOwnList  = 2 << 30
 	maxOwnPages = 4000
@@ -21,22 +28,23 @@ const (
 // Lists bounds the lists of a configuration's clients, over all of their pages. How large one answer is stays open.
 func Lists(c *rest.Config) {
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return &bounded{rt: rt, lists: newLists(maxOwnList, maxOwnPages)}
+		return &bounded{rt: rt, lists: newLists(maxOwnList, 0, maxOwnPages)}
 	})
 }
 
-// lists counts what was read of each list since its first page.
+// lists counts what was read of each list since its first page. Bounds are in bytes, in bytes of memory (0 for none),
+// and in pages.
 type lists struct {
-	most, pages int
+	most, weight, pages int
 
 	mu   sync.Mutex
 	read map[string]*listCount
 }
 
-type listCount struct{ bytes, pages int }
+type listCount struct{ bytes, weight, pages int }
 
-func newLists(most, pages int) *lists {
-	return &lists{most: most, pages: pages, read: map[string]*listCount{}}
+func newLists(most, weight, pages int) *lists {
+	return &lists{most: most, weight: weight, pages: pages, read: map[string]*listCount{}}
 }
 
 // keptLists is for how many lists it is known how far they are. Their number is the client's doing: which lists it asks
@@ -85,4 +93,43 @@ func (l *lists) add(count *listCount, n int) (isTooMuch bool) {
 	defer l.mu.Unlock()
 	count.bytes += n
 	return count.bytes > l.most
+}
+
+// addWeight counts what a page takes when it is decoded, and reports whether that is too much.
+func (l *lists) addWeight(count *listCount, n int64) (isTooMuch bool) {
+	if count == nil || l.weight == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count.weight += int(n)
+	return count.weight > l.weight
+}
+
+// kept counts what the answers take that one reader keeps.
+type kept struct {
+	mu     sync.Mutex
+	weight int64
+}
+
+type keptKey struct{}
+
+// Keep returns a context for a reader that keeps what it reads of a user cluster, as a snapshot does: its answers are
+// bounded together.
+func Keep(ctx context.Context) context.Context { return context.WithValue(ctx, keptKey{}, &kept{}) }
+
+func keptOf(ctx context.Context) *kept {
+	k, _ := ctx.Value(keptKey{}).(*kept)
+	return k
+}
+
+// add counts what an answer takes, and reports whether that is too much.
+func (k *kept) add(n int64) (isTooMuch bool) {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.weight += n
+	return k.weight > maxKept
 }

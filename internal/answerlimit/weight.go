@@ -24,10 +24,13 @@ const (
 	// maxWeight bounds what an answer takes when it is decoded. An empty node is two bytes of an answer, and hundreds of
 	// what it is decoded into. A page of 500 nodes takes some 30 MiB.
 	maxWeight = 64 << 20
-	// maxEventWeight is that of an event of a watch.
-	maxEventWeight = 32 << 20
+	// maxEventWeight is that of an event of a watch. A cluster has several watches, each with two events in memory.
+	maxEventWeight = 8 << 20
 	// heaviest is more than any element of a list takes, apart from its own elements.
 	heaviest = 2 << 10
+	// listed is what each element of a list without types takes next to what was sent of it. Client-go gives it a kind
+	// and a version.
+	listed = 512
 	// typeless divides the limit of an answer that does not say what it is, and is decoded into what was asked for.
 	typeless = 16
 )
@@ -90,10 +93,24 @@ type weighed struct {
 
 // weighing is what answers and events that are weighed have in common.
 type weighing struct {
-	io.ReadCloser
+	*answer
+
 	name string
 	as   []reflect.Type
 	err  error
+}
+
+// taken counts what was weighed with the other pages of a list, and with what else its reader keeps.
+func (w *weighing) taken(weight int64) error {
+	if w.lists.addWeight(w.count, weight) {
+		return fmt.Errorf("the pages of %s would take more than %d MiB of memory together",
+			listName(w.host, w.path), w.lists.weight>>20)
+	}
+	if keptOf(w.ctx).add(weight) {
+		return fmt.Errorf("it and what else was read for the same look would take more than %d MiB of memory together",
+			maxKept>>20)
+	}
+	return nil
 }
 
 // refusal says which answer is refused.
@@ -109,8 +126,12 @@ func (w *weighed) Read(p []byte) (int, error) {
 	if !w.isRead {
 		w.isRead = true
 		var data []byte
-		if data, w.err = io.ReadAll(w.ReadCloser); w.err == nil {
-			w.err = w.refusal(weigh(data, w.as, false))
+		if data, w.err = io.ReadAll(w.answer); w.err == nil {
+			weight, err := weigh(data, w.as, w.count != nil || keptOf(w.ctx) != nil)
+			if err == nil {
+				err = w.taken(weight)
+			}
+			w.err = w.refusal(err)
 		}
 		w.data.Reset(data)
 	}
@@ -133,13 +154,13 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	n, err := w.ReadCloser.Read(p)
+	n, err := w.answer.Read(p)
 	for _, c := range p[:n] {
 		w.event = append(w.event, c)
 		if !w.values.ends(c) {
 			continue
 		}
-		if w.err = w.refusal(weigh(w.event, w.as, true)); w.err != nil {
+		if w.err = w.refusal(weighEvent(w.event, w.as)); w.err != nil {
 			return 0, w.err
 		}
 		w.event = w.event[:0]
@@ -158,28 +179,41 @@ type eventOf struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// weigh is an error where an answer, or an event, would take too much.
-func weigh(data []byte, as []reflect.Type, isEvent bool) error {
+// isLight reports whether data takes little in any type.
+func isLight(data []byte) bool {
 	structure := bytes.Count(data, []byte(",")) + bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("["))
-	if len(data)+structure*heaviest <= maxWeight/typeless {
-		return nil
+	return len(data)+structure*heaviest <= maxWeight/typeless
+}
+
+// weigh is what an answer would take, and an error where that is too much. What is light is weighed only where that is
+// counted.
+func weigh(data []byte, as []reflect.Type, isCounted bool) (int64, error) {
+	if !isCounted && isLight(data) {
+		return 0, nil
 	}
-	if !isEvent {
-		return weighObject(data, as, maxWeight)
+	return weighObject(data, as, maxWeight)
+}
+
+// weighEvent is an error where an event would take too much.
+func weighEvent(data []byte, as []reflect.Type) error {
+	if isLight(data) {
+		return nil
 	}
 	var e eventOf
 	if utiljson.Unmarshal(data, &e) != nil {
 		return nil // nor does a client read it
 	}
-	err := weighObject(e.Object, as, maxEventWeight)
+	_, err := weighObject(e.Object, as, maxEventWeight)
 	var kind kindOf
 	if json.Unmarshal(data, &kind) == nil && kind.Kind != "" { // which clients take for more than an event
-		err = errors.Join(err, weighObject(data, as, maxEventWeight))
+		_, whole := weighObject(data, as, maxEventWeight)
+		err = errors.Join(err, whole)
 	}
 	return err
 }
 
-func weighObject(data []byte, as []reflect.Type, limit int64) error {
+// weighObject is what an object would take in the heaviest of the types that it may be decoded into.
+func weighObject(data []byte, as []reflect.Type, limit int64) (most int64, _ error) {
 	var kind kindOf
 	if json.Unmarshal(data, &kind) != nil {
 		kind.Kind = ""
@@ -195,12 +229,35 @@ func weighObject(data []byte, as []reflect.Type, limit int64) error {
 		limit /= typeless
 	}
 	for _, t := range into {
-		if _, err := jsonweight.Of(data, t, limit); err != nil {
-			return fmt.Errorf("it would take more than %d MiB of memory, or nests too deep", limit>>20)
+		var elements int64
+		if t.Kind() == reflect.Interface {
+			elements = listed * elementsOf(data)
 		}
+		weight, err := jsonweight.Of(data, t, limit-elements)
+		if err != nil || elements > limit {
+			return 0, fmt.Errorf("it would take more than %d MiB of memory, or nests too deep", limit>>20)
+		}
+		most = max(most, elements+weight)
 	}
-	return nil
+	return most, nil
 }
+
+// elementsOf is how many elements a list has; 0 for what is none.
+func elementsOf(data []byte) int64 {
+	var list struct {
+		Items []skipped `json:"items"`
+	}
+	if json.Unmarshal(data, &list) != nil {
+		return 0 // nor does a client read it as a list
+	}
+	return int64(len(list.Items))
+}
+
+// skipped is an element that is counted and not kept.
+type skipped struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // typeOf is the type that clients decode a kind into. That of metadata is in the scheme of its client alone.
 func typeOf(gvk schema.GroupVersionKind) (reflect.Type, bool) {

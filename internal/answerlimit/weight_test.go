@@ -72,6 +72,10 @@ func TestAnAnswerIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 			answer:  repeated(`{"kind":"MachineList","apiVersion":"cluster.k8s.io/v1alpha1","items":[{"kind":"Machine","spec":{"x":[`, `{"":0}`, n, `]}}]}`),
 			dynamic: &machines,
 		},
+		"machines that get a kind": {
+			answer:  repeated(`{"kind":"MachineList","apiVersion":"cluster.k8s.io/v1alpha1","items":[`, `{}`, 3*n, `]}`),
+			dynamic: &machines,
+		},
 		"nodes as they are":   {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"kind":"Node","x":[`, `{}`, 5*n, `]}]}`), dynamic: &nodes},
 		"metadata":            {answer: repeated(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`, `{}`, n, `]}`)},
 		"metadata as a node":  {answer: repeated(`{"kind":"Node","apiVersion":"v1","items":[`, `{}`, n, `]}`), isMetadata: true},
@@ -159,7 +163,7 @@ func TestALargePageIsDecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, as := range map[string][]reflect.Type{"types": nil, "metadata": metadataOnly, "no types": untyped} {
-		if err := weigh(data, as, false); err != nil {
+		if _, err := weigh(data, as, true); err != nil {
 			t.Errorf("%d KiB, with %s: %v", len(data)>>10, name, err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/host"
@@ -49,6 +50,7 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	if g.Traffic != nil {
 		before = g.Traffic.Mark()
 	}
+	ctx = answerlimit.Keep(ctx)
 	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which
 	// instances, in the nodes; which endpoints, in the webhooks.
 	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)

@@ -51,6 +51,19 @@ const (
 	pageSize        = 250
 )
 
+// Bounds of what is kept of a user cluster. Its administrator may write anything, and the operator's memory is for all
+// clusters.
+const (
+	// maxObjects is twice the nodes of the largest supported cluster, for each kind.
+	maxObjects = 10_000
+	// maxName is that of Kubernetes; maxText bounds other texts.
+	maxName, maxText = 253, 512
+	// maxDrivers is more CSI drivers, and plugins, than any node has.
+	maxDrivers = 16
+	// maxError bounds why something could not be listed: an API server says so at any length.
+	maxError = 4 << 10
+)
+
 // Gather lists machines, nodes and what belongs to them. Everything that is in Facts and not in the user cluster
 // (CCMReady, Volumes, Record) is the caller's to fill in. It fails when ctx ends; whatever else could not be listed is
 // in Unknown.
@@ -70,7 +83,7 @@ type gatherer struct {
 
 func (g *gatherer) unknown(what string, err error) {
 	if err != nil {
-		g.facts.Unknown = append(g.facts.Unknown, fmt.Sprintf("listing %s: %v", what, err))
+		g.facts.Unknown = append(g.facts.Unknown, cut(fmt.Sprintf("listing %s: %v", what, err), maxError))
 	}
 }
 
@@ -115,12 +128,12 @@ func (g *gatherer) machines(ctx context.Context) {
 }
 
 func (g *gatherer) nodes(ctx context.Context) {
-	csi := map[string]*storagev1.CSINode{}
+	csi := map[string]csiNode{}
 	g.unknown("csinodes", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().CSINodes().List(ctx, o)
 	}, func(o runtime.Object) {
 		if c, ok := o.(*storagev1.CSINode); ok {
-			csi[c.Name] = c
+			csi[cut(c.Name, maxName)] = csiNodeOf(c)
 		}
 	}))
 	exists := map[string]bool{}
@@ -128,8 +141,10 @@ func (g *gatherer) nodes(ctx context.Context) {
 		return g.kube.CoreV1().Nodes().List(ctx, o)
 	}, func(o runtime.Object) {
 		if n, ok := o.(*corev1.Node); ok {
-			exists[n.Name] = true
-			g.facts.Nodes = append(g.facts.Nodes, NodeOf(n, csi[n.Name]))
+			node := NodeOf(n, nil)
+			node.Drivers, node.Plugins = csi[node.Name].drivers, csi[node.Name].plugins
+			exists[node.Name] = true
+			g.facts.Nodes = append(g.facts.Nodes, node)
 		}
 	})
 	if err != nil {
@@ -139,12 +154,16 @@ func (g *gatherer) nodes(ctx context.Context) {
 	g.unknown("volumeattachments", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().VolumeAttachments().List(ctx, o)
 	}, func(o runtime.Object) {
-		if a, ok := o.(*storagev1.VolumeAttachment); ok && !exists[a.Spec.NodeName] {
+		if a, ok := o.(*storagev1.VolumeAttachment); ok && !exists[cut(a.Spec.NodeName, maxName)] {
 			volume := a.Name
 			if a.Spec.Source.PersistentVolumeName != nil {
 				volume = *a.Spec.Source.PersistentVolumeName
 			}
-			g.facts.Attachments = append(g.facts.Attachments, Attachment{Name: a.Name, Node: a.Spec.NodeName, Volume: volume})
+			g.facts.Attachments = append(g.facts.Attachments, Attachment{
+				Name:   cut(a.Name, maxName),
+				Node:   cut(a.Spec.NodeName, maxName),
+				Volume: cut(volume, maxName),
+			})
 		}
 	}))
 }
@@ -152,7 +171,11 @@ func (g *gatherer) nodes(ctx context.Context) {
 func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Object)) error {
 	p := pager.New(list)
 	p.PageSize, p.PageBufferSize = pageSize, 0
+	n := 0
 	err := p.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		if n++; n > maxObjects {
+			return fmt.Errorf("there are more than %d: delete those that are not needed", maxObjects)
+		}
 		visit(o)
 		return nil
 	})
@@ -165,11 +188,11 @@ func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Objec
 // NodeOf reads a Node and its CSINode, which may be nil.
 func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
 	out := Node{
-		Name:          n.Name,
-		UID:           string(n.UID),
-		ProviderID:    n.Spec.ProviderID,
+		Name:          cut(n.Name, maxName),
+		UID:           cut(string(n.UID), maxName),
+		ProviderID:    cut(n.Spec.ProviderID, maxText),
 		Created:       n.CreationTimestamp.Time,
-		OwnedBy:       n.Labels[ownedBy],
+		OwnedBy:       cut(n.Labels[ownedBy], maxName),
 		Virtual:       n.Labels["type"] == "virtual-kubelet",
 		NotReadySince: n.CreationTimestamp.Time,
 	}
@@ -186,18 +209,34 @@ func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
 	if out.Ready {
 		out.NotReadySince = time.Time{}
 	}
-	if csi == nil {
-		return out
+	if csi != nil {
+		c := csiNodeOf(csi)
+		out.Drivers, out.Plugins = c.drivers, c.plugins
 	}
-	for _, d := range csi.Spec.Drivers {
-		out.Drivers = append(out.Drivers, d.Name)
+	return out
+}
+
+// csiNode is what is kept of a CSINode.
+type csiNode struct{ drivers, plugins []string }
+
+func csiNodeOf(c *storagev1.CSINode) (out csiNode) {
+	for _, d := range c.Spec.Drivers[:min(len(c.Spec.Drivers), maxDrivers)] {
+		out.drivers = append(out.drivers, cut(d.Name, maxName))
 	}
-	for p := range strings.SplitSeq(csi.Annotations[migratedPlugins], ",") {
-		if p = strings.TrimSpace(p); p != "" {
-			out.Plugins = append(out.Plugins, p)
+	for p := range strings.SplitSeq(c.Annotations[migratedPlugins], ",") {
+		if p = strings.TrimSpace(p); p != "" && len(out.plugins) < maxDrivers {
+			out.plugins = append(out.plugins, cut(p, maxName))
 		}
 	}
 	return out
+}
+
+// cut is the beginning of a text, in memory of its own, so that a long one is not kept for it.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return strings.Clone(s)
+	}
+	return strings.ToValidUTF8(strings.Clone(s[:most]), "")
 }
 
 // revisionAnnotation is machine-controller's, on MachineSets.
@@ -220,7 +259,7 @@ func providerIDBy(fields []metav1.ManagedFieldsEntry) (manager string, at time.T
 			continue
 		}
 		if when := timeOf(e.Time); manager == "" || when.After(at) {
-			manager, at = e.Manager, when
+			manager, at = cut(e.Manager, maxName), when
 		}
 	}
 	return manager, at
@@ -237,7 +276,7 @@ func timeOf(t *metav1.Time) time.Time {
 func controllerOf(u *unstructured.Unstructured, kind string) string {
 	for _, o := range u.GetOwnerReferences() {
 		if o.Kind == kind && strings.HasPrefix(o.APIVersion, MachinesResource.Group+"/") {
-			return string(o.UID)
+			return cut(string(o.UID), maxName)
 		}
 	}
 	return ""
@@ -245,7 +284,7 @@ func controllerOf(u *unstructured.Unstructured, kind string) string {
 
 func text(u *unstructured.Unstructured, path ...string) string {
 	s, _, _ := unstructured.NestedString(u.Object, path...)
-	return s
+	return cut(s, maxText)
 }
 
 func number(u *unstructured.Unstructured, path ...string) int {
@@ -264,16 +303,16 @@ func replicas(u *unstructured.Unstructured) int {
 
 func machineOf(u *unstructured.Unstructured) Machine {
 	return Machine{
-		Namespace: u.GetNamespace(),
-		Name:      u.GetName(),
-		UID:       string(u.GetUID()),
+		Namespace: cut(u.GetNamespace(), maxName),
+		Name:      cut(u.GetName(), maxName),
+		UID:       cut(string(u.GetUID()), maxName),
 		Created:   u.GetCreationTimestamp().Time,
 		Deleting:  timeOf(u.GetDeletionTimestamp()),
 		Owner: controllerOf(
 			u,
 			"MachineSet",
 		),
-		External:   u.GetAnnotations()[AnnotationExternal],
+		External:   cut(u.GetAnnotations()[AnnotationExternal], maxText),
 		ProviderID: text(u, "spec", "providerID"),
 		NodeName:   text(u, "status", "nodeRef", "name"),
 		NodeUID:    text(u, "status", "nodeRef", "uid"),
@@ -287,9 +326,9 @@ func setOf(u *unstructured.Unstructured) MachineSet {
 		revision = 0
 	}
 	return MachineSet{
-		Namespace: u.GetNamespace(),
-		Name:      u.GetName(),
-		UID:       string(u.GetUID()),
+		Namespace: cut(u.GetNamespace(), maxName),
+		Name:      cut(u.GetName(), maxName),
+		UID:       cut(string(u.GetUID()), maxName),
 		Created:   u.GetCreationTimestamp().Time,
 		Owner:     controllerOf(u, "MachineDeployment"),
 		Replicas:  replicas(u),
@@ -302,10 +341,10 @@ func setOf(u *unstructured.Unstructured) MachineSet {
 func DeploymentOf(u *unstructured.Unstructured) Deployment {
 	paused, _, _ := unstructured.NestedBool(u.Object, "spec", "paused")
 	return Deployment{
-		Namespace:       u.GetNamespace(),
-		Name:            u.GetName(),
-		UID:             string(u.GetUID()),
-		ResourceVersion: u.GetResourceVersion(),
+		Namespace:       cut(u.GetNamespace(), maxName),
+		Name:            cut(u.GetName(), maxName),
+		UID:             cut(string(u.GetUID()), maxName),
+		ResourceVersion: cut(u.GetResourceVersion(), maxName),
 		Generation:      u.GetGeneration(),
 		ObservedGeneration: int64(
 			number(u, "status", "observedGeneration"),
@@ -343,7 +382,7 @@ func intOrPercent(u *unstructured.Unstructured, path ...string) *intstr.IntOrStr
 		out := intstr.FromInt32(int32(max(0, min(v, 1<<30))))
 		return &out
 	case string:
-		out := intstr.Parse(v)
+		out := intstr.Parse(cut(v, maxText))
 		return &out
 	}
 	return nil

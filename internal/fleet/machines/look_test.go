@@ -1,6 +1,8 @@
 package machines
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -170,6 +172,55 @@ func TestWhatIsReadOfAClusterIsWhatIsThere(t *testing.T) {
 	}
 	if d := f.Deployments[0]; unavailable(d) != 0 || d.MaxSurge.IntValue() != 1 || len(f.Unknown) > 0 {
 		t.Errorf("%+v, unknown %v", d, f.Unknown)
+	}
+}
+
+// TestLittleIsKeptOfAUserCluster: its administrator writes texts of any length, and the memory of the operator is for all.
+func TestLittleIsKeptOfAUserCluster(t *testing.T) {
+	long := strings.Repeat("x", 120_000)
+	p := newPlace(t)
+	p.oneMachine()
+	p.add(MachinesResource, "Machine", "long", "MachineSet", long, before, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{AnnotationExternal: long}}, "spec": map[string]any{"providerID": long},
+		"status": map[string]any{"nodeRef": map[string]any{"name": long, "uid": long}, "errorReason": long, "errorMessage": long},
+	})
+	p.add(SetsResource, "MachineSet", "long", "MachineDeployment", long, before, map[string]any{"spec": map[string]any{}})
+	p.add(DeploymentsResource, "MachineDeployment", "long", "", "", before, map[string]any{"spec": map[string]any{
+		"strategy": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": long, "maxSurge": long}},
+		"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"forceRestart": long}}},
+	}})
+	n, csi := node("long", long, nil), &storagev1.CSINode{}
+	n.UID, n.Spec.ProviderID, n.Labels = types.UID(long), long, map[string]string{ownedBy: long}
+	csi.Name, csi.Annotations = "long", map[string]string{migratedPlugins: strings.Repeat(long[:1000]+",", 1000)}
+	for range 1000 {
+		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: long[:1000]})
+	}
+	p.user.Put(t, n, csi, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "long"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: long}})
+	f, err := Gather(t.Context(), p.restarter.Kube, p.restarter.Dynamic, changed)
+	if err != nil || len(f.Unknown) > 0 || len(f.Machines) != 2 || len(f.Sets) != 2 || len(f.Deployments) != 2 || len(f.Nodes) != 2 || len(f.Attachments) != 1 {
+		t.Fatalf("%d machines, %d sets, %d deployments, %d nodes, %d attachments, unknown %.300v, %v",
+			len(f.Machines), len(f.Sets), len(f.Deployments), len(f.Nodes), len(f.Attachments), f.Unknown, err)
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 32<<10 {
+		t.Errorf("%d bytes are kept of a few objects", len(data))
+	}
+}
+
+// TestMoreObjectsThanAreLookedAtAreUnknown.
+func TestMoreObjectsThanAreLookedAtAreUnknown(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	for i := range maxObjects {
+		p.user.Put(t, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}})
+	}
+	f, err := Gather(t.Context(), p.restarter.Kube, p.restarter.Dynamic, changed)
+	want := []string{"listing csinodes: there are more than 10000: delete those that are not needed"}
+	if diff := cmp.Diff(want, f.Unknown); err != nil || diff != "" {
+		t.Errorf("%v, unknown (-want +got):\n%s", err, diff)
 	}
 }
 

@@ -2,8 +2,9 @@ package machines
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +20,7 @@ import (
 // watch does. It keeps nothing of machines: of those, and of what CSI drivers say, the API server sends the metadata
 // alone. Nodes come whole: their kubelets write them also when nothing has changed that Look reads. A few hundred bytes
 // of each are kept to compare. The error is nil when a watch ended in order, as the API server ends each after a while,
-// or had fallen behind. Start again then.
+// or had fallen behind. Start again then. A watch that tells of more nodes than are looked at is an error.
 func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interface, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,7 +40,7 @@ func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interfa
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", r.Resource, err)
 		}
-		open = append(open, watched{w, r.Resource, func(watch.Event) bool { return true }})
+		open = append(open, watched{w, r.Resource, func(watch.Event) (bool, error) { return true, nil }})
 	}
 	nodes, err := watchNodes(ctx, kube)
 	if err != nil {
@@ -89,7 +90,7 @@ func watchNodes(ctx context.Context, kube kubernetes.Interface) (watch.Interface
 type watched struct {
 	watch.Interface
 	resource string
-	news     func(watch.Event) bool
+	news     func(watch.Event) (bool, error)
 }
 
 func (w watched) follow(ctx context.Context, changed func()) error {
@@ -108,30 +109,46 @@ func (w watched) follow(ctx context.Context, changed func()) error {
 					return nil
 				}
 				return fmt.Errorf("watching %s: %w", w.resource, err)
-			case w.news(e):
-				changed()
+			default:
+				isNews, err := w.news(e)
+				if err != nil {
+					return fmt.Errorf("watching %s: %w", w.resource, err)
+				}
+				if isNews {
+					changed()
+				}
 			}
 		}
 	}
 }
 
-// nodes is what was last seen of nodes that were told of.
-type nodes map[types.UID]Node
+// nodes is what was last seen of nodes that were told of: a sum of what Look looks at. Events may tell of nodes that
+// never were.
+type nodes map[types.UID][sha256.Size]byte
 
 func newNodes() nodes { return nodes{} }
 
 // differ reports whether a node differs in what Look looks at. One that is told of for the first time does.
-func (n nodes) differ(e watch.Event) bool {
+func (n nodes) differ(e watch.Event) (bool, error) {
 	node, ok := e.Object.(*corev1.Node)
 	if !ok {
-		return true
+		return true, nil
 	}
+	seen := NodeOf(node, nil)
+	uid := types.UID(seen.UID)
 	if e.Type == watch.Deleted {
-		delete(n, node.UID)
-		return true
+		delete(n, uid)
+		return true, nil
 	}
-	before, known := n[node.UID]
-	now := NodeOf(node, nil)
-	n[node.UID] = now
-	return !known || !reflect.DeepEqual(before, now)
+	before, known := n[uid]
+	if !known && len(n) >= maxObjects {
+		return false, fmt.Errorf("there are more than %d", maxObjects)
+	}
+	data, err := json.Marshal(seen)
+	if err != nil {
+		return false, err
+	}
+	now := sha256.Sum256(data)
+	n[uid] = now
+	return !known || before != now, nil
 }

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 )
 
@@ -131,5 +133,46 @@ func TestAClusterWithoutMachineControllerIsWatchedByItsNodes(t *testing.T) {
 	p.hears(news, "a node")
 	if err := end(); err != nil {
 		t.Errorf("it ends with %v", err)
+	}
+}
+
+// TestAWatchThatTellsOfMoreNodesThanThereCanBeEnds: a user cluster's API server may tell of new ones for ever.
+func TestAWatchThatTellsOfMoreNodesThanThereCanBeEnds(t *testing.T) {
+	seen, told := newNodes(), node("node", "kubelet", nil)
+	tell := func(i int, what watch.EventType) (bool, error) {
+		told.UID = types.UID(fmt.Sprint(i) + strings.Repeat("x", 1000))
+		return seen.differ(watch.Event{Type: what, Object: told})
+	}
+	for i := range maxObjects {
+		if isNews, err := tell(i, watch.Added); !isNews || err != nil {
+			t.Fatalf("node %d: %v, %v", i, isNews, err)
+		}
+	}
+	if isNews, err := tell(0, watch.Modified); isNews || err != nil {
+		t.Errorf("a node that is known: %v, %v", isNews, err)
+	}
+	if _, err := tell(maxObjects, watch.Added); err == nil || err.Error() != "there are more than 10000" {
+		t.Errorf("one more: %v", err)
+	}
+	if isNews, err := tell(0, watch.Deleted); !isNews || err != nil {
+		t.Errorf("a node that goes: %v, %v", isNews, err)
+	}
+	if isNews, err := tell(maxObjects, watch.Added); !isNews || err != nil {
+		t.Errorf("another in its place: %v, %v", isNews, err)
+	}
+	for uid := range seen {
+		if len(uid) > maxName {
+			t.Fatalf("%d bytes of a UID are kept", len(uid))
+		}
+	}
+
+	events := watch.NewFake()
+	ended := make(chan error, 1)
+	w := watched{Interface: events, resource: "nodes", news: seen.differ}
+	go func() { ended <- w.follow(t.Context(), func() {}) }()
+	told.UID = "one more"
+	events.Add(told)
+	if err := <-ended; err == nil || err.Error() != "watching nodes: there are more than 10000" {
+		t.Errorf("the watch ends with %v", err)
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
-	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // discoveryTimeout bounds the question whether a group is served.
@@ -216,7 +215,7 @@ func reduced(o any) (any, error) {
 	if err != nil { // one bad object must not keep all others out of the cache: it is seen without what cannot be read
 		c = &kubermaticv1.Cluster{}
 		c.Name, c.UID, c.ResourceVersion = u.GetName(), u.GetUID(), u.GetResourceVersion()
-		c.Annotations = map[string]string{unreadable: mask.Error(err)}
+		c.Annotations = map[string]string{unreadable: shownError(err)}
 	}
 	c.ManagedFields = nil
 	delete(c.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
@@ -424,7 +423,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 				wait = op.Limits.Retry
 			} else if ctx.Err() == nil {
 				op.Log.V(1).
-					Info("The machines of a cluster are polled: the watch has broken off", "cluster", t.Name, "error", mask.Error(err))
+					Info("The machines of a cluster are polled: the watch has broken off", "cluster", t.Name, "error", shownError(err))
 			}
 			op.queue.Add(t.Name)
 			select {

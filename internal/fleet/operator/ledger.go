@@ -372,11 +372,38 @@ func (m *memory) restart(name string, limit int) bool {
 func note(s *state.Seen, now time.Time, err error) {
 	s.At = now
 	if err != nil {
-		s.Error = mask.Error(err)
+		s.Error = shownError(err)
 		s.Failures++
 		return
 	}
 	s.Error, s.Failures, s.Known = "", 0, true
+}
+
+// maxText bounds what is kept of a text: user clusters answer with errors of any length, and the memory is for all.
+const maxText = 4 << 10
+
+// shownText is the beginning of a text, without secrets.
+func shownText(text string) string {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(strings.Clone(text[:maxText]), "") + "…"
+	}
+	return mask.Text(text)
+}
+
+// shownTexts are the beginnings of texts, without secrets.
+func shownTexts(in []string) (out []string) {
+	for _, text := range in {
+		out = append(out, shownText(text))
+	}
+	return out
+}
+
+// shownError is the beginning of what an error says, without secrets; empty for none.
+func shownError(err error) string {
+	if err == nil {
+		return ""
+	}
+	return shownText(err.Error())
 }
 
 // fieldManager names this program in what it writes.

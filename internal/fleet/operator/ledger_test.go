@@ -283,3 +283,12 @@ func TestWhatToDoAboutARollbackThatWasNotBegun(t *testing.T) {
 		}
 	}
 }
+
+// TestALongErrorIsNotKeptWhole: a user cluster answers with what it likes, and the memory is for all clusters.
+func TestALongErrorIsNotKeptWhole(t *testing.T) {
+	var s state.Seen
+	note(&s, time.Now(), errors.New("token=hunter2hunter2 "+strings.Repeat("é", 1<<20)))
+	if n := len(s.Error); n < maxText/2 || n > maxText+len("…") || strings.Contains(s.Error, "hunter2") || !strings.HasSuffix(s.Error, "é…") {
+		t.Errorf("%d bytes are kept: %.100q", n, s.Error)
+	}
+}

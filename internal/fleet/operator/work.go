@@ -22,7 +22,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
-	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -52,7 +51,7 @@ func (j *jobs) guard(name, what string, f func() error) (err error) {
 		if value == nil {
 			return
 		}
-		failed := &panicError{mask.Text(fmt.Sprint(value))}
+		failed := &panicError{shownText(fmt.Sprint(value))}
 		err = failed
 		j.Metrics.panicked(what)
 		j.Log.Error(
@@ -197,7 +196,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 		return op.Engine.Run(ctx, t, r.part, r.back, func(e step.Event) { op.heard(t, e) }, r.stop)
 	})
 	result, message := outcome(err)
-	message = mask.Text(message)
+	message = shownText(message)
 	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
 		if down := op.jobs.bounded(
 			ctx,
@@ -205,7 +204,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 			"reach",
 			func(ctx context.Context) error { return op.Engine.Reach(ctx, t) },
 		); down != nil {
-			result, message = state.Unreachable, mask.Error(down)
+			result, message = state.Unreachable, shownError(down)
 		}
 	}
 	journal, readErr := op.looks.journal(ctx, t)
@@ -263,11 +262,11 @@ func (op *Operator) heard(t Target, e step.Event) {
 			return
 		}
 		if e.Kind == "waiting" || e.Kind == "progress" {
-			r.run.Waiting = mask.Text(e.Message)
+			r.run.Waiting = shownText(e.Message)
 			return
 		}
 		news = r.run.Number != e.Number
-		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = mask.Text(e.Step.Title), e.Number, e.Total, ""
+		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = shownText(e.Step.Title), e.Number, e.Total, ""
 	})
 	if e.Kind != "waiting" {
 		op.runs.move(t.Name)
@@ -310,7 +309,7 @@ func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 		journal, err := l.journal(ctx, t)
 		l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 			if err != nil {
-				r.journal.At, r.journal.Error = time.Now(), mask.Error(err)
+				r.journal.At, r.journal.Error = time.Now(), shownError(err)
 				return
 			}
 			r.journal = journal
@@ -335,7 +334,7 @@ func (l *looks) seeOwners(ctx context.Context, t Target) {
 	var found state.Owners
 	l.ask(ctx, t, "owners", func(ctx context.Context) (err error) {
 		found, err = l.Engine.Owners(ctx, t)
-		found.Unsure = mask.Texts(found.Unsure)
+		found.Unsure = shownTexts(found.Unsure)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
 		if good {
@@ -350,7 +349,7 @@ func (l *looks) seeParts(ctx context.Context, t Target) {
 	var found PartsSeen
 	l.ask(ctx, t, "parts", func(ctx context.Context) (err error) {
 		found, err = l.Parts.Ensure(ctx, t)
-		found.CSI, found.Waiting, found.Did = mask.Text(found.CSI), mask.Texts(found.Waiting), mask.Texts(found.Did)
+		found.CSI, found.Waiting, found.Did = shownText(found.CSI), shownTexts(found.Waiting), shownTexts(found.Did)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
 		if good {
@@ -392,7 +391,7 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	begun := time.Now()
 	l.ask(ctx, t, "machines", func(ctx context.Context) (err error) {
 		found, did, err = l.Machines.Pass(ctx, t, asked)
-		found.Reasons, found.Regression, did = mask.Texts(found.Reasons), mask.Text(found.Regression), mask.Text(did)
+		found.Reasons, found.Regression, did = shownTexts(found.Reasons), shownText(found.Regression), shownText(did)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
 		if good {
@@ -427,7 +426,7 @@ func (l *looks) ask(
 		seen := keep(r, err == nil)
 		note(seen, time.Now(), err)
 		if seen.Failures == 1 {
-			l.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", mask.Error(err))
+			l.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", shownError(err))
 		}
 	})
 }
