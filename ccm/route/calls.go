@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -151,6 +153,17 @@ func (c *Controller) eventFailed(creation creation, took time.Duration, err erro
 		corev1.EventTypeWarning, "FailedToCreateRoute", "Could not create route %s %s for node %s after %v: %v",
 		creation.node.UID, creation.cidr, creation.node.Name, took, err,
 	)
+}
+
+// eventRefused says why a node gets no route, as eventFailed does of one that the cloud refuses.
+func (c *Controller) eventRefused(n needs) {
+	for _, d := range slices.Sorted(maps.Keys(n.refused)) {
+		c.recorder.Eventf(
+			&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.node.Name, UID: n.node.UID},
+			corev1.EventTypeWarning, "FailedToCreateRoute", "Could not create route %s %s for node %s: %s",
+			n.node.UID, d, n.node.Name, n.refused[d],
+		)
+	}
 }
 
 // guard turns a provider's panic into an error of the one call.

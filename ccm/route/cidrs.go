@@ -1,10 +1,14 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	netutils "k8s.io/utils/net"
 )
@@ -49,6 +53,11 @@ func responsible(clusterCIDRs []*net.IPNet, route *cloudprovider.Route) bool {
 	return false
 }
 
+// isOurs reports whether a route to a destination would be the cluster's to delete.
+func isOurs(d destination, clusterCIDRs []*net.IPNet) bool {
+	return responsible(clusterCIDRs, &cloudprovider.Route{DestinationCIDR: string(d)})
+}
+
 // destination is where a route leads, in one spelling. Clouds and nodes write IPv6 differently, and a route in another
 // spelling would be deleted and made again in a loop.
 type destination string
@@ -58,4 +67,79 @@ func destinationOf(cidr string) destination {
 		return destination(parsed.String())
 	}
 	return destination(cidr)
+}
+
+// refusals say why a node gets no route for one of its podCIDRs. A kubelet that registers its Node chooses them, and a
+// route is more specific than the one of the node whose range it takes.
+type refusals map[string]map[destination]string // by the node's name
+
+func (r refusals) add(node *corev1.Node, d destination, why string) {
+	if r[node.Name] == nil {
+		r[node.Name] = map[destination]string{}
+	}
+	r[node.Name][d] = why
+}
+
+// claim is a podCIDR inside the cluster's range.
+type claim struct {
+	prefix netip.Prefix
+	node   *corev1.Node
+}
+
+// refuse finds the podCIDRs that no route is made for. They are not wholly in the cluster's range, or overlap one of an
+// older Node. Without a range none is refused.
+func refuse(nodes []*corev1.Node, clusterCIDRs []*net.IPNet) refusals {
+	out := refusals{}
+	if len(clusterCIDRs) == 0 {
+		return out
+	}
+	var claims []claim
+	for _, node := range nodes {
+		for _, cidr := range node.Spec.PodCIDRs {
+			d := destinationOf(cidr)
+			prefix, err := netip.ParsePrefix(string(d))
+			if err != nil || !isInside(prefix, clusterCIDRs) {
+				out.add(node, d, "it is not wholly inside --cluster-cidr")
+				continue
+			}
+			claims = append(claims, claim{prefix, node})
+		}
+	}
+	slices.SortFunc(claims, func(a, b claim) int {
+		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()))
+	})
+	var around []claim // those that contain the one that is looked at
+	for _, c := range claims {
+		around = slices.DeleteFunc(around, func(a claim) bool { return !a.prefix.Overlaps(c.prefix) })
+		for _, a := range around {
+			switch {
+			case a.node.Name == c.node.Name:
+			case isOlder(a.node, c.node):
+				out.overlaps(c, a)
+			default:
+				out.overlaps(a, c)
+			}
+		}
+		around = append(around, c)
+	}
+	return out
+}
+
+func (r refusals) overlaps(younger, older claim) {
+	r.add(younger.node, destination(younger.prefix.String()), fmt.Sprintf(
+		"it overlaps podCIDR %s of the older Node %s: delete the Node that is not to have it",
+		older.prefix, older.node.Name,
+	))
+}
+
+// isOlder reports whether a Node was created before another; of one second, the name decides.
+func isOlder(a, b *corev1.Node) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+func isInside(prefix netip.Prefix, clusterCIDRs []*net.IPNet) bool {
+	return slices.ContainsFunc(clusterCIDRs, func(cluster *net.IPNet) bool {
+		bits, _ := cluster.Mask.Size()
+		return bits <= prefix.Bits() && cluster.Contains(prefix.Addr().AsSlice())
+	})
 }

@@ -75,6 +75,9 @@ func judgeNode(n needs, a attempts) verdict {
 	if len(n.missing) == 0 {
 		return created
 	}
+	if len(n.refused) > 0 {
+		return lacking
+	}
 	for _, d := range n.missing {
 		if a.failed(createOf(d, creation{node: n.node})) {
 			return lacking
@@ -98,7 +101,14 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 			delete(c.patches, name)
 		}
 	}
+	told := map[types.UID]bool{}
 	for _, n := range judge(nodes, c.current(nodes), c.clusterCIDRs).nodes {
+		if len(n.refused) > 0 {
+			told[n.node.UID] = true
+			if !c.told[n.node.UID] {
+				c.eventRefused(n)
+			}
+		}
 		verdict := judgeNode(n, c.attempts)
 		if verdict == pending || networkCondition(n.node) == verdict.observed() {
 			continue
@@ -122,6 +132,7 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 		patch.running, patch.verdict = true, verdict
 		c.work.Go(func() { c.patch(ctx, calls, n.node, patch, verdict) })
 	}
+	c.told = told
 }
 
 // patch writes a node's condition. It is for the node that was judged: one that was created again under the same name

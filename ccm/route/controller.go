@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -106,6 +107,7 @@ type Controller struct {
 	busy      map[destination]bool
 	settled   map[destination]time.Time // until when lists say nothing about it: calls were made
 	patches   map[string]*patched       // by node
+	told      map[types.UID]bool        // Nodes of which an event says that a route is refused
 }
 
 // New returns a controller, or ErrUnsupported if the provider has no routes.

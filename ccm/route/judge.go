@@ -39,6 +39,8 @@ type creation struct {
 type needs struct {
 	node    *corev1.Node
 	missing []destination
+	// refused are those of the missing that no route is made for, with the reason.
+	refused map[destination]string
 }
 
 // judgement is what follows from nodes and view.
@@ -53,6 +55,7 @@ func judge(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgemen
 	j := &judging{
 		known:        known,
 		clusterCIDRs: clusterCIDRs,
+		refused:      refuse(nodes, clusterCIDRs),
 		changes:      map[destination]*change{},
 		wanted:       map[destination]map[types.NodeName]*corev1.Node{},
 	}
@@ -83,6 +86,7 @@ func judge(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgemen
 type judging struct {
 	known        view
 	clusterCIDRs []*net.IPNet
+	refused      refusals
 	changes      map[destination]*change
 	wanted       map[destination]map[types.NodeName]*corev1.Node
 	result       judgement
@@ -104,11 +108,20 @@ func (j *judging) need(node *corev1.Node) needs {
 		if j.wanted[d][name] != nil {
 			continue // the same podCIDR twice
 		}
+		has := slices.ContainsFunc(j.known[d], func(s seen) bool { return leadsTo(s, node, j.clusterCIDRs) })
+		if why, refused := j.refused[node.Name][d]; refused && (!has || isOurs(d, j.clusterCIDRs)) {
+			if need.refused == nil {
+				need.refused = map[destination]string{}
+			}
+			need.refused[d] = why
+			need.missing = append(need.missing, d)
+			continue // a route that it has is deleted
+		}
 		if j.wanted[d] == nil {
 			j.wanted[d] = map[types.NodeName]*corev1.Node{}
 		}
 		j.wanted[d][name] = node
-		if !slices.ContainsFunc(j.known[d], func(s seen) bool { return leadsTo(s, node, j.clusterCIDRs) }) {
+		if !has {
 			need.missing = append(need.missing, d)
 			j.at(d).creates = append(j.at(d).creates, creation{node, cidr})
 		}

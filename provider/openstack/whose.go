@@ -78,7 +78,9 @@ func (o *owners) of(entry routers.Route) (*corev1.Node, *port) {
 	return choose(claims, entry), p
 }
 
-// choose prefers the node whose pods a route leads to. A kubelet cannot change the podCIDRs of its Node.
+// choose prefers the node whose pods a route leads to. A kubelet chooses the podCIDRs
+// of its Node when it registers it, and cannot change them later. The route controller asks for none that overlaps one
+// of an older Node.
 func choose(nodes []*corev1.Node, entry routers.Route) *corev1.Node {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, node := range nodes {
