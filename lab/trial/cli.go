@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -52,9 +53,24 @@ func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args
 // Command is transplant with the global flags that an operator of this lab would give, but for --state-dir. It is not
 // started.
 func (t *Trial) Command(args ...string) *exec.Cmd {
-	cmd := exec.Command(t.product.CLI, append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess())...)
+	args = append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess())
+	if named := t.namedHosts(); len(named) > 0 {
+		args = append(args, "--control-plane-hosts", strings.Join(named, ","))
+	}
+	cmd := exec.Command(t.product.CLI, args...)
 	cmd.Env = append(os.Environ(), t.Env()...)
 	return cmd
+}
+
+// namedHosts are the hosts that the operator has to name: a Node has their name, and the lab's API servers announce no
+// addresses, since no client could use those of loopback.
+func (t *Trial) namedHosts() (names []string) {
+	for _, h := range t.ControlPlanes() {
+		if h.NodeName == h.Name {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }
 
 // MigrationFlags are the flags of check, plan and apply for this lab: how the new manager gets at its cloud.
