@@ -45,6 +45,22 @@ func (b balancers) UpdateLoadBalancer(
 	return correct(b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes))
 }
 
+// GetLoadBalancer returns the status of a load balancer, and whether there is one. For a Service that is leaving there
+// always is one. The provider does not find a load balancer that is gone, and the controller would remove none of its
+// other parts. Removing changes nothing where nothing is left.
+func (b balancers) GetLoadBalancer(
+	ctx context.Context,
+	cluster string,
+	service *corev1.Service,
+) (*corev1.LoadBalancerStatus, bool, error) {
+	status, exists, err := b.LoadBalancer.GetLoadBalancer(ctx, cluster, service)
+	isLeaving := service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer
+	if err == nil && !exists && isLeaving && b.cloud.cluster != "" {
+		return &corev1.LoadBalancerStatus{}, true, nil
+	}
+	return status, exists, err
+}
+
 // EnsureLoadBalancerDeleted deletes a load balancer and what belongs to it. The provider takes a load balancer that it
 // does not find for one that is deleted, with all its parts. A call that ended in its middle, with a lease for
 // instance, would leave security groups, target groups and rules behind for ever.

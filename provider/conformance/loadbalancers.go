@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -71,7 +72,14 @@ func (b balancers) update(ctx context.Context, service *corev1.Service, nodes []
 }
 
 func (b balancers) remove(ctx context.Context, service *corev1.Service) error {
+	service = service.DeepCopy()
+	now := metav1.Now()
+	service.DeletionTimestamp = &now
 	return settled(ctx, func(ctx context.Context) error {
+		_, exists, err := b.GetLoadBalancer(ctx, b.Cluster, service.DeepCopy())
+		if err != nil || !exists {
+			return err
+		}
 		return b.EnsureLoadBalancerDeleted(ctx, b.Cluster, service.DeepCopy())
 	})
 }
