@@ -143,7 +143,7 @@ func matching(all []candidate, rule cloudconf.Selection) *candidate {
 
 // maxMetadata bounds what a machine's metadata may grow to when it is unpacked: its administrator may be another one
 // than the cluster's.
-const maxMetadata = 1 << 20
+const maxMetadata = 64 << 10
 
 // networkConfig is cloud-init's network config, version 2, as far as it names addresses.
 type networkConfig struct {
@@ -194,16 +194,31 @@ func unpack(text, encoding string) []byte {
 	if !compressed && encoding != "base64" && encoding != "b64" {
 		return nil
 	}
-	data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil || !compressed {
-		return data
+	text = strings.TrimSpace(text)
+	if len(text) > base64.StdEncoding.EncodedLen(maxMetadata) {
+		return nil
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	if !compressed {
+		return bounded(data)
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil
 	}
-	data, err = io.ReadAll(io.LimitReader(reader, maxMetadata))
+	data, err = io.ReadAll(io.LimitReader(reader, maxMetadata+1))
 	if err != nil {
+		return nil
+	}
+	return bounded(data)
+}
+
+// bounded is nothing where there is more than a machine's metadata may have: a part of it would say something else.
+func bounded(data []byte) []byte {
+	if len(data) > maxMetadata {
 		return nil
 	}
 	return data
