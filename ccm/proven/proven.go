@@ -7,6 +7,7 @@
 package proven
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,13 @@ func Covers(minor int) bool {
 func Ours(image string) bool {
 	return image == "" || strings.Contains(image, "/transplant-dev/")
 }
+
+// published is an image in the registry where this project's are published, with a tag, a digest or neither.
+var published = regexp.MustCompile(`^ghcr\.io/transplant-dev/[a-z0-9-]+(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?$`)
+
+// IsPublished reports whether an image is one that this project published itself. What a mirror serves under the same
+// path, its owner decides.
+func IsPublished(image string) bool { return published.MatchString(image) }
 
 // minor reads 26 from v1.26.0. A test holds every entry to that form.
 func minor(version string) int {

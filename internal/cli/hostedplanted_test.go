@@ -257,3 +257,19 @@ func TestARollbackIsNotedForThePlanThatWasLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlantedRecordInASeedHidesNoStepOfTheReview: each is recorded as done, and the engine would carry it out.
+func TestAPlantedRecordInASeedHidesNoStepOfTheReview(t *testing.T) {
+	s := newSeededJournal(t)
+	s.begin()
+	r := s.run("apply") // nobody to ask
+	if r.code != exitcode.NotApproved {
+		t.Errorf("exit code %d:\n%s", r.code, r.text(nil))
+	}
+	if shown := strings.Count(r.errOut, "done, as the journal says; carried out again"); shown != len(s.doc.Plan.Steps) {
+		t.Errorf("%d of %d steps are shown as what the journal says of them:\n%s", shown, len(s.doc.Plan.Steps), r.errOut)
+	}
+	if !strings.Contains(r.errOut, "\nimage of the cloud-controller-manager: "+s.doc.Plan.Options.Image) {
+		t.Errorf("the image %s is not shown:\n%s", s.doc.Plan.Options.Image, r.errOut)
+	}
+}

@@ -160,6 +160,40 @@ func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
 	}
 }
 
+// TestAPlantedRecordHidesNoStepOfTheReview: the engine asks the cluster and not the record, and carries a step out that the record calls done.
+func TestAPlantedRecordHidesNoStepOfTheReview(t *testing.T) {
+	c := newLive(t)
+	steps, image := 0, ""
+	c.plant(func(p *v1.Plan, doc *v1.Journal) {
+		fromElsewhere(p)
+		steps, image = len(p.Steps), p.Options.Image
+		for i, s := range p.Steps {
+			p.Steps[i].Title, p.Steps[i].Changes = "look at the cluster", nil
+			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: []string{"done", "already-done", "skipped"}[i%3]})
+		}
+	})
+	r := c.run("apply") // nobody to ask
+	for _, part := range []string{
+		"ClusterRole/transplant-observer", "host cp-1 · /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external", "from /etc/kubernetes/cloud.conf",
+		"· image " + image, "done, as the journal says; carried out again where the cluster does not show it", "skipped, as the journal says",
+		"\nimage of the cloud-controller-manager: " + image + " (from another registry than this project's",
+		"the manager: from another registry than this project's, with a path like ours (" + image + ")",
+	} {
+		if !strings.Contains(r.errOut, part) {
+			t.Errorf("%q is not shown:\n%s", part, r.errOut)
+		}
+	}
+	if shown := strings.Count(r.errOut, ", as the journal says; carried out "); shown != steps {
+		t.Errorf("%d of %d steps are shown as what the journal says of them:\n%s", shown, steps, r.errOut)
+	}
+	if strings.Contains(r.errOut, "the manager: ours") || strings.Contains(r.errOut, image+" (ours)") {
+		t.Errorf("an image of another registry is called ours:\n%s", r.errOut)
+	}
+	if r.code != exitcode.NotApproved {
+		t.Errorf("exit code %d", r.code)
+	}
+}
+
 // fromElsewhere takes the image of the manager from another registry, which breaks no rule.
 func fromElsewhere(p *v1.Plan) {
 	_, rest, _ := strings.Cut(p.Options.Image, "/")

@@ -39,8 +39,8 @@ type Console interface {
 	Approve(yes bool, what string) error
 	// ShowPlan shows a plan before it is carried out; as the answer of the command, when nothing is.
 	ShowPlan(p *v1.Plan, answer bool) error
-	// ShowRest shows what is left of a plan.
-	ShowRest(whole, rest *v1.Plan) error
+	// ShowUnseen shows all of a journal's plan that was not approved here, with the results that its records claim.
+	ShowUnseen(p *v1.Plan, results map[string]string) error
 	// ShowReport shows findings that block.
 	ShowReport(report v1.CheckReport) error
 	// Tell says what happens to a step.

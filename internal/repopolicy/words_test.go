@@ -152,7 +152,6 @@ var (
 		"internal/check/controlplane":      1,
 		"internal/cli/printer":             2,
 		"internal/client":                  1,
-		"internal/client/hostedrun":        1,
 		"internal/cloudconfig":             1,
 		"internal/controllernames":         1,
 		"internal/fleet/admission":         1,

@@ -2,8 +2,6 @@ package console
 
 import (
 	"errors"
-	"io"
-	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -18,18 +16,9 @@ func (c *Console) ShowReport(report v1.CheckReport) error {
 	return printer.PrintCheck(c.Err, report, c.LayoutFor(c.Err, false))
 }
 
-// ShowRest implements ui. The digest of the rest is left out: it is not the plan's.
-func (c *Console) ShowRest(whole, rest *v1.Plan) error {
-	var b strings.Builder
-	if err := printer.PrintPlan(&b, rest, c.LayoutFor(c.Err, false)); err != nil {
-		return err
-	}
-	text := b.String()
-	if i := strings.LastIndex(text, "plan sha256: "); i >= 0 {
-		text = text[:i] // of the rest, which no flag pins
-	}
-	_, err := io.WriteString(c.Err, text+printer.ManagerSettings(whole))
-	return err
+// ShowUnseen implements ui.
+func (c *Console) ShowUnseen(p *v1.Plan, results map[string]string) error {
+	return printer.PrintUnseen(c.Err, p, results, c.LayoutFor(c.Err, false))
 }
 
 // ShowPlan implements ui: a plan before it is carried out is part of the conversation; with --dry-run it is the answer.

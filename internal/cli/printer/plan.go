@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
@@ -18,8 +19,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
-// ManagerSettings are lines with the environment and the arguments of each manager that a plan starts, masked. A plan
-// from elsewhere could use them to send the cloud's credentials away, and no line of a step shows them.
+// ManagerSettings are lines with the environment, the image and the arguments of each manager that a plan starts,
+// masked. A plan from elsewhere could use them to send the cloud's credentials away, and no line of a step has to show
+// them.
 func ManagerSettings(p *v1.Plan) string {
 	var out strings.Builder
 	for _, e := range p.Options.Env {
@@ -35,24 +37,51 @@ func ManagerSettings(p *v1.Plan) string {
 		if s.Component != component.CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
 			continue
 		}
-		for _, command := range commandsOf(s.Content + s.Object) {
-			line := wording.OneLine(strings.Join(mask.Command(command), " "))
-			if !slices.Contains(shown, line) {
-				shown = append(shown, line)
-				fmt.Fprintf(&out, "arguments of the cloud-controller-manager: %s\n", line)
+		for _, c := range containersOf(s.Content + s.Object) {
+			lines := []string{"image of the cloud-controller-manager: " + describeImage(c.image)}
+			if len(c.command) > 0 {
+				line := wording.OneLine(strings.Join(mask.Command(c.command), " "))
+				lines = append(lines, "arguments of the cloud-controller-manager: "+line)
+			}
+			for _, line := range lines {
+				if !slices.Contains(shown, line) {
+					shown = append(shown, line)
+					fmt.Fprintln(&out, line)
+				}
 			}
 		}
 	}
 	return out.String()
 }
 
-// commandsOf are the command lines of all containers in an object, as YAML or JSON.
-func commandsOf(object string) [][]string {
+// describeImage returns an image with whether it is this project's own. One of another registry with such a path is not
+// called that. The path is all that program.Identify goes by, and every registry may have it.
+func describeImage(image string) string {
+	shown := wording.OneLine(image)
+	switch {
+	case image == "":
+		return "-"
+	case proven.IsPublished(image):
+		return shown + " (ours)"
+	case proven.Ours(image):
+		return shown + " (from another registry than this project's, with a path like ours)"
+	}
+	return shown
+}
+
+// container is what an object says of one that it starts.
+type container struct {
+	image   string
+	command []string
+}
+
+// containersOf are all containers in an object, as YAML or JSON.
+func containersOf(object string) []container {
 	var doc any
 	if yaml.Unmarshal([]byte(object), &doc) != nil {
 		return nil
 	}
-	var out [][]string
+	var out []container
 	var look func(v any)
 	look = func(v any) {
 		switch v := v.(type) {
@@ -62,8 +91,8 @@ func commandsOf(object string) [][]string {
 			}
 		case map[string]any:
 			words := slices.Concat(wordsOf(v["command"]), wordsOf(v["args"]))
-			if len(words) > 0 {
-				out = append(out, words)
+			if image, _ := v["image"].(string); image != "" || len(words) > 0 {
+				out = append(out, container{image, words})
 			}
 			for _, field := range []string{"spec", "template", "containers", "initContainers"} {
 				look(v[field])
@@ -109,8 +138,24 @@ var stepMarks = map[v1.StepKind]string{
 
 // PrintPlan prints the steps, a line each: what is done, and what changes by it.
 func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
-	digest := compare.Digest(p)
-	p = safe(p)
+	return writePlan(w, safe(p), "plan sha256: "+compare.Digest(p)+"\n", nil, l)
+}
+
+// PrintUnseen prints the plan of a journal that others may have written, all of it. The results that its records claim
+// are printed next to the steps. They leave no step out: a step that the cluster does not show is carried out again.
+// The digest is left out, which is not always that of the stored plan.
+func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]string, l Layout) error {
+	return writePlan(w, safe(p), "", results, l)
+}
+
+// claims are what is printed of the results in the records of a journal that others may have written.
+var claims = map[string]string{
+	"done":         "done, as the journal says; carried out again where the cluster does not show it",
+	"already-done": "done before, as the journal says; carried out where the cluster does not show it",
+	"skipped":      "skipped, as the journal says; carried out where its host is not excluded",
+}
+
+func writePlan(w io.Writer, p *v1.Plan, digest string, results map[string]string, l Layout) error {
 	var b strings.Builder
 	number := 0
 	for i, s := range p.Steps {
@@ -126,6 +171,9 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 		fmt.Fprintln(&b, line)
 		if at := target(s, p.Options, line); at != "" {
 			fmt.Fprintf(&b, "      %s\n", at)
+		}
+		if claim := claims[results[s.ID]]; claim != "" {
+			fmt.Fprintf(&b, "      %s\n", claim)
 		}
 		if l.Wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
 			fmt.Fprintf(&b, "      %s\n", s.Why)
@@ -160,7 +208,7 @@ func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
 		undone,
 		english.Count(len(p.Facts), "fact"),
 	)
-	fmt.Fprintf(&b, "plan sha256: %s\n", digest)
+	b.WriteString(digest)
 	b.WriteString(ManagerSettings(p))
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err

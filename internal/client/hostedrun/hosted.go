@@ -210,11 +210,11 @@ func (m *Migration) showRefusal(err error) error {
 	return run.BlockedBy(m.Client, blocked.Report)
 }
 
-// reviewUnseen prints what is left of a plan that was not approved on this machine, in the words of the shown one, and
-// asks about the variables in it.
+// reviewUnseen prints a plan that was not approved on this machine, in the words of the shown one, and asks
+// about the variables in it.
 func (m *Migration) reviewUnseen(doc v1.Journal, shown *v1.Plan) error {
 	doc.Plan = *shown
-	if err := run.ReviewRest(m.Client, doc); err != nil {
+	if err := run.ReviewUnseen(m.Client, doc); err != nil {
 		return err
 	}
 	given := run.Options{EnvGiven: slices.Equal(m.Plane.Options.Env, doc.Plan.Options.Env), Pinned: m.pin()}

@@ -158,10 +158,7 @@ func withLock(ctx context.Context, c *client.Client, f Options, do func(context.
 
 // remainingPlan is a plan with the steps alone that are still to be done.
 func remainingPlan(p *v1.Plan, doc v1.Journal) v1.Plan {
-	results := map[string]string{}
-	for _, r := range doc.Records {
-		results[r.ID] = r.Result
-	}
+	results := resultsOf(doc)
 	rest := *p
 	rest.Steps = nil
 	for _, s := range p.Steps {
@@ -170,6 +167,15 @@ func remainingPlan(p *v1.Plan, doc v1.Journal) v1.Plan {
 		}
 	}
 	return rest
+}
+
+// resultsOf are the results of the steps, as the journal says.
+func resultsOf(doc v1.Journal) map[string]string {
+	results := map[string]string{}
+	for _, r := range doc.Records {
+		results[r.ID] = r.Result
+	}
+	return results
 }
 
 func stepsDone(doc v1.Journal) int {

@@ -78,11 +78,11 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	)
 }
 
-// approveRest asks whether to continue the stored plan of a journal. It shows what is left of a plan that was not
-// approved on this machine.
+// approveRest asks whether to continue the stored plan of a journal. It shows a plan that was not approved on this
+// machine.
 func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, approved bool) error {
 	if !approved {
-		if err := ReviewRest(c, doc); err != nil {
+		if err := ReviewUnseen(c, doc); err != nil {
 			return err
 		}
 	}
@@ -156,12 +156,15 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	return execute(ctx, c, j, p, n, before, live, f.Accepted)
 }
 
-// ReviewRest prints what is left of a plan that was not approved on this machine. It comes from the cluster, where
-// others may have written it.
-func ReviewRest(c *client.Client, doc v1.Journal) error {
-	c.Narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", compare.Digest(&doc.Plan))
-	rest := remainingPlan(&doc.Plan, doc)
-	return c.ShowRest(&doc.Plan, &rest)
+// ReviewUnseen prints the whole of a plan that was not approved on this machine. It comes from the cluster, where
+// others may have written it, and its records with it. A record that says "done" hides no step: the engine asks the
+// cluster.
+func ReviewUnseen(c *client.Client, doc v1.Journal) error {
+	c.Narrate(
+		"its plan was not approved on this machine (sha256 %s); all of it, with what the journal says is done:",
+		compare.Digest(&doc.Plan),
+	)
+	return c.ShowUnseen(&doc.Plan, resultsOf(doc))
 }
 
 // stepOfCanary is the step behind which an apply that goes on stops, where the plan wants a pause there and it was not
