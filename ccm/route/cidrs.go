@@ -80,14 +80,15 @@ func (r refusals) add(node *corev1.Node, d destination, why string) {
 	r[node.Name][d] = why
 }
 
-// claim is a podCIDR inside the cluster's range.
+// claim is a podCIDR of a Node.
 type claim struct {
 	prefix netip.Prefix
 	node   *corev1.Node
 }
 
-// refuse finds the podCIDRs that no route is made for. They are not wholly in the cluster's range, or overlap one of an
-// older Node. Without a range none is refused.
+// refuse finds the podCIDRs that no route is made for. They reach beyond the cluster's range, or overlap one of an older
+// Node. Without a range none is refused. One that lies elsewhere as a whole is another range of pods: a cluster may have
+// more of them than --cluster-cidr says.
 func refuse(nodes []*corev1.Node, clusterCIDRs []*net.IPNet) refusals {
 	out := refusals{}
 	if len(clusterCIDRs) == 0 {
@@ -98,8 +99,11 @@ func refuse(nodes []*corev1.Node, clusterCIDRs []*net.IPNet) refusals {
 		for _, cidr := range node.Spec.PodCIDRs {
 			d := destinationOf(cidr)
 			prefix, err := netip.ParsePrefix(string(d))
-			if err != nil || !isInside(prefix, clusterCIDRs) {
-				out.add(node, d, "it is not wholly inside --cluster-cidr")
+			if err != nil {
+				continue
+			}
+			if reachesBeyond(prefix, clusterCIDRs) {
+				out.add(node, d, "it reaches beyond --cluster-cidr")
 				continue
 			}
 			claims = append(claims, claim{prefix, node})
@@ -137,9 +141,11 @@ func isOlder(a, b *corev1.Node) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-func isInside(prefix netip.Prefix, clusterCIDRs []*net.IPNet) bool {
+// reachesBeyond reports whether a podCIDR is larger than a range of the cluster that it contains.
+func reachesBeyond(prefix netip.Prefix, clusterCIDRs []*net.IPNet) bool {
 	return slices.ContainsFunc(clusterCIDRs, func(cluster *net.IPNet) bool {
+		first, valid := netip.AddrFromSlice(cluster.IP)
 		bits, _ := cluster.Mask.Size()
-		return bits <= prefix.Bits() && cluster.Contains(prefix.Addr().AsSlice())
+		return valid && prefix.Bits() < bits && prefix.Contains(first.Unmap())
 	})
 }

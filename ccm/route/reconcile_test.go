@@ -101,8 +101,8 @@ func TestRoutesAreMadeThatNodesNeedAndOthersDeleted(t *testing.T) {
 			table: map[string]string{}, deletes: 1, conditions: map[string]string{"node-1": unrouted},
 		},
 		{
-			name: "a podCIDR outside the cluster's range", nodes: []*corev1.Node{node("node-1", "10.0.1.1", "192.168.7.0/24")},
-			table: map[string]string{}, conditions: map[string]string{"node-1": unrouted},
+			name: "a podCIDR outside the cluster's range", nodes: []*corev1.Node{node("node-1", "10.0.1.1", "192.168.7.0/24")}, creates: 1,
+			table: map[string]string{"192.168.7.0/24": "node-1 10.0.1.1"},
 		},
 		{
 			name: "IPv6 in two spellings", nodes: []*corev1.Node{node("node-1", "", "a00:100::/24")}, routes: []*cloudprovider.Route{to("node-1", "A00:0100:0::/24")},

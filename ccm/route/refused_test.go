@@ -20,7 +20,7 @@ func TestANodeThatTakesAnothersRangeGetsNoRoute(t *testing.T) {
 	victim := func() *corev1.Node { return at(node("victim", "10.0.1.1", "10.120.1.0/24"), 1000) }
 	kept := map[string]string{"10.120.1.0/24": "victim 10.0.1.1"}
 	const overlaps = "it overlaps podCIDR 10.120.1.0/24 of the older Node victim: delete the Node that is not to have it"
-	const outside = "it is not wholly inside --cluster-cidr"
+	const beyond = "it reaches beyond --cluster-cidr"
 	for name, c := range map[string]struct {
 		cidr   string
 		second int64
@@ -33,9 +33,9 @@ func TestANodeThatTakesAnothersRangeGetsNoRoute(t *testing.T) {
 		"the same":                   {cidr: "10.120.1.0/24", second: 1001, want: overlaps, table: kept},
 		"more than it":               {cidr: "10.120.0.0/23", second: 1001, want: overlaps, table: kept},
 		"it has the route":           {cidr: "10.120.1.128/25", second: 1001, want: overlaps, table: kept, routes: []*cloudprovider.Route{to("x", "10.120.1.128/25", "10.0.2.1")}},
-		"outside the cluster":        {cidr: "10.0.0.0/28", second: 1, want: outside, table: kept},
-		"more than the cluster":      {cidr: "10.120.0.0/15", second: 1, want: outside, table: kept},
-		"everything":                 {cidr: "0.0.0.0/0", second: 1, want: outside, table: kept},
+		"another range":              {cidr: "10.0.0.0/28", second: 1, table: map[string]string{"10.120.1.0/24": "victim 10.0.1.1", "10.0.0.0/28": "x 10.0.2.1"}},
+		"more than the cluster":      {cidr: "10.120.0.0/15", second: 1, want: beyond, table: kept},
+		"everything":                 {cidr: "0.0.0.0/0", second: 1, want: beyond, table: kept},
 		"its neighbour is no danger": {cidr: "10.120.2.0/24", second: 1001, table: map[string]string{"10.120.1.0/24": "victim 10.0.1.1", "10.120.2.0/24": "x 10.0.2.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
