@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
+
+// withoutStarts are steps after which no manager runs the loops. Each is allowed by itself.
+func withoutStarts(steps []v1.Step) []v1.Step {
+	return slices.DeleteFunc(slices.Clone(steps), func(s v1.Step) bool { return strings.HasPrefix(s.ID, "start/") })
+}
 
 // TestAPlantedJournalIsNotGoneOnWith: whoever may write the journal's ConfigMap is not root on the control plane by that.
 func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
@@ -70,7 +76,17 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 		}},
 		{"a plan of another cluster", "uid", func(doc *v1.Journal) { doc.Plan.Cluster.UID = "other" }},
 		{"a forward plan as a rollback", "no rollback", func(doc *v1.Journal) { doc.Rollback = p }},
-		{"a plan that says it is a rollback", "rule P-42", func(doc *v1.Journal) {
+		{"a plan with no manager of a direction of its own", `its direction is "Forward"`, func(doc *v1.Journal) {
+			doc.Plan.Direction, doc.Plan.Steps = "Forward", withoutStarts(doc.Plan.Steps)
+		}},
+		{"a plan with no manager and no direction", "rule P-34", func(doc *v1.Journal) {
+			doc.Plan.Direction, doc.Plan.Steps = "", withoutStarts(doc.Plan.Steps)
+		}},
+		{"a plan with no direction", "", func(doc *v1.Journal) { doc.Plan.Direction = "" }},
+		{"a plan with no manager that says it is a rollback", `its direction is "rollback"`, func(doc *v1.Journal) {
+			doc.Plan.Direction, doc.Plan.Steps = planstep.Rollback, withoutStarts(doc.Plan.Steps)
+		}},
+		{"a plan that says it is a rollback", `its direction is "rollback"`, func(doc *v1.Journal) {
 			doc.Plan.Direction, doc.Plan.Steps = planstep.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
 		}},
 		{"a backup of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {

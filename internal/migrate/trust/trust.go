@@ -60,6 +60,12 @@ func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 			),
 		}
 	}
+	if d := doc.Plan.Direction; d != "" && d != planstep.Forward { // another one has no order that is judged
+		return &UntrustedError{
+			What: "the plan in the journal of migration " + doc.Run,
+			Err:  fmt.Errorf("its direction is %q, and that of a migration is %q", d, planstep.Forward),
+		}
+	}
 	if err := invariant.CheckJournaled(&doc.Plan, live); err != nil {
 		return &UntrustedError{What: "the plan in the journal of migration " + doc.Run, Err: err}
 	}

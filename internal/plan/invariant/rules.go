@@ -275,7 +275,7 @@ var Rules = []Rule{
 // Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only
 // what the plan itself says is looked at. A rollback has an order of its own and is not judged here.
 func Verify(p *v1.Plan, snap *v1.Snapshot) error {
-	if p.Direction != "" && p.Direction != planstep.Forward {
+	if p.Direction == planstep.Rollback {
 		return nil
 	}
 	r, err := buildView(p, snap)

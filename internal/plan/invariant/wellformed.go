@@ -87,7 +87,7 @@ func CheckJournaled(p *v1.Plan, live *v1.Snapshot) error {
 	if err := printable(p); err != nil {
 		return err
 	}
-	if p.Direction == planstep.Forward {
+	if p.Direction != planstep.Rollback { // one that old journals do not name, too
 		return errors.Join(CheckWellFormed(p), CheckAllowed(p, live), carriedFromLive(p, live))
 	}
 	errs := []error{options.Validate(p.Options), planstep.CheckUniqueIDs(p.Steps)}
