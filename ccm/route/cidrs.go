@@ -86,9 +86,9 @@ type claim struct {
 	node   *corev1.Node
 }
 
-// refuse finds the podCIDRs that no route is made for. They reach beyond the cluster's range, or overlap one of an older
-// Node. Without a range none is refused. One that lies elsewhere as a whole is another range of pods: a cluster may have
-// more of them than --cluster-cidr says.
+// refuse finds the podCIDRs that no route is made for. They reach beyond the cluster's range, or overlap one of an
+// older Node. Without a range none is refused. One that lies elsewhere as a whole is another range of pods: a cluster
+// may have more of them than --cluster-cidr says.
 func refuse(nodes []*corev1.Node, clusterCIDRs []*net.IPNet) refusals {
 	out := refusals{}
 	if len(clusterCIDRs) == 0 {
