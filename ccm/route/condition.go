@@ -101,14 +101,9 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 			delete(c.patches, name)
 		}
 	}
-	told := map[types.UID]bool{}
-	for _, n := range judge(nodes, c.current(nodes), c.clusterCIDRs).nodes {
-		if len(n.refused) > 0 {
-			told[n.node.UID] = true
-			if !c.told[n.node.UID] {
-				c.eventRefused(n)
-			}
-		}
+	judged := judge(nodes, c.current(nodes), c.clusterCIDRs).nodes
+	c.tellRefused(judged)
+	for _, n := range judged {
 		verdict := judgeNode(n, c.attempts)
 		if verdict == pending || networkCondition(n.node) == verdict.observed() {
 			continue
@@ -131,6 +126,20 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 		}
 		patch.running, patch.verdict = true, verdict
 		c.work.Go(func() { c.patch(ctx, calls, n.node, patch, verdict) })
+	}
+}
+
+// tellRefused makes an event of each node that is refused a route, once. The caller has the lock.
+func (c *Controller) tellRefused(nodes []needs) {
+	told := map[types.UID]bool{}
+	for _, n := range nodes {
+		if len(n.refused) == 0 {
+			continue
+		}
+		told[n.node.UID] = true
+		if !c.told[n.node.UID] {
+			c.eventRefused(n)
+		}
 	}
 	c.told = told
 }

@@ -189,7 +189,10 @@ var accessRules = []ruleCase{
 	},
 	{
 		name: "a load balancer is announced, and one host is not named", code: "HOST-001", want: fails, says: []string{"1 host is labelled"},
-		change: func(s *v1.Snapshot) { announced(s, "10.9.9.9"); s.NamedHosts = []string{s.Hosts[0].Name, s.Hosts[1].Name} },
+		change: func(s *v1.Snapshot) {
+			announced(s, "10.9.9.9")
+			s.NamedHosts = []string{s.Hosts[0].Name, s.Hosts[1].Name}
+		},
 	},
 	{
 		name: "a load balancer is announced, and the hosts are named", code: "HOST-001", want: warn,

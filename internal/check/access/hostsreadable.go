@@ -82,22 +82,11 @@ func judgeLabelled(f facts.Facts) (v1.Finding, bool) {
 		source = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes, /api/v1/nodes"
 		fix    = "kubectl -n default get endpointslice kubernetes -o wide; kubectl get nodes -o wide"
 	)
-	var shared, unproven, named findings.Problems
+	var shared findings.Problems
 	for _, s := range evidence.Shared() {
 		shared.Add(strings.Join(s.Nodes, ", "), "%s", s)
 	}
-	for _, h := range f.Hosts {
-		if !hostproof.IsLabelled(f.Snapshot, h) {
-			continue
-		}
-		switch evidence.Judge(h.Name) {
-		case hostproof.Elsewhere, hostproof.LabelAlone:
-			unproven.Add(h.Name, "%s", evidence.Why(h.Name))
-		case hostproof.Named:
-			named.Add(h.Name, "host %s is taken for the control plane by the label of its Node and your word", h.Name)
-		case hostproof.Proven, hostproof.Shared:
-		}
-	}
+	unproven, named := sortLabelled(f, evidence)
 	if reasons := f.UnknownReasons("endpoints"); shared.Empty() && !unproven.Empty() && len(reasons) > 0 &&
 		len(f.APIServers) == 0 && !f.Opts.InProgress {
 		return findings.With(
@@ -152,4 +141,22 @@ func labelledSummary(shared, unproven int) string {
 		)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// sortLabelled returns the labelled hosts for which there is no second proof, and those for which there is the
+// operator's word.
+func sortLabelled(f facts.Facts, evidence *hostproof.Evidence) (unproven, named findings.Problems) {
+	for _, h := range f.Hosts {
+		if !hostproof.IsLabelled(f.Snapshot, h) {
+			continue
+		}
+		switch evidence.Judge(h.Name) {
+		case hostproof.Elsewhere, hostproof.LabelAlone:
+			unproven.Add(h.Name, "%s", evidence.Why(h.Name))
+		case hostproof.Named:
+			named.Add(h.Name, "host %s is taken for the control plane by the label of its Node and your word", h.Name)
+		case hostproof.Proven, hostproof.Shared:
+		}
+	}
+	return unproven, named
 }

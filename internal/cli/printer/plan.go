@@ -157,38 +157,7 @@ var claims = map[string]string{
 
 func writePlan(w io.Writer, p *v1.Plan, digest string, results map[string]string, l Layout) error {
 	var b strings.Builder
-	number := 0
-	for i, s := range p.Steps {
-		if i == 0 || s.Phase != p.Steps[i-1].Phase {
-			number++
-			fmt.Fprintf(&b, "phase %d  %s\n", number, s.Phase)
-		}
-		line := fmt.Sprintf("  %s %s", stepMarks[s.Kind], s.Title)
-		if changes := changeLine(s, l.Wide); changes != "" {
-			line = fmt.Sprintf("  %s %-*s   %s", stepMarks[s.Kind], titleWidth(p.Steps, s.Phase, l.Wide), s.Title, changes)
-		}
-		line = l.Cut(line)
-		fmt.Fprintln(&b, line)
-		if at := target(s, p.Options, line); at != "" {
-			fmt.Fprintf(&b, "      %s\n", at)
-		}
-		if claim := claims[results[s.ID]]; claim != "" {
-			fmt.Fprintf(&b, "      %s\n", claim)
-		}
-		if l.Wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
-			fmt.Fprintf(&b, "      %s\n", s.Why)
-		}
-		for _, line := range more(s, l.Wide) {
-			fmt.Fprintf(&b, "      %s\n", line)
-		}
-		if p.Until == s.ID && i+1 < len(p.Steps) {
-			fmt.Fprintf(
-				&b,
-				"  -- apply stops here; the next one goes on with %s\n",
-				strings.Join(planstep.Remaining(p, i+1), ", "),
-			)
-		}
-	}
+	writeSteps(&b, p, results, l)
 	for _, e := range p.Effects {
 		fmt.Fprintf(&b, "effect   %s\n", e)
 	}
@@ -212,6 +181,42 @@ func writePlan(w io.Writer, p *v1.Plan, digest string, results map[string]string
 	b.WriteString(ManagerSettings(p))
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
+}
+
+// writeSteps writes the steps below their phases.
+func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]string, l Layout) {
+	number := 0
+	for i, s := range p.Steps {
+		if i == 0 || s.Phase != p.Steps[i-1].Phase {
+			number++
+			fmt.Fprintf(b, "phase %d  %s\n", number, s.Phase)
+		}
+		line := fmt.Sprintf("  %s %s", stepMarks[s.Kind], s.Title)
+		if changes := changeLine(s, l.Wide); changes != "" {
+			line = fmt.Sprintf("  %s %-*s   %s", stepMarks[s.Kind], titleWidth(p.Steps, s.Phase, l.Wide), s.Title, changes)
+		}
+		line = l.Cut(line)
+		fmt.Fprintln(b, line)
+		if at := target(s, p.Options, line); at != "" {
+			fmt.Fprintf(b, "      %s\n", at)
+		}
+		if claim := claims[results[s.ID]]; claim != "" {
+			fmt.Fprintf(b, "      %s\n", claim)
+		}
+		if l.Wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
+			fmt.Fprintf(b, "      %s\n", s.Why)
+		}
+		for _, line := range more(s, l.Wide) {
+			fmt.Fprintf(b, "      %s\n", line)
+		}
+		if p.Until == s.ID && i+1 < len(p.Steps) {
+			fmt.Fprintf(
+				b,
+				"  -- apply stops here; the next one goes on with %s\n",
+				strings.Join(planstep.Remaining(p, i+1), ", "),
+			)
+		}
+	}
 }
 
 // acceptedLines are lines with each finding that would block without the reason for which it is accepted.

@@ -52,14 +52,7 @@ func (p *project) balancers(
 			attached[ip.PortID] = ip.FloatingIP
 		}
 	}
-	addresses := map[string]bool{}
-	for _, n := range nodes {
-		for _, a := range n.Addresses {
-			if ip, ok := strings.CutPrefix(a, "InternalIP="); ok {
-				addresses[ip] = true
-			}
-		}
-	}
+	addresses := internalAddresses(nodes)
 	var out []v1.LoadBalancer
 	for _, lb := range all {
 		if lb.ProvisioningStatus == "DELETED" || !inTreeName.MatchString(lb.Name) && !strings.HasPrefix(lb.Name, externalPrefix) {
@@ -130,4 +123,17 @@ func describe(
 	out.Members = slices.Compact(out.Members)
 	slices.Sort(out.Listeners)
 	return out, nil
+}
+
+// internalAddresses are the addresses that members of load balancers have.
+func internalAddresses(nodes []v1.Node) map[string]bool {
+	addresses := map[string]bool{}
+	for _, n := range nodes {
+		for _, a := range n.Addresses {
+			if ip, ok := strings.CutPrefix(a, "InternalIP="); ok {
+				addresses[ip] = true
+			}
+		}
+	}
+	return addresses
 }

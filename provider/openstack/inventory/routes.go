@@ -37,17 +37,11 @@ func (p *project) routes(ctx context.Context, instances []v1.CloudInstance) ([]v
 	if err != nil {
 		return nil, fmt.Errorf("listing ports: %w", err)
 	}
-	servers, nodes := map[string]string{}, map[string]bool{}
+	nodes := map[string]bool{}
 	for _, i := range instances {
 		nodes[i.ID] = i.ID != ""
 	}
-	for _, port := range all {
-		for _, fixed := range port.FixedIPs {
-			if servers[fixed.IPAddress] == "" || nodes[port.DeviceID] {
-				servers[fixed.IPAddress] = port.DeviceID
-			}
-		}
-	}
+	servers := serversByAddress(all, nodes)
 	var out []v1.Route
 	for _, router := range read {
 		for _, r := range router.Routes {
@@ -88,4 +82,17 @@ func (p *project) routers(
 		return nil, fmt.Errorf("listing routers: %w", err)
 	}
 	return all, nil
+}
+
+// serversByAddress are the servers that have addresses. Of two with one address the Node's counts.
+func serversByAddress(all []ports.Port, nodes map[string]bool) map[string]string {
+	servers := map[string]string{}
+	for _, port := range all {
+		for _, fixed := range port.FixedIPs {
+			if servers[fixed.IPAddress] == "" || nodes[port.DeviceID] {
+				servers[fixed.IPAddress] = port.DeviceID
+			}
+		}
+	}
+	return servers
 }

@@ -238,15 +238,8 @@ func (s managerSource) kubeconfig(
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s of %s: %w", at, s.deployment.Name, err)
 	}
-	if cluster.CertificateAuthority != "" && len(cluster.CertificateAuthorityData) == 0 {
-		ca := cluster.CertificateAuthority
-		if !path.IsAbs(ca) {
-			ca = path.Join(path.Dir(at), ca)
-		}
-		if cluster.CertificateAuthorityData, err = s.file(ctx, ca); err != nil {
-			return nil, err
-		}
-		cluster.CertificateAuthority = ""
+	if err := s.inlineAuthority(ctx, cluster, path.Dir(at)); err != nil {
+		return nil, err
 	}
 	user := &clientcmdapi.AuthInfo{Token: token}
 	if !older {
@@ -265,6 +258,22 @@ func (s managerSource) kubeconfig(
 		return nil, fmt.Errorf("rendering the kubeconfig of %s: %w", component.CCM, noContent(err))
 	}
 	return out, set(out, layout.SeedKubeconfigKey, text)
+}
+
+// inlineAuthority puts the certificate authority that a file holds into the cluster itself.
+func (s managerSource) inlineAuthority(ctx context.Context, cluster *clientcmdapi.Cluster, dir string) (err error) {
+	ca := cluster.CertificateAuthority
+	if ca == "" || len(cluster.CertificateAuthorityData) > 0 {
+		return nil
+	}
+	if !path.IsAbs(ca) {
+		ca = path.Join(dir, ca)
+	}
+	if cluster.CertificateAuthorityData, err = s.file(ctx, ca); err != nil {
+		return err
+	}
+	cluster.CertificateAuthority = ""
+	return nil
 }
 
 // noContent keeps the text of a parser's error back, which may quote the file that it read.

@@ -111,27 +111,9 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	live, getErr := client.Get(ctx, name, metav1.GetOptions{})
 	if getErr == nil {
-		if problem, err := x.secretProblem(ctx, s, want, live); err != nil {
+		if err := x.checkLive(ctx, s, rec, want, live); err != nil {
 			return err
-		} else if problem != "" {
-			return fmt.Errorf(
-				"%s exists, and %s: see who wrote it, delete it, and run the same command again, which makes it",
-				s.Ref,
-				problem,
-			)
 		}
-	}
-	if getErr == nil && !same(given(s, want), live) {
-		if rec.Created {
-			return fmt.Errorf(
-				"%s was changed outside this migration since the migration made it; put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it",
-				s.Ref,
-			)
-		}
-		return fmt.Errorf(
-			"%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it",
-			s.Ref,
-		)
 	}
 	rec.Created = true
 	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
@@ -161,6 +143,37 @@ func (x EnsureObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		}
 		return nil
 	})
+}
+
+// checkLive refuses an object that is there and is not what the step makes.
+func (x EnsureObject) checkLive(
+	ctx context.Context,
+	s v1.Step,
+	rec *v1.StepRecord,
+	want, live *unstructured.Unstructured,
+) error {
+	problem, err := x.secretProblem(ctx, s, want, live)
+	switch {
+	case err != nil:
+		return err
+	case problem != "":
+		return fmt.Errorf(
+			"%s exists, and %s: see who wrote it, delete it, and run the same command again, which makes it",
+			s.Ref,
+			problem,
+		)
+	case same(given(s, want), live):
+		return nil
+	case rec.Created:
+		return fmt.Errorf(
+			"%s was changed outside this migration since the migration made it; put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it",
+			s.Ref,
+		)
+	}
+	return fmt.Errorf(
+		"%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it",
+		s.Ref,
+	)
 }
 
 // Complete waits until what an object is derived from is there.
