@@ -94,13 +94,10 @@ func (a addressing) nameSubports(
 	all []port,
 	of map[string]*servers.Server,
 ) error {
-	pages, err := networks.List(neutron, networks.ListOpts{}).AllPages(ctx)
+	listed, err := client.List(
+		ctx, "listing the networks of trunks", networks.List(neutron, networks.ListOpts{}), networks.ExtractNetworks)
 	if err != nil {
-		return fmt.Errorf("listing the networks of trunks: %w", client.Explain(err))
-	}
-	listed, err := networks.ExtractNetworks(pages)
-	if err != nil {
-		return fmt.Errorf("listing the networks of trunks: %w", err)
+		return err
 	}
 	names := map[string]string{}
 	for _, network := range listed {

@@ -38,13 +38,10 @@ func (p *project) balancers(
 	if err != nil {
 		return nil, err
 	}
-	pages, err := loadbalancers.List(octavia, loadbalancers.ListOpts{ProjectID: id}).AllPages(ctx)
+	list := loadbalancers.List(octavia, loadbalancers.ListOpts{ProjectID: id})
+	all, err := client.List(ctx, "listing load balancers", list, loadbalancers.ExtractLoadBalancers)
 	if err != nil {
-		return nil, fmt.Errorf("listing load balancers: %w", client.Explain(err))
-	}
-	all, err := loadbalancers.ExtractLoadBalancers(pages)
-	if err != nil {
-		return nil, fmt.Errorf("listing load balancers: %w", err)
+		return nil, err
 	}
 	attached := map[string]string{}
 	for _, ip := range floating {
@@ -91,27 +88,19 @@ func describe(
 	if floating != "" {
 		out.Address, out.Scheme = floating, "internet-facing"
 	}
-	failed := func(err error) (v1.LoadBalancer, error) {
-		return out, fmt.Errorf("reading the parts of load balancer %s: %w", lb.ID, client.Explain(err))
-	}
-	pages, err := listeners.List(octavia, listeners.ListOpts{LoadbalancerID: lb.ID}).AllPages(ctx)
+	reading := "reading the parts of load balancer " + lb.ID
+	list := listeners.List(octavia, listeners.ListOpts{LoadbalancerID: lb.ID})
+	opened, err := client.List(ctx, reading, list, listeners.ExtractListeners)
 	if err != nil {
-		return failed(err)
-	}
-	opened, err := listeners.ExtractListeners(pages)
-	if err != nil {
-		return failed(err)
+		return out, err
 	}
 	for _, l := range opened {
 		target := 0
 		if l.DefaultPoolID != "" {
-			pages, err := pools.ListMembers(octavia, l.DefaultPoolID, pools.ListMembersOpts{}).AllPages(ctx)
+			list := pools.ListMembers(octavia, l.DefaultPoolID, pools.ListMembersOpts{})
+			members, err := client.List(ctx, reading, list, pools.ExtractMembers)
 			if err != nil {
-				return failed(err)
-			}
-			members, err := pools.ExtractMembers(pages)
-			if err != nil {
-				return failed(err)
+				return out, err
 			}
 			for _, m := range members {
 				out.Members, target = append(out.Members, m.Address), m.ProtocolPort

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -29,15 +28,8 @@ func (p *project) floating(ctx context.Context) ([]floatingips.FloatingIP, error
 	if err != nil {
 		return nil, err
 	}
-	pages, err := floatingips.List(neutron, floatingips.ListOpts{ProjectID: id}).AllPages(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing floating IPs: %w", client.Explain(err))
-	}
-	all, err := floatingips.ExtractFloatingIPs(pages)
-	if err != nil {
-		return nil, fmt.Errorf("listing floating IPs: %w", err)
-	}
-	return all, nil
+	list := floatingips.List(neutron, floatingips.ListOpts{ProjectID: id})
+	return client.List(ctx, "listing floating IPs", list, floatingips.ExtractFloatingIPs)
 }
 
 // leftovers are floating IPs without a port that a manager has made, and the security groups of Services. Whether the
@@ -59,13 +51,10 @@ func (p *project) leftovers(ctx context.Context, floating []floatingips.Floating
 	if err != nil {
 		return out, err
 	}
-	pages, err := groups.List(neutron, groups.ListOpts{ProjectID: id}).AllPages(ctx)
+	list := groups.List(neutron, groups.ListOpts{ProjectID: id})
+	all, err := client.List(ctx, "listing security groups", list, groups.ExtractGroups)
 	if err != nil {
-		return out, fmt.Errorf("listing security groups: %w", client.Explain(err))
-	}
-	all, err := groups.ExtractGroups(pages)
-	if err != nil {
-		return out, fmt.Errorf("listing security groups: %w", err)
+		return out, err
 	}
 	for _, group := range all {
 		if match := groupName.FindStringSubmatch(strings.ToLower(group.Name)); match != nil {

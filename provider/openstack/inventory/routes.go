@@ -29,13 +29,9 @@ func (p *project) routes(ctx context.Context, instances []v1.CloudInstance) ([]v
 	if err != nil {
 		return nil, err
 	}
-	pages, err := ports.List(neutron, ports.ListOpts{ProjectID: id}).AllPages(ctx)
+	all, err := client.List(ctx, "listing ports", ports.List(neutron, ports.ListOpts{ProjectID: id}), ports.ExtractPorts)
 	if err != nil {
-		return nil, fmt.Errorf("listing ports: %w", client.Explain(err))
-	}
-	all, err := ports.ExtractPorts(pages)
-	if err != nil {
-		return nil, fmt.Errorf("listing ports: %w", err)
+		return nil, err
 	}
 	nodes := map[string]bool{}
 	for _, i := range instances {
@@ -73,15 +69,8 @@ func (p *project) routers(
 		}
 		return []routers.Router{*router}, nil
 	}
-	pages, err := routers.List(neutron, routers.ListOpts{ProjectID: project}).AllPages(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing routers: %w", client.Explain(err))
-	}
-	all, err := routers.ExtractRouters(pages)
-	if err != nil {
-		return nil, fmt.Errorf("listing routers: %w", err)
-	}
-	return all, nil
+	list := routers.List(neutron, routers.ListOpts{ProjectID: project})
+	return client.List(ctx, "listing routers", list, routers.ExtractRouters)
 }
 
 // serversByAddress are the servers that have addresses. Of two with one address the Node's counts.

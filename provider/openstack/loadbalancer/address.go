@@ -50,15 +50,8 @@ func floating(
 	neutron *gophercloud.ServiceClient,
 	options floatingips.ListOpts,
 ) ([]floatingips.FloatingIP, error) {
-	pages, err := floatingips.List(neutron, options).AllPages(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing floating IPs: %w", client.Explain(err))
-	}
-	all, err := floatingips.ExtractFloatingIPs(pages)
-	if err != nil {
-		return nil, fmt.Errorf("listing floating IPs: %w", err)
-	}
-	return all, nil
+	return client.List(
+		ctx, "listing floating IPs", floatingips.List(neutron, options), floatingips.ExtractFloatingIPs)
 }
 
 // floatingOf is the floating IP of a load balancer; nil for none.
@@ -263,13 +256,10 @@ func (s *settings) floatingSubnets(
 	}
 	options := tagFilter(spec.tags)
 	options.NetworkID = network
-	pages, err := subnets.List(neutron, options).AllPages(ctx)
+	all, err := client.List(
+		ctx, "listing the subnets of network "+network, subnets.List(neutron, options), subnets.ExtractSubnets)
 	if err != nil {
-		return nil, fmt.Errorf("listing the subnets of network %s: %w", network, client.Explain(err))
-	}
-	all, err := subnets.ExtractSubnets(pages)
-	if err != nil {
-		return nil, fmt.Errorf("listing the subnets of network %s: %w", network, err)
+		return nil, err
 	}
 	var chosen []string
 	for _, subnet := range all {

@@ -120,12 +120,10 @@ func (b *Balancers) findLeftovers(ctx context.Context, s *settings) (*leftover, 
 		return nil, err
 	}
 	left := &leftover{neutron: neutron}
-	pages, err := groups.List(neutron, groups.ListOpts{Name: s.groupName()}).AllPages(ctx)
+	named := groups.List(neutron, groups.ListOpts{Name: s.groupName()})
+	left.groups, err = client.List(ctx, "finding security group "+s.groupName(), named, groups.ExtractGroups)
 	if err != nil {
-		return nil, fmt.Errorf("finding security group %s: %w", s.groupName(), client.Explain(err))
-	}
-	if left.groups, err = groups.ExtractGroups(pages); err != nil {
-		return nil, fmt.Errorf("finding security group %s: %w", s.groupName(), err)
+		return nil, err
 	}
 	if s.keepFloating {
 		return left, nil

@@ -110,13 +110,10 @@ func (o octavia) get(ctx context.Context, id string) (*loadbalancers.LoadBalance
 
 // named lists the load balancers of a name that are not deleted.
 func (o octavia) named(ctx context.Context, name string) ([]loadbalancers.LoadBalancer, error) {
-	pages, err := loadbalancers.List(o.ServiceClient, loadbalancers.ListOpts{Name: name}).AllPages(ctx)
+	list := loadbalancers.List(o.ServiceClient, loadbalancers.ListOpts{Name: name})
+	all, err := client.List(ctx, "finding load balancer "+name, list, loadbalancers.ExtractLoadBalancers)
 	if err != nil {
-		return nil, fmt.Errorf("finding load balancer %s: %w", name, client.Explain(err))
-	}
-	all, err := loadbalancers.ExtractLoadBalancers(pages)
-	if err != nil {
-		return nil, fmt.Errorf("finding load balancer %s: %w", name, err)
+		return nil, err
 	}
 	var found []loadbalancers.LoadBalancer
 	for _, lb := range all {

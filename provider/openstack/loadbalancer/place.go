@@ -56,13 +56,10 @@ func (b *Balancers) subnetOf(
 		return "", nil
 	}
 	options := ports.ListOpts{DeviceID: server, FixedIPs: []ports.FixedIPOpts{{IPAddress: address}}}
-	pages, err := ports.List(neutron, options).AllPages(ctx)
+	all, err := client.List(
+		ctx, "finding the port of node "+node.Name, ports.List(neutron, options), ports.ExtractPorts)
 	if err != nil {
-		return "", fmt.Errorf("finding the port of node %s: %w", node.Name, client.Explain(err))
-	}
-	all, err := ports.ExtractPorts(pages)
-	if err != nil {
-		return "", fmt.Errorf("finding the port of node %s: %w", node.Name, err)
+		return "", err
 	}
 	for _, p := range all {
 		for _, fixed := range p.FixedIPs {
@@ -90,13 +87,10 @@ func (b *Balancers) floatingNetwork(
 	if known != "" {
 		return known, nil
 	}
-	pages, err := networks.List(neutron, externalOnly{}).AllPages(ctx)
+	all, err := client.List(
+		ctx, "listing external networks", networks.List(neutron, externalOnly{}), networks.ExtractNetworks)
 	if err != nil {
-		return "", fmt.Errorf("listing external networks: %w", client.Explain(err))
-	}
-	all, err := networks.ExtractNetworks(pages)
-	if err != nil {
-		return "", fmt.Errorf("listing external networks: %w", err)
+		return "", err
 	}
 	if len(all) > 1 {
 		var names []string
