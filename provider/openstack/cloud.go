@@ -149,6 +149,12 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 // lease; without leader election with election.Unfenced.
 func (c *Cloud) UseFences(fences ...*election.Fence) { c.gate.Use(slices.Clone(fences)...) }
 
+// Client has the login of this cloud, and its fences.
+func (c *Cloud) Client() *client.Client { return c.client }
+
+// Router is the ID of the one that routes are written to; empty for none.
+func (c *Cloud) Router() string { return c.conf.Route.RouterID }
+
 // SetInformers gives routes the cache of Nodes.
 func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	c.routes.useNodes(factory.Core().V1().Nodes().Lister())

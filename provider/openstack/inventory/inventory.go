@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,8 +19,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/provider/openstack"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
-	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
-	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // Options say which part of an OpenStack project belongs to the cluster.
@@ -72,26 +71,13 @@ func Open(_ context.Context, settings map[string]string) (inventory.Source, erro
 }
 
 func open(config []byte, options Options) (*project, error) {
-	config = openstack.WithoutLoadBalancers(config)
-	conf, _, err := cloudconf.Read(config)
-	if err != nil {
-		return nil, fmt.Errorf("opening OpenStack: %w", err)
-	}
-	if options.Router == "" {
-		options.Router = conf.Route.RouterID
-	}
-	made, err := openstack.Open(config, openstack.Options{})
+	made, err := openstack.Open(openstack.WithoutLoadBalancers(config), openstack.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("opening OpenStack: %w", err)
 	}
 	made.UseFences() // none: a request that changes something is not sent
-	reach, err := client.New(client.Options{
-		Config: conf.Global, Timeout: conf.Metadata.RequestTimeout.Duration, Gate: &transport.Gate{},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening OpenStack: %w", err)
-	}
-	return &project{options: options, cloud: made, client: reach}, nil
+	options.Router = cmp.Or(options.Router, made.Router())
+	return &project{options: options, cloud: made, client: made.Client()}, nil
 }
 
 // environment are the variables of the command openstack, by the keys of a cloud config.
