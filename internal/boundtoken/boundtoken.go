@@ -72,5 +72,10 @@ func Read(token string) (Claims, error) {
 // Lifetime is how long the token is valid in all.
 func (c Claims) Lifetime() time.Duration { return c.Expires.Sub(c.Issued) }
 
+// IsOf reports whether a token is that of a ServiceAccount.
+func (c Claims) IsOf(namespace, account string) bool {
+	return c.Namespace == namespace && c.Account == account
+}
+
 // IsDue reports whether a third of the token's life is over, so that it should be renewed.
 func (c Claims) IsDue(now time.Time) bool { return now.After(c.Issued.Add(c.Lifetime() / 3)) }

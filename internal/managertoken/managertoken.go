@@ -149,7 +149,7 @@ func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error)
 			layout.CCMAccount,
 		)
 	}
-	if claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount {
+	if !claims.IsOf(component.Namespace, layout.CCMAccount) {
 		return Token{}, "", fmt.Errorf(
 			"the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced",
 			claims.Namespace,

@@ -31,8 +31,7 @@ func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	claims, err := boundtoken.Read(string(f.Data))
-	if err != nil || claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount ||
-		claims.IsDue(x.Env.Clock.Now()) {
+	if err != nil || !claims.IsOf(component.Namespace, layout.CCMAccount) || claims.IsDue(x.Env.Clock.Now()) {
 		return false, nil //nolint:nilerr // what is there is no such token, so that one is written
 	}
 	account, err := x.Env.Kube.CoreV1().

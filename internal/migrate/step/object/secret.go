@@ -77,7 +77,7 @@ func tokenProblem(data map[string][]byte) string {
 	switch {
 	case err != nil && !errors.Is(err, boundtoken.ErrEndless):
 		return fmt.Sprintf("its key %s holds no token of a ServiceAccount", layout.SeedTokenKey)
-	case claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount:
+	case !claims.IsOf(component.Namespace, layout.CCMAccount):
 		return fmt.Sprintf("its key %s holds the token of another ServiceAccount", layout.SeedTokenKey)
 	}
 	return ""
