@@ -117,7 +117,7 @@ func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
 		}
 		rec, begun := of[s.ID]
 		switch {
-		case rec.Result == "done" || rec.Result == "already-done" || rec.Result == "skipped":
+		case rec.IsEnded():
 			out.StepsDone++
 			continue
 		case begun:

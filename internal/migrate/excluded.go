@@ -12,7 +12,7 @@ import (
 // record.
 func (e *Engine) skipExcluded(ctx context.Context, s v1.Step, h v1.HostOut) error {
 	rec := e.env.Journal.Record(s.ID)
-	if hasEnded(rec) {
+	if rec.IsEnded() {
 		return nil
 	}
 	now := e.env.Clock.Now().UTC()
@@ -27,9 +27,4 @@ func (e *Engine) skipExcluded(ctx context.Context, s v1.Step, h v1.HostOut) erro
 	}
 	e.env.Report(s, "skipped", why)
 	return nil
-}
-
-// hasEnded reports whether a step needs nothing more.
-func hasEnded(rec v1.StepRecord) bool {
-	return rec.Result == "done" || rec.Result == "already-done" || rec.Result == "skipped"
 }

@@ -52,7 +52,7 @@ func (e *Engine) checkRestarts(p *v1.Plan) error {
 	for _, s := range p.Steps {
 		h, reached := e.env.HostsByName[s.Host]
 		n, ok := need(s)
-		if !ok || !n.Service || !reached || hasEnded(e.env.Journal.Record(s.ID)) {
+		if !ok || !n.Service || !reached || e.env.Journal.Record(s.ID).IsEnded() {
 			continue
 		}
 		if err := hostaccess.CanRestart(h); err != nil && refused[s.Host] == nil {

@@ -158,12 +158,7 @@ func results(doc *v1.Journal) map[string]v1.StepRecord {
 	return out
 }
 
-// isDone reports whether nothing of a step is left to do: it was done, or left out with its host.
-func isDone(r v1.StepRecord) bool {
-	return r.Result == "skipped" || r.Result == "done" || r.Result == "already-done"
-}
-
-func isBegun(r v1.StepRecord) bool { return r.Result != "" && !isDone(r) }
+func isBegun(r v1.StepRecord) bool { return r.Result != "" && !r.IsEnded() }
 
 // countSteps says how many steps are done, which are under way and which comes next.
 func countSteps(f Facts, s *v1.Status) {
@@ -182,7 +177,7 @@ func countSteps(f Facts, s *v1.Status) {
 		}
 		r := have[step.ID]
 		switch {
-		case isDone(r):
+		case r.IsEnded():
 			s.StepsDone++
 			continue
 		case isBegun(r):

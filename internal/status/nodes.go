@@ -51,7 +51,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 		n.Total++
 		r := have[step.ID]
 		switch {
-		case isDone(r):
+		case r.IsEnded():
 			n.Done++
 		case isBegun(r):
 			begun(n, step, r, s)

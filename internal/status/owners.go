@@ -120,7 +120,7 @@ func stoppedBy(doc *v1.Journal) string {
 		if !strings.HasPrefix(s.ID, "stop/"+component.KCM+"@") {
 			continue
 		}
-		if !isDone(have[s.ID]) {
+		if !have[s.ID].IsEnded() {
 			return "" // another host's manager may still lead
 		}
 		last = s.ID
@@ -151,7 +151,7 @@ func promised(doc *v1.Journal) map[string]promise {
 				p.component = component.KCM
 			}
 			p.moves = p.moves || manager == component.CCM
-			if isDone(have[s.ID]) && manager != "" {
+			if have[s.ID].IsEnded() && manager != "" {
 				p.component, p.step = manager, s.ID
 			}
 			out[loop] = p

@@ -36,7 +36,7 @@ func estimateLeft(f Facts, s v1.Status) float64 {
 	have, left := results(f.Journal), 0.0
 	batches := map[string]float64{}
 	for _, step := range f.steps() {
-		if isDone(have[step.ID]) {
+		if have[step.ID].IsEnded() {
 			continue
 		}
 		estimate := step.EstimateSeconds

@@ -112,6 +112,11 @@ type StepRecord struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// IsEnded reports whether nothing of a step is left to do: it was done, or left out with its host.
+func (r StepRecord) IsEnded() bool {
+	return r.Result == "done" || r.Result == "already-done" || r.Result == "skipped"
+}
+
 // HandoverRecord is one release of a lease for a holder that has provably ended.
 type HandoverRecord struct {
 	Lease  string `json:"lease"`

@@ -158,11 +158,14 @@ func withLock(ctx context.Context, c *client.Client, f Options, do func(context.
 
 // remainingPlan is a plan with the steps alone that are still to be done.
 func remainingPlan(p *v1.Plan, doc v1.Journal) v1.Plan {
-	results := resultsOf(doc)
+	ended := map[string]bool{}
+	for _, r := range doc.Records {
+		ended[r.ID] = r.IsEnded()
+	}
 	rest := *p
 	rest.Steps = nil
 	for _, s := range p.Steps {
-		if result := results[s.ID]; result != "done" && result != "already-done" && result != "skipped" {
+		if !ended[s.ID] {
 			rest.Steps = append(rest.Steps, s)
 		}
 	}
