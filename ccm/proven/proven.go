@@ -47,6 +47,18 @@ var published = regexp.MustCompile(`^ghcr\.io/transplant-dev/[a-z0-9-]+(:[A-Za-z
 // path, its owner decides.
 func IsPublished(image string) bool { return published.MatchString(image) }
 
+// Origin returns what is known of an image with the path of ours; empty for one of another path. Another registry may
+// serve anything under it.
+func Origin(image string) string {
+	switch {
+	case IsPublished(image):
+		return "ours"
+	case Ours(image):
+		return "from another registry than this project's, with a path like ours"
+	}
+	return ""
+}
+
 // minor reads 26 from v1.26.0. A test holds every entry to that form.
 func minor(version string) int {
 	number, _ := strconv.Atoi(strings.Split(version, ".")[1])

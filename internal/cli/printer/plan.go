@@ -57,14 +57,12 @@ func ManagerSettings(p *v1.Plan) string {
 // describeImage returns an image with whether it is this project's own. One of another registry with such a path is not
 // called that. The path is all that program.Identify goes by, and every registry may have it.
 func describeImage(image string) string {
-	shown := wording.OneLine(image)
-	switch {
-	case image == "":
+	if image == "" {
 		return "-"
-	case proven.IsPublished(image):
-		return shown + " (ours)"
-	case proven.Ours(image):
-		return shown + " (from another registry than this project's, with a path like ours)"
+	}
+	shown := wording.OneLine(image)
+	if origin := proven.Origin(image); origin != "" {
+		return shown + " (" + origin + ")"
 	}
 	return shown
 }

@@ -64,7 +64,7 @@ func DescribeManager(d *draft.Draft) []string {
 	}
 	out := fmt.Sprintf(
 		"the manager: %s (%s), built from %s and so newer than the API server of 1.%d; the version skew policy of Kubernetes does not cover that; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
-		whose(d.Program.Image),
+		proven.Origin(d.Program.Image),
 		d.Program.Image,
 		libraryRelease(d.Program.Minor),
 		max(d.APIMinor, d.Upgrade.Minor),
@@ -78,14 +78,6 @@ func DescribeManager(d *draft.Draft) []string {
 		)
 	}
 	return []string{out}
-}
-
-// whose returns what is known of an image with the path of ours: another registry's may hold anything.
-func whose(image string) string {
-	if proven.IsPublished(image) {
-		return "ours"
-	}
-	return "from another registry than this project's, with a path like ours"
 }
 
 // libraryRelease is the release of k8s.io/cloud-provider of a minor.
