@@ -53,13 +53,16 @@ func FuzzAnyObjectsOfAUserClusterAreJudged(f *testing.F) {
 					{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}},
 			},
 		}
+		node := NodeOf(n)
+		csi := csiNodeOf(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{migratedPlugins: plugins}}})
+		node.Drivers, node.Plugins = csi.drivers, csi.plugins
 		since := now.Add(-time.Hour)
 		facts := Facts{
 			Time:        now,
 			Machines:    []Machine{machineOf(object(machine))},
 			Sets:        []MachineSet{setOf(object(set))},
 			Deployments: []Deployment{DeploymentOf(object(deployment))},
-			Nodes:       []Node{NodeOf(n, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{migratedPlugins: plugins}}})},
+			Nodes:       []Node{node},
 			CCMReady:    true,
 			Record:      Record{ExternalSince: &since},
 		}

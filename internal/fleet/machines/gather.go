@@ -141,7 +141,7 @@ func (g *gatherer) nodes(ctx context.Context) {
 		return g.kube.CoreV1().Nodes().List(ctx, o)
 	}, func(o runtime.Object) {
 		if n, ok := o.(*corev1.Node); ok {
-			node := NodeOf(n, nil)
+			node := NodeOf(n)
 			node.Drivers, node.Plugins = csi[node.Name].drivers, csi[node.Name].plugins
 			exists[node.Name] = true
 			g.facts.Nodes = append(g.facts.Nodes, node)
@@ -185,8 +185,8 @@ func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Objec
 	return err
 }
 
-// NodeOf reads a Node and its CSINode, which may be nil.
-func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
+// NodeOf reads a Node. What its CSINode says is not in it.
+func NodeOf(n *corev1.Node) Node {
 	out := Node{
 		Name:          cut(n.Name, maxName),
 		UID:           cut(string(n.UID), maxName),
@@ -208,10 +208,6 @@ func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
 	}
 	if out.Ready {
 		out.NotReadySince = time.Time{}
-	}
-	if csi != nil {
-		c := csiNodeOf(csi)
-		out.Drivers, out.Plugins = c.drivers, c.plugins
 	}
 	return out
 }

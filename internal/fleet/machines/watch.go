@@ -134,7 +134,7 @@ func (n nodes) differ(e watch.Event) (bool, error) {
 	if !ok {
 		return true, nil
 	}
-	seen := NodeOf(node, nil)
+	seen := NodeOf(node)
 	uid := types.UID(seen.UID)
 	if e.Type == watch.Deleted {
 		delete(n, uid)
