@@ -19,10 +19,8 @@ var inventoryComplete = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		const expected = "load balancers, routes and instances"
 		name := f.CloudName()
-		reads, readable := cloudprovider.InventoryOf(name)
-		if !readable {
-			reads = cloudprovider.InventoryOrDefault(name)
-		}
+		_, readable := cloudprovider.InventoryOf(name)
+		reads := cloudprovider.InventoryOrDefault(name)
 		fix := "transplant check " + reads.Flag
 		if f.Cloud == nil {
 			if finding, ok := f.Missing("cloud"); ok {
