@@ -8,6 +8,8 @@ import (
 	"reflect"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/internal/listcount"
 )
 
 // Bounds of what is read of one answer of a user cluster. The operator's limit is 512Mi, and a page of 500 nodes has
@@ -118,7 +120,7 @@ type answer struct {
 	err                error
 
 	lists   *lists
-	count   *listCount
+	count   *listcount.Count
 	cluster *cluster
 	held    holding // guarded by the Total
 }

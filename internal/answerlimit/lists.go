@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/internal/listcount"
 )
 
 // Bounds of a list, over all of its pages: an API server says itself whether another page comes.
@@ -32,46 +34,29 @@ func Lists(c *rest.Config) {
 	})
 }
 
-// lists counts what was read of each list since its first page. Bounds are in bytes, in bytes of memory (0 for none),
-// and in pages.
+// lists bounds each list over all of its pages: in bytes, in bytes of memory (0 for none), and in pages.
 type lists struct {
-	most, weight, pages int
+	most, weight, pages int64
 
-	mu   sync.Mutex
-	read map[string]*listCount
+	counts listcount.Lists
 }
 
-type listCount struct{ bytes, weight, pages int }
-
-func newLists(most, weight, pages int) *lists {
-	return &lists{most: most, weight: weight, pages: pages, read: map[string]*listCount{}}
-}
-
-// keptLists is for how many lists it is known how far they are. Their number is the client's doing: which lists it asks
-// for, and in which namespaces.
+// keptLists is for how many lists it is known how far they are, each kind in each namespace.
 const keptLists = 4096
 
-// page counts the page of a list that is asked for; nil where a request asks for none. Two callers that read one list
-// at the same time are counted together.
-func (l *lists) page(req *http.Request) (*listCount, error) {
+func newLists(most, weight, pages int64) *lists {
+	return &lists{most: most, weight: weight, pages: pages, counts: listcount.Lists{Next: "continue", Keep: keptLists}}
+}
+
+// page counts the page of a list that is asked for; nil where a request asks for none.
+func (l *lists) page(req *http.Request) (*listcount.Count, error) {
 	query := req.URL.Query()
 	isNext := query.Get("continue") != ""
 	if l == nil || req.Method != http.MethodGet || query.Has("watch") || !isNext && !query.Has("limit") {
 		return nil, nil //nolint:nilnil // what is no page is not counted
 	}
-	query.Del("continue")
-	key := req.URL.Host + req.URL.Path + "?" + query.Encode()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	count := l.read[key]
-	if count == nil || !isNext {
-		if len(l.read) >= keptLists {
-			clear(l.read)
-		}
-		count = &listCount{}
-		l.read[key] = count
-	}
-	if count.pages++; count.pages > l.pages {
+	count := l.counts.Page(req.URL)
+	if count.Pages.Load() > l.pages {
 		return nil, fmt.Errorf(
 			"%s has more than %d pages, and is not read on: look at what that API server runs",
 			listName(req.URL.Host, req.URL.Path),
@@ -85,25 +70,13 @@ func (l *lists) page(req *http.Request) (*listCount, error) {
 func listName(host, path string) string { return fmt.Sprintf("the list of %s at GET %s", host, path) }
 
 // add counts bytes of a list, and reports whether that is too much.
-func (l *lists) add(count *listCount, n int) (isTooMuch bool) {
-	if count == nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	count.bytes += n
-	return count.bytes > l.most
+func (l *lists) add(count *listcount.Count, n int) (isTooMuch bool) {
+	return count != nil && count.Bytes.Add(int64(n)) > l.most
 }
 
 // addWeight counts what a page takes when it is decoded, and reports whether that is too much.
-func (l *lists) addWeight(count *listCount, n int64) (isTooMuch bool) {
-	if count == nil || l.weight == 0 {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	count.weight += int(n)
-	return count.weight > l.weight
+func (l *lists) addWeight(count *listcount.Count, n int64) (isTooMuch bool) {
+	return count != nil && l.weight > 0 && count.Weight.Add(n) > l.weight
 }
 
 // kept counts what the answers take that one reader keeps.

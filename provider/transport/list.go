@@ -3,7 +3,8 @@ package transport
 import (
 	"fmt"
 	"net/http"
-	"sync"
+
+	"github.com/transplant-dev/transplant/internal/listcount"
 )
 
 // List bounds lists that come in pages, over all of their pages. The answer itself says whether another page comes, so
@@ -16,55 +17,29 @@ type List struct {
 	MaxPages int
 }
 
-// keptLists is for how many lists it is known how far they are. The program chooses which lists it asks for.
+// keptLists is for how many lists it is known how far they are.
 const keptLists = 1024
 
-// lists counts what was read of each list since its first page.
+// lists bounds each list.
 type lists struct {
 	List
 
-	mu   sync.Mutex
-	read map[string]*listCount
+	counts listcount.Lists
 }
 
-// listCount is of one list; the lock of the lists guards it.
-type listCount struct {
-	bytes int64
-	pages int
+func newLists(l List) *lists {
+	return &lists{List: l, counts: listcount.Lists{Next: l.NextPage, Keep: keptLists}}
 }
 
-// page counts the page that is asked for; nil where a request asks for none. Callers that read one list at the same
-// time are counted together.
-func (l *lists) page(in *http.Request, request Request) (*listCount, error) {
+// page counts the page that is asked for; nil where a request asks for none.
+func (l *lists) page(in *http.Request, request Request) (*listcount.Count, error) {
 	if l.NextPage == "" || in.Method != http.MethodGet {
 		return nil, nil //nolint:nilnil // what is no page is not counted
 	}
-	query := in.URL.Query()
-	isNext := query.Get(l.NextPage) != ""
-	query.Del(l.NextPage)
-	key := in.URL.Host + in.URL.Path + "?" + query.Encode()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	count := l.read[key]
-	if count == nil || !isNext {
-		if l.read == nil || len(l.read) >= keptLists {
-			l.read = map[string]*listCount{}
-		}
-		count = &listCount{}
-		l.read[key] = count
-	}
-	if count.pages++; count.pages > l.MaxPages || count.bytes > l.MaxBytes {
+	count := l.counts.Page(in.URL)
+	if count.Pages.Load() > int64(l.MaxPages) || count.Bytes.Load() > l.MaxBytes {
 		return nil, fmt.Errorf("reading the list of %s %s: it has more than %d pages or %d bytes, and is not read on: "+
 			"look at what answers at %s", request.Service, request.Operation, l.MaxPages, l.MaxBytes, in.URL.Host)
 	}
 	return count, nil
-}
-
-// add counts bytes of a page.
-func (l *lists) add(count *listCount, n int) {
-	if count != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		count.bytes += int64(n)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/internal/listcount"
 )
 
 // Request is what the transport says of a request, in logs, errors and metrics. It holds no IDs: each value becomes a
@@ -51,7 +52,7 @@ func New(o Options) *Transport {
 	if o.Next == nil {
 		o.Next = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	return &Transport{options: o, lists: &lists{List: o.List}}
+	return &Transport{options: o, lists: newLists(o.List)}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -83,7 +84,7 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 	if t.options.MaxAnswer > 0 {
 		out.Body = &bounded{
 			ReadCloser: out.Body, left: t.options.MaxAnswer, request: request, limit: t.options.MaxAnswer,
-			read: func(n int) { t.lists.add(page, n) },
+			page: page,
 		}
 	}
 	return out, nil
@@ -96,7 +97,7 @@ type bounded struct {
 
 	left, limit int64
 	request     Request
-	read        func(n int)
+	page        *listcount.Count // nil for what is no page
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -114,7 +115,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
-	b.read(n)
+	if b.page != nil {
+		b.page.Bytes.Add(int64(n))
+	}
 	return n, err
 }
 
