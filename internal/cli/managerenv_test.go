@@ -155,3 +155,27 @@ func TestEachReviewShowsWhatTheManagersGet(t *testing.T) {
 		showsManagers(t, c.run(args...))
 	}
 }
+
+// TestAPlanFileWithoutALookerIsAskedAboutItsImage: the manager reads the cloud's credentials, whoever built it.
+func TestAPlanFileWithoutALookerIsAskedAboutItsImage(t *testing.T) {
+	const image = "registry.example.com/aws-cloud-controller-manager:v1.26.0"
+	c := newLive(t)
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if made := c.run("plan", "--out", file, "--accept", "CLOUD-001=no cloud in this test", "--image", image); made.code != exitcode.OK {
+		t.Fatal(made.text(nil))
+	}
+	p, err := client.ReadPlan(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := compare.Digest(p)
+	fails(t, c.run("apply", file, "--yes"), exitcode.NotApproved, "with --yes no operator reads plan "+file,
+		"starts the image "+image, "(--image="+image+")", "--plan-sha256 "+sum)
+	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal to ask on") // a person looks at the review
+	c.unchanged()
+	for _, own := range [][]string{{"--image", image}, {"--plan-sha256", sum}} {
+		if r := c.run(append([]string{"apply", file, "--yes"}, own...)...); r.code == exitcode.NotApproved {
+			t.Errorf("%v is not enough:\n%s", own, r.text(nil))
+		}
+	}
+}

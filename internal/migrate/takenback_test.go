@@ -9,13 +9,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
@@ -371,5 +374,39 @@ func TestAPauseWaitsForTheEndOfADowntimeOnTheWayBackToo(t *testing.T) {
 		case s.ID == "undo/start/"+component.CCM+"@cp-1":
 			idle = true
 		}
+	}
+}
+
+// TestADaemonSetStartsOnNoNodeThatOnlyHasTheLabel: the root of a worker with the label would read the manager's token.
+func TestADaemonSetStartsOnNoNodeThatOnlyHasTheLabel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.mu.Lock()
+	w.more = w.daemons
+	w.mu.Unlock()
+	p := w.beginWith(v1.Options{Shape: v1.ShapeDaemonSet})
+	start := p.Steps[slices.IndexFunc(p.Steps, precondition.StartsManager)]
+	label := func(name, ip string) {
+		w.api.Put(t, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}},
+			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}},
+		})
+	}
+	label("cp-1", "10.0.0.1")
+	label("worker-1", "10.0.0.7")
+	w.api.Put(t, &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+	})
+	e := w.engine()
+	e.env.Plan = p
+	err := e.env.ProvesControlPlane(t.Context(), start)
+	says(t, err, "each Node with the label node-role.kubernetes.io/control-plane would get what only the control plane has",
+		"Node worker-1 is labelled as control plane, and no API server announces one of its addresses (10.0.0.7)")
+	if !trust.IsUntrusted(err) {
+		t.Errorf("it ends with %v", err)
+	}
+	w.api.Delete("/api/v1/nodes/worker-1")
+	if err := e.env.ProvesControlPlane(t.Context(), start); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/migrationconfig"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
@@ -339,6 +341,62 @@ var attacks = []attack{
 		"rule P-46",
 		inObject("start/"+component.CCM, `"serviceAccountName":"cloud-controller-manager"`, `"serviceAccountName":"clusterrole-aggregation-controller"`),
 		false,
+	},
+	{
+		"a DaemonSet on every node",
+		"gce-1.30",
+		"by which a manager finds its nodes",
+		inObject("start/"+component.CCM, `"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"nodeSelector":{"kubernetes.io/os":"linux"}`),
+		false,
+	},
+	{
+		"a DaemonSet that wants a node by affinity",
+		"gce-1.30",
+		"the pod has affinity",
+		inObject("start/"+component.CCM, `"nodeSelector":`, `"affinity":{"nodeAffinity":{}},"nodeSelector":`),
+		false,
+	},
+	{
+		"a static pod without election",
+		"lab",
+		"--leader-elect=false lets each replica run the loops",
+		inObject("start/", "--leader-elect=true", "--leader-elect=false"),
+		false,
+	},
+	{
+		"a static pod that elects only by what stands last",
+		"lab",
+		"--leader-elect stands twice",
+		inObject("start/", "- --leader-elect=true", "- --leader-elect=true\n    - --leader-elect=false"),
+		false,
+	},
+	{
+		"a static pod that leaves the migration lease aside",
+		"lab",
+		"has no --enable-leader-migration=true",
+		inObject("start/", "--enable-leader-migration=true", "--enable-leader-migration=false"),
+		false,
+	},
+	{
+		"a Deployment of the seed without the migration lease",
+		"hosted-leader-migration",
+		"has no --enable-leader-migration=true",
+		inObject("start/"+component.CCM, `"--enable-leader-migration=true",`, ``),
+		false,
+	},
+	{
+		"names that the kube-controller-manager does not know",
+		"lab",
+		"no leader migration config of " + component.KCM,
+		func(t *testing.T, p *v1.Plan) {
+			s := find(t, p, "write/"+layout.KCMMigration)
+			newer, err := migrationconfig.Render(controllernames.KubeControllerManager, 30, controllernames.CloudLoops, p.Options.LeaseName)
+			if err != nil || s.Content == string(newer) {
+				t.Fatalf("the names are those of 1.30 already: %v", err)
+			}
+			s.Content = string(newer)
+		},
+		true,
 	},
 	{"somebody else's object is deleted", "lab", "rule P-46", put(v1.Step{Kind: v1.StepDeleteObject, Ref: "ClusterRoleBinding/cluster-admin"}), false},
 	{"somebody else's lease is the migration's", "lab", "rule P-46", func(_ *testing.T, p *v1.Plan) { p.Options.LeaseName = "kube-scheduler" }, false},

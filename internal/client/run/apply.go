@@ -51,6 +51,7 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 		return err
 	}
 	o.EnvGiven = len(o.Plan.Given.Among("ccm-env")) > 0 // CheckAgainstPlan refuses another one than that of the plan
+	o.ImageGiven = len(o.Plan.Given.Among("image")) > 0
 	j, err := journal.Open(ctx, c.Kube)
 	switch {
 	case errors.Is(err, journal.ErrNoJournal):
@@ -131,7 +132,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if o.DryRun {
 		return nil
 	}
-	if err := o.checkFileEnv(p); err != nil {
+	if err := o.checkFileTrust(p); err != nil {
 		return err
 	}
 	if err := c.Approve(

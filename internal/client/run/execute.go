@@ -37,6 +37,8 @@ type Options struct {
 	// EnvGiven reports whether the variables of the cloud-controller-manager were given to this run, and not by its plan
 	// alone. Apply finds it out.
 	EnvGiven bool
+	// ImageGiven reports the same of its image.
+	ImageGiven bool
 }
 
 // execute runs the plan's first steps with a recorder next to them, and writes how the run ended when they are all.

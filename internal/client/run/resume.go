@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
@@ -220,12 +222,24 @@ func (f *Options) CheckEnv(unseen string, p *v1.Plan) error {
 		unseen, wording.OneLine(strings.Join(names, ", ")), wording.OneLine(strings.Join(again, " ")), compare.Digest(p))
 }
 
-// checkFileEnv is CheckEnv for a plan of a file. Its steps are made again and compared, and its options are not.
-func (o *ApplyOptions) checkFileEnv(p *v1.Plan) error {
+// checkFileTrust refuses a plan of a file whose options could give the cloud's credentials away: by variables, or by
+// the image of the manager. Its steps are made again and compared, and its options are not.
+func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 	if !o.Yes || o.File == "" {
 		return nil // a person looks at the review, or the plan was made now
 	}
-	return o.CheckEnv("with --yes no operator reads plan "+o.File+", which others may have written", p)
+	unseen := "with --yes no operator reads plan " + o.File + ", which others may have written"
+	if err := o.CheckEnv(unseen, p); err != nil {
+		return err
+	}
+	image := p.Options.Image
+	if _, isOfficial := cloudprovider.ImageOf(image); isOfficial || proven.IsPublished(image) || o.ImageGiven ||
+		o.Pinned.Sha256 != "" {
+		return nil
+	}
+	return exitcode.With(exitcode.NotApproved, "%s, and starts the image %s, which is neither this project's nor the provider's official one: "+
+		"nothing was changed; find out whether that is meant, and name it yourself (--image=%s), or give --plan-sha256 %s",
+		unseen, wording.OneLine(image), wording.OneLine(image), compare.Digest(p))
 }
 
 // JournalUnseen says why a journal's plan is asked about its variables.

@@ -3,15 +3,20 @@ package step
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostproof"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
@@ -21,14 +26,28 @@ import (
 const announceBudget = 60 * time.Second
 
 // ProvesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of
-// the API right before: what the host itself says, and a snapshot of some time ago, may be a worker's.
+// the API right before: what the host itself says, and a snapshot of some time ago, may be a worker's. A DaemonSet
+// finds its hosts by a label, so each Node with the label is asked about: its root reads the manager's token.
 func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
-	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
-		return nil
-	}
 	known := objects.ControlPlane{HostsAreNodes: e.HostsAreNodes, Named: e.NamedHosts}
 	if now := cmp.Or(e.Live, e.Before); now != nil {
 		known.Before = hostproof.OfSnapshot(now)
+	}
+	label := roleOf(s)
+	var judge func(ctx context.Context) (objects.Verdict, error)
+	what := "host " + s.Host
+	switch {
+	case s.Host != "" && (s.Derive != "" || s.Kind == v1.StepAddManifest):
+		judge = func(ctx context.Context) (objects.Verdict, error) { return known.Judge(ctx, e.Kube, s.Host) }
+	case label != "" && e.Seed == nil:
+		what = "each Node with the label " + label
+		doc := e.Journal.Doc()
+		isExcluded := func(node string) bool { return journal.IsExcluded(doc, node) }
+		judge = func(ctx context.Context) (objects.Verdict, error) {
+			return known.JudgeLabelled(ctx, e.Kube, label, isExcluded)
+		}
+	default:
+		return nil
 	}
 	var verdict objects.Verdict
 	err := e.WaitFor(
@@ -39,7 +58,7 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 		func() string { return verdict.Why },
 		func(ctx context.Context) (bool, error) {
 			var err error
-			verdict, err = known.Judge(ctx, e.Kube, s.Host)
+			verdict, err = judge(ctx)
 			return !verdict.MayPass, err
 		},
 	)
@@ -49,10 +68,29 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	if verdict.Why != "" {
 		return &trust.UntrustedError{
 			What: "step " + s.ID,
-			Err:  fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, verdict.Why),
+			Err:  fmt.Errorf("%s would get what only the control plane has, and %s", what, verdict.Why),
 		}
 	}
 	return nil
+}
+
+// roleOf is the label of the control plane by which a workload that a step makes finds its hosts; empty for none.
+func roleOf(s v1.Step) string {
+	if s.Kind != v1.StepEnsureObject || s.Component != component.CCM {
+		return ""
+	}
+	var o struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
+	if json.Unmarshal([]byte(s.Object), &o) != nil {
+		return ""
+	}
+	for label := range o.Spec.Template.Spec.NodeSelector {
+		if objects.HasControlPlaneRole(map[string]string{label: ""}) {
+			return label
+		}
+	}
+	return ""
 }
 
 // Host returns a host of the plan by its name; an unreachable one when there is no access to it.

@@ -18,11 +18,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
-	"github.com/transplant-dev/transplant/internal/migrationconfig"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
-	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
 // Judge says what a step of a plan may do. A plan is root on the control plane, and the executed one may come from a
@@ -343,7 +341,7 @@ func (j Judge) fileContent(s v1.Step) error {
 	}
 	switch s.Path {
 	case layout.KCMMigration:
-		if !j.migrationConfig(controllernames.KubeControllerManager, s.Content) {
+		if !j.migrationConfig(controllernames.KubeControllerManager, s.Host, s.Content) {
 			return fmt.Errorf(
 				"the content is no leader migration config of %s that this program makes for lease %s",
 				component.KCM,
@@ -351,7 +349,7 @@ func (j Judge) fileContent(s v1.Step) error {
 			)
 		}
 	case layout.CCMMigration:
-		if !j.migrationConfig(controllernames.CloudControllerManager, s.Content) {
+		if !j.migrationConfig(controllernames.CloudControllerManager, s.Host, s.Content) {
 			return fmt.Errorf(
 				"the content is no leader migration config of %s that this program makes for lease %s",
 				component.CCM,
@@ -367,22 +365,6 @@ func (j Judge) fileContent(s v1.Step) error {
 		}
 	}
 	return nil
-}
-
-// migrationConfig reports whether a text is a leader migration config as it is rendered for some version of a
-// component.
-func (j Judge) migrationConfig(of controllernames.Component, text string) bool {
-	for minor := program.FirstLeaderMigration; minor <= max(component.Newest, program.OwnMinor)+1; minor++ {
-		for _, loops := range [][]controllernames.Loop{
-			clusterview.CloudLoops,
-			append(slices.Clone(clusterview.CloudLoops), controllernames.NodeIPAM),
-		} {
-			if made, err := migrationconfig.Render(of, minor, loops, j.Options.LeaseName); err == nil && string(made) == text {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // credentialConfig reports whether a text is the config of the image credential provider as it is rendered for some

@@ -20,7 +20,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
-	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -154,11 +153,20 @@ func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 	case ref == "Secret/"+j.cluster.Seed+"/"+layout.SeedCloudConfig:
 		return PodRules{}, layout.DeriveSeedCloudConfig
 	case ref == layout.CCMDaemonSet:
-		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true}, ""
+		roles := []layout.Object{{layout.LabelControlPlane: ""}, {layout.LabelMaster: ""}}
+		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true, nodes: roles}, ""
 	case ref == layout.NodeManagerDaemonSet:
-		return PodRules{account: layout.NodeManager, image: j.nodeManagerImage()}, ""
+		linux := []layout.Object{{"kubernetes.io/os": "linux"}}
+		return PodRules{account: layout.NodeManager, image: j.nodeManagerImage(), nodes: linux}, ""
 	case ref == "Deployment/"+component.Namespace+"/"+component.CCM:
-		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true, config: true}, ""
+		return PodRules{
+			account: layout.CCMAccount,
+			image:   j.Options.Image,
+			files:   true,
+			config:  true,
+			nodes:   j.nodesOfOld(),
+			anyNode: j.Live == nil,
+		}, ""
 	case j.inSeed(ref, "Deployment") && path.Base(ref) == layout.SeedDeploymentName(j.provider()):
 		return PodRules{image: j.Options.Image, seed: true}, layout.DeriveSeedManager
 	}
@@ -209,7 +217,7 @@ func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
 		layout.SeedMigrationKCM: controllernames.KubeControllerManager,
 		layout.SeedMigrationCCM: controllernames.CloudControllerManager,
 	} {
-		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, text) {
+		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, "", text) {
 			return fmt.Errorf(
 				"%s of %s is no leader migration config that this program makes for lease %s",
 				key,
@@ -342,6 +350,43 @@ type PodRules struct {
 	// files reports whether it may mount files of its host, seed that it runs in one and mounts the Secrets of its
 	// namespace, config that it may mount the Secret with its cloud config.
 	files, seed, config bool
+	// nodes are the node selectors that it may have, none for a pod that has none; anyNode lets it have any, where the
+	// cluster is not in view.
+	nodes   []layout.Object
+	anyNode bool
+}
+
+// nodesOfOld are the node selectors of Deployments of the kube-controller-manager, next to which the new one runs.
+func (j Judge) nodesOfOld() []layout.Object {
+	if j.Live == nil {
+		return nil
+	}
+	var out []layout.Object
+	for _, m := range clusterview.AllHosted(j.Live, component.KCM) {
+		for _, w := range j.Live.Workloads {
+			if w.Ref != m.Manifest {
+				continue
+			}
+			selector := layout.Object{}
+			for label, value := range w.NodeSelector {
+				selector[label] = value
+			}
+			out = append(out, selector)
+		}
+	}
+	return out
+}
+
+// place holds a pod to the nodes on which a manager may run: the root of any other one would read its token.
+func (j Judge) place(pod layout.Object, rules PodRules) error {
+	selector, _ := pod["nodeSelector"].(layout.Object)
+	isKnown := func(o layout.Object) bool {
+		return maps.EqualFunc(o, selector, func(a, b any) bool { return a == b })
+	}
+	if rules.anyNode || len(selector) == 0 && len(rules.nodes) == 0 || slices.ContainsFunc(rules.nodes, isKnown) {
+		return nil
+	}
+	return fmt.Errorf("the pod's node selector %v is not one by which a manager finds its nodes (%v)", selector, rules.nodes)
 }
 
 // only says which key of a map is none of those that are known.
@@ -447,8 +492,10 @@ func managerSpec(j Judge, pod layout.Object, rules PodRules) error {
 		"containers",
 		"securityContext",
 		"terminationGracePeriodSeconds",
-		"affinity",
 	); err != nil {
+		return err
+	}
+	if err := j.place(pod, rules); err != nil {
 		return err
 	}
 	containers, _ := pod["containers"].([]any)
@@ -483,71 +530,5 @@ func managerSpec(j Judge, pod layout.Object, rules PodRules) error {
 			return fmt.Errorf("the %s runs a program", probe)
 		}
 	}
-	return errors.Join(managerCommand(j, c), managerEnv(j, c, rules), managerVolumes(j, pod, c, rules))
-}
-
-// programName is how a manager's program is called in its image.
-var programName = regexp.MustCompile(`^/?([a-z0-9-]+/)*[a-z0-9-]+$`)
-
-// files that flags of a manager name, by flag.
-var managerFiles = map[string][]string{
-	flagvalue.FlagCloudConfig: {
-		layout.CCMCloudConf,
-		layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey,
-	},
-	"leader-migration-config": {layout.CCMMigration, layout.SeedMigrationDir + "/" + layout.SeedMigrationCCM},
-	"kubeconfig": {
-		layout.CCMKubeconfig,
-		layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey,
-	},
-	"authentication-kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
-	"authorization-kubeconfig":  {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
-}
-
-// managerFlags are those that a manager gets next to the files and what it takes over from the kube-controller-manager.
-var managerFlags = []string{
-	"cloud-provider",
-	"bind-address",
-	"leader-elect",
-	"leader-elect-retry-period",
-	"leader-elect-renew-deadline",
-	"enable-leader-migration",
-	"use-service-account-credentials",
-	"controllers",
-	flagvalue.FlagFeatureGates,
-	"secure-port",
-	"node-name",
-	"wait-routes",
-	ccm.FlagRenewToken,
-}
-
-func managerCommand(j Judge, c layout.Object) error {
-	command := listOf(c["command"])
-	if len(command) > 0 && !programName.MatchString(command[0]) {
-		return errors.New("the container's command is not a manager's program")
-	}
-	// an image without a command starts its own program
-	for _, w := range slices.Concat(command[min(1, len(command)):], listOf(c["args"])) {
-		name, value, ok := strings.Cut(strings.TrimPrefix(w, "--"), "=")
-		files, ofFile := managerFiles[name]
-		isCarried := slices.ContainsFunc(ccm.InheritedFlags, func(f ccm.InheritedFlag) bool { return f.Name == name })
-		switch {
-		case !ok || !strings.HasPrefix(w, "--"), !ofFile && !isCarried && !slices.Contains(managerFlags, name):
-			return fmt.Errorf("the argument %q is none that a manager gets", w)
-		case ofFile && !slices.Contains(files, value):
-			return fmt.Errorf("--%s=%s is not the manager's own file", name, value)
-		case name == "cloud-provider" && value != j.provider():
-			return fmt.Errorf("--cloud-provider=%s is not the provider %s of the cluster", value, j.provider())
-		}
-	}
-	return nil
-}
-
-func listOf(v any) []string {
-	all, _ := v.([]any)
-	out := make([]string, 0, len(all))
-	for _, w := range all {
-		out = append(out, fmt.Sprint(w))
-	}
-	return out
+	return errors.Join(managerCommand(j, c, rules), managerEnv(j, c, rules), managerVolumes(j, pod, c, rules))
 }

@@ -78,15 +78,47 @@ func (c ControlPlane) Judge(ctx context.Context, kube kubernetes.Interface, host
 	if err != nil {
 		return Verdict{}, fmt.Errorf("to see whether host %s is of the control plane: %w", host, err)
 	}
+	return c.judge(e, host), nil
+}
+
+// JudgeLabelled asks the API the same of each Node with a label, by which a workload finds its hosts, but of those that
+// are left out. The first that may not get the workload is told.
+func (c ControlPlane) JudgeLabelled(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	label string,
+	isLeftOut func(node string) bool,
+) (Verdict, error) {
+	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return Verdict{}, fmt.Errorf("listing the Nodes with the label %s: %w", label, err)
+	}
+	e, err := ReadEvidence(ctx, kube)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("to see whether the Nodes with the label %s are of the control plane: %w", label, err)
+	}
+	for _, n := range nodes.Items {
+		if isLeftOut(n.Name) {
+			continue
+		}
+		if v := c.judge(e, n.Name); v.Why != "" {
+			return v, nil
+		}
+	}
+	return Verdict{}, nil
+}
+
+// judge says whether the host of a labelled Node may get what only the control plane has.
+func (c ControlPlane) judge(e *hostproof.Evidence, host string) Verdict {
 	e.Name(c.Named...)
 	switch result := e.Judge(host); {
 	case result == hostproof.Elsewhere, result == hostproof.LabelAlone:
-		return Verdict{Why: e.Why(host), MayPass: true}, nil
+		return Verdict{Why: e.Why(host), MayPass: true}
 	case c.Before != nil && result != hostproof.Shared:
 		why := e.WhyChanged(host, c.Before)
-		return Verdict{Why: why, MayPass: why != ""}, nil
+		return Verdict{Why: why, MayPass: why != ""}
 	}
-	return Verdict{Why: e.Why(host)}, nil
+	return Verdict{Why: e.Why(host)}
 }
 
 // ReadEvidence asks the API which addresses the API servers announce, and which Nodes have them.
