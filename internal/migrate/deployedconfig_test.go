@@ -63,7 +63,23 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 		},
 		"no host that has it": {
 			volume: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: onHosts}}, lay: func(*world) {},
-			fails: "which no reached host has",
+			fails: "which no reached host of the control plane has",
+		},
+		"a worker has another": {
+			volume: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/cloud"}},
+			lay: func(w *world) {
+				w.write("cp-2", "/etc/cloud/config", inTree, 0o600)
+				w.write("cp-1", "/etc/cloud/config", "[Global]\nZone = of-an-attacker\n", 0o600)
+				w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}})
+			},
+		},
+		"a worker alone has it": {
+			volume: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/cloud"}},
+			lay: func(w *world) {
+				w.write("cp-1", "/etc/cloud/config", inTree, 0o600)
+				w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}})
+			},
+			fails: "no Node cp-1 is labelled as control plane",
 		},
 		"no such key": {
 			volume: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}}},

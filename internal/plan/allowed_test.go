@@ -398,6 +398,32 @@ var attacks = []attack{
 		},
 		true,
 	},
+	{
+		"a path that ends a command",
+		"lab",
+		"characters that a shell does not take as they are",
+		put(v1.Step{Kind: v1.StepKubelet, Host: "cp-1", Path: "/var/lib/kubelet/$(id)", Component: component.Kubelet}),
+		false,
+	},
+	{
+		"an id that ends a command", "lab", "has characters that",
+		func(t *testing.T, p *v1.Plan) { find(t, p, "start/").ID += "'; id #" }, false,
+	},
+	{
+		"the API server's manifest goes", "lab", "a migration ends none but",
+		put(v1.Step{Kind: v1.StepRemoveManifest, Component: component.KAS, Host: "cp-1", Path: "/etc/kubernetes/manifests/kube-apiserver.yaml", Restore: "x"}),
+		false,
+	},
+	{
+		"the scheduler's unit is stopped", "lab", "a migration ends none but",
+		put(v1.Step{Kind: v1.StepStopUnit, Component: component.Scheduler, Host: "cp-1", Unit: "kube-scheduler.service"}),
+		false,
+	},
+	{
+		"no API server is left", "hosted-downtime", "a migration ends none but",
+		put(v1.Step{Kind: v1.StepScale, Component: component.KAS, Ref: "Deployment/cluster-x/apiserver", Replicas: new(int32)}),
+		false,
+	},
 	{"somebody else's object is deleted", "lab", "rule P-46", put(v1.Step{Kind: v1.StepDeleteObject, Ref: "ClusterRoleBinding/cluster-admin"}), false},
 	{"somebody else's lease is the migration's", "lab", "rule P-46", func(_ *testing.T, p *v1.Plan) { p.Options.LeaseName = "kube-scheduler" }, false},
 	{"a Node is patched", "lab", "rule P-46", put(v1.Step{Kind: v1.StepPatchObject, Ref: "Node/cp-1", Patch: `{"spec":{"unschedulable":true}}`}), false},

@@ -358,9 +358,13 @@ func targets(s v1.Step, o v1.Options) []part {
 	return out
 }
 
-// isTold reports whether what is printed of a step's changes has an edit as it is.
+// isTold reports whether what is printed of a step's changes has an edit as it is. A change to what was there already
+// is not printed, and of a text only the first line is.
 func isTold(changes []v1.Change, e v1.Edit) bool {
 	for _, c := range changes {
+		if oneLine(c.Before) == oneLine(c.After) || strings.Contains(c.After, "\n") {
+			continue
+		}
 		if strings.Contains(c.Field, e.Name) && (c.After == e.Value || e.Op == "unsetFlag" && c.After == "") {
 			return true
 		}

@@ -67,8 +67,8 @@ func (e *Error) Err() error {
 	if e == nil {
 		return nil
 	}
-	out := &hostError{message: visible.Line(e.Message)} // the root of the host wrote it, or could have
-	for _, name := range e.Is {
+	out := &hostError{message: visible.Line(cutMessage(e.Message))} // the root of the host wrote it, or could have
+	for _, name := range e.Is[:min(len(e.Is), len(identities))] {
 		for _, i := range identities {
 			if i.name == name {
 				out.is = append(out.is, i.err)
@@ -76,6 +76,16 @@ func (e *Error) Err() error {
 		}
 	}
 	return out
+}
+
+// maxMessage is how long, in bytes, the words of an error of a host may be: they are logged, and kept in the journal.
+const maxMessage = 4 << 10
+
+func cutMessage(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "... (cut)"
 }
 
 // hostError is an error of a host, with the words that it has there.

@@ -290,7 +290,7 @@ func TestNoPermissionForTheJournal(t *testing.T) {
 
 // TestAJournalThatWasWrittenToHurtItsReader ends in an error: the operator reads the journals of all clusters in one process.
 func TestAJournalThatWasWrittenToHurtItsReader(t *testing.T) {
-	for _, at := range []int{-1, maxRecords, 1 << 40} {
+	for _, at := range []int{-1, 1, 150_000, 1 << 40} {
 		server := apitest.New(t)
 		kube, _ := server.Clients(t)
 		data, err := pack(head{Journal: doc(), Kept: kept{Recent: []placed{{at, v1.StepRecord{ID: "a"}}}}})

@@ -239,6 +239,7 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 			s.doc.Rollback, s.where.rollback = p, placement{decided: true, parts: parts}
 		}
 	}
+	var all [][]placed
 	for _, p := range k.Parts {
 		if p.Holds != holdsRecords {
 			continue
@@ -249,17 +250,16 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 		}
 		live := recordPart{part: p}
 		for _, rec := range records {
-			s.place(rec)
 			live.at = append(live.at, rec.At)
 		}
 		s.where.records = append(s.where.records, live)
+		all = append(all, records)
 	}
 	for _, rec := range k.Recent {
-		if rec.At < 0 || rec.At >= maxRecords {
-			return fmt.Errorf("%s holds a record at place %d, where none can be", object, rec.At)
-		}
-		s.place(rec)
 		s.recent[rec.At] = true
+	}
+	if err := s.placeAll(object, append(all, k.Recent)); err != nil {
+		return err
 	}
 	for i, rec := range s.doc.Records {
 		if rec.ID == "" {
@@ -274,15 +274,25 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 	return nil
 }
 
-// maxRecords bounds the places of records: the parts of a journal hold far fewer.
-const maxRecords = 200_000
-
-// place masks the record: earlier versions wrote errors as they came.
-func (s *stored) place(rec placed) {
-	for len(s.doc.Records) <= rec.At {
-		s.doc.Records = append(s.doc.Records, v1.StepRecord{})
+// placeAll puts records in their places, the later ones over the earlier, and masks them: earlier versions wrote errors
+// as they came. A place beyond the number of records would leave gaps, and could take memory for millions of them.
+func (s *stored) placeAll(object string, all [][]placed) error {
+	count := 0
+	for _, records := range all {
+		count += len(records)
 	}
-	s.doc.Records[rec.At] = maskRecord(rec.Record)
+	for _, records := range all {
+		for _, rec := range records {
+			if rec.At < 0 || rec.At >= count {
+				return fmt.Errorf("%s holds a record at place %d, where none can be: it has %d", object, rec.At, count)
+			}
+			if grown := rec.At + 1 - len(s.doc.Records); grown > 0 {
+				s.doc.Records = append(s.doc.Records, make([]v1.StepRecord, grown)...)
+			}
+			s.doc.Records[rec.At] = maskRecord(rec.Record)
+		}
+	}
+	return nil
 }
 
 // plan reads the plan that parts hold; nil where none do.
@@ -351,7 +361,7 @@ func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part
 		return nil, fmt.Errorf("part %s of %s: %w; use the version of transplant that wrote it", p.Name, object, err)
 	}
 	for _, rec := range out {
-		if rec.At < 0 || rec.At >= maxRecords || rec.Record.ID == "" {
+		if rec.At < 0 || rec.Record.ID == "" {
 			return nil, fmt.Errorf("part %s of %s holds a record without a place or a step", p.Name, object)
 		}
 	}

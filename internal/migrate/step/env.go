@@ -3,10 +3,13 @@ package step
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -116,6 +119,32 @@ type Env struct {
 	StaleLeases map[string]*handover.Silence
 }
 
+// maxLocal is how long a file may be that is copied to hosts, in bytes: several times the largest image credential
+// provider.
+const maxLocal = 512 << 20
+
+// readLocal reads a regular file of this machine. A plan may come from the cluster and name a pipe or a device, which
+// would be read for ever.
+func readLocal(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", name)
+	case info.Size() > maxLocal:
+		return nil, fmt.Errorf("%s has %d bytes, and a file that is copied to hosts has at most %d", name, info.Size(), maxLocal)
+	}
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(f, data)
+	return data, err
+}
+
 // NewEnv returns the environment of steps that write what they do into the journal.
 func NewEnv(o Options, j *journal.Journal) *Env {
 	if o.Clock == nil {
@@ -125,7 +154,7 @@ func NewEnv(o Options, j *journal.Journal) *Env {
 		o.Tell = func(Event) {}
 	}
 	if o.ReadLocal == nil {
-		o.ReadLocal = os.ReadFile
+		o.ReadLocal = readLocal
 	}
 	if o.Hook == nil {
 		o.Hook = func(string, string) {}

@@ -29,10 +29,7 @@ const announceBudget = 60 * time.Second
 // the API right before: what the host itself says, and a snapshot of some time ago, may be a worker's. A DaemonSet
 // finds its hosts by a label, so each Node with the label is asked about: its root reads the manager's token.
 func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
-	known := objects.ControlPlane{HostsAreNodes: e.HostsAreNodes, Named: e.NamedHosts}
-	if now := cmp.Or(e.Live, e.Before); now != nil {
-		known.Before = hostproof.OfSnapshot(now)
-	}
+	known := e.controlPlane()
 	label := roleOf(s)
 	var judge func(ctx context.Context) (objects.Verdict, error)
 	what := "host " + s.Host
@@ -72,6 +69,21 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 		}
 	}
 	return nil
+}
+
+// controlPlane is what is known of the control plane's hosts without the API.
+func (e *Env) controlPlane() objects.ControlPlane {
+	known := objects.ControlPlane{HostsAreNodes: e.HostsAreNodes, Named: e.NamedHosts}
+	if now := cmp.Or(e.Live, e.Before); now != nil {
+		known.Before = hostproof.OfSnapshot(now)
+	}
+	return known
+}
+
+// WhyNoControlPlane says why a host is not taken for one of the control plane; empty where it is.
+func (e *Env) WhyNoControlPlane(ctx context.Context, host string) (string, error) {
+	verdict, err := e.controlPlane().Judge(ctx, e.Kube, host)
+	return verdict.Why, err
 }
 
 // roleOf is the label of the control plane by which a workload that a step makes finds its hosts; empty for none.

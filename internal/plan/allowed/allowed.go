@@ -84,8 +84,14 @@ var written = map[string]string{
 // managed are the components whose manifests, units and workloads a migration changes.
 var managed = []string{component.KCM, component.KAS, component.Scheduler, component.CCM}
 
-// cleanPaths says which path of a step may mean another one than it shows.
+// cleanPaths says which path of a step may mean another one than it shows, and which word of it more than a word where
+// a command for an operator has it.
 func cleanPaths(s v1.Step) error {
+	for what, word := range map[string]string{"id": s.ID, "host": s.Host, "unit": s.Unit, "source": s.Source} {
+		if !plainWord.MatchString(word) {
+			return fmt.Errorf("%s %q has characters that a shell does not take as they are: commands to copy have it in them", what, word)
+		}
+	}
 	if (s.Path != "" || len(s.Files) > 0) && s.Host == "" {
 		return fmt.Errorf("path %s is on no host", s.Path)
 	}
@@ -93,8 +99,22 @@ func cleanPaths(s v1.Step) error {
 		if at != "" && (!path.IsAbs(at) || path.Clean(at) != at || strings.ContainsAny(at, "\x00\n")) {
 			return fmt.Errorf("path %q is not an absolute path without detours", at)
 		}
+		if !plainWord.MatchString(at) {
+			return fmt.Errorf("path %q has characters that a shell does not take as they are: commands to copy have it in them", at)
+		}
 	}
 	return nil
+}
+
+// plainWord is a word that means itself in a shell, without quotes.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./+@:=,%-]*$`)
+
+// ended are the components that a migration ends: those that run the cloud loops.
+var ended = []string{component.KCM, component.CCM}
+
+// isEnding reports whether a step ends a component for more than a restart.
+func isEnding(s v1.Step) bool {
+	return planstep.StopsComponent(s) || s.Kind == v1.StepScale && s.Replicas != nil && *s.Replicas == 0
 }
 
 // CheckPlace says what is wrong with where a step changes a host.
@@ -104,6 +124,9 @@ func (j Judge) CheckPlace(s v1.Step) error {
 	}
 	if h := j.host(s.Host); h != nil && len(h.Claims) > 0 && (s.Derive != "" || s.Kind == v1.StepAddManifest) {
 		return fmt.Errorf("host %s is control plane by its own word alone: it gets no token and no manager", s.Host)
+	}
+	if isEnding(s) && !slices.Contains(ended, s.Component) {
+		return fmt.Errorf("the step ends %s: a migration ends none but %s", s.Component, strings.Join(ended, " and "))
 	}
 	switch s.Kind {
 	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:

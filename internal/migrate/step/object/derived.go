@@ -180,11 +180,20 @@ func (s managerSource) file(ctx context.Context, at string) ([]byte, error) {
 }
 
 // hostFile reads a file that the pods have from their hosts. The hosts that have it must agree: the pods of one
-// Deployment get one content.
+// Deployment get one content. A host that is not proven to be of the control plane is not asked: its root would choose
+// where the manager sends the cloud's credentials.
 func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) {
 	var found []byte
-	on := ""
+	on, left := "", ""
 	for _, name := range slices.Sorted(maps.Keys(s.env.HostsByName)) {
+		why, err := s.env.WhyNoControlPlane(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			left = " (" + why + ")"
+			continue
+		}
 		f, err := s.env.HostsByName[name].ReadFile(ctx, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -204,9 +213,10 @@ func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) 
 	}
 	if on == "" {
 		return nil, fmt.Errorf(
-			"%s mounts %s of its hosts, which no reached host has; name the control plane's hosts with --host-access, or keep the cloud config in a Secret",
+			"%s mounts %s of its hosts, which no reached host of the control plane has%s; name the control plane's hosts with --host-access, or keep the cloud config in a Secret",
 			s.deployment.Name,
 			at,
+			left,
 		)
 	}
 	return found, nil
