@@ -10,8 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 )
 
@@ -59,7 +61,26 @@ func TestTheFirstInterruptFinishesTheStepAndTheSecondStopsAtOnce(t *testing.T) {
 
 func TestAnApplyThroughDirectoriesRestartsNoKubelet(t *testing.T) {
 	r := newLive(t).run("apply", "--yes", "--accept", "CLOUD-001=no cloud in this test")
-	fails(t, r, exitcode.Error, "nothing was changed: step external/kubelet@", "this access runs no programs of its host", "manual:local:")
+	fails(t, r, exitcode.Error, "nothing was changed: step external/kubelet@", "this access runs no programs of its host", "or manual to make the changes")
+}
+
+// TestNothingIsChangedWhereNoProcessIsSeen: the directory may be a disk of another machine, where the old manager goes on unseen.
+func TestNothingIsChangedWhereNoProcessIsSeen(t *testing.T) {
+	simulated := fault.HostProcesses
+	fault.HostProcesses = func(string) bool { return false }
+	t.Cleanup(func() { fault.HostProcesses = simulated })
+	c := newLive(t)
+	for _, access := range []string{"local:" + c.dir, "manual:local:" + c.dir} {
+		r := transplant(t, "apply", "--yes", "--accept", "CLOUD-001=no cloud in this test", "--kubeconfig", c.kubeconfig, "--host-access", access, "--state-dir", t.TempDir())
+		fails(t, r, exitcode.Blocked, "nothing was changed: what runs on host cp-1 is not seen", "--host-access=pod")
+	}
+	c.unchanged()
+	fault.HostProcesses = simulated
+	here := c.approvedHere(c.journal(v1.RunApplying, 2, 1))
+	fault.HostProcesses = func(string) bool { return false }
+	for _, command := range []string{"apply", "rollback"} {
+		fails(t, c.run(command, "--yes", here), exitcode.Blocked, "nothing was changed: what runs on host cp-1 is not seen")
+	}
 }
 
 func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {

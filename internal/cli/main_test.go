@@ -20,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/cloudprogram"
+	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 )
 
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), cloudprogram.Argument0) {
 		os.Exit(managerprogram.Run(awsProgram)) // this is the provider's program; see prove_test.go
 	}
+	fault.HostProcesses = func(string) bool { return true } // those of simulated hosts run here
 	client.Now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 	goleak.VerifyTestMain(m)
 }

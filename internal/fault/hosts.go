@@ -34,6 +34,10 @@ func Hosts(hosts []hostaccess.Host) []hostaccess.Host {
 	return out
 }
 
+// HostProcesses reports whether what runs on a host with a directory of this machine runs on this machine: that is so of
+// the hosts whose programs may be run.
+var HostProcesses = HostPrograms
+
 // HostPrograms reports whether programs in a directory of a host may be run on this machine.
 // TRANSPLANT_TEST_HOST_PROGRAMS names a directory: those of the simulated hosts in it may, for a lab's service manager
 // is such a program.

@@ -32,6 +32,17 @@ type Limited interface {
 	CanRun() error
 	// CanRestart returns why none of the host's units are stopped and started; nil where they are.
 	CanRestart() error
+	// SeesProcesses returns why what runs on the host is not seen; nil where it is.
+	SeesProcesses() error
+}
+
+// SeesProcesses returns why what runs on a host is not seen; nil where it is. That no process was found there is no
+// proof then that none runs.
+func SeesProcesses(h Host) error {
+	if l, ok := h.(Limited); ok {
+		return l.SeesProcesses()
+	}
+	return nil
 }
 
 // RunnerOf returns what runs a host's programs, or why none are run.

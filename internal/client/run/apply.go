@@ -135,6 +135,9 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if err := o.checkFileTrust(p); err != nil {
 		return err
 	}
+	if err := seesProcesses(c); err != nil {
+		return err
+	}
 	if err := c.Approve(
 		o.Yes,
 		fmt.Sprintf("carry out these %s on cluster %s", english.Count(n, "step"), snap.Cluster.UID),

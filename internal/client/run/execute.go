@@ -10,7 +10,9 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/fault"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
@@ -140,6 +142,17 @@ func startOf(doc v1.Journal, p *v1.Plan) time.Time {
 		}
 	}
 	return doc.Started
+}
+
+// seesProcesses refuses hosts of which it cannot be known what runs there: a manager that was not seen would count as
+// one that has ended, and the next one would be started beside it.
+func seesProcesses(c *client.Client) error {
+	for _, h := range c.Hosts {
+		if err := hostaccess.SeesProcesses(h); err != nil {
+			return exitcode.With(exitcode.Blocked, "nothing was changed: %w", err)
+		}
+	}
+	return nil
 }
 
 // withLock holds the lock on the cluster during f.

@@ -67,6 +67,9 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	if o.DryRun {
 		return c.ShowPlan(&doc.Plan, true)
 	}
+	if err := seesProcesses(c); err != nil {
+		return err
+	}
 	if err := approveRest(c, o.Options, doc, &stored, approved); err != nil {
 		return err
 	}

@@ -75,6 +75,9 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if f.DryRun {
 		return nil
 	}
+	if err := seesProcesses(c); err != nil {
+		return err
+	}
 	approved := c.IsBackApproved(&doc, p, doc.Run)
 	if err := f.Pinned.CheckApproved(f.Yes, approved, p, f.rollbackDryRun()); err != nil {
 		return err

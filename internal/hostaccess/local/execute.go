@@ -60,11 +60,23 @@ func (l *Host) CanRun() error {
 	}
 	return fmt.Errorf(
 		"%w: %s may hold the disk of another machine, whose root would be this user here; "+
-			"use --host-access=pod, or manual:local:... to make the changes there yourself, "+
+			"use --host-access=pod, or manual to make the changes there yourself, "+
 			"or run transplant on that host with --host-access=local:%s=/",
 		hostaccess.ErrRunsNoPrograms,
 		l.Dir,
 		l.name,
+	)
+}
+
+// SeesProcesses implements hostaccess.Limited. The processes of a machine whose disk is mounted here run there.
+func (l *Host) SeesProcesses() error {
+	if l.whole || l.processes {
+		return nil
+	}
+	return fmt.Errorf(
+		"what runs on host %s is not seen: %s may hold the disk of another machine, and that a manager has ended there could not be proven; "+
+			"use --host-access=pod, or run transplant on that host with --host-access=local:%s=/",
+		l.name, l.Dir, l.name,
 	)
 }
 

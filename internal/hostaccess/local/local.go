@@ -40,6 +40,8 @@ type Host struct {
 	refused string
 	// programs reports whether programs in a directory are run all the same: those of a lab's simulated host.
 	programs bool
+	// processes reports the same of whether what runs on the host runs on this machine.
+	processes bool
 	// seams for tests
 	write   func(*os.File, []byte) (int, error)
 	proc    string // where procfs is mounted
@@ -64,10 +66,10 @@ func New(name, dir string) (*Host, error) {
 		name:     name,
 		Dir:      abs,
 		whole:    abs == "/",
-		programs: fault.HostPrograms(abs),
-		write:    (*os.File).Write,
-		proc:     "/proc",
-		restart:  restartTimeout,
+		programs: fault.HostPrograms(abs), processes: fault.HostProcesses(abs),
+		write:   (*os.File).Write,
+		proc:    "/proc",
+		restart: restartTimeout,
 	}, nil
 }
 
