@@ -104,6 +104,59 @@ func TestAClusterBelongsToTheInstallationThatBeginsWithIt(t *testing.T) {
 	})
 }
 
+// TestATwinOfAClusterStopsNoRun: whoever may make Clusters of the other group could leave a control plane without a manager in the middle of its handover.
+func TestATwinOfAClusterStopsNoRun(t *testing.T) {
+	for name, twin := range map[string]func(*unstructured.Unstructured){
+		"of another installation": func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{kubermaticv1.CCMMigrationNeeded: "", kubermaticv1.AnnotationOperator: "other/operator"})
+		},
+		"that cannot be read": func(u *unstructured.Unstructured) {
+			if err := unstructured.SetNestedField(u.Object, "none", "spec", "features"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"that wants it too": enabled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(o *Options) { o.Installation = "system/operator" }, func(w *world) {
+				goOn := make(chan struct{})
+				w.cluster("a")
+				w.change("a", func(c *userCluster) {
+					c.run = func(_ context.Context, _ func(step.Event), stop <-chan struct{}) error {
+						select {
+						case <-stop:
+						case <-goOn:
+						}
+						return step.ErrInterrupted
+					}
+				})
+				w.enable("a")
+				<-time.After(time.Minute)
+				if !slices.Contains(w.began(), "a handover") {
+					t.Fatal("no run was begun")
+				}
+				w.change("a", func(c *userCluster) { c.journal = state.Journal{Known: true, Handover: state.Begun} })
+				<-time.After(time.Hour) // the journal is looked at
+				w.object(kubermaticv1.LegacyGroupName, "a", twin)
+				<-time.After(time.Minute)
+				w.mu.Lock()
+				active := w.active["a"]
+				w.mu.Unlock()
+				if active != 1 {
+					t.Errorf("%d runs are under way: the twin has stopped it", active)
+				}
+				w.change("a", func(c *userCluster) { c.run = nil })
+				close(goOn)
+				<-time.After(time.Minute)
+				if err := w.dynamic.Resource(objects.Resource(kubermaticv1.LegacyGroupName)).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.until("a", kubermaticv1.PhaseCompleted, time.Hour)
+			})
+		})
+	}
+}
+
 func TestNoClusterRunsTwiceAndNoMoreRunThanMay(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxParallel = 3 }, func(w *world) {
 		for n := range 30 {

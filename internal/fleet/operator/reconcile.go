@@ -28,19 +28,19 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 		op.gone(name)
 		return nil
 	}
-	for _, o := range found {
-		if why := o.Cluster.Annotations[unreadable]; why != "" {
-			op.runs.leave(name)
-			op.Log.Info("A cluster is left alone because it cannot be read", "cluster", name, "group", o.Group, "error", why)
-			return nil
-		}
-	}
 	op.latest(found)
-	if op.isAnothers(found) {
+	main := op.mainOf(found)
+	if op.isUnreadable(main) {
+		op.runs.leave(name)
 		return nil
 	}
-	main := mainOf(found)
+	if op.isAnothers(main) {
+		return nil
+	}
 	for _, o := range found {
+		if o.Group != main.Group && op.isUnreadable(o) {
+			continue
+		}
 		seen := op.observe(ctx, found, o, o.Group == main.Group)
 		d := state.Decide(seen, op.Limits)
 		if o.Group == main.Group && op.unclaimed(o, d) {
@@ -64,16 +64,23 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	return nil
 }
 
-// isAnothers reports whether another installation migrates the cluster, and ends whatever this one does about it.
-func (op *Operator) isAnothers(found []view.Object) bool {
-	holder := ""
-	for _, o := range found {
-		if by := o.Cluster.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != "" &&
-			by != op.Installation {
-			holder = by
-		}
+// isUnreadable reports, and says, that a Cluster cannot be read.
+func (op *Operator) isUnreadable(o view.Object) bool {
+	why := o.Cluster.Annotations[unreadable]
+	if why != "" {
+		op.Log.Info("A cluster is left alone because it cannot be read",
+			"cluster", o.Cluster.Name, "group", o.Group, "error", why)
 	}
-	c, news := found[0].Cluster, false
+	return why != ""
+}
+
+// isAnothers reports whether another installation migrates the cluster, and ends whatever this one does about it. Each
+// installation asks the main Cluster, and no other one of the name, which other accounts may be able to make.
+func (op *Operator) isAnothers(main view.Object) bool {
+	c, holder, news := main.Cluster, "", false
+	if by := c.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != op.Installation {
+		holder = by
+	}
 	op.memory.of(c.Name, "", func(r *dossier) { news, r.holder = r.holder != holder, holder })
 	if holder == "" {
 		return false
@@ -128,9 +135,14 @@ func (op *Operator) latest(found []view.Object) {
 	}
 }
 
-// mainOf is the one of the Clusters of a name whose control plane is acted on. It is one that wants or wanted to be
-// migrated, or that of today's group.
-func mainOf(found []view.Object) view.Object {
+// mainOf is the one of the Clusters of a name whose control plane is acted on. It is the one for which a run is under
+// way, else one that wants or wanted to be migrated, else that of today's group. A Cluster of the same name that comes
+// in the middle of a run does not stop it: perhaps no manager runs the loops.
+func (op *Operator) mainOf(found []view.Object) view.Object {
+	group := op.runs.groupOf(found[0].Cluster.Name)
+	if i := slices.IndexFunc(found, func(o view.Object) bool { return o.Group == group }); i >= 0 {
+		return found[i]
+	}
 	i := slices.IndexFunc(found, func(o view.Object) bool {
 		_, annotated := o.Cluster.Annotations[kubermaticv1.CCMMigrationNeeded]
 		return annotated || o.Cluster.Spec.Features[kubermaticv1.FeatureExternalCloudProvider]

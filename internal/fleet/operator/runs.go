@@ -52,6 +52,8 @@ type run struct {
 	stop    chan struct{}
 	stopped bool
 	moved   time.Time
+	// group is that of the Cluster for which it was begun.
+	group string
 }
 
 type waiter struct {
@@ -107,6 +109,25 @@ func (r *runs) free() int {
 		}
 	}
 	return max(0, min(r.limit-moving, r.most-len(r.active)))
+}
+
+// belong notes for the Cluster of which group the run of a name was begun.
+func (r *runs) belong(name, group string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.active[name]; a != nil {
+		a.group = group
+	}
+}
+
+// groupOf returns the group for whose Cluster a run of the name is under way; empty for none.
+func (r *runs) groupOf(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.active[name]; a != nil {
+		return a.group
+	}
+	return ""
 }
 
 // leave forgets that the cluster waits.

@@ -181,6 +181,7 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 	if !ok {
 		return
 	}
+	op.runs.belong(t.Name, t.Group)
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
