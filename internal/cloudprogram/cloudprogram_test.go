@@ -1,6 +1,7 @@
 package cloudprogram
 
 import (
+	"errors"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -235,5 +236,34 @@ func TestProgramsThatAreNotThere(t *testing.T) {
 	t.Setenv("PATH", filepath.Base(dir))
 	if _, err := (Programs{Cloud: "toy"}).Open(t.Context()); err == nil || !strings.Contains(err.Error(), "by a relative directory only") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAProgramOfAnotherUserIsNotRunUnnamed: where each user may write, as in /tmp, the program next to this one may be an attacker's.
+func TestAProgramOfAnotherUserIsNotRunUnnamed(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "aws-cloud-controller-manager")
+	if err := os.WriteFile(at, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(at); err != nil {
+		t.Errorf("the own one: %v", err)
+	}
+	if err := trusted("/bin/sh"); err != nil {
+		t.Errorf("one of root: %v", err)
+	}
+	if err := os.Chmod(at, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(at); err == nil || !strings.Contains(err.Error(), "may be written by each user") {
+		t.Errorf("one that all may write: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return // only root can give a file to another user
+	}
+	if err := errors.Join(os.Chmod(at, 0o755), os.Chown(at, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if err := trusted(at); err == nil || !strings.Contains(err.Error(), "belongs to user id 12345") {
+		t.Errorf("another user's: %v", err)
 	}
 }

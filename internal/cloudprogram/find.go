@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/transplant-dev/transplant/internal/component"
 )
@@ -71,7 +72,7 @@ func (p Programs) find(cloud string) (string, error) {
 	name := cloud + "-" + component.CCM
 	for _, dir := range ownDirectories() {
 		if at := filepath.Join(dir, name); runnable(at) == nil {
-			return at, nil
+			return at, trusted(at)
 		}
 	}
 	if at, err := exec.LookPath(name); err == nil {
@@ -103,6 +104,35 @@ func ownDirectories() []string {
 		out = append(out, filepath.Dir(file))
 	}
 	return out
+}
+
+// trusted says why a program that was found next to this one must not be run without being named: in a directory where
+// each user may write, as /tmp, it may be another one's than this program.
+func trusted(at string) error {
+	info, err := os.Stat(at)
+	if err != nil {
+		return err
+	}
+	users := []uint32{0, uint32(os.Geteuid())}
+	if own, err := os.Executable(); err == nil {
+		if is, err := os.Stat(own); err == nil {
+			users = append(users, ownerOf(is))
+		}
+	}
+	if owner := ownerOf(info); !slices.Contains(users, owner) {
+		return fmt.Errorf("%s, next to transplant, belongs to user id %d: name it with --cloud-program if that is meant", at, owner)
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("%s, next to transplant, may be written by each user: take that right away (chmod o-w %s)", at, at)
+	}
+	return nil
+}
+
+func ownerOf(info os.FileInfo) uint32 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Uid
+	}
+	return 0
 }
 
 // runnable says why a file is no program.
