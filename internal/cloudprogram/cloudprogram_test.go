@@ -1,9 +1,9 @@
 package cloudprogram
 
 import (
-	"errors"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
