@@ -263,6 +263,44 @@ func TestSharedAndForeignPodCIDRsAreToldNotFatal(t *testing.T) {
 	})
 }
 
+const wholeRange = "10.0.0.0/16"
+
+// TestANodeWithTheWholeRangeKeepsNoOtherFromGettingOne: a kubelet that registers its Node chooses its podCIDRs.
+func TestANodeWithTheWholeRangeKeepsNoOtherFromGettingOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.add("a", "10.0.0.0/24")
+		m := start(t, a, nil)
+		a.add("evil", wholeRange)
+		a.add("b")
+		pass(time.Second)
+		_, events := a.take()
+		want := []string{"cidrAllocator Warning CIDRConflict evil-2: Node evil has the podCIDR " + wholeRange + ", a whole range of --cluster-cidr, of which other nodes have parts: " +
+			"it is not counted as used. Drain and delete the node, and find out who set it"}
+		if diff := cmp.Diff(want, events); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if got := a.cidrs(); got["b"] != "10.0.1.0/24" {
+			t.Errorf("podCIDRs %v", got)
+		}
+		a.remove("a")
+		a.remove("b")
+		pass(time.Second)
+		a.take()
+		a.add("c")
+		pass(time.Second)
+		if got := a.cidrs(); got["c"] != "" {
+			t.Errorf("podCIDRs %v: alone, the node has all of the range", got)
+		}
+		a.remove("evil")
+		pass(time.Minute)
+		if got := a.cidrs(); got["c"] == "" {
+			t.Errorf("podCIDRs %v: the range is free", got)
+		}
+		m.end()
+	})
+}
+
 func TestTheStartWaitsForTheAPIServerAndHealthSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

@@ -24,6 +24,9 @@ type holder struct {
 	name  string
 	cidrs []string
 	spans [][]span // by pool
+	// whole are the pools of which it has all blocks, which are among its spans only while they count as used; parts has a
+	// pool for each span of some blocks.
+	whole, parts []int
 	// reserved blocks were chosen for the node, but it is not known to have them.
 	reserved bool
 	shared   bool
@@ -54,12 +57,16 @@ func (l *ledger) hold(uid types.UID, name string, cidrs []string) (complaints []
 				continue
 			}
 			known = true
+			if p.blocks > 1 && s == p.whole() {
+				complaints = append(complaints, l.holdWhole(h, i)...)
+				continue
+			}
+			l.holdPart(h, i, s)
 			if p.taken(s) {
 				h.shared = true
 				complaints = append(complaints, complaint{"CIDRConflict", l.conflict(i, s, name, cidr)})
 			}
 			p.occupy(s)
-			h.spans[i] = append(h.spans[i], s)
 		}
 		if !known {
 			complaints = append(complaints, complaint{"CIDROutOfRange", fmt.Sprintf(
@@ -69,6 +76,57 @@ func (l *ledger) hold(uid types.UID, name string, cidrs []string) (complaints []
 	l.holders[uid] = h
 	l.report()
 	return complaints, freed
+}
+
+// holdWhole counts a whole range that a node has as used, unless other nodes have parts of it. A kubelet that registers
+// its Node chooses its podCIDRs: with a whole range it would keep all later nodes from getting one.
+func (l *ledger) holdWhole(h *holder, i int) (complaints []complaint) {
+	p := l.pools[i]
+	h.whole = append(h.whole, i)
+	p.wholes = append(p.wholes, h)
+	if p.parts > 0 {
+		h.shared = true
+		return []complaint{{"CIDRConflict", fmt.Sprintf(
+			"Node %s has the podCIDR %s, a whole range of --cluster-cidr, of which other nodes have parts: it is not counted as used. "+
+				"Drain and delete the node, and find out who set it", h.name, p.prefix)}}
+	}
+	l.occupyWhole(h, i)
+	return nil
+}
+
+func (l *ledger) occupyWhole(h *holder, i int) {
+	p := l.pools[i]
+	p.occupy(p.whole())
+	h.spans[i] = append(h.spans[i], p.whole())
+}
+
+// holdPart notes that a node has a part of a pool. Nodes that have all of it give way.
+func (l *ledger) holdPart(h *holder, i int, s span) {
+	p := l.pools[i]
+	if p.parts++; p.parts == 1 {
+		for _, w := range p.wholes {
+			p.release(p.whole())
+			w.spans[i], w.shared = nil, true
+		}
+	}
+	h.parts = append(h.parts, i)
+	h.spans[i] = append(h.spans[i], s)
+}
+
+// freeParts is the way back of holdPart and holdWhole.
+func (l *ledger) freeParts(h *holder) {
+	for _, i := range h.whole {
+		p := l.pools[i]
+		p.wholes = slices.DeleteFunc(p.wholes, func(w *holder) bool { return w == h })
+	}
+	for _, i := range h.parts {
+		p := l.pools[i]
+		if p.parts--; p.parts == 0 {
+			for _, w := range p.wholes {
+				l.occupyWhole(w, i)
+			}
+		}
+	}
 }
 
 // conflict says with whom a node shares a podCIDR.
@@ -110,7 +168,7 @@ func (l *ledger) reserve(uid types.UID, name string) (cidrs []string, ok bool, e
 	}
 	for i, p := range l.pools {
 		s, _ := p.take()
-		h.spans[i] = []span{s}
+		l.holdPart(h, i, s)
 		h.cidrs = append(h.cidrs, p.cidr(s.first).String())
 	}
 	l.holders[uid] = h
@@ -136,6 +194,7 @@ func (l *ledger) free(uid types.UID) bool {
 			l.pools[i].release(s)
 		}
 	}
+	l.freeParts(h)
 	return true
 }
 

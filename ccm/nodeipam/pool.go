@@ -22,6 +22,9 @@ type pool struct {
 	wide    []span
 	outside int // used blocks that are in no wide span
 	next    uint64
+	// wholes are the nodes that have all blocks, parts how many spans of some of them nodes have.
+	wholes []*holder
+	parts  int
 }
 
 // span is blocks from first to last, both included.
@@ -102,6 +105,9 @@ func (p *pool) cidr(block uint64) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(b), p.size)
 }
 
+// whole are all blocks.
+func (p *pool) whole() span { return span{0, p.blocks - 1} }
+
 // span returns the blocks that a CIDR has addresses of; false if none.
 func (p *pool) span(cidr netip.Prefix) (span, bool) {
 	cidr = cidr.Masked()
@@ -109,7 +115,7 @@ func (p *pool) span(cidr netip.Prefix) (span, bool) {
 	case !cidr.IsValid() || !cidr.Overlaps(p.prefix):
 		return span{}, false
 	case cidr.Bits() <= p.prefix.Bits():
-		return span{0, p.blocks - 1}, true
+		return p.whole(), true
 	}
 	first := p.block(cidr.Addr())
 	if cidr.Bits() >= p.size {

@@ -118,6 +118,9 @@ func refuse(nodes []*corev1.Node, clusterCIDRs []*net.IPNet) refusals {
 		for _, a := range around {
 			switch {
 			case a.node.Name == c.node.Name:
+			case isWhole(a.prefix, clusterCIDRs) && a.prefix != c.prefix:
+				out.add(a.node, destination(a.prefix.String()), fmt.Sprintf(
+					"it is a whole range of --cluster-cidr, of which Node %s has a part: delete the Node that has the whole", c.node.Name))
 			case isOlder(a.node, c.node):
 				out.overlaps(c, a)
 			default:
@@ -139,6 +142,12 @@ func (r refusals) overlaps(younger, older claim) {
 // isOlder reports whether a Node was created before another; of one second, the name decides.
 func isOlder(a, b *corev1.Node) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// isWhole reports whether a podCIDR is a whole range of the cluster. A Node that has it, however old it is, would keep
+// all later ones from having routes.
+func isWhole(prefix netip.Prefix, clusterCIDRs []*net.IPNet) bool {
+	return slices.ContainsFunc(clusterCIDRs, func(cluster *net.IPNet) bool { return cluster.String() == prefix.String() })
 }
 
 // reachesBeyond reports whether a podCIDR is larger than a range of the cluster that it contains.

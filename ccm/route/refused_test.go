@@ -28,12 +28,15 @@ func TestANodeThatTakesAnothersRangeGetsNoRoute(t *testing.T) {
 		want   string
 		table  map[string]string
 	}{
-		"half of it":                 {cidr: "10.120.1.128/25", second: 1001, want: overlaps, table: kept},
-		"half of it, of one second":  {cidr: "10.120.1.128/25", second: 1000, want: overlaps, table: kept},
-		"the same":                   {cidr: "10.120.1.0/24", second: 1001, want: overlaps, table: kept},
-		"more than it":               {cidr: "10.120.0.0/23", second: 1001, want: overlaps, table: kept},
-		"it has the route":           {cidr: "10.120.1.128/25", second: 1001, want: overlaps, table: kept, routes: []*cloudprovider.Route{to("x", "10.120.1.128/25", "10.0.2.1")}},
-		"another range":              {cidr: "10.0.0.0/28", second: 1, table: map[string]string{"10.120.1.0/24": "victim 10.0.1.1", "10.0.0.0/28": "x 10.0.2.1"}},
+		"half of it":                {cidr: "10.120.1.128/25", second: 1001, want: overlaps, table: kept},
+		"half of it, of one second": {cidr: "10.120.1.128/25", second: 1000, want: overlaps, table: kept},
+		"the same":                  {cidr: "10.120.1.0/24", second: 1001, want: overlaps, table: kept},
+		"more than it":              {cidr: "10.120.0.0/23", second: 1001, want: overlaps, table: kept},
+		"it has the route":          {cidr: "10.120.1.128/25", second: 1001, want: overlaps, table: kept, routes: []*cloudprovider.Route{to("x", "10.120.1.128/25", "10.0.2.1")}},
+		"another range":             {cidr: "10.0.0.0/28", second: 1, table: map[string]string{"10.120.1.0/24": "victim 10.0.1.1", "10.0.0.0/28": "x 10.0.2.1"}},
+		"all of the cluster": {
+			cidr: "10.120.0.0/16", second: 1, table: kept, want: "it is a whole range of --cluster-cidr, of which Node victim has a part: delete the Node that has the whole",
+		},
 		"more than the cluster":      {cidr: "10.120.0.0/15", second: 1, want: beyond, table: kept},
 		"everything":                 {cidr: "0.0.0.0/0", second: 1, want: beyond, table: kept},
 		"its neighbour is no danger": {cidr: "10.120.2.0/24", second: 1001, table: map[string]string{"10.120.1.0/24": "victim 10.0.1.1", "10.120.2.0/24": "x 10.0.2.1"}},
