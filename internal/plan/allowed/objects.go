@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
@@ -25,13 +26,16 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
-func (j Judge) made() []layout.Object {
+// made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here. The
+// Secrets that the manager may read are those that its Role names, or all where it is not ours.
+func (j Judge) made(secrets layout.Secrets) []layout.Object {
+	secrets.Followed = secrets.Name == "" && !proven.Ours(j.Options.Image)
 	out := slices.Concat(
 		layout.ObserverObjects(),
 		layout.MigrationObjects(j.Options.LeaseName),
-		layout.IdentityObjects(j.provider(), false),
-		layout.IdentityObjects(j.provider(), true),
+		layout.IdentityObjects(j.provider(), false, secrets),
+		layout.IdentityObjects(j.provider(), true, secrets),
+		layout.IdentityObjects(j.provider(), false, layout.Secrets{}),
 		layout.StateObjects(j.provider(), j.cluster.UID),
 		layout.NodeManagerObjects(),
 		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()},
@@ -72,7 +76,7 @@ func (j Judge) deletable() map[string]bool {
 		out["ConfigMap/"+j.cluster.Seed+"/"+layout.SeedMigration] = true
 		out["Deployment/"+j.cluster.Seed+"/"+layout.SeedDeploymentName(j.provider())] = true
 	}
-	for _, o := range j.made() {
+	for _, o := range j.made(layout.Secrets{}) {
 		out[layout.Ref(o)] = layout.Ref(o) != layout.GCEIdentity
 	}
 	return out
@@ -139,7 +143,7 @@ func (j Judge) ensured(s v1.Step) error {
 	if manager.image != "" {
 		return managerWorkload(j, o, manager)
 	}
-	return j.madeHere(s)
+	return j.madeHere(s, layout.SecretsOf(o))
 }
 
 // rulesOf are what holds for the pods of a manager, whose image is empty for another object, and by what the object is
@@ -174,9 +178,9 @@ func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 }
 
 // madeHere holds an object to those that this program makes, byte for byte.
-func (j Judge) madeHere(s v1.Step) error {
+func (j Judge) madeHere(s v1.Step, secrets layout.Secrets) error {
 	known := false
-	for _, m := range j.made() {
+	for _, m := range j.made(secrets) {
 		if layout.Ref(m) != s.Ref {
 			continue
 		}

@@ -4,6 +4,7 @@ package ccm
 
 import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
@@ -29,13 +30,22 @@ func EnsureRights(d *draft.Draft) {
 
 // IdentityObjects is that of the cloud-controller-manager of this plan.
 func IdentityObjects(d *draft.Draft) []layout.Object {
-	objects := layout.IdentityObjects(d.Provider.Name, renewsToken(d))
+	objects := layout.IdentityObjects(d.Provider.Name, renewsToken(d), secretsRead(d))
 	for _, o := range layout.StateObjects(d.Provider.Name, d.Snapshot.Cluster.UID) {
 		if d.Program.Ours || layout.Ref(o) == layout.GCEIdentity {
 			objects = append(objects, o)
 		}
 	}
 	return objects
+}
+
+// secretsRead are the Secrets that the manager reads in its namespace: none where no cloud config names one.
+func secretsRead(d *draft.Draft) layout.Secrets {
+	name := clusterview.CredentialSecret(d.Snapshot)
+	if !d.Program.Ours {
+		return layout.Secrets{Followed: name != ""}
+	}
+	return layout.Secrets{Name: name}
 }
 
 // renewsToken reports whether the manager renews its token by itself: ours, where it has one in a file of its host. The

@@ -79,3 +79,25 @@ func LookupSupported(name string) (cloudprovider.Provider, error) {
 	}
 	return p, nil
 }
+
+// CredentialSecret is the Secret of kube-system in which the cloud config of the control plane says that the credentials
+// are (vSphere); empty for none.
+func CredentialSecret(snap *v1.Snapshot) string {
+	var configs []*v1.CloudConfig
+	for i := range snap.Hosts {
+		if len(snap.Hosts[i].Components) > 0 {
+			configs = append(configs, snap.Hosts[i].CloudConfig)
+		}
+	}
+	if m := FindHosted(snap, component.KCM); m != nil {
+		configs = append(configs, m.CloudConfig)
+	}
+	for _, c := range configs {
+		if c != nil && c.Settings["Global.secret-namespace"] == component.Namespace {
+			if name := c.Settings["Global.secret-name"]; name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}

@@ -3,6 +3,7 @@ package layout
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -125,8 +126,9 @@ func StateObjects(provider, uid string) []Object {
 // azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure
 // pkg/provider/azure_local_services.go). gce: the identity of the cluster is ConfigMap ingress-uid, which it looks at
 // by its name (gce_clusterid.go) and would create with any name. vsphere: its config may name a Secret with the
-// credentials of vCenter (cloud-provider-vsphere pkg/common/credentialmanager).
-func providerRules(provider string) (cluster, namespaced []Object) {
+// credentials of vCenter. The official program follows all Secrets of the namespace with an informer
+// (cloud-provider-vsphere pkg/common/credentialmanager); ours gets the one that is named.
+func providerRules(provider string, secrets Secrets) (cluster, namespaced []Object) {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	switch provider {
 	case cloudprovider.Azure:
@@ -134,18 +136,45 @@ func providerRules(provider string) (cluster, namespaced []Object) {
 	case cloudprovider.GCE:
 		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...), "ingress-uid")}
 	case cloudprovider.VSphere:
-		namespaced = []Object{rule(core, []string{"secrets"}, all)}
+		switch {
+		case secrets.Followed:
+			namespaced = []Object{rule(core, []string{"secrets"}, all)}
+		case secrets.Name != "":
+			namespaced = []Object{rule(core, []string{"secrets"}, []string{"get"}, secrets.Name)}
+		}
 	}
 	return cluster, namespaced
 }
 
+// Secrets are those of kube-system that a provider's own code reads.
+type Secrets struct {
+	// Name is the one that it gets by its name; empty for none.
+	Name string
+	// Followed reports whether it lists and watches all of them.
+	Followed bool
+}
+
+// SecretsOf returns the Secrets that a Role of the manager lets it read by their names.
+func SecretsOf(role Object) Secrets {
+	rules, _ := role["rules"].([]any)
+	for _, r := range rules {
+		r, _ := r.(Object)
+		resources, _ := r["resources"].([]any)
+		names, _ := r["resourceNames"].([]any)
+		if len(resources) == 1 && resources[0] == "secrets" && len(names) == 1 {
+			return Secrets{Name: fmt.Sprint(names[0])}
+		}
+	}
+	return Secrets{}
+}
+
 // ccmObjects are those of our manager on AWS.
-func ccmObjects() []Object { return IdentityObjects(cloudprovider.AWS, false) }
+func ccmObjects() []Object { return IdentityObjects(cloudprovider.AWS, false, Secrets{}) }
 
 // IdentityObjects are the identity of the cloud-controller-manager and what its loops need, no more.
-func IdentityObjects(provider string, renewing bool) []Object {
+func IdentityObjects(provider string, renewing bool, secrets Secrets) []Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
-	cluster, namespaced := providerRules(provider)
+	cluster, namespaced := providerRules(provider, secrets)
 	if renewing {
 		namespaced = append([]Object{rule(core, []string{TokenResource}, []string{"create"}, CCMAccount)}, namespaced...)
 	}
@@ -193,7 +222,7 @@ func OlderTokenSecret() Object {
 // begun is gone on with by this one.
 func OlderRole(provider string) Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
-	_, namespaced := providerRules(provider)
+	_, namespaced := providerRules(provider, Secrets{Followed: true})
 	if provider == cloudprovider.GCE {
 		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
 	}
