@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -63,6 +64,7 @@ type live struct {
 type runningComponent struct {
 	name, metrics string
 	socket        *os.File
+	port          int
 	cmd           *exec.Cmd
 	stdin         io.Closer
 }
@@ -118,6 +120,7 @@ func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *liv
 	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.Observer, Namespace: component.Namespace}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("cp-1_x"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &taken, RenewTime: &renewed}})
+	c.serving()
 	return c
 }
 
@@ -157,7 +160,8 @@ func (c *live) component(host, name, metrics string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", socket.Addr().(*net.TCPAddr).Port)}, args...)
+	port := socket.Addr().(*net.TCPAddr).Port
+	args = append([]string{name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port)}, args...)
 	c.write(
 		host,
 		manifestPath(name),
@@ -168,7 +172,7 @@ func (c *live) component(host, name, metrics string, args ...string) {
 	if err := socket.Close(); err != nil { // inherited is another descriptor of it
 		t.Fatal(err)
 	}
-	r := &runningComponent{name: name, metrics: metrics, socket: inherited}
+	r := &runningComponent{name: name, metrics: metrics, socket: inherited, port: port}
 	c.running[host+"/"+name] = r
 	c.start(host, r, args)
 	t.Cleanup(func() {
@@ -205,6 +209,26 @@ func (c *live) start(host string, r *runningComponent, args []string) {
 	}
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// serving waits until each component answers. A manager is asked for 5 seconds, and on a busy machine a process may take
+// longer to start.
+func (c *live) serving() {
+	c.t.Helper()
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	for name, r := range c.running {
+		request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", r.port), nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		answer, err := web.Do(request)
+		if err != nil {
+			c.t.Fatalf("component %s does not answer: %v", name, err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 }
 
