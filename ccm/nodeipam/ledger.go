@@ -24,8 +24,8 @@ type holder struct {
 	name  string
 	cidrs []string
 	spans [][]span // by pool
-	// whole are the pools of which it has all blocks, which are among its spans only while they count as used; parts has a
-	// pool for each span of some blocks.
+	// whole are the pools of which it has all blocks. They are among its spans only while they count as used.
+	// parts has a pool for each span of some blocks.
 	whole, parts []int
 	// reserved blocks were chosen for the node, but it is not known to have them.
 	reserved bool

@@ -106,8 +106,8 @@ func ownDirectories() []string {
 	return out
 }
 
-// trusted says why a program that was found next to this one must not be run without being named: in a directory where
-// each user may write, as /tmp, it may be another one's than this program.
+// trusted says why a program next to this one must not be run without being named. In a directory where each user may
+// write, as /tmp, it may be another user's.
 func trusted(at string) error {
 	info, err := os.Stat(at)
 	if err != nil {

@@ -34,8 +34,8 @@ func Hosts(hosts []hostaccess.Host) []hostaccess.Host {
 	return out
 }
 
-// HostProcesses reports whether what runs on a host with a directory of this machine runs on this machine: that is so of
-// the hosts whose programs may be run.
+// HostProcesses reports whether what runs on a host is seen among this machine's processes: on the hosts whose programs
+// may be run.
 var HostProcesses = HostPrograms
 
 // HostPrograms reports whether programs in a directory of a host may be run on this machine.

@@ -18,8 +18,8 @@ func Hosts(hosts []hostaccess.Host) []hostaccess.Host { return hosts }
 // Clock is this machine's clock: only fault-injection builds can have another.
 func Clock() clock.Clock { return clock.RealClock{} }
 
-// HostProcesses reports whether what runs on a host with a directory of this machine runs on this machine: that is so of
-// simulated hosts alone.
+// HostProcesses reports whether what runs on a host is seen among this machine's processes. That is so of simulated
+// hosts alone.
 var HostProcesses = func(string) bool { return false }
 
 // HostPrograms reports whether programs in a directory of a host may be run on this machine: only fault-injection

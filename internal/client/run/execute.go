@@ -144,8 +144,8 @@ func startOf(doc v1.Journal, p *v1.Plan) time.Time {
 	return doc.Started
 }
 
-// seesProcesses refuses hosts of which it cannot be known what runs there: a manager that was not seen would count as
-// one that has ended, and the next one would be started beside it.
+// seesProcesses refuses hosts of which it cannot be known what runs there. A manager that was not seen would count as
+// one that has ended, and the next one would be started next to it.
 func seesProcesses(c *client.Client) error {
 	for _, h := range c.Hosts {
 		if err := hostaccess.SeesProcesses(h); err != nil {

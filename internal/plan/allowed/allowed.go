@@ -84,8 +84,8 @@ var written = map[string]string{
 // managed are the components whose manifests, units and workloads a migration changes.
 var managed = []string{component.KCM, component.KAS, component.Scheduler, component.CCM}
 
-// cleanPaths says which path of a step may mean another one than it shows, and which word of it more than a word where
-// a command for an operator has it.
+// cleanPaths says which path of a step may mean another one than it shows. It also says which word of it could be more
+// than a word in a command for an operator.
 func cleanPaths(s v1.Step) error {
 	for what, word := range map[string]string{"id": s.ID, "host": s.Host, "unit": s.Unit, "source": s.Source} {
 		if !plainWord.MatchString(word) {

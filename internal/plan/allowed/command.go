@@ -81,12 +81,12 @@ func managerCommand(j Judge, c layout.Object, rules PodRules) error {
 	if rules.account == layout.NodeManager {
 		return nil // each looks after its own node
 	}
-	return j.election(flags)
+	return election(j, flags)
 }
 
 // election says what keeps a manager from running the loops under the one lease that its strategy needs. Without an
 // election each replica runs them. Without the migration lease it runs them next to a kube-controller-manager.
-func (j Judge) election(flags map[string]string) error {
+func election(j Judge, flags map[string]string) error {
 	if flags["leader-elect"] != "true" {
 		return fmt.Errorf("--leader-elect=%s lets each replica run the loops: a manager gets --leader-elect=true", flags["leader-elect"])
 	}
@@ -113,9 +113,9 @@ func (j Judge) election(flags map[string]string) error {
 	return nil
 }
 
-// migrationConfig reports whether a text is a leader migration config as this program makes it for a component. Where
-// it is known which one reads the text, a name of another version is refused: it matches nothing, and the loop runs
-// under both leases.
+// migrationConfig reports whether a text is a leader migration config as this program makes it for a component. A
+// name of another version than that of the known reader is refused. It matches nothing, and the loop runs under both
+// leases.
 func (j Judge) migrationConfig(of controllernames.Component, host, text string) bool {
 	for minor := program.FirstLeaderMigration; minor <= max(component.Newest, program.OwnMinor)+1; minor++ {
 		for _, loops := range [][]controllernames.Loop{
@@ -123,7 +123,7 @@ func (j Judge) migrationConfig(of controllernames.Component, host, text string) 
 			append(slices.Clone(clusterview.CloudLoops), controllernames.NodeIPAM),
 		} {
 			made, err := migrationconfig.Render(of, minor, loops, j.Options.LeaseName)
-			if err == nil && string(made) == text && j.readable(of, host, made) {
+			if err == nil && string(made) == text && readable(j, of, host, made) {
 				return true
 			}
 		}
@@ -131,10 +131,10 @@ func (j Judge) migrationConfig(of controllernames.Component, host, text string) 
 	return false
 }
 
-// readable reports whether the component that reads a leader migration config on a host, or in the seed, knows each
-// name in it, as far as its version is in view.
-func (j Judge) readable(of controllernames.Component, host string, text []byte) bool {
-	minor := j.minorOf(of, host)
+// readable reports whether the reader of a leader migration config knows each name in it, as far as its version is in
+// view. An empty host is the seed.
+func readable(j Judge, of controllernames.Component, host string, text []byte) bool {
+	minor := readerOf(j, of, host)
 	if minor == 0 {
 		return true
 	}
@@ -144,9 +144,9 @@ func (j Judge) readable(of controllernames.Component, host string, text []byte) 
 	})
 }
 
-// minorOf is the minor of the program that reads a leader migration config; 0 for one that is not known, and for a
-// kube-controller-manager that is external by now and reads none.
-func (j Judge) minorOf(of controllernames.Component, host string) int {
+// readerOf is the minor of the program that reads a leader migration config; 0 for one that is not known. A kube-
+// controller-manager that is external by now reads none.
+func readerOf(j Judge, of controllernames.Component, host string) int {
 	if of == controllernames.CloudControllerManager {
 		p, _ := program.Identify(j.provider(), j.Options.Image)
 		return p.Minor

@@ -354,7 +354,7 @@ type PodRules struct {
 	// files reports whether it may mount files of its host, seed that it runs in one and mounts the Secrets of its
 	// namespace, config that it may mount the Secret with its cloud config.
 	files, seed, config bool
-	// nodes are the node selectors that it may have, none for a pod that has none; anyNode lets it have any, where the
+	// nodes are the node selectors that it may have, none for a pod that has none. anyNode lets it have any, where the
 	// cluster is not in view.
 	nodes   []layout.Object
 	anyNode bool

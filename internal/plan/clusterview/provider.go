@@ -80,8 +80,8 @@ func LookupSupported(name string) (cloudprovider.Provider, error) {
 	return p, nil
 }
 
-// CredentialSecret is the Secret of kube-system in which the cloud config of the control plane says that the credentials
-// are (vSphere); empty for none.
+// CredentialSecret is the Secret of kube-system that the cloud config names for the credentials (vSphere); empty for
+// none.
 func CredentialSecret(snap *v1.Snapshot) string {
 	var configs []*v1.CloudConfig
 	for i := range snap.Hosts {

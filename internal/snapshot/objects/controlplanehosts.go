@@ -81,8 +81,8 @@ func (c ControlPlane) Judge(ctx context.Context, kube kubernetes.Interface, host
 	return c.judge(e, host), nil
 }
 
-// JudgeLabelled asks the API the same of each Node with a label, by which a workload finds its hosts, but of those that
-// are left out. The first that may not get the workload is told.
+// JudgeLabelled asks the API the same of each Node with a label, by which a workload finds its hosts. Some are left
+// out. The first that may not get the workload is told.
 func (c ControlPlane) JudgeLabelled(
 	ctx context.Context,
 	kube kubernetes.Interface,

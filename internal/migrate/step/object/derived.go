@@ -180,8 +180,8 @@ func (s managerSource) file(ctx context.Context, at string) ([]byte, error) {
 }
 
 // hostFile reads a file that the pods have from their hosts. The hosts that have it must agree: the pods of one
-// Deployment get one content. A host that is not proven to be of the control plane is not asked: its root would choose
-// where the manager sends the cloud's credentials.
+// Deployment get one content. A host that is not proven to be of the control plane is not asked. Its root would
+// choose where the manager sends the cloud's credentials.
 func (s managerSource) hostFile(ctx context.Context, at string) ([]byte, error) {
 	var found []byte
 	on, left := "", ""
