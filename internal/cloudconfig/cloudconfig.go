@@ -143,7 +143,7 @@ func (d *Description) add(provider string, s setting) {
 	case known.Decides:
 		d.Settings[name] = s.value
 	}
-	if ok && provider == "aws" && known.Section == overrideSection && known.Key == "Service" && s.value != "" {
+	if ok && known.Section == overrideSection && known.Key == "Service" && s.value != "" {
 		d.ServiceOverrides = append(d.ServiceOverrides, s.value)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -122,22 +121,23 @@ func resolveTarget(d *draft.Draft) error {
 	return errors.Join(errs...)
 }
 
-// checkRegional refuses the variable by which OpenStack's manager looks for another form of providerID: it would find
-// no instance of any node that is there.
+// checkRegional refuses the variable by which a manager looks for another form of providerID: it would find no instance
+// of any node that is there.
 func checkRegional(d *draft.Draft) []error {
-	if d.Provider.Name != cloudprovider.OpenStack {
+	if d.Provider.OtherIDs == "" {
 		return nil
 	}
 	for _, e := range d.Options.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if name != "OS_CCM_REGIONAL" || strings.EqualFold(value, "false") {
+		if name != d.Provider.OtherIDs || strings.EqualFold(value, "false") {
 			continue
 		}
 		for _, n := range d.Snapshot.Nodes {
-			if strings.HasPrefix(n.ProviderID, "openstack:///") {
+			if strings.HasPrefix(n.ProviderID, d.Provider.OldIDs) {
 				return []error{
 					fmt.Errorf(
-						"OS_CCM_REGIONAL=%s asks for providerIDs with a region, and node %s has %s: a providerID cannot be changed, and the manager would delete such nodes; leave the variable out",
+						"%s=%s asks for providerIDs with a region, and node %s has %s: a providerID cannot be changed, and the manager would delete such nodes; leave the variable out",
+						name,
 						value,
 						n.Name,
 						n.ProviderID,

@@ -107,6 +107,16 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/c/c.go":      "package c\nimport \"x\"\nfunc d() {\n" + strings.Replace(numbered(9), "5", "6", 1) + "}\n",
 			"internal/b/b_test.go": "package b\nfunc a() {\n" + numbered(9) + "}\n", "lab/a.go": "package b\nfunc a() {\n" + numbered(9) + "}\n",
 		}, []string{"internal/b/b.go:4 repeats 9 lines of internal/a/a.go:14, two places may share 8"}},
+		{"providers are facts of the catalogue", map[string]string{
+			"internal/plan/a.go":        "package plan\nvar ok = p.Name == cloudprovider.AWS\nfunc f() {\n\tswitch p {\n\tcase \"gce\", x:\n\t}\n}\n",
+			"internal/plan/a_test.go":   "package plan\nvar ok = p.Name == cloudprovider.AWS\n",
+			"internal/catalogue/b/b.go": "package b\nvar ok = p == AWS || p == \"aws\"\n",
+			"internal/plan/b.go":        "package plan\nvar name = cloudprovider.AWS\nvar ok = kind == \"aws:\"\n",
+			"provider/aws/a.go":         "package aws\nvar ok = name == \"aws\"\n",
+		}, []string{
+			"internal/plan/a.go:2 asks for the provider AWS: make what it is asked for a fact of internal/catalogue/cloudprovider",
+			"internal/plan/a.go:5 asks for the provider gce: make what it is asked for a fact of internal/catalogue/cloudprovider",
+		}},
 		{"components are named in one place", map[string]string{
 			"internal/component/a.go": "package component\nconst KCM = \"kube-controller-manager\"\n",
 			"internal/a/a.go":         "package a\nvar a = []string{\"kubelet\", `kube-system`,\n\t\"etcd\", \"the kubelet\"} // \"kubelet\"\n",

@@ -44,6 +44,7 @@ var rules = map[string]rule{
 	"findings are not taken apart":            textSplits,
 	"no code is written twice":                identicalRuns,
 	"components are named in one place":       componentNames,
+	"providers are facts of the catalogue":    providerNames,
 	"comments use plain words":                commentWords,
 	"texts for users use plain words":         readWords,
 	"comments name the actor":                 except(namedActors, unnamedYet),

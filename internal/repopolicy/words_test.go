@@ -177,7 +177,7 @@ var (
 		"internal/ownership/recorder":      5,
 		"internal/plan":                    10,
 		"internal/plan/allowed":            13,
-		"internal/plan/ccm":                11,
+		"internal/plan/ccm":                9,
 		"internal/plan/clusterview":        2,
 		"internal/plan/compare":            3,
 		"internal/plan/diff":               1,

@@ -1,6 +1,9 @@
 package cloudprovider
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // providers. The last minors are those whose source still imports the code. That is pkg/cloudprovider/providers and the
 // directories of k8s.io/legacy-cloud-providers of v1.20.0 to v1.31.0. (Removals: kubernetes/kubernetes #67782
@@ -50,10 +53,13 @@ var providers = []Provider{
 			},
 			Source: "https://artifacts.k8s.io/binaries/cloud-provider-aws/<version>/linux/<arch>/ecr-credential-provider-linux-<arch>",
 		},
-		NodeName:     "the private DNS name of the instance, which a node keeps that has its providerID",
-		Metadata:     "the kubelet reads its name, addresses, zone and type there, and each manager the zone and the VPC of its own instance",
-		BalancerName: "from the Service's uid; the cluster's name is of no account",
-		ClusterMark:  "the tag kubernetes.io/cluster/<id> (owned or shared), or KubernetesCluster, on instances, security groups, route tables and subnets",
+		NodeName:       "the private DNS name of the instance, which a node keeps that has its providerID",
+		Metadata:       "the kubelet reads its name, addresses, zone and type there, and each manager the zone and the VPC of its own instance",
+		BalancerName:   "from the Service's uid; the cluster's name is of no account",
+		KindAnnotation: "service.beta.kubernetes.io/aws-load-balancer-type",
+		NoMetadata:     "AWS_EC2_METADATA_DISABLED",
+		ProviderID:     "aws:///{zone}/{instance}",
+		ClusterMark:    "the tag kubernetes.io/cluster/<id> (owned or shared), or KubernetesCluster, on instances, security groups, route tables and subnets",
 	},
 	{
 		Name:           "azure",
@@ -87,14 +93,20 @@ var providers = []Provider{
 			Binary:      "acr-credential-provider",
 			LastInTree:  29,
 			Args:        []string{"/etc/kubernetes/azure.json"},
+			TakesConfig: true,
 			MatchImages: []string{"*.azurecr.io", "*.azurecr.cn", "*.azurecr.de", "*.azurecr.us"},
 			Source:      "https://github.com/kubernetes-sigs/cloud-provider-azure/releases/download/<version>/azure-acr-credential-provider-linux-<arch>",
 		},
-		NodeName:     "the name of the virtual machine, or the computer name of an instance of a scale set, in lower case",
-		Metadata:     "the kubelet reads its zone, type and addresses there when useInstanceMetadata is true, and every component its token when useManagedIdentityExtension is",
-		NodeManager:  "cloud-node-manager, which takes the part of the cloud-node controller: without it new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized",
-		BalancerName: "the cluster's name (or the availability set's): with another --cluster-name every Service gets another load balancer and another address",
-		ClusterMark:  "the tag k8s-azure-cluster-name on public addresses, and the resource group of the cloud config",
+		NodeName:    "the name of the virtual machine, or the computer name of an instance of a scale set, in lower case",
+		Metadata:    "the kubelet reads its zone, type and addresses there when useInstanceMetadata is true, and every component its token when useManagedIdentityExtension is",
+		Silent:      true,
+		ServingPort: "10267",
+		// Services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure
+		// pkg/provider/azure_local_services.go).
+		ClusterRights: []Right{{Group: "discovery.k8s.io", Resource: "endpointslices", Verbs: reading}},
+		NodeManager:   "cloud-node-manager, which takes the part of the cloud-node controller: without it new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized",
+		BalancerName:  "the cluster's name (or the availability set's): with another --cluster-name every Service gets another load balancer and another address",
+		ClusterMark:   "the tag k8s-azure-cluster-name on public addresses, and the resource group of the cloud config",
 	},
 	{
 		Name: "cloudstack", Title: "Apache CloudStack", LastInTree: 15,
@@ -133,7 +145,13 @@ var providers = []Provider{
 		NodeName:     "the name of the instance",
 		Metadata:     "the kubelet reads its name and addresses there, and every component its token, its project and its zone where the cloud config names none",
 		BalancerName: "from the Service's uid; the cluster's name is of no account",
-		ClusterMark:  "node-tags and node-instance-prefix of the cloud config, for firewall rules and instance groups",
+		// It looks at this ConfigMap by its name (gce_clusterid.go) and would create with any name.
+		SystemRights: []Right{
+			{Resource: "configmaps", Verbs: append([]string{"update"}, reading...), Name: "ingress-uid"},
+		},
+		ShortNames:  true,
+		Identity:    "ingress-uid",
+		ClusterMark: "node-tags and node-instance-prefix of the cloud config, for firewall rules and instance groups",
 	},
 	{
 		Name:           "openstack",
@@ -153,12 +171,20 @@ var providers = []Provider{
 				CompleteGate:   "CSIMigrationOpenStackComplete",
 				LastInTree:     25,
 				LimitResource:  "attachable-volumes-cinder",
+				Orphans:        "Cinder",
 			},
 		},
 		NodeName:     "the name of the server, letter by letter, as long as the node has no providerID",
 		Metadata:     "the kubelet reads its name, its server id and its zone there or on the config drive, in the order of [Metadata] search-order",
 		BalancerName: "in tree from the Service's uid; outside from the cluster's name, namespace and name: the external manager finds the older ones by the uid",
-		ClusterMark:  "the cluster's name in the description of load balancers and security groups",
+		RouteKey:     "Route.router-id",
+		OtherIDs:     "OS_CCM_REGIONAL",
+		OldIDs:       "openstack:///",
+		Balancers: Setting{
+			Key: "LoadBalancer.use-octavia", Value: "true",
+			Else: "they are Neutron's (use-octavia is not true in {file}), and the external provider knows Octavia's only",
+		},
+		ClusterMark: "the cluster's name in the description of load balancers and security groups",
 	},
 	{
 		Name: "ovirt", Title: "oVirt", LastInTree: 15,
@@ -187,6 +213,7 @@ var providers = []Provider{
 		},
 		NodeName:     "any: a virtual machine is found by the node's system UUID, or by its name as the guest's host name",
 		BalancerName: "none: it has no load balancers",
+		ReadsSecret:  true,
 		ClusterMark:  "none; the CSI driver marks its disks with a cluster-id of its own config",
 	},
 }
@@ -227,9 +254,57 @@ type Provider struct {
 	ConfigFormat, ExternalFormat string
 	// ConfigOptional reports whether the in-tree and the external manager both run without --cloud-config.
 	ConfigOptional bool
+	// ServingPort is where its official manager serves; empty for the library's port.
+	ServingPort string
+	// NoMetadata is the variable that keeps its SDK from the metadata service of the instance; empty for none.
+	NoMetadata string
+	// ProviderID is how it writes the providerID of an instance of an inventory, with {zone} and {instance}; empty where
+	// an inventory does not tell enough.
+	ProviderID string
+	// OtherIDs is the variable that has its manager look for providerIDs of another form than those that begin with
+	// OldIDs; both are empty for none.
+	OtherIDs, OldIDs string
+	// Silent reports whether its official manager does not say on its /metrics which loops it runs.
+	Silent bool
+	// ShortNames reports whether a node whose name has a domain is found by the first part of it.
+	ShortNames bool
+	// KindAnnotation is the annotation of a Service that asks for a network load balancer with "nlb"; empty where there is
+	// one kind.
+	KindAnnotation string
+	// RouteKey is the key of the cloud config without which it starts no route loop; empty where it always does.
+	RouteKey string
+	// Balancers is what the cloud config has to say for the external provider to know the load balancers made in tree.
+	Balancers Setting
+	// ClusterRights and SystemRights are what its own code asks the API for next to the loops, in the whole cluster and in
+	// kube-system.
+	ClusterRights, SystemRights []Right
+	// Identity is the ConfigMap of kube-system that names the cluster in the cloud; empty for none.
+	Identity string
+	// ReadsSecret reports whether its config may name a Secret with its credentials.
+	ReadsSecret bool
 	// WithoutConfig says what the managers do without --cloud-config, a clause.
 	WithoutConfig string
 }
+
+// Setting is a key of a cloud config whose value decides something.
+type Setting struct {
+	// Key is written as section.key; empty for none.
+	Key, Value string
+	// Else says what follows from another value, a clause, with {file} for the cloud config.
+	Else string
+}
+
+// Right is one on objects of the API.
+type Right struct {
+	// Group is empty for the core group.
+	Group, Resource string
+	Verbs           []string
+	// Name is the one object that it is limited to; empty for all.
+	Name string
+}
+
+// reading are the verbs of a client that follows objects.
+var reading = []string{"get", "list", "watch"}
 
 // VolumePlugin is an in-tree volume plugin and what takes its place.
 type VolumePlugin struct {
@@ -244,6 +319,9 @@ type VolumePlugin struct {
 	// LimitResource is the node's attach limit under the in-tree plugin, which a node shows in its allocatable resources;
 	// empty when it has none.
 	LimitResource string
+	// Orphans is where the disk of a deleted volume stays, unless the volume names the driver as its provisioner; empty
+	// where it goes.
+	Orphans string
 }
 
 // CredentialProvider is the kubelet's way to the provider's registry when the in-tree one is gone (KEP-2133).
@@ -254,6 +332,8 @@ type CredentialProvider struct {
 	MatchImages []string
 	// Args are its arguments in the config.
 	Args []string
+	// TakesConfig reports whether the arguments are the path of the cloud config, which installers put elsewhere.
+	TakesConfig bool
 	// LastInTree is the last minor whose kubelet has its own.
 	LastInTree int
 	// Source is where official binaries come from.
@@ -282,4 +362,12 @@ func PluginOf(name string) (VolumePlugin, Provider, bool) {
 		}
 	}
 	return VolumePlugin{}, Provider{}, false
+}
+
+// ProviderIDOf returns the providerID of an instance of an inventory; empty where that does not tell enough.
+func (p Provider) ProviderIDOf(zone, instance string) string {
+	if p.ProviderID == "" || instance == "" || zone == "" && strings.Contains(p.ProviderID, "{zone}") {
+		return ""
+	}
+	return strings.NewReplacer("{zone}", zone, "{instance}", instance).Replace(p.ProviderID)
 }

@@ -127,3 +127,17 @@ func TestImages(t *testing.T) {
 		t.Errorf("gce 1.34 has the command %q of older images", i.Command)
 	}
 }
+
+func TestAProviderIDOfAnInventory(t *testing.T) {
+	for _, c := range []struct{ provider, zone, instance, want string }{
+		{AWS, "us-east-1a", "i-1", "aws:///us-east-1a/i-1"},
+		{AWS, "", "i-1", ""},
+		{AWS, "us-east-1a", "", ""},
+		{GCE, "z", "i", ""}, // the inventory does not tell the project
+	} {
+		p, ok := Lookup(c.provider)
+		if got := p.ProviderIDOf(c.zone, c.instance); !ok || got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

@@ -2,9 +2,11 @@ package controlplane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -140,6 +142,7 @@ func ipamComplaints(p facts.Instance) []string {
 	allocator := p.Flag("cidr-allocator-type", "RangeAllocator")
 	runs := p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM)
 	provider := p.Flag("cloud-provider", "")
+	known, _ := cloudprovider.Lookup(provider)
 	switch {
 	case !runs:
 	case allocator == cloudAllocator && p.External():
@@ -150,7 +153,7 @@ func ipamComplaints(p facts.Instance) []string {
 				"empty",
 			)+": the manager exits when it leads",
 		)
-	case allocator == cloudAllocator && provider != "gce":
+	case allocator == cloudAllocator && !slices.Contains(known.Allocators, cloudAllocator):
 		out = append(out, "--cidr-allocator-type=CloudAllocator is for gce alone, and --cloud-provider is "+provider)
 	case allocator != cloudAllocator && p.Flag("cluster-cidr", "") == "":
 		out = append(

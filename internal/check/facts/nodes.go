@@ -159,10 +159,12 @@ func (f Facts) providerIDOf(node string) string {
 			}
 		}
 	}
-	if i := InstancesByNode(f)[node]; i.Found && i.ID != "" && i.Zone != "" && f.CloudName() == "aws" {
-		return "aws:///" + i.Zone + "/" + i.ID
+	i := InstancesByNode(f)[node]
+	p, ok := cloudprovider.Lookup(f.CloudName())
+	if !ok || !i.Found {
+		return ""
 	}
-	return ""
+	return p.ProviderIDOf(i.Zone, i.ID)
 }
 
 // Readmits reports whether the new service loop keeps nodes as members that the one of today takes out because they are

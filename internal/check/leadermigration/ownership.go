@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -213,15 +214,15 @@ func loopsOf(f facts.Facts, p facts.Instance, m v1.Manager) []controllernames.Lo
 	return out
 }
 
-// showsLoops reports whether a manager says on its /metrics which loops it runs. The official manager for Azure never
-// does, whatever its version.
+// showsLoops reports whether a manager says on its /metrics which loops it runs. Some official managers never do.
 func showsLoops(f facts.Facts, p facts.Instance) bool {
 	minor, ok := f.MinorOf(p)
 	if !ok {
 		return true
 	}
+	provider, _ := cloudprovider.Lookup(p.Flag("cloud-provider", ""))
 	return catalogue.ShowsLoops(p.Name, minor) &&
-		(p.Name != component.CCM || facts.Own(p.Image) || p.Flag("cloud-provider", "") != "azure")
+		(p.Name != component.CCM || facts.Own(p.Image) || !provider.Silent)
 }
 
 func loopNames(loops []controllernames.Loop) []string {

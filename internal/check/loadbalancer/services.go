@@ -213,7 +213,9 @@ var annotationsLost = rule.Check{
 // classic ones end in .elb.amazonaws.com, those of network ones in .elb.<region>.amazonaws.com. The external provider
 // refuses that; the in-tree one made a second one.
 func otherKind(f facts.Facts, s v1.Service) string {
-	if f.CloudName() != "aws" || len(s.Addresses) == 0 || elsewhere(f, s) || !strings.Contains(s.Addresses[0], ".elb.") {
+	provider, _ := cloudprovider.Lookup(f.CloudName())
+	annotation := provider.KindAnnotation
+	if annotation == "" || len(s.Addresses) == 0 || elsewhere(f, s) || !strings.Contains(s.Addresses[0], ".elb.") {
 		return ""
 	}
 	labels := strings.Split(strings.TrimSuffix(s.Addresses[0], ".cn"), ".")
@@ -222,7 +224,6 @@ func otherKind(f facts.Facts, s v1.Service) string {
 	}
 	// <name>.<region>.elb.amazonaws.com or <name>.elb.<region>.amazonaws.com
 	network := labels[len(labels)-4] == "elb"
-	const annotation = "service.beta.kubernetes.io/aws-load-balancer-type"
 	switch wants := s.Annotations[annotation] == "nlb"; {
 	case wants && !network:
 		return annotation + ": asks for a network load balancer and has a classic one, which is refused"

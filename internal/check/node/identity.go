@@ -124,6 +124,7 @@ var nodeNames = rule.Check{
 
 func judgeNodeNames(f facts.Facts) v1.Finding {
 	provider := f.CloudName()
+	known, _ := cloudprovider.Lookup(provider)
 	compared := 0
 	bad, finding, ok := f.EachNode(func(n v1.Node) string {
 		want := cloudprovider.NodeNameIn(provider, n.ProviderID)
@@ -132,7 +133,7 @@ func judgeNodeNames(f facts.Facts) v1.Finding {
 		}
 		compared++
 		have, _, _ := strings.Cut(n.Name, ".") // a name with its domain is found by its first part
-		if provider == "gce" && have == want || strings.EqualFold(n.Name, want) {
+		if known.ShortNames && have == want || strings.EqualFold(n.Name, want) {
 			return ""
 		}
 		return "the instance is " + want

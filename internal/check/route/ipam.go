@@ -40,10 +40,11 @@ var ipamByCloud = rule.Check{
 			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
 		}
 		var moves, never findings.Problems
+		known, _ := cloudprovider.Lookup(f.CloudName())
 		for _, p := range allocators {
 			switch kind := p.Flag("cidr-allocator-type", "RangeAllocator"); {
 			case kind == "RangeAllocator":
-			case kind == "CloudAllocator" && f.CloudName() == "gce" && f.Cluster.Seed == "":
+			case kind == "CloudAllocator" && slices.Contains(known.Allocators, kind) && f.Cluster.Seed == "":
 				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			default:
 				never.Add(

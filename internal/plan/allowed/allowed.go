@@ -391,7 +391,7 @@ func (j Judge) fileContent(s v1.Step) error {
 }
 
 // credentialConfig reports whether a text is the config of the image credential provider as it is rendered for some
-// version of a kubelet; Azure's names a file of the host.
+// version of a kubelet; some name a file of the host.
 func (j Judge) credentialConfig(text string) bool {
 	p, ok := cloudprovider.Lookup(j.provider())
 	if !ok || p.Credentials == nil {
@@ -409,7 +409,7 @@ func (j Judge) credentialConfig(text string) bool {
 			before, after, _ := strings.Cut(string(config), arg)
 			own, starts := strings.CutPrefix(text, before)
 			own, ends := strings.CutSuffix(own, after)
-			if p.Name == cloudprovider.Azure && starts && ends && plainPath.MatchString(own) && path.Clean(own) == own {
+			if p.Credentials.TakesConfig && starts && ends && plainPath.MatchString(own) && path.Clean(own) == own {
 				return true
 			}
 		}

@@ -77,7 +77,7 @@ func (j Judge) deletable() map[string]bool {
 		out["Deployment/"+j.cluster.Seed+"/"+layout.SeedDeploymentName(j.provider())] = true
 	}
 	for _, o := range j.made(layout.Secrets{}) {
-		out[layout.Ref(o)] = layout.Ref(o) != layout.GCEIdentity
+		out[layout.Ref(o)] = layout.Ref(o) != layout.CloudIdentity
 	}
 	return out
 }

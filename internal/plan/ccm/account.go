@@ -32,7 +32,7 @@ func EnsureRights(d *draft.Draft) {
 func IdentityObjects(d *draft.Draft) []layout.Object {
 	objects := layout.IdentityObjects(d.Provider.Name, renewsToken(d), secretsRead(d))
 	for _, o := range layout.StateObjects(d.Provider.Name, d.Snapshot.Cluster.UID) {
-		if d.Program.Ours || layout.Ref(o) == layout.GCEIdentity {
+		if d.Program.Ours || layout.Ref(o) == layout.CloudIdentity {
 			objects = append(objects, o)
 		}
 	}

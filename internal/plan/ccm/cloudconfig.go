@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
@@ -16,9 +15,6 @@ import (
 func IsUnconfigured(d *draft.Draft, m *v1.Component) bool {
 	return d.Provider.ConfigOptional && m.Flags[flagvalue.FlagCloudConfig] == ""
 }
-
-// envMetadataDisabled is the variable that keeps the AWS SDKs from the metadata service of the instance.
-const envMetadataDisabled = "AWS_EC2_METADATA_DISABLED"
 
 // CheckCloudConfig returns why a manager that has no cloud config, on the host or in the workload that is named, cannot
 // be followed. It is nil where it can.
@@ -37,7 +33,7 @@ func CheckCloudConfig(d *draft.Draft, m *v1.Component, where string) error {
 	}
 	for _, e := range d.Options.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if d.Provider.Name == cloudprovider.AWS && name == envMetadataDisabled && strings.EqualFold(value, "true") {
+		if d.Provider.NoMetadata != "" && name == d.Provider.NoMetadata && strings.EqualFold(value, "true") {
 			return fmt.Errorf(
 				"%s=%s in --ccm-env: %s on %s has no --cloud-config, so %s; leave the variable out",
 				name,

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -84,9 +83,9 @@ func nodeController(minor int) string {
 	return "cloud-node-controller"
 }
 
-// ControllersFlag is the --controllers list of the cloud-controller-manager: what the owner of the cluster switched off
-// in the kube-controller-manager stays off, Azure's node loop is the cloud-node-manager's, and node IPAM runs in one
-// place. Empty means its default.
+// ControllersFlag is the --controllers list of the cloud-controller-manager. What the owner of the cluster switched off
+// in the kube-controller-manager stays off. A cloud-node-manager has the node loop where there is one, and node IPAM
+// runs in one place. Empty means its default.
 func ControllersFlag(d *draft.Draft, kcmList string) string {
 	var more []string
 	for _, loop := range controllernames.CloudLoops {
@@ -94,7 +93,7 @@ func ControllersFlag(d *draft.Draft, kcmList string) string {
 			more = append(more, "-"+controllernames.Name(controllernames.CloudControllerManager, d.Program.Minor, loop))
 		}
 	}
-	if d.Provider.Name == cloudprovider.Azure {
+	if d.Provider.NodeManager != "" {
 		more = append(more, "-"+nodeController(d.Program.Minor))
 	}
 	switch {

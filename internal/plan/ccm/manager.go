@@ -1,13 +1,13 @@
 package ccm
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -26,11 +26,8 @@ const RetryPeriod = "1s"
 // release its leases.
 const graceSeconds = "30"
 
-// Ports of a cloud-controller-manager: the library's, and the one of Azure's own manifests.
-const (
-	DefaultPort = "10258"
-	AzurePort   = "10267"
-)
+// DefaultPort is the library's port of a cloud-controller-manager.
+const DefaultPort = "10258"
 
 // ManagerFlags are the flags of the cloud-controller-manager that follows the kube-controller-manager m, without those
 // that say where it finds the API.
@@ -71,14 +68,11 @@ func ManagerGates(d *draft.Draft) string {
 	return flagvalue.GateLeaderMigration + "=true"
 }
 
-// ServingPort is where the manager serves, if that is not its default: Azure's own, else the first from the default on
-// that nothing on a host has.
+// ServingPort is where the manager serves, if that is not its default: the provider's own, else the first from the
+// default on that nothing on a host has.
 func ServingPort(d *draft.Draft) string {
 	taken := takenPorts(d)
-	port := DefaultPort
-	if d.Provider.Name == cloudprovider.Azure {
-		port = AzurePort
-	}
+	port := cmp.Or(d.Provider.ServingPort, DefaultPort)
 	for n := 10270; taken[port]; n++ {
 		port = fmt.Sprint(n)
 	}

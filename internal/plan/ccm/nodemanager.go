@@ -4,17 +4,17 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
-// StartNodeManagers puts Azure's cloud-node-manager on every node: the manager itself asks the cloud for no node, and a
-// node that is not initialised keeps its taint. It comes before the first kubelet stops asking the cloud by itself.
+// StartNodeManagers puts a cloud-node-manager on every node, where the provider has one. The manager itself asks the
+// cloud for no node then, and a node that is not initialised keeps its taint. It comes before the first kubelet stops
+// asking the cloud by itself.
 func StartNodeManagers(d *draft.Draft) {
-	if d.Provider.Name != cloudprovider.Azure {
+	if d.Provider.NodeManager == "" {
 		return
 	}
 	phase := planstep.PhaseHandover

@@ -17,13 +17,13 @@ const NodeIPAM = controllernames.NodeIPAM
 // process at every restart of an owner.
 var CloudLoops = []controllernames.Loop{controllernames.Service, controllernames.Route, controllernames.NodeLifecycle}
 
-// HasRouteLoop reports whether a provider's route controller starts: OpenStack's does when the config names a router. A
-// config that was not read decides nothing.
+// HasRouteLoop reports whether a provider's route controller starts: that of some does when the config names a router.
+// A config that was not read decides nothing.
 func HasRouteLoop(p cloudprovider.Provider, config *v1.CloudConfig) bool {
-	if p.Name != cloudprovider.OpenStack || config == nil || config.Format == "" {
+	if p.RouteKey == "" || config == nil || config.Format == "" {
 		return p.Routes
 	}
-	return slices.ContainsFunc(config.Keys, func(k string) bool { return strings.EqualFold(k, "Route.router-id") })
+	return slices.ContainsFunc(config.Keys, func(k string) bool { return strings.EqualFold(k, p.RouteKey) })
 }
 
 // ExpectedLoops are the cloud loops that a manager has to run in a cluster of a provider. They depend on the flags of
@@ -53,7 +53,8 @@ func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudCon
 
 // DependsOnConfig reports whether which loops ExpectedLoops names depends on the cloud config.
 func DependsOnConfig(provider string, flags map[string]string) bool {
-	return provider == cloudprovider.OpenStack &&
+	known, ok := cloudprovider.Lookup(provider)
+	return ok && known.RouteKey != "" &&
 		slices.Contains(ExpectedLoops(provider, flags, nil), string(controllernames.Route))
 }
 

@@ -114,7 +114,8 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 		return ""
 	}
 	provider, err := clusterview.InTreeProvider(snap)
-	if err != nil || provider != cloudprovider.OpenStack && provider != cloudprovider.Azure {
+	known, ok := cloudprovider.Lookup(provider)
+	if err != nil || !ok {
 		return ""
 	}
 	for _, h := range snap.Hosts {
@@ -126,9 +127,9 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 		if cloudprovider.NamesBalancersByCluster(provider, true) && opts.ClusterName != "" && opts.ClusterName != name {
 			return fmt.Sprintf("the cluster's name becomes %q, and they were made under %q", opts.ClusterName, name)
 		}
-		if c := h.CloudConfig; provider == cloudprovider.OpenStack && c != nil && c.Settings != nil &&
-			!strings.EqualFold(c.Settings["LoadBalancer.use-octavia"], "true") {
-			return "they are Neutron's (use-octavia is not true in " + c.Path + "), and the external provider knows Octavia's only"
+		if c, has := h.CloudConfig, known.Balancers; has.Key != "" && c != nil && c.Settings != nil &&
+			!strings.EqualFold(c.Settings[has.Key], has.Value) {
+			return strings.ReplaceAll(has.Else, "{file}", c.Path)
 		}
 	}
 	return ""
@@ -148,9 +149,9 @@ func DescribeLoadBalancers(d *draft.Draft) []string {
 			),
 		)
 	}
-	if d.Provider.Name == cloudprovider.OpenStack {
+	for _, plugin := range d.Provider.Plugins {
 		n := 0
-		if d.Snapshot.Volumes != nil {
+		if d.Snapshot.Volumes != nil && plugin.Orphans != "" {
 			for _, pv := range d.Snapshot.Volumes.PersistentVolumes {
 				if strings.HasPrefix(pv.ProvisionedBy, "kubernetes.io/") {
 					n++
@@ -161,9 +162,12 @@ func DescribeLoadBalancers(d *draft.Draft) []string {
 			out = append(
 				out,
 				fmt.Sprintf(
-					"to do by hand: %d persistent volumes say that kubernetes.io/cinder made them; when one is deleted later its disk stays in Cinder, unless the annotation names the driver: "+
-						"kubectl annotate pv NAME --overwrite pv.kubernetes.io/provisioned-by=cinder.csi.openstack.org",
+					"to do by hand: %d persistent volumes say that %s made them; when one is deleted later its disk stays in %s, unless the annotation names the driver: "+
+						"kubectl annotate pv NAME --overwrite pv.kubernetes.io/provisioned-by=%s",
 					n,
+					plugin.Name,
+					plugin.Orphans,
+					plugin.Driver,
 				),
 			)
 		}

@@ -1,11 +1,11 @@
 package hosted
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
@@ -77,10 +77,7 @@ func managerRef(d *draft.Draft) string {
 }
 
 func renderManager(d *draft.Draft, m *v1.Component) layout.Object {
-	port := ccm.DefaultPort
-	if d.Provider.Name == cloudprovider.Azure {
-		port = ccm.AzurePort
-	}
+	port := cmp.Or(d.Provider.ServingPort, ccm.DefaultPort)
 	flags := []controlplane.Flag{
 		{
 			Name:  "cloud-provider",

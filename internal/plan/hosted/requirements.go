@@ -7,7 +7,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
@@ -91,10 +90,10 @@ func checkReady(d *draft.Draft, m *v1.Component) error {
 
 // checkHandover says what keeps the loops from being handed over, next to what keeps any part from being planned.
 func checkHandover(d *draft.Draft, m *v1.Component) error {
-	if d.Provider.Name == cloudprovider.Azure && d.Program.NodeManager != "" {
+	if d.Program.NodeManager != "" {
 		d.Notes = append(
 			d.Notes,
-			"not done: Azure's nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster; neither this plan nor the operator installs it; nodes that join without it keep their taint",
+			"not done: "+d.Provider.Title+"'s nodes are initialised by the "+layout.NodeManager+", one on each node of the migrated cluster; neither this plan nor the operator installs it; nodes that join without it keep their taint",
 		)
 	}
 	if d.Options.Part != v1.PartInstall {

@@ -254,7 +254,8 @@ func trustKept(r *planView) error {
 }
 
 func azureNodes(r *planView) error {
-	if r.providerName() != cloudprovider.Azure || r.snap != nil && clusterview.FindHosted(r.snap, component.KCM) != nil {
+	p, _ := cloudprovider.Lookup(r.providerName())
+	if p.NodeManager == "" || r.snap != nil && clusterview.FindHosted(r.snap, component.KCM) != nil {
 		return nil
 	}
 	for _, s := range r.starts {

@@ -8,7 +8,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
-	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
@@ -113,11 +112,11 @@ func credentialFlags(d *draft.Draft, h v1.Host) []v1.Edit {
 	}
 }
 
-// withCloudConfig names the cloud config of this kubelet where a provider's binary reads one (Azure): the file that the
+// withCloudConfig names the cloud config of this kubelet where a provider's binary reads one: the file that the
 // in-tree credentials were read from.
 func withCloudConfig(d *draft.Draft, h v1.Host, config string) string {
 	own := cmp.Or(h.Kubelet.Flags["azure-container-registry-config"], h.Kubelet.Flags[flagvalue.FlagCloudConfig])
-	if d.Provider.Name != cloudprovider.Azure || own == "" {
+	if !d.Provider.Credentials.TakesConfig || own == "" {
 		return config
 	}
 	for _, arg := range d.Provider.Credentials.Args {

@@ -75,9 +75,9 @@ func Metadata(name, namespace string) Object {
 	return m
 }
 
-// GCEIdentity is the ConfigMap with the name that Google's provider gives this cluster in its cloud. Its first author
+// CloudIdentity is the ConfigMap with the name that Google's provider gives this cluster in its cloud. Its first author
 // decides: it is neither changed nor deleted, since load balancers are named by it.
-const GCEIdentity = "ConfigMap/" + component.Namespace + "/ingress-uid"
+const CloudIdentity = "ConfigMap/" + component.Namespace + "/ingress-uid"
 
 // Ref names an object as Kind/namespace/name or Kind/name.
 func Ref(o map[string]any) string {

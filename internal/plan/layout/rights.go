@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -104,15 +105,15 @@ func MigrationObjects(lease string) []Object {
 // believe.
 func StateObjects(provider, uid string) []Object {
 	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), component.Namespace)}}
-	if provider == cloudprovider.GCE {
-		sum := sha256.Sum256([]byte(GCEIdentity + uid))
+	if p, ok := cloudprovider.Lookup(provider); ok && p.Identity != "" {
+		sum := sha256.Sum256([]byte(CloudIdentity + uid))
 		id := hex.EncodeToString(sum[:8])
 		out = append(
 			out,
 			Object{
 				"apiVersion": "v1",
 				"kind":       "ConfigMap",
-				"metadata":   Metadata("ingress-uid", component.Namespace),
+				"metadata":   Metadata(p.Identity, component.Namespace),
 				"data":       Object{"uid": id, "provider-uid": id},
 			},
 		)
@@ -121,29 +122,29 @@ func StateObjects(provider, uid string) []Object {
 }
 
 // providerRules are what a provider's own code asks the API for next to its loops, in the whole cluster and in
-// kube-system.
-//
-// azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure
-// pkg/provider/azure_local_services.go). gce: the identity of the cluster is ConfigMap ingress-uid, which it looks at
-// by its name (gce_clusterid.go) and would create with any name. vsphere: its config may name a Secret with the
-// credentials of vCenter. The official program follows all Secrets of the namespace with an informer
+// kube-system. The official program of vSphere follows all Secrets of the namespace with an informer
 // (cloud-provider-vsphere pkg/common/credentialmanager); ours gets the one that is named.
 func providerRules(provider string, secrets Secrets) (cluster, namespaced []Object) {
-	core, all := []string{""}, []string{"get", "list", "watch"}
-	switch provider {
-	case cloudprovider.Azure:
-		cluster = []Object{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, all)}
-	case cloudprovider.GCE:
-		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...), "ingress-uid")}
-	case cloudprovider.VSphere:
-		switch {
-		case secrets.Followed:
-			namespaced = []Object{rule(core, []string{"secrets"}, all)}
-		case secrets.Name != "":
-			namespaced = []Object{rule(core, []string{"secrets"}, []string{"get"}, secrets.Name)}
-		}
+	p, _ := cloudprovider.Lookup(provider)
+	for _, r := range p.ClusterRights {
+		cluster = append(cluster, ruleOf(r, r.Name))
+	}
+	for _, r := range p.SystemRights {
+		namespaced = append(namespaced, ruleOf(r, r.Name))
+	}
+	switch {
+	case !p.ReadsSecret:
+	case secrets.Followed:
+		namespaced = append(namespaced, rule([]string{""}, []string{"secrets"}, []string{"get", "list", "watch"}))
+	case secrets.Name != "":
+		namespaced = append(namespaced, rule([]string{""}, []string{"secrets"}, []string{"get"}, secrets.Name))
 	}
 	return cluster, namespaced
+}
+
+func ruleOf(r cloudprovider.Right, names ...string) Object {
+	names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
+	return rule([]string{r.Group}, []string{r.Resource}, r.Verbs, names...)
 }
 
 // Secrets are those of kube-system that a provider's own code reads.
@@ -223,8 +224,8 @@ func OlderTokenSecret() Object {
 func OlderRole(provider string) Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	_, namespaced := providerRules(provider, Secrets{Followed: true})
-	if provider == cloudprovider.GCE {
-		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
+	for _, r := range namespaced {
+		delete(r, "resourceNames")
 	}
 	return rbac("Role", CCMRole, component.Namespace, Object{"rules": append([]Object{
 		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),

@@ -52,12 +52,12 @@ type Program struct {
 // takes the flags of leader migration and campaigns for its main lease only, and its node IPAM controller is on. gce:
 // cloud-provider-gcp cmd/cloud-controller-manager/main.go.
 var providerPrograms = map[string]struct {
-	// oneLease reports whether it has no leader migration, silent that it does not say which loops it runs.
-	oneLease, silent bool
-	ipamName         string
-	ipamOn           bool
+	// oneLease reports whether it has no leader migration.
+	oneLease bool
+	ipamName string
+	ipamOn   bool
 }{
-	cloudprovider.Azure: {oneLease: true, silent: true, ipamName: "node-ipam", ipamOn: true},
+	cloudprovider.Azure: {oneLease: true, ipamName: "node-ipam", ipamOn: true},
 	cloudprovider.GCE:   {ipamName: "nodeipam", ipamOn: true},
 }
 
@@ -98,7 +98,8 @@ func Identify(provider, image string) (Program, error) {
 	}
 	own := providerPrograms[provider]
 	p.LeaderMigration = !own.oneLease && p.Minor >= FirstLeaderMigration
-	p.ShowsLoops = !own.silent && catalogue.ShowsLoops(component.CCM, p.Minor)
+	known, _ := cloudprovider.Lookup(provider)
+	p.ShowsLoops = !known.Silent && catalogue.ShowsLoops(component.CCM, p.Minor)
 	p.IPAMName, p.IPAMOn = own.ipamName, own.ipamOn
 	return p, nil
 }

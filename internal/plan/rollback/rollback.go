@@ -450,7 +450,7 @@ func (r *rollback) cleanUp() {
 	var made []v1.Step
 	for _, s := range r.startedSteps(func(s v1.Step) bool {
 		return s.Kind == v1.StepWriteFile || s.Kind == v1.StepCopyFile ||
-			s.Kind == v1.StepEnsureObject && !planstep.IsManagerWorkload(s) && s.Ref != layout.GCEIdentity
+			s.Kind == v1.StepEnsureObject && !planstep.IsManagerWorkload(s) && s.Ref != layout.CloudIdentity
 	}) {
 		made = append([]v1.Step{s}, made...)
 	}

@@ -88,7 +88,7 @@ func (x EnsureObject) Derived(
 // given is the part of an object that its step says itself. To the environment and the volumes of a derived manager
 // others are added.
 func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
-	if s.Ref == layout.GCEIdentity {
+	if s.Ref == layout.CloudIdentity {
 		// its author has said how the cloud knows this cluster
 		return &unstructured.Unstructured{Object: map[string]any{}}
 	}
