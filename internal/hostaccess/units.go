@@ -32,6 +32,10 @@ type Limited interface {
 	CanRun() error
 	// CanRestart returns why none of the host's units are stopped and started; nil where they are.
 	CanRestart() error
+}
+
+// Distant is a Host whose processes may be those of another machine.
+type Distant interface {
 	// SeesProcesses returns why what runs on the host is not seen; nil where it is.
 	SeesProcesses() error
 }
@@ -39,8 +43,8 @@ type Limited interface {
 // SeesProcesses returns why what runs on a host is not seen; nil where it is. That no process was found there is no
 // proof then that none runs.
 func SeesProcesses(h Host) error {
-	if l, ok := h.(Limited); ok {
-		return l.SeesProcesses()
+	if d, ok := h.(Distant); ok {
+		return d.SeesProcesses()
 	}
 	return nil
 }

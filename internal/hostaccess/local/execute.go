@@ -24,6 +24,7 @@ var (
 	_ hostaccess.Digester = (*Host)(nil)
 	_ hostaccess.Clock    = (*Host)(nil)
 	_ hostaccess.Limited  = (*Host)(nil)
+	_ hostaccess.Distant  = (*Host)(nil)
 )
 
 const (
@@ -68,7 +69,7 @@ func (l *Host) CanRun() error {
 	)
 }
 
-// SeesProcesses implements hostaccess.Limited. The processes of a machine whose disk is mounted here run there.
+// SeesProcesses implements hostaccess.Distant. The processes of a machine whose disk is mounted here run there.
 func (l *Host) SeesProcesses() error {
 	if l.whole || l.processes {
 		return nil

@@ -91,6 +91,7 @@ var (
 	_ hostaccess.Units     = (*manual)(nil)
 	_ hostaccess.Executor  = (*manual)(nil)
 	_ hostaccess.Limited   = (*manual)(nil)
+	_ hostaccess.Distant   = (*manual)(nil)
 	_ hostaccess.Digester  = (*manual)(nil)
 	_ hostaccess.Clock     = (*manual)(nil)
 	_ hostaccess.Dialer    = (*manual)(nil)
