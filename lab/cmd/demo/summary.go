@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/lab/trial"
@@ -68,7 +69,11 @@ func count(n *int) string {
 // look prints how to look at the cluster that was left up.
 func look(w io.Writer, t *trial.Trial) {
 	fmt.Fprintf(w, "\nThe migrated cluster is up until Ctrl-C. In another terminal:\n")
-	fmt.Fprintf(w, "  export KUBECONFIG=%s\n", t.Kubeconfig())
+	for _, v := range t.Env() {
+		if strings.HasPrefix(v, "KUBECONFIG=") || strings.HasPrefix(v, "TRANSPLANT_") {
+			fmt.Fprintf(w, "  export %s\n", v)
+		}
+	}
 	fmt.Fprintf(w, "  %s -n kube-system get pods -o wide\n", t.Kubectl())
 	fmt.Fprintf(w, "  %s -n kube-system get leases\n", t.Kubectl())
 	fmt.Fprintf(w, "  %s status --host-access=%s\n", t.Program(), t.HostAccess())
