@@ -64,6 +64,9 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	if err := e.checkRestarts(p); err != nil {
 		return err
 	}
+	if err := e.checkSelected(ctx, p); err != nil {
+		return err
+	}
 	if err := lostnode.RejectReturnedHosts(ctx, e.env); err != nil {
 		return err
 	}

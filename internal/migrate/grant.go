@@ -66,6 +66,20 @@ func (e *Engine) checkRestarts(p *v1.Plan) error {
 	return errors.Join(errs...)
 }
 
+// checkSelected returns an error when a DaemonSet that is still to be made would come to a Node that is not of the control
+// plane. It is asked before the first step, too: in the middle of a migration no manager may be left.
+func (e *Engine) checkSelected(ctx context.Context, p *v1.Plan) error {
+	for _, s := range p.Steps {
+		if s.Host != "" || e.env.Journal.Record(s.ID).IsEnded() {
+			continue
+		}
+		if err := e.env.ProvesControlPlane(ctx, s); err != nil {
+			return fmt.Errorf("nothing was changed by this run: %w", err)
+		}
+	}
+	return nil
+}
+
 // needBeside adds what it takes to have the managers hand over before the API server next to them is restarted. Their
 // manifests are removed for that, whatever these are called, or their units stopped. The manifest that an interrupted
 // run has taken away is only in its record.

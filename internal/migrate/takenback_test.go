@@ -405,6 +405,9 @@ func TestADaemonSetStartsOnNoNodeThatOnlyHasTheLabel(t *testing.T) {
 	if !trust.IsUntrusted(err) {
 		t.Errorf("it ends with %v", err)
 	}
+	if failed, err := w.run(p); failed != "" || !trust.IsUntrusted(err) || !strings.Contains(err.Error(), "nothing was changed by this run") {
+		t.Errorf("the run ends at step %q with %v", failed, err)
+	}
 	w.api.Delete("/api/v1/nodes/worker-1")
 	if err := e.env.ProvesControlPlane(t.Context(), start); err != nil {
 		t.Error(err)

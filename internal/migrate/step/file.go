@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,9 +87,10 @@ func (e *Env) WhyNoControlPlane(ctx context.Context, host string) (string, error
 	return verdict.Why, err
 }
 
-// roleOf is the label of the control plane by which a workload that a step makes finds its hosts; empty for none.
+// roleOf is the label of the control plane by which a DaemonSet that a step makes finds its hosts; empty for none. A
+// Deployment goes where that of the kube-controller-manager has been.
 func roleOf(s v1.Step) string {
-	if s.Kind != v1.StepEnsureObject || s.Component != component.CCM {
+	if s.Kind != v1.StepEnsureObject || s.Component != component.CCM || !strings.HasPrefix(s.Ref, "DaemonSet/") {
 		return ""
 	}
 	var o struct {
