@@ -129,9 +129,10 @@ func TestNoManagerStartsBesideOneThatRunsTheLoops(t *testing.T) {
 		"said to be off": {
 			flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": "false"}, says: "without --enable-leader-migration",
 		},
-		"external no more":   {options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{"cloud-provider": "aws"}, says: "is not external yet"},
-		"external":           {flags: map[string]string{"cloud-provider": "external"}},
-		"without a provider": {options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{}},
+		"off in another spelling": {flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": "F"}, says: "without --enable-leader-migration"},
+		"external no more":        {options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{"cloud-provider": "aws"}, says: "is not external yet"},
+		"external":                {flags: map[string]string{"cloud-provider": "external"}},
+		"without a provider":      {options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{}},
 		"its loops are off": {
 			options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{"cloud-provider": "aws", "controllers": "*,-service,-route,-cloud-node-lifecycle"},
 		},

@@ -246,6 +246,11 @@ func maskRecord(r v1.StepRecord) v1.StepRecord {
 	for i := range r.Handovers {
 		r.Handovers[i].Note = mask.Text(r.Handovers[i].Note)
 	}
+	if r.Undo != nil {
+		undo := *r.Undo
+		undo.Reason = mask.Text(undo.Reason) // it quotes the log of a kubelet
+		r.Undo = &undo
+	}
 	return r
 }
 

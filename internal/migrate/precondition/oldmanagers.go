@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,8 +85,8 @@ func leavesLease(s v1.Step) bool {
 }
 
 func isOn(flags map[string]string, name string) bool {
-	value, set := flags[name]
-	return set && value != "false"
+	on, err := strconv.ParseBool(flags[name]) // as pflag reads it; a flag without a value is listed with true
+	return err == nil && on
 }
 
 // runsNoLoop reports whether a kube-controller-manager has no provider, or all cloud loops switched off.

@@ -87,6 +87,25 @@ func (e *Env) WhyNoControlPlane(ctx context.Context, host string) (string, error
 	return verdict.Why, err
 }
 
+// ControlPlaneNodes returns what says why a pod on a Node does not count as one of the control plane; empty where it
+// does. A kubelet may write pods of its own node with any flags, so that those of a worker prove nothing.
+func (e *Env) ControlPlaneNodes(ctx context.Context) (func(node string) string, error) {
+	known := map[string]bool{}
+	for _, h := range trust.BeforeHosts(e.Before) {
+		known[h.NodeName] = known[h.NodeName] || h.ControlPlane
+	}
+	why, err := e.controlPlane().Nodes(ctx, e.Kube)
+	if err != nil {
+		return nil, err
+	}
+	return func(node string) string {
+		if known[node] {
+			return ""
+		}
+		return why(node)
+	}, nil
+}
+
 // roleOf is the label of the control plane by which a DaemonSet that a step makes finds its hosts; empty for none. A
 // Deployment goes where that of the kube-controller-manager has been.
 func roleOf(s v1.Step) string {

@@ -108,6 +108,33 @@ func (c ControlPlane) JudgeLabelled(
 	return Verdict{}, nil
 }
 
+// Nodes asks the API which Nodes are of the control plane, and returns what says why one is not; empty where it is. The
+// label is enough where no Node has an address that the API servers announce: a Node that has just joined was named by
+// no operator yet.
+func (c ControlPlane) Nodes(ctx context.Context, kube kubernetes.Interface) (func(node string) string, error) {
+	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the Nodes: %w", err)
+	}
+	e, err := ReadEvidence(ctx, kube)
+	if err != nil {
+		return nil, fmt.Errorf("to see which Nodes are of the control plane: %w", err)
+	}
+	labelled := map[string]bool{}
+	for _, n := range nodes.Items {
+		labelled[n.Name] = HasControlPlaneRole(n.Labels)
+	}
+	return func(node string) string {
+		switch {
+		case !labelled[node]:
+			return "does not count: " + hostproof.Unlabelled(node)
+		case e.Judge(node) == hostproof.LabelAlone:
+			return ""
+		}
+		return c.judge(e, node).Why
+	}, nil
+}
+
 // judge says whether the host of a labelled Node may get what only the control plane has.
 func (c ControlPlane) judge(e *hostproof.Evidence, host string) Verdict {
 	e.Name(c.Named...)

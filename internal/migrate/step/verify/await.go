@@ -92,15 +92,26 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("listing the pods of %s: %w", component.Namespace, err)
 	}
+	counts, err := x.Env.ControlPlaneNodes(ctx)
+	if err != nil {
+		return "", err
+	}
 	have := map[string]bool{}
 	var not []string
 	for _, p := range pods.Items {
-		switch fit, why := matches(p, a); {
+		fit, why := matches(p, a)
+		if fit && why == "" && a.Nodes > 0 {
+			why = counts(p.Spec.NodeName)
+		}
+		switch {
 		case !fit:
 		case why == "":
 			have[p.Spec.NodeName] = true
 		default:
 			not = append(not, p.Spec.NodeName+" "+why)
+		}
+		if a.Component == component.KCM && isOn(a.Flags) && ownsLoops(p) {
+			return fmt.Sprintf("%s on node %s runs the loops under its own lease", component.KCM, p.Spec.NodeName), nil
 		}
 	}
 	if a.Nodes == 0 && len(have) > 0 || len(have) < a.Nodes {
@@ -112,6 +123,23 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
 	}
 	return "", nil
+}
+
+// isOn reports whether leader migration is waited for.
+func isOn(flags map[string]string) bool { return flags["enable-leader-migration"] == "true" }
+
+// ownsLoops reports whether a pod is a kube-controller-manager in tree without leader migration. While there is one, no
+// other manager may begin.
+func ownsLoops(p corev1.Pod) bool {
+	for _, c := range p.Spec.Containers {
+		command := append(append([]string(nil), c.Command...), c.Args...)
+		flags := commandline.FlagsOf(command)
+		provider := flags["cloud-provider"]
+		if isComponent(c, command, component.KCM) && provider != "" && provider != "external" && !isOn(flags) {
+			return true
+		}
+	}
+	return false
 }
 
 // nodeStays says why a node that has to be gone may still be there, or what ran on it; empty when it is gone.
@@ -145,7 +173,7 @@ func (x Await) stillLeads(ctx context.Context, s v1.Step, node string) (string, 
 		} else if err != nil {
 			return "", err
 		}
-		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(holder, name+"_") }) {
+		if !slices.ContainsFunc(names, func(name string) bool { return trust.IsHostOf(name, holder) }) {
 			continue
 		}
 		expired, err := isSilent(ctx, x.Env, s, lease)
