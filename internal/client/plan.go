@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
@@ -126,7 +127,7 @@ func ReadPlan(path string) (*v1.Plan, error) {
 		return nil, err
 	}
 	var p v1.Plan
-	if err := yaml.UnmarshalStrict(data, &p); err != nil {
+	if err := safeyaml.UnmarshalStrict(data, &p); err != nil {
 		return nil, fmt.Errorf(
 			"plan %s cannot be read as one of this version of transplant; use the version that wrote it, or undo what was edited: %w",
 			path,
@@ -154,14 +155,14 @@ func ReadPlan(path string) (*v1.Plan, error) {
 // version, no field would be known.
 func checkPlanHeader(path string, data []byte) error {
 	var whatever any
-	if err := yaml.Unmarshal(data, &whatever); err != nil {
+	if err := safeyaml.Unmarshal(data, &whatever); err != nil {
 		return fmt.Errorf("reading the plan: %s is no YAML or JSON: %w; transplant plan --out writes one", path, err)
 	}
 	var head struct {
 		v1.TypeMeta `json:",inline"`
 		ToolVersion string `json:"toolVersion"`
 	}
-	if err := yaml.Unmarshal(data, &head); err != nil {
+	if err := safeyaml.Unmarshal(data, &head); err != nil {
 		return fmt.Errorf("reading the plan: %s is no plan, but a list or a text; transplant plan --out writes one", path)
 	}
 	switch {

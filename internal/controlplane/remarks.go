@@ -27,14 +27,23 @@ func (m *Manifest) expanded() []string {
 		delete(values, e.Name) // a later one takes the place of an earlier one
 		if e.ValueFrom == nil && !secretName.MatchString(e.Name) {
 			values[e.Name] = expandParentheses(e.Value, values)
+			if len(values[e.Name]) > longestArgument {
+				delete(values, e.Name)
+			}
 		}
 	}
 	out := m.Command()
 	for i, arg := range out {
-		out[i] = expandParentheses(arg, values)
+		if long := expandParentheses(arg, values); len(long) <= longestArgument {
+			out[i] = long
+		}
 	}
 	return out
 }
+
+// longestArgument is how long, in bytes, Linux lets an argument or a variable be (MAX_ARG_STRLEN): a container with a
+// longer one does not start. Variables that name each other twice would take the memory of their reader.
+const longestArgument = 128 << 10
 
 // expandParentheses replaces $(NAME) where the name is known, and $$ by a dollar sign.
 func expandParentheses(text string, values map[string]string) string {
@@ -42,7 +51,7 @@ func expandParentheses(text string, values map[string]string) string {
 	for {
 		before, rest, ok := strings.Cut(text, "$")
 		b.WriteString(before)
-		if !ok {
+		if !ok || b.Len() > longestArgument {
 			return b.String()
 		}
 		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "("), ")")

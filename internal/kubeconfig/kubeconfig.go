@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // The Secret in a control plane's namespace of a seed, and the key in it, by which the cluster is reached.
@@ -46,7 +48,7 @@ func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 // Server returns the cluster of the current context in a kubeconfig of a host: server, authority and the name of its
 // certificate, and no proxy. A server that has not to prove itself is refused: a token is written next to it.
 func Server(data []byte) (*clientcmdapi.Cluster, error) {
-	k, err := clientcmd.Load(data)
+	k, err := load(data)
 	if err != nil {
 		return nil, errors.New("it is not a kubeconfig (the reason is not shown, since it may quote credentials)")
 	}
@@ -68,6 +70,14 @@ func Server(data []byte) (*clientcmdapi.Cluster, error) {
 	}, nil
 }
 
+// load reads a kubeconfig that does not grow by its aliases.
+func load(data []byte) (*clientcmdapi.Config, error) {
+	if err := safeyaml.Check(data); err != nil {
+		return nil, err
+	}
+	return clientcmd.Load(data)
+}
+
 func read(data []byte) (*rest.Config, error) {
 	if len(data) == 0 {
 		return nil, errors.New("it is missing or empty")
@@ -75,7 +85,7 @@ func read(data []byte) (*rest.Config, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("it has %d bytes, and none of more than %d is read", len(data), maxBytes)
 	}
-	k, err := clientcmd.Load(data)
+	k, err := load(data)
 	if err != nil {
 		return nil, errors.New("it is not a kubeconfig (the reason is not shown, since it may quote credentials)")
 	}

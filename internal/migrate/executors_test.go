@@ -552,59 +552,6 @@ func TestAWaitSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// labelled makes Nodes with the label of the control plane.
-func (w *world) labelled(names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
-	}
-}
-
-// TestAPodOfAWorkerEndsNoWait: a kubelet may write a mirror pod of its own node with any flags, and the manager of a real host would go on next to the new one.
-func TestAPodOfAWorkerEndsNoWait(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 2)
-	w.labelled("node-cp-1", "node-cp-2")
-	pod := func(node string, command ...string) {
-		w.api.Put(t, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: component.KCM + "-" + node, Namespace: component.Namespace, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}},
-			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{
-				{Name: component.KCM, Image: "registry.k8s.io/kube-controller-manager:v1.27.4", Command: append([]string{component.KCM}, command...)},
-			}},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
-		})
-	}
-	missing := func(a v1.Await) string {
-		t.Helper()
-		why, err := verify.Await{Env: w.engineFor(t).env}.Missing(t.Context(), v1.Step{Await: &a})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return why
-	}
-	external := v1.Await{Component: component.KCM, Nodes: 1, Version: "1.27", Flags: map[string]string{"cloud-provider": "external"}}
-	pod("worker-1", "--cloud-provider=external")
-	if why := missing(external); !strings.Contains(why, "0 of 1 nodes run") || !strings.Contains(why, "worker-1 does not count: no Node worker-1 is labelled as control plane") {
-		t.Errorf("a worker's pod: %q", why)
-	}
-	pod("node-cp-3", "--cloud-provider=external")
-	w.labelled("node-cp-3")
-	if why := missing(external); why != "" {
-		t.Errorf("a new host of the control plane: %q", why)
-	}
-	migrated := v1.Await{Component: component.KCM, Nodes: 1, Version: "1.27", Flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": "true"}}
-	pod("node-cp-3", "--cloud-provider=aws", "--enable-leader-migration=true")
-	if why := missing(migrated); !strings.Contains(why, "runs the loops under its own lease") {
-		t.Errorf("next to managers that know no migration lease: %q", why)
-	}
-	for _, node := range []string{"node-cp-1", "node-cp-2"} {
-		w.api.Delete("/api/v1/namespaces/kube-system/pods/" + component.KCM + "-" + node)
-	}
-	if why := missing(migrated); why != "" {
-		t.Errorf("all of them know it: %q", why)
-	}
-}
-
 func TestAWaitEndsWhenTheOperatorStopsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -66,8 +66,8 @@ func (e *Engine) checkRestarts(p *v1.Plan) error {
 	return errors.Join(errs...)
 }
 
-// checkSelected returns an error when a DaemonSet that is still to be made would come to a Node that is not of the control
-// plane. It is asked before the first step, too: in the middle of a migration no manager may be left.
+// checkSelected returns an error when a DaemonSet that is still to be made would come to a Node that is not of the
+// control plane. It is asked before the first step, too: in the middle of a migration no manager may be left.
 func (e *Engine) checkSelected(ctx context.Context, p *v1.Plan) error {
 	for _, s := range p.Steps {
 		if s.Host != "" || e.env.Journal.Record(s.ID).IsEnded() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"sigs.k8s.io/yaml"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 var (
@@ -81,7 +81,7 @@ func decode(data []byte) (any, error) {
 
 // decodeYAML reads a file as YAML whatever it begins with.
 func decodeYAML(data []byte) (any, error) {
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	asJSON, err := safeyaml.ToJSONStrict(data)
 	if err != nil {
 		return nil, err
 	}

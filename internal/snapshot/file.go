@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/document"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // maxSize is more than a snapshot of 5,000 nodes takes.
@@ -107,7 +108,7 @@ func oneObject(data []byte) ([]byte, error) {
 			)
 		}
 		var err error
-		if data, err = yaml.YAMLToJSONStrict(data); err != nil {
+		if data, err = safeyaml.ToJSONStrict(data); err != nil {
 			return nil, fmt.Errorf("not YAML or JSON: %s", firstLines(err.Error()))
 		}
 	}

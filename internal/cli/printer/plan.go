@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/client/wording"
@@ -16,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -76,7 +75,7 @@ type container struct {
 // containersOf are all containers in an object, as YAML or JSON.
 func containersOf(object string) []container {
 	var doc any
-	if yaml.Unmarshal([]byte(object), &doc) != nil {
+	if safeyaml.Unmarshal([]byte(object), &doc) != nil {
 		return nil
 	}
 	var out []container

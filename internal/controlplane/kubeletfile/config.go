@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // Operations on featureGates of a KubeletConfiguration.
@@ -87,6 +88,9 @@ func gateEdit(e v1.Edit, section map[string]any) error {
 
 func configTree(data []byte) (map[string]any, error) {
 	out := map[string]any{}
+	if err := safeyaml.Check(data); err != nil {
+		return nil, err
+	}
 	if err := yaml.Unmarshal(data, &out); err != nil {
 		return nil, fmt.Errorf("it cannot be read as YAML: %w", err)
 	}

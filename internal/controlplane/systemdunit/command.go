@@ -179,12 +179,18 @@ func (u *Unit) passed(name string) error {
 	return nil
 }
 
+// longestArgument is how long, in bytes, Linux lets an argument be (MAX_ARG_STRLEN).
+const longestArgument = 128 << 10
+
 // expandBraces replaces ${NAME} by the value, which stays in one word, and $$ by a dollar sign.
 func (u *Unit) expandBraces(text string) (string, error) {
 	var b strings.Builder
 	for {
 		before, rest, ok := strings.Cut(text, "$")
 		b.WriteString(before)
+		if b.Len() > longestArgument {
+			return "", fmt.Errorf("an argument of unit %s has more than %d bytes: Linux starts no program with it", u.Name, longestArgument)
+		}
 		if !ok {
 			return b.String(), nil
 		}

@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/deploy/crds"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // Groups of the Cluster API, the one of today first.
@@ -220,7 +220,7 @@ func definition(group string) (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("reading our definition of %s: %w", group, err)
 	}
 	out := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &out.Object); err != nil {
+	if err := safeyaml.Unmarshal(data, &out.Object); err != nil {
 		return nil, fmt.Errorf("reading our definition of %s: %w", group, err)
 	}
 	return out, nil

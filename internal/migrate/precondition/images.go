@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -21,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // wantedImage is what a step will start on a host.
@@ -152,7 +152,7 @@ func daemonsToCome(e *step.Env, doc v1.Journal) (out []wantedImage) {
 // its program itself is started as it is: the manager in it ends at once without its flags.
 func managerOf(object string) (image string, command []string) {
 	var d appsv1.DaemonSet
-	if err := yaml.Unmarshal([]byte(object), &d); err != nil || len(d.Spec.Template.Spec.Containers) == 0 {
+	if err := safeyaml.Unmarshal([]byte(object), &d); err != nil || len(d.Spec.Template.Spec.Containers) == 0 {
 		return "", nil
 	}
 	c := d.Spec.Template.Spec.Containers[0]

@@ -30,7 +30,7 @@ const announceBudget = 60 * time.Second
 // the API right before: what the host itself says, and a snapshot of some time ago, may be a worker's. A DaemonSet
 // finds its hosts by a label, so each Node with the label is asked about: its root reads the manager's token.
 func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
-	known := e.controlPlane()
+	known := controlPlane(e)
 	label := roleOf(s)
 	var judge func(ctx context.Context) (objects.Verdict, error)
 	what := "host " + s.Host
@@ -73,7 +73,7 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 }
 
 // controlPlane is what is known of the control plane's hosts without the API.
-func (e *Env) controlPlane() objects.ControlPlane {
+func controlPlane(e *Env) objects.ControlPlane {
 	known := objects.ControlPlane{HostsAreNodes: e.HostsAreNodes, Named: e.NamedHosts}
 	if now := cmp.Or(e.Live, e.Before); now != nil {
 		known.Before = hostproof.OfSnapshot(now)
@@ -83,7 +83,7 @@ func (e *Env) controlPlane() objects.ControlPlane {
 
 // WhyNoControlPlane says why a host is not taken for one of the control plane; empty where it is.
 func (e *Env) WhyNoControlPlane(ctx context.Context, host string) (string, error) {
-	verdict, err := e.controlPlane().Judge(ctx, e.Kube, host)
+	verdict, err := controlPlane(e).Judge(ctx, e.Kube, host)
 	return verdict.Why, err
 }
 
@@ -94,7 +94,7 @@ func (e *Env) ControlPlaneNodes(ctx context.Context) (func(node string) string, 
 	for _, h := range trust.BeforeHosts(e.Before) {
 		known[h.NodeName] = known[h.NodeName] || h.ControlPlane
 	}
-	why, err := e.controlPlane().Nodes(ctx, e.Kube)
+	why, err := controlPlane(e).Nodes(ctx, e.Kube)
 	if err != nil {
 		return nil, err
 	}

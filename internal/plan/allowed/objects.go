@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -24,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here. The
@@ -441,7 +440,7 @@ func managerWorkload(j Judge, o layout.Object, rules PodRules) error {
 // managerPod holds the manifest of a static pod to that of the manager.
 func (j Judge) managerPod(s v1.Step) error {
 	var o layout.Object
-	if err := yaml.UnmarshalStrict([]byte(s.Content), &o); err != nil {
+	if err := safeyaml.UnmarshalStrict([]byte(s.Content), &o); err != nil {
 		return fmt.Errorf("the manifest cannot be read: %w", err)
 	}
 	metadata, _ := o["metadata"].(layout.Object)

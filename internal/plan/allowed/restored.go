@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // CheckManifest returns why a step must not put a manifest from a backup in the place of the one that is there: apart
@@ -166,7 +165,7 @@ func unedited(s v1.Step, edits []v1.Edit, data []byte) (any, error) {
 		return nil, err
 	}
 	var tree any
-	if err := yaml.Unmarshal(out, &tree); err != nil {
+	if err := safeyaml.Unmarshal(out, &tree); err != nil {
 		return nil, fmt.Errorf("reading it: %w", err)
 	}
 	return withoutEmpty(tree), nil

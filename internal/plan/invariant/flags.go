@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -22,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/program"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // providerName is the provider of a plan: what the managers that it starts are told, else what the in-tree ones run
@@ -219,7 +218,7 @@ func (r *planView) migrationConfigs(f func(s v1.Step, comp controllernames.Compo
 		var config struct {
 			ControllerLeaders []struct{ Name, Component string }
 		}
-		if err := yaml.Unmarshal([]byte(s.Content), &config); err != nil {
+		if err := safeyaml.Unmarshal([]byte(s.Content), &config); err != nil {
 			return fmt.Errorf("step %s: %w", s.ID, err)
 		}
 		comp := controllernames.KubeControllerManager

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // WholeText is a text of a snapshot if it is the cluster's own, by its hash. A snapshot masks what may be secret, and
@@ -59,6 +61,9 @@ func EditGates(text string, gates map[string]any) (string, error) {
 // ParseTree returns a YAML text as a tree; empty for an empty text.
 func ParseTree(text string) (map[string]any, error) {
 	out := map[string]any{}
+	if err := safeyaml.Check([]byte(text)); err != nil {
+		return nil, err
+	}
 	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
 		return nil, fmt.Errorf("reading it: %w", err)
 	}

@@ -1,10 +1,9 @@
 package planstep
 
 import (
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 // ManagerStart starts a cloud-controller-manager: on one host, or on all of the control plane when host is empty.
@@ -26,7 +25,7 @@ func ReadManagerStart(s v1.Step) (ManagerStart, error) {
 		text = s.Object
 	}
 	var o map[string]any
-	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+	if err := safeyaml.Unmarshal([]byte(text), &o); err != nil {
 		return out, err
 	}
 	out.Spec = ChildOf(o, "spec")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
@@ -44,7 +45,7 @@ func (l *hostReader) authority(ctx context.Context) {
 			return
 		}
 		f, err := l.access.ReadFile(ctx, at)
-		if err != nil {
+		if err != nil || safeyaml.Check(f.Data) != nil {
 			continue
 		}
 		config, err := clientcmd.Load(f.Data)

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -66,7 +65,7 @@ func (l *hostReader) readCredentialConfig(
 		Providers  []collect.ProviderConfig `json:"providers"`
 	}
 	// What the reader says may quote the file, and with it a secret.
-	if err := yaml.Unmarshal(file.Data, &config); err != nil {
+	if err := safeyaml.Unmarshal(file.Data, &config); err != nil {
 		return nil, fmt.Errorf("%s: %w: it cannot be read as YAML of that kind", out.ConfigPath, errNoCredentialConfig)
 	}
 	if config.Kind != "CredentialProviderConfig" {

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
@@ -19,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
 const (
@@ -203,7 +202,7 @@ func (l *hostReader) kubeletConfig(ctx context.Context, k *v1.Kubelet) {
 
 func (l *hostReader) readKubeletConfig(ctx context.Context, k *v1.Kubelet, data []byte) error {
 	var c kubeletConfiguration
-	if err := yaml.Unmarshal(data, &c); err != nil {
+	if err := safeyaml.Unmarshal(data, &c); err != nil {
 		return fmt.Errorf("%s is no kubelet configuration: %w", k.Config.Path, err)
 	}
 	if c.Kind != "" && c.Kind != "KubeletConfiguration" {
@@ -248,7 +247,7 @@ func (l *hostReader) mergeKubeletConfigs(
 		if err != nil {
 			return err
 		}
-		if err := yaml.Unmarshal(file.Data, c); err != nil {
+		if err := safeyaml.Unmarshal(file.Data, c); err != nil {
 			return fmt.Errorf("%s is no kubelet configuration: %w", at, err)
 		}
 		if gates == nil {
@@ -276,6 +275,6 @@ func gatesOf(data []byte) (map[string]bool, error) {
 	var c struct {
 		FeatureGates map[string]bool `json:"featureGates"`
 	}
-	err := yaml.Unmarshal(data, &c)
+	err := safeyaml.Unmarshal(data, &c)
 	return c.FeatureGates, err
 }

@@ -109,7 +109,7 @@ func (c ControlPlane) JudgeLabelled(
 }
 
 // Nodes asks the API which Nodes are of the control plane, and returns what says why one is not; empty where it is. The
-// label is enough where no Node has an address that the API servers announce: a Node that has just joined was named by
+// label is enough where no Node has an address that the API servers announce. A Node that has just joined was named by
 // no operator yet.
 func (c ControlPlane) Nodes(ctx context.Context, kube kubernetes.Interface) (func(node string) string, error) {
 	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

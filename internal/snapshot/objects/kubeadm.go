@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -74,7 +74,7 @@ type controlPlanePart struct {
 func Kubeadm(text string) *v1.KubeadmConfig {
 	out := &v1.KubeadmConfig{SHA256: hostaccess.SHA256([]byte(text))}
 	var in clusterConfiguration
-	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
+	if err := safeyaml.Unmarshal([]byte(text), &in); err != nil {
 		out.Error = "the ClusterConfiguration is not understood: " + mask.Text(err.Error())
 		return out
 	}
@@ -174,7 +174,7 @@ func GatherKubeletDefaults(ctx context.Context, g *collect.Collector) {
 			ServerTLSBootstrap bool            `json:"serverTLSBootstrap"`
 			ProviderID         string          `json:"providerID"`
 		}
-		if err := yaml.Unmarshal([]byte(text), &in); err != nil {
+		if err := safeyaml.Unmarshal([]byte(text), &in); err != nil {
 			g.Unknown("kubelet-defaults", "reading ConfigMap "+component.Namespace+"/"+name+": "+mask.Text(err.Error()))
 		}
 		out.FeatureGates, out.ServerTLSBootstrap, out.ProviderID = in.FeatureGates, in.ServerTLSBootstrap, in.ProviderID
