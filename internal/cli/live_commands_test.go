@@ -259,7 +259,7 @@ func TestTwoAtOnce(t *testing.T) {
 		t,
 		c.run("apply", "--yes", here),
 		exitcode.Locked,
-		"migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of",
+		"migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: its journal says that 2 of",
 		"the cluster is locked by ops@bastion",
 	)
 	fails(t, c.run("rollback", "--yes", here), exitcode.Locked, "the cluster is locked by ops@bastion")

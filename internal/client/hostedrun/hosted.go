@@ -46,7 +46,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		return nil
 	case v1.RunApplying:
 		m.Client.Narrate(
-			"migration %s was begun %s: by its journal, %d of %d steps are done",
+			"migration %s was begun %s: its journal says that %d of %d steps are done",
 			s.Run,
 			s.Started.Format(time.RFC3339),
 			s.StepsDone,

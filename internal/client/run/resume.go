@@ -40,7 +40,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	}
 	c.NameCluster(doc.Plan.Cluster)
 	c.Narrate(
-		"migration %s was begun %s by %s: by its journal, %d of %d steps are done",
+		"migration %s was begun %s by %s: its journal says that %d of %d steps are done",
 		doc.Run,
 		doc.Started.Format(time.RFC3339),
 		doc.User,
