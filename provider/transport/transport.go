@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,12 +83,22 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 		return out, err
 	}
 	if t.options.MaxAnswer > 0 {
-		out.Body = &bounded{
-			ReadCloser: out.Body, left: t.options.MaxAnswer, request: request, limit: t.options.MaxAnswer,
-			page: page,
-		}
+		out.Body = bound(in.Context(), out.Body, request, t.options.MaxAnswer, page)
 	}
 	return out, nil
+}
+
+// Bound returns the body of an answer that ends in an error when it is longer than limit. It counts for the list of the
+// context (List.Read). It is for clients that have no Transport.
+func Bound(ctx context.Context, body io.ReadCloser, request Request, limit int64) io.ReadCloser {
+	return bound(ctx, body, request, limit, nil)
+}
+
+func bound(ctx context.Context, body io.ReadCloser, request Request, limit int64, page *listcount.Count) io.ReadCloser {
+	if page == nil {
+		page, _ = ctx.Value(readingKey{}).(*listcount.Count)
+	}
+	return &bounded{ReadCloser: body, left: limit, request: request, limit: limit, page: page}
 }
 
 // bounded is the body of an answer, which ends in an error when it is longer than it may be: a proxy that answers

@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/iface"
+
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
 // pageSize is the most that one page of DescribeInstances has.
@@ -21,21 +23,6 @@ type option = func(*ec2.Options)
 type computing struct{ *ec2.Client }
 
 var _ iface.EC2 = (*computing)(nil)
-
-// pages reads a list page by page.
-func pages[Page, Item any](
-	ctx context.Context, more func() bool, next func(context.Context, ...option) (Page, error), items func(Page) []Item,
-) ([]Item, error) {
-	all := []Item{}
-	for more() {
-		page, err := next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items(page)...)
-	}
-	return all, nil
-}
 
 // IncompleteError is that a successful answer of EC2 lacks instances that were asked for by ID. The provider reads that
 // as their end, and takes them out of load balancers. EC2 refuses requests with IDs that it does not know, so that it
@@ -98,8 +85,9 @@ func (c *computing) DescribeInstances(
 		asked.MaxResults = aws.Int32(pageSize) // EC2 throttles calls without pages; it refuses pages together with ids
 	}
 	p := ec2.NewDescribeInstancesPaginator(c.Client, &asked)
-	all, err = pages(
+	all, err = pages.Read(
 		ctx,
+		"EC2 DescribeInstances",
 		p.HasMorePages,
 		p.NextPage,
 		func(page *ec2.DescribeInstancesOutput) (instances []ec2types.Instance) {
@@ -122,8 +110,9 @@ func (c *computing) DescribeInstanceTopology(
 	_ ...option,
 ) ([]ec2types.InstanceTopology, error) {
 	p := ec2.NewDescribeInstanceTopologyPaginator(c.Client, in)
-	return pages(
+	return pages.Read(
 		ctx,
+		"EC2 DescribeInstanceTopology",
 		p.HasMorePages,
 		p.NextPage,
 		func(page *ec2.DescribeInstanceTopologyOutput) []ec2types.InstanceTopology { return page.Instances },
@@ -138,8 +127,9 @@ func (c *computing) DescribeSecurityGroups(
 ) (all []ec2types.SecurityGroup, err error) {
 	defer observe("describe_security_groups")(&err)
 	p := ec2.NewDescribeSecurityGroupsPaginator(c.Client, in)
-	all, err = pages(
+	all, err = pages.Read(
 		ctx,
+		"EC2 DescribeSecurityGroups",
 		p.HasMorePages,
 		p.NextPage,
 		func(page *ec2.DescribeSecurityGroupsOutput) []ec2types.SecurityGroup { return page.SecurityGroups },
@@ -155,8 +145,9 @@ func (c *computing) DescribeRouteTables(
 ) (all []ec2types.RouteTable, err error) {
 	defer observe("describe_route_tables")(&err)
 	p := ec2.NewDescribeRouteTablesPaginator(c.Client, in)
-	all, err = pages(
+	all, err = pages.Read(
 		ctx,
+		"EC2 DescribeRouteTables",
 		p.HasMorePages,
 		p.NextPage,
 		func(page *ec2.DescribeRouteTablesOutput) []ec2types.RouteTable { return page.RouteTables },
@@ -171,8 +162,9 @@ func (c *computing) DescribeSubnets(
 	_ ...option,
 ) ([]ec2types.Subnet, error) {
 	p := ec2.NewDescribeSubnetsPaginator(c.Client, in)
-	all, err := pages(
+	all, err := pages.Read(
 		ctx,
+		"EC2 DescribeSubnets",
 		p.HasMorePages,
 		p.NextPage,
 		func(page *ec2.DescribeSubnetsOutput) []ec2types.Subnet { return page.Subnets },

@@ -33,6 +33,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/provider/aws/leftover"
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -211,6 +212,9 @@ func (s *Services) in(region string) (aws.Config, error) {
 // credentials and the signature, all of which take time in which a lease can be lost.
 func (s *Services) perAttempt(stack *middleware.Stack) error {
 	if err := stack.Deserialize.Add(refuseStrangers(), middleware.After); err != nil {
+		return err
+	}
+	if err := pages.Bound(stack); err != nil {
 		return err
 	}
 	if err := stack.Finalize.Insert(fenced(s.options.Gate), "Signing", middleware.After); err != nil {

@@ -14,25 +14,26 @@ import (
 	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
 // classicBalancers are the classic load balancers that are tagged for the cluster.
 func (a *Account) classicBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byName := map[string]elbtypes.LoadBalancerDescription{}
 	var names []string
-	for pages := elasticloadbalancing.NewDescribeLoadBalancersPaginator(
-		a.elb,
-		&elasticloadbalancing.DescribeLoadBalancersInput{},
-	); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate("elasticloadbalancing:DescribeLoadBalancers (classic)", err)
-		}
-		for _, b := range page.LoadBalancerDescriptions {
-			name := aws.ToString(b.LoadBalancerName)
-			byName[name] = b
-			names = append(names, name)
-		}
+	p := elasticloadbalancing.NewDescribeLoadBalancersPaginator(
+		a.elb, &elasticloadbalancing.DescribeLoadBalancersInput{})
+	all, err := pages.Read(ctx, "ELB DescribeLoadBalancers", p.HasMorePages, p.NextPage,
+		func(page *elasticloadbalancing.DescribeLoadBalancersOutput) []elbtypes.LoadBalancerDescription {
+			return page.LoadBalancerDescriptions
+		})
+	if err != nil {
+		return nil, translate("elasticloadbalancing:DescribeLoadBalancers (classic)", err)
+	}
+	for _, b := range all {
+		name := aws.ToString(b.LoadBalancerName)
+		byName[name] = b
+		names = append(names, name)
 	}
 	var out []v1.LoadBalancer
 	for part := range slices.Chunk(names, tagsBatch) {
@@ -85,19 +86,19 @@ func classic(b elbtypes.LoadBalancerDescription) v1.LoadBalancer {
 func (a *Account) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byARN := map[string]elbv2types.LoadBalancer{}
 	var arns []string
-	for pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(
-		a.elbv2,
-		&elasticloadbalancingv2.DescribeLoadBalancersInput{},
-	); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate("elasticloadbalancing:DescribeLoadBalancers", err)
-		}
-		for _, b := range page.LoadBalancers {
-			arn := aws.ToString(b.LoadBalancerArn)
-			byARN[arn] = b
-			arns = append(arns, arn)
-		}
+	p := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(
+		a.elbv2, &elasticloadbalancingv2.DescribeLoadBalancersInput{})
+	all, err := pages.Read(ctx, "ELBv2 DescribeLoadBalancers", p.HasMorePages, p.NextPage,
+		func(page *elasticloadbalancingv2.DescribeLoadBalancersOutput) []elbv2types.LoadBalancer {
+			return page.LoadBalancers
+		})
+	if err != nil {
+		return nil, translate("elasticloadbalancing:DescribeLoadBalancers", err)
+	}
+	for _, b := range all {
+		arn := aws.ToString(b.LoadBalancerArn)
+		byARN[arn] = b
+		arns = append(arns, arn)
 	}
 	var out []v1.LoadBalancer
 	for part := range slices.Chunk(arns, tagsBatch) {
@@ -135,52 +136,68 @@ func (a *Account) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.Lo
 		Created: aws.ToTime(b.CreatedTime).UTC(),
 	}
 	ports := map[string]int32{}
-	for pages := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(
-		a.elbv2,
-		&elasticloadbalancingv2.DescribeTargetGroupsInput{LoadBalancerArn: b.LoadBalancerArn},
-	); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
+	groups, err := a.targetGroups(ctx, b)
+	if err != nil {
+		return out, err
+	}
+	for _, g := range groups {
+		ports[aws.ToString(g.TargetGroupArn)] = aws.ToInt32(g.Port)
+		health, err := a.elbv2.DescribeTargetHealth(
+			ctx,
+			&elasticloadbalancingv2.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn},
+		)
 		if err != nil {
-			return out, translate("elasticloadbalancing:DescribeTargetGroups", err)
+			return out, translate("elasticloadbalancing:DescribeTargetHealth", err)
 		}
-		for _, g := range page.TargetGroups {
-			ports[aws.ToString(g.TargetGroupArn)] = aws.ToInt32(g.Port)
-			health, err := a.elbv2.DescribeTargetHealth(
-				ctx,
-				&elasticloadbalancingv2.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn},
-			)
-			if err != nil {
-				return out, translate("elasticloadbalancing:DescribeTargetHealth", err)
-			}
-			for _, h := range health.TargetHealthDescriptions {
-				// A target that is draining has been taken out already.
-				if h.Target != nil && (h.TargetHealth == nil || h.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining) {
-					out.Members = append(out.Members, aws.ToString(h.Target.Id))
-				}
+		for _, h := range health.TargetHealthDescriptions {
+			// A target that is draining has been taken out already.
+			if h.Target != nil && (h.TargetHealth == nil || h.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining) {
+				out.Members = append(out.Members, aws.ToString(h.Target.Id))
 			}
 		}
 	}
-	for pages := elasticloadbalancingv2.NewDescribeListenersPaginator(
-		a.elbv2,
-		&elasticloadbalancingv2.DescribeListenersInput{LoadBalancerArn: b.LoadBalancerArn},
-	); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return out, translate("elasticloadbalancing:DescribeListeners", err)
-		}
-		for _, l := range page.Listeners {
-			for _, action := range l.DefaultActions {
-				out.Listeners = append(
-					out.Listeners,
-					listener(aws.ToInt32(l.Port), string(l.Protocol), ports[aws.ToString(action.TargetGroupArn)]),
-				)
-			}
+	listeners, err := a.listeners(ctx, b)
+	if err != nil {
+		return out, err
+	}
+	for _, l := range listeners {
+		for _, action := range l.DefaultActions {
+			out.Listeners = append(
+				out.Listeners,
+				listener(aws.ToInt32(l.Port), string(l.Protocol), ports[aws.ToString(action.TargetGroupArn)]),
+			)
 		}
 	}
 	slices.Sort(out.Members)
 	out.Members = slices.Compact(out.Members)
 	slices.Sort(out.Listeners)
 	return out, nil
+}
+
+func (a *Account) targetGroups(ctx context.Context, b elbv2types.LoadBalancer) ([]elbv2types.TargetGroup, error) {
+	p := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(
+		a.elbv2, &elasticloadbalancingv2.DescribeTargetGroupsInput{LoadBalancerArn: b.LoadBalancerArn})
+	all, err := pages.Read(ctx, "ELBv2 DescribeTargetGroups", p.HasMorePages, p.NextPage,
+		func(page *elasticloadbalancingv2.DescribeTargetGroupsOutput) []elbv2types.TargetGroup {
+			return page.TargetGroups
+		})
+	if err != nil {
+		return nil, translate("elasticloadbalancing:DescribeTargetGroups", err)
+	}
+	return all, nil
+}
+
+func (a *Account) listeners(ctx context.Context, b elbv2types.LoadBalancer) ([]elbv2types.Listener, error) {
+	p := elasticloadbalancingv2.NewDescribeListenersPaginator(
+		a.elbv2, &elasticloadbalancingv2.DescribeListenersInput{LoadBalancerArn: b.LoadBalancerArn})
+	all, err := pages.Read(ctx, "ELBv2 DescribeListeners", p.HasMorePages, p.NextPage,
+		func(page *elasticloadbalancingv2.DescribeListenersOutput) []elbv2types.Listener {
+			return page.Listeners
+		})
+	if err != nil {
+		return nil, translate("elasticloadbalancing:DescribeListeners", err)
+	}
+	return all, nil
 }
 
 // listener is 80/TCP->31234.

@@ -10,6 +10,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
 // describe fills in what EC2 says of a node's instance. All of it comes with the answer that reports whether the
@@ -63,14 +64,14 @@ func (a *Account) countGroups(ctx context.Context, cluster string, got answered,
 	for part := range slices.Chunk(slices.Compact(ids), filterBatch) {
 		// By a filter, not by id: one group that was deleted since would make the whole call fail.
 		in := &ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{filter("group-id", part...)}}
-		for pages := ec2.NewDescribeSecurityGroupsPaginator(a.ec2, in); pages.HasMorePages(); {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
-				return translate("ec2:DescribeSecurityGroups", err)
-			}
-			for _, g := range page.SecurityGroups {
-				tagged[aws.ToString(g.GroupId)] = belongs(cluster, tagsOf(g.Tags))
-			}
+		p := ec2.NewDescribeSecurityGroupsPaginator(a.ec2, in)
+		groups, err := pages.Read(ctx, "EC2 DescribeSecurityGroups", p.HasMorePages, p.NextPage,
+			func(page *ec2.DescribeSecurityGroupsOutput) []ec2types.SecurityGroup { return page.SecurityGroups })
+		if err != nil {
+			return translate("ec2:DescribeSecurityGroups", err)
+		}
+		for _, g := range groups {
+			tagged[aws.ToString(g.GroupId)] = belongs(cluster, tagsOf(g.Tags))
 		}
 	}
 	for i := range placed {

@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
 // Options say which part of an AWS account belongs to the cluster.
@@ -79,6 +80,7 @@ func openAccount(ctx context.Context, opts Options) (*Account, error) {
 }
 
 func newAccount(cfg aws.Config, opts Options) *Account {
+	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), pages.Bound)
 	return &Account{
 		opts:   opts,
 		region: cfg.Region,
@@ -206,15 +208,15 @@ func (a *Account) instancesByID(ctx context.Context, ids []string) ([]ec2types.I
 }
 
 func (a *Account) describeInstances(ctx context.Context, in *ec2.DescribeInstancesInput) ([]ec2types.Instance, error) {
+	p := ec2.NewDescribeInstancesPaginator(a.ec2, in)
+	reservations, err := pages.Read(ctx, "EC2 DescribeInstances", p.HasMorePages, p.NextPage,
+		func(page *ec2.DescribeInstancesOutput) []ec2types.Reservation { return page.Reservations })
+	if err != nil {
+		return nil, translate("ec2:DescribeInstances", err)
+	}
 	var out []ec2types.Instance
-	for pages := ec2.NewDescribeInstancesPaginator(a.ec2, in); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate("ec2:DescribeInstances", err)
-		}
-		for _, r := range page.Reservations {
-			out = append(out, r.Instances...)
-		}
+	for _, r := range reservations {
+		out = append(out, r.Instances...)
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
 // routes are the entries of the cluster's route table that lead to an instance or an interface; those to gateways
@@ -49,13 +50,11 @@ func (a *Account) routeTables(ctx context.Context, cluster string) ([]ec2types.R
 	if a.opts.RouteTable != "" {
 		in.RouteTableIds = []string{a.opts.RouteTable}
 	}
-	var tables []ec2types.RouteTable
-	for pages := ec2.NewDescribeRouteTablesPaginator(a.ec2, in); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate("ec2:DescribeRouteTables", err)
-		}
-		tables = append(tables, page.RouteTables...)
+	p := ec2.NewDescribeRouteTablesPaginator(a.ec2, in)
+	tables, err := pages.Read(ctx, "EC2 DescribeRouteTables", p.HasMorePages, p.NextPage,
+		func(page *ec2.DescribeRouteTablesOutput) []ec2types.RouteTable { return page.RouteTables })
+	if err != nil {
+		return nil, translate("ec2:DescribeRouteTables", err)
 	}
 	if a.opts.RouteTable != "" {
 		return tables, nil

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/provider/aws/pages"
 )
 
 // EC2 are the calls of EC2 that are needed.
@@ -129,16 +130,15 @@ func (r Remover) securityGroups(ctx context.Context) ([]ec2types.SecurityGroup, 
 // targetGroups removes those of a Service that no load balancer uses.
 func (r Remover) targetGroups(ctx context.Context, service string) error {
 	var unused []string
-	pages := elbv2.NewDescribeTargetGroupsPaginator(r.ELBV2, &elbv2.DescribeTargetGroupsInput{})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return fmt.Errorf("looking for what is left of a load balancer: listing target groups: %w", err)
-		}
-		for _, g := range page.TargetGroups {
-			if len(g.LoadBalancerArns) == 0 && strings.HasPrefix(aws.ToString(g.TargetGroupName), targetGroupPrefix) {
-				unused = append(unused, aws.ToString(g.TargetGroupArn))
-			}
+	p := elbv2.NewDescribeTargetGroupsPaginator(r.ELBV2, &elbv2.DescribeTargetGroupsInput{})
+	all, err := pages.Read(ctx, "ELBv2 DescribeTargetGroups", p.HasMorePages, p.NextPage,
+		func(page *elbv2.DescribeTargetGroupsOutput) []elbv2types.TargetGroup { return page.TargetGroups })
+	if err != nil {
+		return fmt.Errorf("looking for what is left of a load balancer: listing target groups: %w", err)
+	}
+	for _, g := range all {
+		if len(g.LoadBalancerArns) == 0 && strings.HasPrefix(aws.ToString(g.TargetGroupName), targetGroupPrefix) {
+			unused = append(unused, aws.ToString(g.TargetGroupArn))
 		}
 	}
 	for part := range slices.Chunk(unused, tagsPerRequest) {
