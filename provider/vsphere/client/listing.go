@@ -9,6 +9,8 @@ import (
 
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // Ref names an object of a vCenter.
@@ -69,7 +71,8 @@ func (v *VCenter) List(ctx context.Context) (*Listing, error) {
 	var contents []types.ObjectContent
 	err := v.do(ctx, func(ctx context.Context, s *opened) error {
 		var err error
-		contents, err = s.retrieveAll(ctx)
+		ctx, list := lists.Read(ctx, "virtual machines", "vCenter "+v.Name())
+		contents, err = s.retrieveAll(ctx, list)
 		return err
 	})
 	if err != nil {
@@ -82,8 +85,12 @@ func (v *VCenter) List(ctx context.Context) (*Listing, error) {
 	return l, v.checkDatacenters(l)
 }
 
+// lists bound what is read for one list. A vCenter has 40,000 machines at most, of about 5 kB each; its pages are as
+// long as it likes.
+var lists = transport.List{MaxBytes: 512 << 20, MaxPages: 5000}
+
 // retrieveAll reads the view of all machines, which is made once in a session.
-func (s *opened) retrieveAll(ctx context.Context) ([]types.ObjectContent, error) {
+func (s *opened) retrieveAll(ctx context.Context, list *transport.Reading) ([]types.ObjectContent, error) {
 	if err := s.makeView(ctx); err != nil {
 		return nil, err
 	}
@@ -115,6 +122,9 @@ func (s *opened) retrieveAll(ctx context.Context) ([]types.ObjectContent, error)
 	}
 	contents, token := answer.Returnval.Objects, answer.Returnval.Token
 	for token != "" {
+		if err := list.Page(); err != nil {
+			return nil, err
+		}
 		more, err := methods.ContinueRetrievePropertiesEx(ctx, s.soap,
 			&types.ContinueRetrievePropertiesEx{This: collector, Token: token})
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vmware/govmomi/vapi/tags"
 	"github.com/vmware/govmomi/vim25/mo"
+
+	"github.com/transplant-dev/transplant/provider/transport"
 )
 
 // Tag is a tag's name with its category's.
@@ -23,6 +25,9 @@ const (
 	// tagAge is how long the name of a tag is kept.
 	tagAge = time.Hour
 )
+
+// tagLists bound what is asked about the tags of one list of objects: 1,000 of them, or one tag, each.
+var tagLists = transport.List{MaxBytes: 512 << 20, MaxPages: 20_000}
 
 // Places are the objects whose tags may say where machines are.
 func (l *Listing) Places(machines []*Machine) (all []Ref) {
@@ -78,10 +83,14 @@ func (v *VCenter) AttachedTags(ctx context.Context, objects []Ref) (Tags, error)
 		if err != nil {
 			return err
 		}
+		ctx, list := tagLists.Read(ctx, "tags", "vCenter "+v.Name())
 		if v.tags == nil || time.Since(v.read) > tagAge {
 			v.tags, v.read = map[string]Tag{}, time.Now()
 		}
 		for chunk := range slices.Chunk(objects, objectsPerCall) {
+			if err := list.Page(); err != nil {
+				return err
+			}
 			refs := make([]mo.Reference, len(chunk))
 			for i, ref := range chunk {
 				refs[i] = ref
@@ -92,7 +101,7 @@ func (v *VCenter) AttachedTags(ctx context.Context, objects []Ref) (Tags, error)
 			}
 			for _, a := range attached {
 				for _, id := range a.TagIDs {
-					tag, err := v.tag(ctx, manager, id)
+					tag, err := v.tag(ctx, manager, list, id)
 					if err != nil {
 						return err
 					}
@@ -110,9 +119,12 @@ func (v *VCenter) AttachedTags(ctx context.Context, objects []Ref) (Tags, error)
 }
 
 // tag reads the name of a tag, and of its category, once.
-func (v *VCenter) tag(ctx context.Context, manager *tags.Manager, id string) (Tag, error) {
+func (v *VCenter) tag(ctx context.Context, manager *tags.Manager, list *transport.Reading, id string) (Tag, error) {
 	if known, ok := v.tags[id]; ok {
 		return known, nil
+	}
+	if err := list.Page(); err != nil {
+		return Tag{}, err
 	}
 	tag, err := manager.GetTag(ctx, id)
 	if err != nil {
