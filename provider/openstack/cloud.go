@@ -130,15 +130,15 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	balancers, err := loadbalancer.New(reach, conf, o.Clock)
-	if err != nil {
-		return nil, err
-	}
-	c := &Cloud{gate: gate, client: reach, conf: conf, balancers: balancers}
+	c := &Cloud{gate: gate, client: reach, conf: conf}
 	c.Lister = c
 	c.instances = &instances{
 		client: reach, region: conf.Global.Region, regional: o.Regional,
 		addresses: addressing{client: reach, conf: conf.Networking, order: order},
+	}
+	c.instances.book = &book{instances: c.instances, clock: o.Clock, servers: map[string]*entry{}, told: map[string]string{}}
+	if c.balancers, err = loadbalancer.New(reach, conf, o.Clock, c.instances.book); err != nil {
+		return nil, err
 	}
 	c.routes = &routes{client: reach, router: conf.Route.RouterID, instances: c.instances}
 	return c, nil

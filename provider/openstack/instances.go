@@ -36,6 +36,7 @@ type instances struct {
 	region    string
 	regional  bool // provider IDs have the region in them
 	addresses addressing
+	book      *book // nil for none
 }
 
 // asked is a question about the server of one node.
@@ -104,6 +105,7 @@ func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.W
 	if err != nil {
 		return nil, err
 	}
+	i.book.note(described, ports)
 	for n, q := range questions {
 		if server, _ := found.to(q); states[n].Exists && described[server.ID] != nil {
 			states[n].Metadata, states[n].Err = i.metadata(server, ports)
@@ -228,19 +230,28 @@ func (a *answers) to(q asked) (*servers.Server, error) {
 	return nil, fmt.Errorf("asking Nova for the server with the name of node %q: %w", q.name, errLeftOut)
 }
 
-// listAll lists the servers of the project. A page that fails fails the whole list.
+// listServers lists the servers of the project. A page that fails fails the whole list.
+func listServers(ctx context.Context, nova *gophercloud.ServiceClient) ([]servers.Server, error) {
+	pages, err := servers.List(nova, servers.ListOpts{Limit: serversPerPage}).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing servers: %w", client.Explain(err))
+	}
+	all, err := servers.ExtractServers(pages)
+	if err != nil {
+		return nil, fmt.Errorf("listing servers: %w", err)
+	}
+	return all, nil
+}
+
+// listAll lists the servers of the project, and keeps those that are asked for.
 func (a *answers) listAll(ctx context.Context, nova *gophercloud.ServiceClient, questions []asked) error {
 	ids, names := map[string]bool{}, map[string]bool{}
 	for _, q := range questions {
 		ids[q.id], names[strings.ToLower(q.name)] = true, true
 	}
-	pages, err := servers.List(nova, servers.ListOpts{Limit: serversPerPage}).AllPages(ctx)
+	all, err := listServers(ctx, nova)
 	if err != nil {
-		return fmt.Errorf("listing servers: %w", client.Explain(err))
-	}
-	all, err := servers.ExtractServers(pages)
-	if err != nil {
-		return fmt.Errorf("listing servers: %w", err)
+		return err
 	}
 	for i := range all {
 		server := &all[i]

@@ -33,10 +33,11 @@ import (
 
 // Balancers are the load balancers of a cluster's Services.
 type Balancers struct {
-	client *client.Client
-	conf   *cloudconf.Config
-	memory *memory
-	now    func() time.Time
+	client  *client.Client
+	conf    *cloudconf.Config
+	servers Servers
+	memory  *memory
+	now     func() time.Time
 
 	mu       sync.Mutex
 	features *features // nil until Octavia was asked
@@ -47,13 +48,18 @@ type Balancers struct {
 var _ cloudprovider.LoadBalancer = (*Balancers)(nil)
 
 // New makes the load balancers of a cloud config. It sends nothing.
-func New(to *client.Client, conf *cloudconf.Config, clock clock.PassiveClock) (*Balancers, error) {
+func New(
+	to *client.Client,
+	conf *cloudconf.Config,
+	clock clock.PassiveClock,
+	servers Servers,
+) (*Balancers, error) {
 	if conf.LoadBalancer.Enabled && conf.LoadBalancer.ManageSecurityGroups {
 		return nil, errors.New("[LoadBalancer] manage-security-groups is not supported: set it to false, and let the security " +
 			"group of the nodes accept their node ports (30000-32767) from the subnet of the load balancers. " +
 			"Groups that earlier managers made are removed with their Services")
 	}
-	return &Balancers{client: to, conf: conf, memory: newMemory(), now: clock.Now}, nil
+	return &Balancers{client: to, conf: conf, servers: servers, memory: newMemory(), now: clock.Now}, nil
 }
 
 // open is Octavia, once it is known what it can do.
@@ -203,6 +209,10 @@ func (b *Balancers) reconcile(
 	}
 	if err := o.check(s); err != nil {
 		return nil, fmt.Errorf("service %s/%s: %w", s.service.Namespace, s.service.Name, err)
+	}
+	nodes, err = b.withoutFalse(ctx, s, nodes)
+	if err != nil {
+		return nil, err
 	}
 	targets, err := s.targets(nodes)
 	if err != nil {

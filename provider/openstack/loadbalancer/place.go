@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,41 @@ import (
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
+
+// Servers are those of nodes.
+type Servers interface {
+	// ServerOf is the ID of a node's server, by its providerID; empty where that has none.
+	ServerOf(node *corev1.Node) string
+	// Refuse returns why nodes cannot have the addresses that they claim, by their names.
+	Refuse(ctx context.Context, claims []Claim) (map[string]string, error)
+}
+
+// Claim is the address that a Node shows in its status, at which it would be a member.
+type Claim struct {
+	Node    *corev1.Node
+	Address string
+}
+
+// withoutFalse leaves out nodes that claim the address of another machine: their kubelets write it.
+func (b *Balancers) withoutFalse(ctx context.Context, s *settings, nodes []*corev1.Node) ([]*corev1.Node, error) {
+	var claims []Claim
+	for _, node := range nodes {
+		if address := addressOf(node, s.family); address != "" && s.selects(node) {
+			claims = append(claims, Claim{node, address})
+		}
+	}
+	refused, err := b.servers.Refuse(ctx, claims)
+	if err != nil {
+		return nil, fmt.Errorf("checking the addresses of nodes: %w", err)
+	}
+	if len(claims) > 0 && len(refused) == len(claims) {
+		first := slices.Min(slices.Collect(maps.Keys(refused)))
+		return nil, fmt.Errorf("no node can be a member of the load balancer of Service %s/%s; it keeps those that it has "+
+			"(%d nodes claim addresses of others: of node %s, %s)",
+			s.service.Namespace, s.service.Name, len(refused), first, refused[first])
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return refused[node.Name] != "" }), nil
+}
 
 // choosePlace has a new load balancer in the subnet of its nodes where no setting says where.
 func (b *Balancers) choosePlace(ctx context.Context, s *settings, nodes []*corev1.Node) error {
@@ -51,7 +87,7 @@ func (b *Balancers) subnetOf(
 	node *corev1.Node,
 	address string,
 ) (string, error) {
-	server := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
+	server := b.servers.ServerOf(node)
 	if server == "" { // Neutron would look for the port of any server
 		return "", nil
 	}
