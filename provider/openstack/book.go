@@ -79,7 +79,7 @@ func (b *book) tell(ctx context.Context, claims []loadbalancer.Claim, refused ma
 }
 
 // judge says why nodes are refused, and whether there are servers that the book lacks. A node whose server is not known
-// keeps an address that no server has: a list may have lost a page, and nodes need not all be servers.
+// keeps an address that no server has. A list may have lost a page, and nodes need not all be servers.
 func (b *book) judge(claims []loadbalancer.Claim) (refused map[string]string, unknown bool) {
 	refused = map[string]string{}
 	for _, claim := range claims {

@@ -51,8 +51,8 @@ func (l List) check(count *listcount.Count, of, at string) error {
 		"look at what answers at %s", of, l.MaxPages, l.MaxBytes, at)
 }
 
-// Reading is one list that a loop of the provider reads, where the address of a request does not show of which list it
-// asks a page.
+// Reading is one list that a loop of the provider reads. The address of its requests does not show of which list they
+// ask a page.
 type Reading struct {
 	bounds List
 	of, at string

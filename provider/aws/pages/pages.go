@@ -1,5 +1,5 @@
-// Package pages decides how much of one list, and of one answer, is read from AWS. Each page says itself whether another
-// one comes, so that a proxy, or what a service override leads to, could send pages without end.
+// Package pages decides how much of one list, and of one answer, is read from AWS. Each page says itself whether
+// another one comes, so that a proxy, or what a service override leads to, could send pages without end.
 package pages
 
 import (
