@@ -132,10 +132,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if o.DryRun {
 		return nil
 	}
-	if err := o.checkFileTrust(p); err != nil {
-		return err
-	}
-	if err := seesProcesses(c); err != nil {
+	if err := o.mayBegin(c, p); err != nil {
 		return err
 	}
 	if err := c.Approve(

@@ -75,11 +75,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if f.DryRun {
 		return nil
 	}
-	if err := seesProcesses(c); err != nil {
-		return err
-	}
-	approved := c.IsBackApproved(&doc, p, doc.Run)
-	if err := f.Pinned.CheckApproved(f.Yes, approved, p, f.rollbackDryRun()); err != nil {
+	if err := f.mayRollBack(c, &doc, p); err != nil {
 		return err
 	}
 	if err := c.Approve(
@@ -92,6 +88,14 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 		c.Hosts = all
 		return rollbackLocked(ctx, c, f, snap, &doc, p)
 	})
+}
+
+// mayRollBack says why a rollback is not begun: it was not approved, or its effect would not be seen.
+func (f *Options) mayRollBack(c *client.Client, doc *v1.Journal, p *v1.Plan) error {
+	if err := seesProcesses(c); err != nil {
+		return err
+	}
+	return f.Pinned.CheckApproved(f.Yes, c.IsBackApproved(doc, p, doc.Run), p, f.rollbackDryRun())
 }
 
 // rollbackLocked carries the plan out that was shown. Where the journal has changed until the lock was free, it makes

@@ -210,11 +210,7 @@ func (b *Balancers) reconcile(
 	if err := o.check(s); err != nil {
 		return nil, fmt.Errorf("service %s/%s: %w", s.service.Namespace, s.service.Name, err)
 	}
-	nodes, err = b.withoutFalse(ctx, s, nodes)
-	if err != nil {
-		return nil, err
-	}
-	targets, err := s.targets(nodes)
+	nodes, targets, err := b.members(ctx, s, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +251,16 @@ func (b *Balancers) reconcile(
 		return lb.LoadBalancer, nil
 	}
 	return nil, b.carryOut(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
+}
+
+// members are the nodes that may be members of a Service's load balancer, and where they are reached.
+func (b *Balancers) members(ctx context.Context, s *settings, nodes []*corev1.Node) ([]*corev1.Node, []target, error) {
+	nodes, err := b.withoutFalse(ctx, s, nodes)
+	if err != nil {
+		return nil, nil, err
+	}
+	targets, err := s.targets(nodes)
+	return nodes, targets, err
 }
 
 func (b *Balancers) memberSubnet(s *settings, lb *loadbalancers.LoadBalancer) string {

@@ -96,9 +96,30 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	have := map[string]bool{}
-	var not []string
-	for _, p := range pods.Items {
+	have, not, owner := count(pods.Items, a, counts)
+	if owner != "" {
+		return fmt.Sprintf("%s on node %s runs the loops under its own lease", component.KCM, owner), nil
+	}
+	if a.Nodes == 0 && len(have) > 0 || len(have) < a.Nodes {
+		sort.Strings(not)
+		detail := ""
+		if len(not) > 0 && a.Nodes > 0 {
+			detail = " (" + strings.Join(not, "; ") + ")"
+		}
+		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
+	}
+	return "", nil
+}
+
+// count returns the nodes whose pods are as it is waited for, and why others do not count. The owner is a node whose
+// manager knows no migration lease, where that is waited for.
+func count(
+	pods []corev1.Pod,
+	a *v1.Await,
+	counts func(node string) string,
+) (have map[string]bool, not []string, owner string) {
+	have = map[string]bool{}
+	for _, p := range pods {
 		fit, why := matches(p, a)
 		if fit && why == "" && a.Nodes > 0 {
 			why = counts(p.Spec.NodeName)
@@ -111,18 +132,10 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 			not = append(not, p.Spec.NodeName+" "+why)
 		}
 		if a.Component == component.KCM && isOn(a.Flags) && ownsLoops(p) {
-			return fmt.Sprintf("%s on node %s runs the loops under its own lease", component.KCM, p.Spec.NodeName), nil
+			owner = p.Spec.NodeName
 		}
 	}
-	if a.Nodes == 0 && len(have) > 0 || len(have) < a.Nodes {
-		sort.Strings(not)
-		detail := ""
-		if len(not) > 0 && a.Nodes > 0 {
-			detail = " (" + strings.Join(not, "; ") + ")"
-		}
-		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
-	}
-	return "", nil
+	return have, not, owner
 }
 
 // isOn reports whether leader migration is waited for.
