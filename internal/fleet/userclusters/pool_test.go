@@ -45,6 +45,10 @@ type userAPI struct {
 	hang chan struct{}
 	// status is what is answered instead of nodes; 0 for nodes.
 	status atomic.Int64
+	// answer is asked instead of all of these, if it is set.
+	answer http.HandlerFunc
+	// answering counts what is being answered. A server of HTTP/2 does not wait for it when it is closed.
+	answering atomic.Int64
 }
 
 func newUserAPI(t *testing.T, name, token string) *userAPI {
@@ -52,7 +56,13 @@ func newUserAPI(t *testing.T, name, token string) *userAPI {
 	a := &userAPI{}
 	a.token.Store(token)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.answering.Add(1)
+		defer a.answering.Add(-1)
 		a.requests.Add(1)
+		if a.answer != nil {
+			a.answer(w, r)
+			return
+		}
 		if a.hang != nil {
 			select {
 			case <-a.hang:
@@ -96,6 +106,7 @@ func newUserAPI(t *testing.T, name, token string) *userAPI {
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
+		eventually(t, "nothing is answered any more", func() bool { return a.answering.Load() == 0 })
 	})
 	return a
 }
@@ -408,15 +419,17 @@ func TestThePoolBoundsAnswers(t *testing.T) {
 	p, seed, _ := newPool(t, Options{})
 	a := newUserAPI(t, "n", "t")
 	compress := make(chan bool, 1)
-	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.answer = func(w http.ResponseWriter, r *http.Request) {
 		compress <- strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]`)
 		for range 64 {
-			_, _ = io.WriteString(w, strings.Repeat(" \n", 1<<19))
+			if _, err := io.WriteString(w, strings.Repeat(" \n", 1<<19)); err != nil {
+				return
+			}
 		}
 		_, _ = io.WriteString(w, "}")
-	})
+	}
 	seed.Put(t, secret("cluster-x", a.kubeconfig(t, "t")))
 	c, err := p.Get(t.Context(), "cluster-x")
 	if err != nil {
@@ -567,7 +580,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !is() {
 		select {
 		case <-deadline:
