@@ -1,6 +1,7 @@
 package openstacksim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 // Port is a port of Neutron. In this simulator a network's name is its ID too.
 type Port struct {
 	ID, Network string
+	// Project has it; the simulator's for an empty one.
+	Project string
 	// DeviceID is the server or router that has it.
 	DeviceID string
 	// Owner is what kind of thing the device is; of a server's port, Nova's for an empty one.
@@ -173,7 +176,7 @@ func (c *Cloud) listPorts(in request) (answer, *refusal) {
 	address := ""
 	for key, values := range query {
 		switch key {
-		case "device_id", "project_id", "security_groups":
+		case "device_id", "project_id", "network_id", "security_groups":
 		case "fixed_ips":
 			var ok bool
 			if address, ok = strings.CutPrefix(values[0], "ip_address="); !ok {
@@ -188,6 +191,9 @@ func (c *Cloud) listPorts(in request) (answer, *refusal) {
 		p := c.ports[id]
 		device := query.Get("device_id")
 		if device != "" && p.DeviceID != device || address != "" && !slices.Contains(p.Addresses, address) {
+			continue
+		}
+		if network := query.Get("network_id"); network != "" && p.Network != network {
 			continue
 		}
 		if group := query.Get("security_groups"); group != "" && !slices.Contains(p.Groups, group) {
@@ -217,8 +223,8 @@ func showPort(p *Port) object {
 		"allowed_address_pairs": pairs,
 		"port_security_enabled": !p.Unsecured,
 		"revision_number":       p.Revision,
-		"project_id":            Project,
-		"tenant_id":             Project,
+		"project_id":            cmp.Or(p.Project, Project),
+		"tenant_id":             cmp.Or(p.Project, Project),
 		"admin_state_up":        true,
 		"security_groups":       append([]string{}, p.Groups...),
 		"tags":                  []string{},

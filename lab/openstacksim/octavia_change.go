@@ -307,6 +307,9 @@ func (c *Cloud) addVIP(lb *resource) *refusal {
 		if p == nil {
 			return faulty(http.StatusBadRequest, "Port %s not found.", id)
 		}
+		if len(p.Addresses) == 0 {
+			return faulty(http.StatusBadRequest, "Port %s has no fixed IP.", id)
+		}
 		lb.fields["vip_address"], lb.fields["vip_network_id"] = p.Addresses[0], p.Network
 		lb.fields["vip_subnet_id"] = "subnet-" + p.Network
 		return nil

@@ -44,6 +44,11 @@ func (s *settings) inReach(description string) bool {
 	})
 }
 
+// madeForOthers reports whether a description is that of a floating IP for a Service of another namespace or cluster.
+func (s *settings) madeForOthers(description string) bool {
+	return strings.HasPrefix(description, madeByUs) && !s.inReach(description)
+}
+
 // floating lists floating IPs.
 func floating(
 	ctx context.Context,
@@ -137,7 +142,7 @@ func (s *settings) freeFloating(
 		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, is used by port %s: free it, or ask for another",
 			address, all[0].PortID)
 	}
-	if of := all[0].Description; strings.HasPrefix(of, madeByUs) && !s.inReach(of) {
+	if of := all[0].Description; s.madeForOthers(of) {
 		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, was made for another namespace or cluster "+
 			"(%q): ask for another, or change its description", address, of)
 	}
