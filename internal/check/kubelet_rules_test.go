@@ -511,5 +511,6 @@ func labelHostnames(s *v1.Snapshot) {
 func serving(s *v1.Snapshot, state string, age time.Duration) {
 	s.CertificateRequests = append(s.CertificateRequests, v1.CertificateRequest{
 		Name: "csr-1", SignerName: kubelet.SignerServing, Username: "system:node:ip-10-0-1-11.ec2.internal", State: state, Created: taken.Add(-age),
+		Names: []string{"ip-10-0-1-11.ec2.internal"},
 	})
 }

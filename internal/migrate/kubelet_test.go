@@ -20,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
+	"github.com/transplant-dev/transplant/internal/servingrequest/requesttest"
 )
 
 // spreadStep changes a kubelet whose flags and gates are in four files.
@@ -402,12 +403,17 @@ func TestAServingCertificateThatWaitsIsNamedWithItsCommand(t *testing.T) {
 	w := newWorld(t, 1)
 	csr := func(name, user, signer string, conditions ...certificatesv1.CertificateSigningRequestCondition) *certificatesv1.CertificateSigningRequest {
 		return &certificatesv1.CertificateSigningRequest{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: user, SignerName: signer},
-			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: conditions},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Status: certificatesv1.CertificateSigningRequestStatus{Conditions: conditions},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Username: user, SignerName: signer, Request: requesttest.Encode(t, requesttest.Of("node-cp-1", "node-cp-1")),
+			},
 		}
 	}
+	greedy := csr("csr-greedy", "system:node:node-cp-1", certificatesv1.KubeletServingSignerName)
+	greedy.Spec.Request = requesttest.Encode(t, requesttest.Of("node-cp-1", "node-cp-1", "api.example.com"))
 	w.api.Put(
 		t,
+		greedy,
 		csr("csr-ours", "system:node:node-cp-1", certificatesv1.KubeletServingSignerName),
 		csr("csr-other", "system:node:node-cp-2", certificatesv1.KubeletServingSignerName),
 		csr("csr-client", "system:node:node-cp-1", certificatesv1.KubeAPIServerClientKubeletSignerName),
@@ -422,7 +428,11 @@ func TestAServingCertificateThatWaitsIsNamedWithItsCommand(t *testing.T) {
 	if _, err := w.run(w.given(plainStep("cp-1")), func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } }); err != nil {
 		t.Fatal(err)
 	}
-	want := "the kubelet of node node-cp-1 waits for its serving certificate: kubectl certificate approve csr-ours"
+	want := "the kubelet of node node-cp-1 waits for its serving certificate, for node-cp-1: kubectl certificate approve csr-ours"
+	if !slices.Contains(told, "the kubelet of node node-cp-1 waits for its serving certificate; do not approve request \"csr-greedy\" "+
+		"before you know why: it asks for api.example.com, which Node node-cp-1 does not have") {
+		t.Errorf("told:\n%s", strings.Join(told, "\n"))
+	}
 	if !slices.Contains(told, want) || strings.Contains(strings.Join(told, "\n"), "csr-other") || strings.Contains(strings.Join(told, "\n"), "csr-approved") {
 		t.Errorf("told:\n%s", strings.Join(told, "\n"))
 	}

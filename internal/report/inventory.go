@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/servingrequest"
 )
 
 // endpoints says which Services had ready endpoints and have none. Other numbers come and go with every deployment, and
@@ -541,9 +542,13 @@ func unanswered(s *v1.Snapshot, node string) string {
 		switch {
 		case r.SignerName != certificatesv1.KubeletServingSignerName || r.Username != "system:node:"+node:
 		case r.State == "Pending":
-			return r.Name + " waits (kubectl certificate approve " + r.Name + ")"
+			command, err := servingrequest.NodesOf(s).Approve(r)
+			if err != nil {
+				return fmt.Sprintf("%q waits; do not approve it before you know why: %v", r.Name, err)
+			}
+			return r.Name + " waits (" + command + ")"
 		case r.State != string(certificatesv1.CertificateApproved):
-			return r.Name + " is " + r.State + " (kubectl delete csr " + r.Name + ": the kubelet asks again)"
+			return r.Name + " is " + r.State + " (" + servingrequest.Command("delete csr", r.Name) + ": the kubelet asks again)"
 		}
 	}
 	return ""

@@ -69,11 +69,17 @@ func TestVerify(t *testing.T) {
 				{Name: "csr-join", SignerName: "kubernetes.io/kube-apiserver-client-kubelet", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending"},
 			}
 			in.After.CertificateRequests = []v1.CertificateRequest{
-				{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending"},
+				{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending", Names: []string{"ip-10-0-0-11.ec2.internal"}},
 				{Name: "csr-2", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-12.ec2.internal", State: "Pending"},
 			}
 		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail},
 			says: []string{"Node/ip-10-0-0-11.ec2.internal: servingCertificate was no request waits and is csr-1 waits (kubectl certificate approve csr-1)"}},
+		{name: "a kubelet that asks for the name of another machine", change: func(in *Input) {
+			in.After.CertificateRequests = []v1.CertificateRequest{
+				{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending", Names: []string{"api.example.com"}},
+			}
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail},
+			says: []string{`"csr-1" waits; do not approve it before you know why: it asks for api.example.com, which Node ip-10-0-0-11.ec2.internal does not have`}},
 		{name: "a kubelet whose request was denied", change: func(in *Input) {
 			in.After.CertificateRequests = []v1.CertificateRequest{{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Denied"}}
 		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail}, says: []string{"csr-1 is Denied (kubectl delete csr csr-1: the kubelet asks again)"}},

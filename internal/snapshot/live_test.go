@@ -224,7 +224,7 @@ func volumeOf(name string, change func(*corev1.PersistentVolume)) *corev1.Persis
 func request(name, signer string, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
 	r := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: meta("", name),
-		Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Username: "system:node:a"},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: signer, Username: "system:node:a", Request: []byte("no PEM")},
 	}
 	for _, c := range conditions {
 		if c == "issued" {
@@ -326,7 +326,7 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 	}
 	if diff := cmp.Diff([]v1.CertificateRequest{
 		{Name: "csr-denied", SignerName: "kubernetes.io/kube-apiserver-client-kubelet", Username: "system:node:a", State: "Denied", Created: now},
-		{Name: "csr-pending", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:a", State: "Pending", Created: now},
+		{Name: "csr-pending", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:a", State: "Pending", Created: now, Problem: "it holds no single PEM block"},
 	}, got.CertificateRequests); diff != "" {
 		t.Errorf("certificate requests (-want +got):\n%s", diff)
 	}

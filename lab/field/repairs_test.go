@@ -1,13 +1,7 @@
 package field
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/servingrequest/requesttest"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/awssim"
 )
@@ -276,17 +271,7 @@ func (p *patient) newNode(t *testing.T, n *corev1.Node, change func(*corev1.Node
 // servingRequest is a request for a certificate as a kubelet makes it.
 func servingRequest(t *testing.T) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + worker, Organization: []string{"system:nodes"}}, DNSNames: []string{worker},
-	}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	return base64.StdEncoding.EncodeToString(requesttest.Encode(t, requesttest.Of(worker, worker)))
 }
 
 func tolerating(daemonSet, tolerations string) func(*testing.T, *patient) {

@@ -196,6 +196,10 @@ type CertificateRequest struct {
 	// State is Pending, Approved (and not issued), Denied or Failed.
 	State   string    `json:"state"`
 	Created time.Time `json:"created"`
+	// Names are the DNS names and addresses that a serving certificate is asked for, sorted.
+	Names []string `json:"names,omitempty"`
+	// Problem is why Names are not known, or what else is asked for.
+	Problem string `json:"problem,omitempty"`
 }
 
 // MachineObject is an object of machine-controller (cluster.k8s.io) or Cluster API (cluster.x-k8s.io).

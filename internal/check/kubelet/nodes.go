@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/servingrequest"
 )
 
 var nameFromCloud = rule.Check{
@@ -345,6 +346,7 @@ func judgeServing(f facts.Facts) v1.Finding {
 
 // unanswered are the requests of kubelets for serving certificates without an answer, and how many requests there are.
 func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
+	nodes := servingrequest.NodesOf(f.Snapshot)
 	for _, c := range f.CertificateRequests {
 		if c.SignerName != SignerServing {
 			continue
@@ -353,7 +355,12 @@ func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 		node := strings.TrimPrefix(c.Username, "system:node:")
 		switch {
 		case c.State == "Pending" && f.TakenAt.Sub(c.Created) > facts.VolumeGracePeriod:
-			bad.Add(c.Name, "%s of %s waits since %s", c.Name, node, c.Created.UTC().Format("2006-01-02 15:04"))
+			since := c.Created.UTC().Format("2006-01-02 15:04")
+			if _, err := nodes.Approve(c); err != nil {
+				bad.Add(c.Name, "%s of %s waits since %s; do not approve it before you know why: %v", c.Name, node, since, err)
+				continue
+			}
+			bad.Add(c.Name, "%s of %s waits since %s", c.Name, node, since)
 		case c.State == "Denied" || c.State == "Failed":
 			bad.Add(c.Name, "%s of %s is %s: the kubelet asks again when it is deleted", c.Name, node, strings.ToLower(c.State))
 		}
@@ -361,17 +368,22 @@ func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 	return bad, serving
 }
 
-// answer is the command that gives a kubelet what it asked for. A request that was denied or has failed can't be
-// approved any more: its kubelet makes another one when it is gone.
+// answer is the command that gives a kubelet what it asked for, if its Node has all of that. A request that was
+// denied or has failed can't be approved any more: its kubelet makes another one when it is gone.
 func answer(f facts.Facts, name string) string {
-	if i := slices.IndexFunc(
-		f.CertificateRequests,
-		func(c v1.CertificateRequest) bool { return c.Name == name },
-	); i >= 0 &&
-		f.CertificateRequests[i].State != "Pending" {
-		return "kubectl describe csr " + name + " && kubectl delete csr " + name
+	look := servingrequest.Command("describe csr", name)
+	i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name })
+	if i < 0 {
+		return look
 	}
-	return "kubectl describe csr " + name + " && kubectl certificate approve " + name
+	if f.CertificateRequests[i].State != "Pending" {
+		return look + " && " + servingrequest.Command("delete csr", name)
+	}
+	command, err := servingrequest.NodesOf(f.Snapshot).Approve(f.CertificateRequests[i])
+	if err != nil {
+		return look
+	}
+	return look + " && " + command
 }
 
 // askingKubelets says where kubelets are told to ask for serving certificates; empty when nowhere.

@@ -15,6 +15,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/servingrequest"
+	"github.com/transplant-dev/transplant/internal/servingrequest/csr"
 )
 
 const (
@@ -24,24 +26,18 @@ const (
 )
 
 // serving notes the state of a kubelet's serving certificate. It notes a request that waits for approval, with the
-// command that approves it. It also notes addresses of the node that the certificate no longer has. Until then logs and
-// exec of the node's pods may not work; everything else does.
+// command that approves it if it asks for the names of its Node alone. It also notes addresses of the node that the
+// certificate no longer has. Until then logs and exec of the node's pods may not work; everything else does.
 func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	node := x.Env.NodeNames[s.Host]
-	names, err := pendingServing(ctx, x, node)
+	waits, err := x.waiting(ctx, node)
 	if err != nil {
-		x.Env.Note(
-			s,
-			rec,
+		waits = []string{
 			fmt.Sprintf("whether the kubelet of node %s waits for a serving certificate is not known: %v", node, err),
-		)
+		}
 	}
-	for _, name := range names {
-		x.Env.Note(
-			s,
-			rec,
-			fmt.Sprintf("the kubelet of node %s waits for its serving certificate: kubectl certificate approve %s", node, name),
-		)
+	for _, text := range waits {
+		x.Env.Note(s, rec, text)
 	}
 	if rec.Node == nil || len(rec.Node.Names) == 0 {
 		return
@@ -65,20 +61,43 @@ func (x Kubelet) serving(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
 	}
 }
 
-// pendingServing are the requests for a serving certificate of a node that are not decided, sorted.
-func pendingServing(ctx context.Context, x Kubelet, node string) ([]string, error) {
+// waiting says of each request for a serving certificate of a node that is not decided what to do with it, sorted.
+func (x Kubelet) waiting(ctx context.Context, node string) ([]string, error) {
 	list, err := x.Env.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeletServingSignerName).String(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing certificate signing requests: %w", err)
 	}
-	var out []string
-	for _, r := range list.Items {
-		if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && r.Spec.Username == "system:node:"+node &&
-			len(r.Status.Conditions) == 0 {
-			out = append(out, r.Name)
+	requests := slices.DeleteFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool {
+		return r.Spec.SignerName != certificatesv1.KubeletServingSignerName || r.Spec.Username != "system:node:"+node ||
+			len(r.Status.Conditions) > 0
+	})
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	all, err := x.Env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	nodes := servingrequest.Nodes{}
+	for _, n := range all.Items {
+		nodes.Add(n.Name)
+		for _, a := range n.Status.Addresses {
+			nodes.Add(n.Name, a.Address)
 		}
+	}
+	var out []string
+	for i := range requests {
+		r := csr.Of(&requests[i])
+		command, err := nodes.Approve(r)
+		if err != nil {
+			out = append(out, fmt.Sprintf("the kubelet of node %s waits for its serving certificate; do not approve request %q "+
+				"before you know why: %v", node, r.Name, err))
+			continue
+		}
+		out = append(out, fmt.Sprintf("the kubelet of node %s waits for its serving certificate, for %s: %s",
+			node, strings.Join(r.Names, ", "), command))
 	}
 	slices.Sort(out)
 	return out, nil

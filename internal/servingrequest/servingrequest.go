@@ -1,0 +1,108 @@
+// Package servingrequest decides whether a person is told to approve a kubelet's request for a serving certificate. Who
+// has a node's credentials may ask for any name, that of the API server, too, and gives the request any name. So a
+// command is printed only for a request that asks for the names of its Node and for nothing else.
+package servingrequest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// userPrefix begins the user name of a kubelet.
+const userPrefix = "system:node:"
+
+// isPlain is a name of which a shell makes nothing else. The API takes nearly any name for a request.
+var isPlain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString
+
+// Nodes says which Nodes have a name or an address.
+type Nodes struct {
+	owners map[string][]string
+}
+
+// Add adds a Node with its addresses.
+func (n *Nodes) Add(node string, addresses ...string) {
+	if n.owners == nil {
+		n.owners = map[string][]string{}
+	}
+	for _, a := range append([]string{node}, addresses...) {
+		if key := keyOf(a); !slices.Contains(n.owners[key], node) {
+			n.owners[key] = append(n.owners[key], node)
+		}
+	}
+}
+
+// NodesOf are those of a snapshot.
+func NodesOf(s *v1.Snapshot) *Nodes {
+	nodes := &Nodes{}
+	for _, node := range s.Nodes {
+		nodes.Add(node.Name)
+		for _, a := range node.Addresses {
+			_, address, _ := strings.Cut(a, "=")
+			nodes.Add(node.Name, address)
+		}
+	}
+	return nodes
+}
+
+// keyOf is the same for what means the same name or address.
+func keyOf(name string) string {
+	if ip := net.ParseIP(name); ip != nil {
+		return ip.String()
+	}
+	return strings.ToLower(name)
+}
+
+// Approve is the command that approves a request, or an error that says why it is not printed.
+func (n *Nodes) Approve(r v1.CertificateRequest) (string, error) {
+	node, kubelet := strings.CutPrefix(r.Username, userPrefix)
+	switch {
+	case !kubelet:
+		return "", fmt.Errorf("%q, which asks, is no kubelet", r.Username)
+	case !isPlain(r.Name):
+		return "", errors.New("its name is not one that a kubelet chooses")
+	case r.Problem != "":
+		return "", errors.New(r.Problem)
+	case len(r.Names) == 0:
+		return "", errors.New("what it asks for is not known")
+	}
+	for _, name := range r.Names {
+		if err := n.has(node, name); err != nil {
+			return "", err
+		}
+	}
+	return Command("certificate approve", r.Name), nil
+}
+
+// has says why a Node cannot have a name. A kubelet writes the addresses of its Node, too. So a name that another Node
+// has, and one that the API server has everywhere, is refused.
+func (n *Nodes) has(node, name string) error {
+	owners := n.owners[keyOf(name)]
+	if !slices.Contains(owners, node) {
+		return fmt.Errorf("it asks for %s, which Node %s does not have", name, node)
+	}
+	if ip := net.ParseIP(name); ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		return fmt.Errorf("it asks for %s, which every host has", name)
+	}
+	if first, _, _ := strings.Cut(strings.ToLower(name), "."); first == "localhost" || first == "kubernetes" {
+		return fmt.Errorf("it asks for %s, a name of the API server", name)
+	}
+	if len(owners) > 1 {
+		others := slices.DeleteFunc(slices.Clone(owners), func(o string) bool { return o == node })
+		return fmt.Errorf("it asks for %s, which Node %s has, too", name, slices.Min(others))
+	}
+	return nil
+}
+
+// Command is a command of kubectl on a request. It is without the name where a shell would read that otherwise.
+func Command(verb, name string) string {
+	if !isPlain(name) {
+		name = "NAME"
+	}
+	return "kubectl " + verb + " " + name
+}

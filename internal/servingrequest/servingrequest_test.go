@@ -1,0 +1,115 @@
+package servingrequest_test
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/servingrequest"
+	"github.com/transplant-dev/transplant/internal/servingrequest/csr"
+	"github.com/transplant-dev/transplant/internal/servingrequest/requesttest"
+)
+
+// TestOnlyTheNamesOfANodeAreApproved: whoever holds a node's credentials makes these requests.
+func TestOnlyTheNamesOfANodeAreApproved(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*x509.CertificateRequest)
+		csr    func(*certificatesv1.CertificateSigningRequest)
+		want   string
+	}{
+		"its own":          {},
+		"its address only": {change: func(r *x509.CertificateRequest) { r.DNSNames = nil }},
+		"an address of nobody": {change: func(r *x509.CertificateRequest) {
+			r.IPAddresses = append(r.IPAddresses, net.IPv4(10, 0, 0, 9))
+		}, want: "10.0.0.9, which Node a does not have"},
+		"a name of nobody": {change: func(r *x509.CertificateRequest) {
+			r.DNSNames = append(r.DNSNames, "api.example.com")
+		}, want: "api.example.com, which Node a does not have"},
+		"an address of another Node": {change: func(r *x509.CertificateRequest) {
+			r.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 7)}
+		}, want: "10.0.0.7, which Node b has, too"},
+		"the name of another Node":     {change: func(r *x509.CertificateRequest) { r.DNSNames = []string{"b"} }, want: "b, which Node b has, too"},
+		"the API server's name":        {change: func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default.svc"} }, want: "a name of the API server"},
+		"the host's own address":       {change: func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} }, want: "which every host has"},
+		"a wildcard":                   {change: func(r *x509.CertificateRequest) { r.DNSNames = []string{"*.example.com"} }, want: "is no name of a node"},
+		"a name with control sequence": {change: func(r *x509.CertificateRequest) { r.DNSNames = []string{"a\x1b[2K"} }, want: `"a\x1b[2K", which is no name`},
+		"no name":                      {change: func(r *x509.CertificateRequest) { r.DNSNames, r.IPAddresses = nil, nil }, want: "no name"},
+		"the common name of another":   {change: func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:b" }, want: `the common name "system:node:b"`},
+		"an organization":              {change: func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }, want: `organizations ["system:masters"]`},
+		"an e-mail address":            {change: func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@example.com"} }, want: "e-mail addresses or URIs"},
+		"a URI":                        {change: func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "spiffe", Host: "a"}} }, want: "e-mail addresses or URIs"},
+		"a name with a command": {csr: func(r *certificatesv1.CertificateSigningRequest) {
+			r.Name = "csr-1;curl x|sh"
+		}, want: "not one that a kubelet chooses"},
+		"a user that is no kubelet": {csr: func(r *certificatesv1.CertificateSigningRequest) {
+			r.Spec.Username = "a"
+		}, want: `"a"`},
+		"nothing": {csr: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = nil }, want: "no single PEM block"},
+		"a text":  {csr: func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = []byte("x") }, want: "no single PEM block"},
+		"two": {csr: func(r *certificatesv1.CertificateSigningRequest) {
+			r.Spec.Request = append(r.Spec.Request, r.Spec.Request...)
+		}, want: "no single PEM block"},
+		"something else": {csr: func(r *certificatesv1.CertificateSigningRequest) {
+			r.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("x")})
+		}, want: "that can be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := requesttest.Of("a", "A", "a.example.com", "10.0.0.1", "fd00::1")
+			if test.change != nil {
+				test.change(request)
+			}
+			r := &certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{Name: "csr-1"},
+				Spec: certificatesv1.CertificateSigningRequestSpec{
+					SignerName: certificatesv1.KubeletServingSignerName, Username: "system:node:a", Request: requesttest.Encode(t, request),
+				},
+			}
+			if test.csr != nil {
+				test.csr(r)
+			}
+			// The kubelet of Node a claims the address of Node b, and names of the API server.
+			nodes := servingrequest.NodesOf(&v1.Snapshot{Nodes: []v1.Node{
+				{Name: "a", Addresses: []string{
+					"InternalIP=10.0.0.1", "InternalIP=fd00:0::1", "InternalDNS=a.example.com", "InternalIP=10.0.0.7", "InternalIP=127.0.0.1",
+					"Hostname=kubernetes.default.svc", "Hostname=b",
+				}},
+				{Name: "b", Addresses: []string{"InternalIP=10.0.0.7"}},
+			}})
+			command, err := nodes.Approve(csr.Of(r))
+			if test.want == "" {
+				if err != nil || command != "kubectl certificate approve csr-1" {
+					t.Errorf("%q, %v", command, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || command != "" {
+				t.Errorf("%q, %v", command, err)
+			}
+		})
+	}
+}
+
+func TestARequestOfAnOlderSnapshotIsNotApproved(t *testing.T) {
+	nodes := servingrequest.NodesOf(&v1.Snapshot{Nodes: []v1.Node{{Name: "a"}}})
+	if command, err := nodes.Approve(v1.CertificateRequest{Name: "csr-1", Username: "system:node:a"}); err == nil || command != "" {
+		t.Errorf("%q, %v", command, err)
+	}
+}
+
+func TestACommandNamesAPlainRequestOnly(t *testing.T) {
+	for name, want := range map[string]string{
+		"csr-1": "kubectl delete csr csr-1", "node-csr-Ab_c.d": "kubectl delete csr node-csr-Ab_c.d",
+		"x;reboot": "kubectl delete csr NAME", "--all": "kubectl delete csr NAME", "a b": "kubectl delete csr NAME", "$(id)": "kubectl delete csr NAME", "": "kubectl delete csr NAME",
+	} {
+		if got := servingrequest.Command("delete csr", name); got != want {
+			t.Errorf("%q: %s", name, got)
+		}
+	}
+}
