@@ -11,6 +11,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/file"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -207,5 +208,58 @@ func TestTheSumOfALocalFileIsNotSaid(t *testing.T) {
 	err := (file.CopyFile{Env: e.env}).Do(t.Context(), s, &v1.StepRecord{ID: s.ID})
 	if err == nil || strings.Contains(err.Error(), hostaccess.SHA256([]byte("the administrator's key"))) || !strings.Contains(err.Error(), s.Source) {
 		t.Errorf("it ends with %v", err)
+	}
+}
+
+// TestNoFileIsChangedWithoutItsBackup, whatever a record says: it is in a ConfigMap.
+func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
+	const path = "/etc/kubernetes/x"
+	sum := func(s string) string { return hostaccess.SHA256([]byte(s)) }
+	for name, c := range map[string]struct {
+		rec       v1.StepRecord // Backup is "own" for the one of the step
+		there     string        // what the backup of the step has already
+		token     bool
+		untrusted bool
+		want      string // what the backup has afterwards
+	}{
+		"none yet":                          {want: "now"},
+		"kept, and unchanged":               {rec: v1.StepRecord{Backup: "own", BackupSHA256: sum("now")}, there: "now", want: "now"},
+		"recorded, and not kept yet":        {rec: v1.StepRecord{Backup: "own", BackupSHA256: sum("now")}, want: "now"},
+		"kept, and changed since":           {rec: v1.StepRecord{Backup: "own", BackupSHA256: sum("before")}, there: "before", want: "before"},
+		"said to be kept":                   {rec: v1.StepRecord{Backup: "own", BackupSHA256: sum("before")}, untrusted: true, want: "(absent)"},
+		"said to be kept as something else": {rec: v1.StepRecord{Backup: "own", BackupSHA256: sum("before")}, there: "other", untrusted: true, want: "other"},
+		"said to be kept nowhere":           {rec: v1.StepRecord{BackupSHA256: sum("before")}, untrusted: true, want: "(absent)"},
+		"recorded without a name":           {rec: v1.StepRecord{BackupSHA256: sum("now")}, want: "now"},
+		"said not to be there":              {rec: v1.StepRecord{BackupSHA256: step.Absent}, want: "now"},
+		"not there, and written since":      {rec: v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: sum("now")}, want: "(absent)"},
+		"a token, not there, and renewed":   {rec: v1.StepRecord{BackupSHA256: step.Absent}, token: true, want: "(absent)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.begin()
+			e := w.engine()
+			s := v1.Step{ID: "write/x@cp-1", Kind: v1.StepWriteFile, Host: "cp-1", Path: path}
+			if c.token {
+				s.Derive = layout.DeriveToken
+			}
+			own := trust.BackupDir(e.env.Journal.Doc().Run) + "/" + trust.BackupName(s.ID)
+			rec := c.rec
+			if rec.ID = s.ID; rec.Backup == "own" {
+				rec.Backup, rec.BackupMode = own, "0600"
+			}
+			w.write("cp-1", path, "now", 0o600)
+			if c.there != "" {
+				w.write("cp-1", own, c.there, 0o600)
+			}
+			if err := e.env.BackUp(t.Context(), s, &rec); trust.IsUntrusted(err) != c.untrusted || err != nil && !c.untrusted {
+				t.Errorf("the error is %v", err)
+			}
+			if got := w.read("cp-1", own); got != c.want {
+				t.Errorf("the backup has %q", got)
+			}
+			if c.want == "now" && (rec.BackupSHA256 != sum("now") || rec.Backup != own) {
+				t.Errorf("the record: %+v", rec)
+			}
+		})
 	}
 }

@@ -118,13 +118,16 @@ func TestAPlantedHandoverReleasesNoLeaseOfALivingHolder(t *testing.T) {
 			c.change(w, &h)
 			w.renewing(component.CCM)
 			holder := w.holder(component.CCM)
+			own := w.engine().env.Journal.Record(s.ID)
 			w.plant(
 				v1.StepRecord{
 					ID:           s.ID,
 					Started:      w.clock.Now(),
 					Result:       "started",
 					AfterSHA256:  step.Absent,
-					BackupSHA256: strings.Repeat("ab", 32),
+					Backup:       own.Backup,
+					BackupSHA256: own.BackupSHA256,
+					BackupMode:   own.BackupMode,
 					Handovers:    []v1.HandoverRecord{h},
 				},
 			)
@@ -185,7 +188,8 @@ func TestAStepWhoseManifestIsThereBindsItsOwnerAgain(t *testing.T) {
 				t.Fatalf("cp-1 does not lead: %s", w.holder(component.KCM))
 			}
 			sum := strings.Repeat("ab", 32)
-			w.plant(v1.StepRecord{ID: id, Started: w.clock.Now(), Result: "started", AfterSHA256: sum, BackupSHA256: sum, Handovers: handovers(w)})
+			kept := hostaccess.SHA256([]byte(w.read("cp-1", kcmManifest)))
+			w.plant(v1.StepRecord{ID: id, Started: w.clock.Now(), Result: "started", AfterSHA256: sum, BackupSHA256: kept, Handovers: handovers(w)})
 			w.past(p, id)
 			rec := w.engine().env.Journal.Record(id)
 			if len(rec.Handovers) != 1 || rec.Handovers[0].PID == 4711 || rec.Handovers[0].Released == nil || w.expired > 0 {

@@ -10,17 +10,18 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // BackUp keeps the bytes that a step is about to change in a directory of its own. It is outside the manifests
 // directory, where a copy would be a second pod. The record names it before the change is made.
 func (e *Env) BackUp(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	if rec.BackupSHA256 != "" {
-		return e.backupAgain(ctx, s, *rec) // kept by an earlier try; the file may have been changed since
-	}
 	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
+	}
+	if rec.BackupSHA256 != "" && !isUnkept(s, *rec, sum) {
+		return e.backupAgain(ctx, s, *rec, f.Data, sum) // kept by an earlier try; the file may have been changed since
 	}
 	rec.BackupSHA256 = sum
 	if sum == Absent {
@@ -29,6 +30,16 @@ func (e *Env) BackUp(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	rec.Backup = trust.BackupDir(e.Journal.Doc().Run) + "/" + trust.BackupName(s.ID)
 	rec.BackupMode = fmt.Sprintf("%04o", f.Mode.Perm())
 	return e.KeepBackup(ctx, s, *rec, f.Data)
+}
+
+// isUnkept reports whether what stands there now has no backup by its record, and would be lost. The record may name
+// none, or the file may have come after a try that found none and did not write it. Tokens are renewed in their place,
+// and no copy of one is kept.
+func isUnkept(s v1.Step, rec v1.StepRecord, sum string) bool {
+	if rec.BackupSHA256 != Absent {
+		return rec.Backup == "" && sum == rec.BackupSHA256
+	}
+	return sum != Absent && sum != rec.AfterSHA256 && !planstep.IsToken(s)
 }
 
 // KeepBackup makes the backup that a record names, on the machine itself where the access can do that.
@@ -52,19 +63,27 @@ func (e *Env) KeepBackup(ctx context.Context, s v1.Step, rec v1.StepRecord, data
 }
 
 // backupAgain makes a backup that a record names and that is missing, as long as the file is unchanged. A manual access
-// may have died between the record and the change.
-func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
-	if rec.Backup == "" {
+// may have died between the record and the change. Of a file that is changed the backup has to be there: a record that
+// another writer put into the journal would have it replaced without one.
+func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord, data []byte, sum string) error {
+	if rec.BackupSHA256 == Absent {
 		return nil
 	}
-	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
-	if err != nil || sum != rec.BackupSHA256 {
-		return err
+	if err := trust.JudgeRecord(e.Journal.Doc().Run, rec); err != nil {
+		return &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
 	}
-	if _, have, err := e.ReadFile(ctx, s.Host, rec.Backup); err != nil || have == sum {
-		return err
+	if rec.Backup != "" {
+		if _, have, err := e.ReadFile(ctx, s.Host, rec.Backup); err != nil || have == rec.BackupSHA256 {
+			return err
+		}
 	}
-	return e.KeepBackup(ctx, s, rec, f.Data)
+	if sum != rec.BackupSHA256 {
+		return &trust.UntrustedError{What: "the record of step " + s.ID, Err: fmt.Errorf(
+			"it says that %s was kept with SHA-256 %s, and host %s has neither that file nor that backup (%q)",
+			s.Path, rec.BackupSHA256, s.Host, rec.Backup,
+		)}
+	}
+	return e.KeepBackup(ctx, s, rec, data)
 }
 
 // ReadBackupOf returns the bytes from before a step, checked against the journal; absent when the file was not there.

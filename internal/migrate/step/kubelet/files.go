@@ -283,19 +283,18 @@ func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 		return err
 	}
 	for _, at := range s.Files {
-		if slices.ContainsFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at && r.BackupSHA256 != "" }) {
-			continue
-		}
 		one, part := s, v1.StepRecord{}
 		one.ID, one.Path = s.ID+":"+at, at
+		i := slices.IndexFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at })
+		if i < 0 {
+			i, rec.Files = len(rec.Files), append(rec.Files, v1.FileRecord{Path: at})
+		}
+		f := &rec.Files[i]
+		part.Backup, part.BackupSHA256, part.BackupMode, part.AfterSHA256 = f.Backup, f.BackupSHA256, f.BackupMode, f.AfterSHA256
 		if err := x.Env.BackUp(ctx, one, &part); err != nil {
 			return err
 		}
-		rec.Files = slices.DeleteFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at })
-		rec.Files = append(
-			rec.Files,
-			v1.FileRecord{Path: at, Backup: part.Backup, BackupSHA256: part.BackupSHA256, BackupMode: part.BackupMode},
-		)
+		f.Backup, f.BackupSHA256, f.BackupMode = part.Backup, part.BackupSHA256, part.BackupMode
 	}
 	return nil
 }
