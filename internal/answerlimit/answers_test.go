@@ -298,7 +298,9 @@ func TestWhatOneReaderKeepsIsBoundedTogether(t *testing.T) {
 		_, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500})
 		return err
 	}
-	for _, ctx := range []context.Context{Keep(t.Context()), Keep(t.Context())} {
+	for range 2 {
+		ctx, done := Keep(t.Context())
+		defer done()
 		n := 0
 		err := list(ctx)
 		for ; err == nil && n < 14; n++ {

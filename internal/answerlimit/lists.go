@@ -1,10 +1,8 @@
 package answerlimit
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"k8s.io/client-go/rest"
 
@@ -19,9 +17,6 @@ const (
 	// maxListWeight is what the pages of a list of a user cluster may take when they are decoded: its reader may keep all
 	// of them. The operator's limit is 512Mi.
 	maxListWeight = 96 << 20
-	// maxKept is what all answers may that one reader keeps, as a snapshot does.
-	maxKept = 160 << 20
-
 	// maxOwnList and maxOwnPages are those of a cluster that an administrator migrates by command.
 	maxOwnList  = 2 << 30
 	maxOwnPages = 4000
@@ -77,32 +72,4 @@ func (l *lists) add(count *listcount.Count, n int) (isTooMuch bool) {
 // addWeight counts what a page takes when it is decoded, and reports whether that is too much.
 func (l *lists) addWeight(count *listcount.Count, n int64) (isTooMuch bool) {
 	return count != nil && l.weight > 0 && count.Weight.Add(n) > l.weight
-}
-
-// kept counts what the answers take that one reader keeps.
-type kept struct {
-	mu     sync.Mutex
-	weight int64
-}
-
-type keptKey struct{}
-
-// Keep returns a context for a reader that keeps what it reads of a user cluster, as a snapshot does: its answers are
-// bounded together.
-func Keep(ctx context.Context) context.Context { return context.WithValue(ctx, keptKey{}, &kept{}) }
-
-func keptOf(ctx context.Context) *kept {
-	k, _ := ctx.Value(keptKey{}).(*kept)
-	return k
-}
-
-// add counts what an answer takes, and reports whether that is too much.
-func (k *kept) add(n int64) (isTooMuch bool) {
-	if k == nil {
-		return false
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.weight += n
-	return k.weight > maxKept
 }

@@ -25,13 +25,22 @@ type Total struct {
 	held     int
 	clusters map[*cluster]bool // those that hold something
 	freed    chan struct{}     // closed when something is free
+
+	mostKept, kept int64           // in bytes of memory; mostKept is 0 for no bound
+	readers        map[*kept]int64 // what each keeps
 }
 
 // NewTotal returns the limit for the user clusters of one process.
-func NewTotal() *Total { return newTotal(maxTotal) }
+func NewTotal() *Total {
+	t := newTotal(maxTotal)
+	t.mostKept = maxAllKept
+	return t
+}
 
 func newTotal(most int) *Total {
-	return &Total{most: most, patience: patience, clusters: map[*cluster]bool{}, freed: make(chan struct{})}
+	return &Total{
+		most: most, patience: patience, clusters: map[*cluster]bool{}, freed: make(chan struct{}), readers: map[*kept]int64{},
+	}
 }
 
 // cluster is one cluster of a Total, with a bound of its own. Its fields but the first two are guarded by the Total.

@@ -106,11 +106,7 @@ func (w *weighing) taken(weight int64) error {
 		return fmt.Errorf("the pages of %s would take more than %d MiB of memory together",
 			listName(w.host, w.path), w.lists.weight>>20)
 	}
-	if keptOf(w.ctx).add(weight) {
-		return fmt.Errorf("it and what else was read for the same look would take more than %d MiB of memory together",
-			maxKept>>20)
-	}
-	return nil
+	return keptOf(w.ctx).add(weight, w.cluster.total)
 }
 
 // refusal says which answer is refused.

@@ -50,7 +50,8 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	if g.Traffic != nil {
 		before = g.Traffic.Mark()
 	}
-	ctx = answerlimit.Keep(ctx)
+	ctx, done := answerlimit.Keep(ctx)
+	defer done()
 	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which
 	// instances, in the nodes; which endpoints, in the webhooks.
 	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)
