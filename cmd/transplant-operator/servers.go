@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/admission"
@@ -26,6 +27,14 @@ const (
 	idleTimeout = 2 * time.Minute
 	// shutdownTimeout is how long answers under way are waited for.
 	shutdownTimeout = 5 * time.Second
+	// readTimeout bounds a request for metrics or health. It has no body.
+	readTimeout = 10 * time.Second
+	// maxHeader bounds, in bytes, the header of a request: each key of it takes many times its bytes.
+	maxHeader = 16 << 10
+	// maxConnections bounds those to one port, which any pod of the seed may open. The memory limit is 512Mi.
+	maxConnections = 128
+	// maxScrapes bounds the answers with metrics that are made at the same time.
+	maxScrapes = 4
 	// datacenterTimeout bounds the look at the seed's datacenters in a decision.
 	datacenterTimeout = 2 * time.Second
 )
@@ -56,7 +65,7 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 	}{
 		{p.healthAddress, func(l net.Listener) (server, error) { return plain(l, p.health(manager)), nil }},
 		{p.metricsAddress, func(l net.Listener) (server, error) {
-			return plain(l, promhttp.HandlerFor(p.metrics.Registry, promhttp.HandlerOpts{})), nil
+			return plain(l, promhttp.HandlerFor(p.metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})), nil
 		}},
 		{p.webhookAddress, func(l net.Listener) (server, error) { return p.webhooks(l, manager), nil }},
 		{p.webAddress, func(l net.Listener) (server, error) { return p.page(ctx, l, manager) }},
@@ -68,7 +77,7 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listening on %s: %w", s.address, err)
 		}
-		made, err := s.make(l)
+		made, err := s.make(netutil.LimitListener(l, maxConnections))
 		if err != nil {
 			return nil, err
 		}
@@ -89,17 +98,27 @@ func (p *process) hosts() []string {
 	return hosts
 }
 
-// plain serves without TLS until ctx ends.
-func plain(l net.Listener, h http.Handler) server { return serving(l, h, nil) }
+// plain serves metrics or health without TLS until ctx ends. Any pod may ask. No connection outlives its answer, so that
+// idle ones do not keep the kubelet's probes out.
+func plain(l net.Listener, h http.Handler) server {
+	return serving(l, h, nil, func(s *http.Server) {
+		s.ReadTimeout = readTimeout
+		s.SetKeepAlivesEnabled(false)
+	})
+}
 
-func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
+func serving(l net.Listener, h http.Handler, encryption *tls.Config, changes ...func(*http.Server)) server {
 	return func(ctx context.Context) error {
 		s := &http.Server{
 			Handler:           h,
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeader,
 			TLSConfig:         encryption,
 			BaseContext:       func(net.Listener) context.Context { return ctx },
+		}
+		for _, change := range changes {
+			change(s)
 		}
 		done := make(chan struct{})
 		defer close(done)
@@ -210,5 +229,5 @@ func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manag
 	case manager != nil:
 		return serving(l, handler, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: manager.GetCertificate}), nil
 	}
-	return plain(l, handler), nil
+	return serving(l, handler, nil), nil
 }

@@ -79,8 +79,8 @@ func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 		pod, err := e.env.Kube.CoreV1().
 			Pods(m.Namespace()).
 			Get(ctx, m.Name()+"-"+e.env.NodeNames[s.Host], metav1.GetOptions{})
-		if err != nil || !staticpod.HasCommand(pod, m.Command()) {
-			return nil // of the old manifest
+		if err != nil || !staticpod.HasCommand(pod, m.Command()) || pod.Spec.NodeName != e.env.NodeNames[s.Host] {
+			return nil // of the old manifest, or made by the kubelet of another node
 		}
 		return []corev1.Pod{*pod}
 	case object.IsWorkload(s.Ref):

@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,8 +52,25 @@ func TestAPodWhosePortIsTakenIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the end of the first one", func() (bool, any) { return len(h.Exits()) == 1, h.Exits() })
-	bind("third", 6443)
-	await("third", corev1.PodRunning, "")
+	// A kubelet gives the ports of a pod away some time after the process has ended. Until then it rejects the next pod, and
+	// a Deployment makes another one.
+	for deadline, i := time.Now().Add(time.Minute), 0; ; i++ {
+		name, status := fmt.Sprintf("third-%d", i), corev1.PodStatus{}
+		bind(name, 6443)
+		eventually(t, name+" is admitted or rejected", func() (bool, any) {
+			p, err := api.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+			if err == nil {
+				status = p.Status
+			}
+			return status.Phase == corev1.PodRunning || status.Phase == corev1.PodFailed, p
+		})
+		if status.Phase == corev1.PodRunning {
+			break
+		}
+		if status.Reason != reasonPorts || time.Now().After(deadline) {
+			t.Fatalf("the port of a pod that has ended is not given to the next one: %s %s", status.Reason, status.Message)
+		}
+	}
 	if exits := h.Exits(); len(exits) != 1 {
 		t.Errorf("more than the first one was started and ended: %+v", exits)
 	}

@@ -170,14 +170,13 @@ func (r *routes) nextHop(
 			continue
 		}
 		tried = append(tried, address.Address)
-		p, err := findPort(ctx, to.ServiceClient, address.Address, server)
+		p, err := findPort(ctx, to, address.Address, server)
 		if err != nil {
 			return nil, "", err
 		}
-		if p == nil || !slices.Contains(to.networks, p.NetworkID) {
-			continue
+		if p != nil {
+			return p, address.Address, nil
 		}
-		return p, address.Address, nil
 	}
 	if len(tried) == 0 {
 		return nil, "", fmt.Errorf(
@@ -191,14 +190,16 @@ func (r *routes) nextHop(
 		node.Name, strings.Join(tried, " or "), r.router)
 }
 
-// findPort finds the port of a server with an address; nil for none.
-func findPort(ctx context.Context, to *gophercloud.ServiceClient, address, server string) (*port, error) {
-	found, err := listPorts(ctx, to, ports.ListOpts{
+// findPort finds the port of a server with an address in a network of the router; nil for none. Another cluster of the
+// project may have that address in a network of its own.
+func findPort(ctx context.Context, to *neutron, address, server string) (*port, error) {
+	found, err := listPorts(ctx, to.ServiceClient, ports.ListOpts{
 		DeviceID: server, FixedIPs: []ports.FixedIPOpts{{IPAddress: address}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("finding the port with %s: %w", address, err)
 	}
+	found = slices.DeleteFunc(found, func(p port) bool { return !slices.Contains(to.networks, p.NetworkID) })
 	return portOf(found, address, server), nil
 }
 
@@ -222,7 +223,7 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 			server = r.instances.ask(node).id
 		}
 	}
-	p, err := findPort(ctx, to.ServiceClient, hop, server)
+	p, err := findPort(ctx, to, hop, server)
 	if err != nil || p == nil || !hasPair(p, destination) {
 		return err
 	}

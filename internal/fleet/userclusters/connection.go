@@ -18,7 +18,9 @@ import (
 )
 
 const (
-	idle       = 30 * time.Second
+	idle = 30 * time.Second
+	// maxHeader bounds, in bytes, the header of an answer: each key of it takes many times its bytes.
+	maxHeader  = 64 << 10
 	perCluster = 32 // connections, where the server does not speak HTTP/2
 	pingAfter  = 30 * time.Second
 	pingAnswer = 15 * time.Second
@@ -54,17 +56,18 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 	}
 	d := &dialer{Dialer: net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}}
 	base := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           d.DialContext,
-		TLSClientConfig:       tls,
-		TLSHandshakeTimeout:   p.o.Dial,
-		ResponseHeaderTimeout: p.o.Answer,
-		IdleConnTimeout:       idle,
-		MaxConnsPerHost:       perCluster,
-		MaxIdleConnsPerHost:   perCluster,
-		ForceAttemptHTTP2:     true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
-		DisableCompression:    true, // see answerlimit.Transport
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            d.DialContext,
+		TLSClientConfig:        tls,
+		TLSHandshakeTimeout:    p.o.Dial,
+		ResponseHeaderTimeout:  p.o.Answer,
+		IdleConnTimeout:        idle,
+		MaxResponseHeaderBytes: maxHeader,
+		MaxConnsPerHost:        perCluster,
+		MaxIdleConnsPerHost:    perCluster,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
+		DisableCompression:     true, // see answerlimit.Transport
 	}
 	rt, err := rest.HTTPWrappersForConfig(c, base)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -40,6 +41,7 @@ type podSession struct {
 
 	mu         sync.Mutex
 	pod        string // the pod that is there; empty when one has to be made
+	uid        types.UID
 	running    bool
 	job        types.UID // what the pod belongs to
 	generation int       // counts the pods
@@ -200,19 +202,19 @@ func (a *access) away(node string, waited time.Duration, err error) {
 // try makes a pod unless there is one, waits until it runs, and opens a session with it.
 func (c *podSession) try(ctx context.Context) (*session, error) {
 	c.mu.Lock()
-	name, running, closed := c.pod, c.running, c.closed
+	name, uid, running, closed := c.pod, c.uid, c.running, c.closed
 	c.mu.Unlock()
 	if closed {
 		return nil, errClosed
 	}
 	if name == "" {
 		var err error
-		if name, err = c.create(ctx); err != nil {
+		if name, uid, err = c.create(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if !running {
-		if err := c.await(ctx, name); err != nil {
+		if err := c.await(ctx, name, uid); err != nil {
 			return nil, c.forget(err) //nolint:contextcheck // a pod of no use is deleted, too, when nobody waits any longer
 		}
 		c.mu.Lock()
@@ -221,12 +223,20 @@ func (c *podSession) try(ctx context.Context) (*session, error) {
 	}
 	s, err := open(ctx, c.a.exec, c.a.Namespace, name)
 	if err == nil {
+		// A session is opened by name. What has the UID now had it then, too.
+		if _, err := c.ours(ctx, name, uid); err != nil {
+			s.close()
+			if apierrors.IsNotFound(err) {
+				err = &lostError{"it was deleted"}
+			}
+			return nil, c.forget(err) //nolint:contextcheck // see above
+		}
 		return s, nil
 	}
 	if isFinal(err) {
 		return nil, fmt.Errorf("asking pod %s/%s: %w", c.a.Namespace, name, err)
 	}
-	if lost := c.lost(ctx, name); lost != nil {
+	if lost := c.lost(ctx, name, uid); lost != nil {
 		return nil, c.forget(lost) //nolint:contextcheck // see above
 	}
 	return nil, fmt.Errorf(

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -35,10 +36,8 @@ func (h *host) TryImage(ctx context.Context, image string, command []string) err
 	name := h.a.name(AccessTry)
 	ctx, cancel := context.WithTimeoutCause(ctx, pullBudget, fmt.Errorf("it was not started in %s", pullBudget))
 	defer cancel()
-	if _, err := h.a.Kube.CoreV1().
-		Pods(h.a.Namespace).
-		Create(ctx, h.tried(name, image, command), metav1.CreateOptions{}); err != nil &&
-		!apierrors.IsAlreadyExists(err) {
+	uid, err := h.a.make(ctx, h.tried(name, image, command))
+	if err != nil {
 		return fmt.Errorf("trying image %s on host %s: creating pod %s/%s: %w", image, h.name, h.a.Namespace, name, err)
 	}
 	defer func() {
@@ -46,14 +45,17 @@ func (h *host) TryImage(ctx context.Context, image string, command []string) err
 		defer stop()
 		_ = h.a.deletePod(clean, name) // else it goes with its Job
 	}()
-	return h.awaitTried(ctx, name, image)
+	return h.awaitTried(ctx, name, uid, image)
 }
 
-func (h *host) awaitTried(ctx context.Context, name, image string) error {
+func (h *host) awaitTried(ctx context.Context, name string, uid types.UID, image string) error {
 	begun, told, last := time.Now(), false, ""
 	var since time.Time
 	for {
-		p, err := h.look.get1(ctx, name)
+		p, err := h.look.ours(ctx, name, uid)
+		if lost, ok := errors.AsType[*lostError](err); ok {
+			return fmt.Errorf("trying image %s on host %s: pod %s/%s: %w", image, h.name, h.a.Namespace, name, lost)
+		}
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("trying image %s on host %s: pod %s/%s was deleted", image, h.name, h.a.Namespace, name)
 		}

@@ -277,10 +277,11 @@ func (a *access) close(ctx context.Context) error {
 	return nil
 }
 
-// name is that of the next pod.
+// name is that of the next pod. A kubelet may make pods of its own node under any name, and sees the names of the others:
+// so that it is not there before, none can be guessed.
 func (a *access) name(kind string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.made++
-	return strings.Join([]string{"transplant", kind, a.run, fmt.Sprint(a.made)}, "-")
+	return strings.Join([]string{"transplant", kind, a.run, fmt.Sprint(a.made), strings.ToLower(rand.Text()[:16])}, "-")
 }

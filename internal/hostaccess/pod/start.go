@@ -9,9 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -41,7 +43,7 @@ type lostError struct{ reason string }
 func (e *lostError) Error() string { return "the pod is lost: " + e.reason }
 
 // create makes the next pod.
-func (c *podSession) create(ctx context.Context) (string, error) {
+func (c *podSession) create(ctx context.Context) (string, types.UID, error) {
 	c.mu.Lock()
 	s := c.spec
 	c.mu.Unlock()
@@ -49,30 +51,70 @@ func (c *podSession) create(ctx context.Context) (string, error) {
 	s.Job = c.a.owner()
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	_, err := c.a.Kube.CoreV1().Pods(s.Namespace).Create(ctx, build(s), metav1.CreateOptions{})
+	uid, err := c.a.make(ctx, build(s))
 	switch {
 	case err == nil:
+	case errors.Is(err, errNotOurs):
+		return "", "", &lostError{err.Error()}
 	case apierrors.IsForbidden(err),
 		apierrors.IsInvalid(err),
 		apierrors.IsBadRequest(err),
 		apierrors.IsNotFound(err),
 		apierrors.IsUnauthorized(err):
-		return "", &startError{c.node, explainRefusal(err)}
-	case apierrors.IsAlreadyExists(err): // names are not used twice; an attempt whose answer was lost made it
+		return "", "", &startError{c.node, explainRefusal(err)}
 	default:
-		return "", fmt.Errorf("creating pod %s/%s: %w", s.Namespace, s.Name, err)
+		return "", "", fmt.Errorf("creating pod %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	c.mu.Lock()
 	closed := c.closed
 	if !closed {
-		c.pod, c.running, c.job = s.Name, false, s.Job
+		c.pod, c.uid, c.running, c.job = s.Name, uid, false, s.Job
 		c.generation++
 	}
 	c.mu.Unlock()
 	if closed { // meanwhile, by a client that did not know of this pod
-		return "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
+		return "", "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
 	}
-	return s.Name, nil
+	return s.Name, uid, nil
+}
+
+// errNotOurs says that a pod has the name of one of this command and was made by others.
+var errNotOurs = errors.New("a pod with its name was not made by this command: look at who makes pods in that namespace")
+
+// make makes a pod, and returns its UID: what has its name later may be another one, on another node. A pod that is
+// there already is one that an attempt has made whose answer was lost, if it is as that would be.
+func (a *access) make(ctx context.Context, want *corev1.Pod) (types.UID, error) {
+	pods := a.Kube.CoreV1().Pods(want.Namespace)
+	made, err := pods.Create(ctx, want, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		if made, err = pods.Get(ctx, want.Name, metav1.GetOptions{}); err == nil && !isOf(made, want) {
+			return "", fmt.Errorf("%s/%s: %w", want.Namespace, want.Name, errNotOurs)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return made.UID, nil
+}
+
+// isOf reports whether a pod is the one that was to be made. A kubelet makes mirror pods alone, on its own node, and
+// such a pod has no other owner than the Node.
+func isOf(p, want *corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && p.Spec.NodeName == want.Spec.NodeName && p.Labels[LabelRun] == want.Labels[LabelRun] &&
+		equality.Semantic.DeepEqual(p.OwnerReferences, want.OwnerReferences)
+}
+
+// ours returns a pod if it is the one that was made, and not another one of its name.
+func (c *podSession) ours(ctx context.Context, name string, uid types.UID) (*corev1.Pod, error) {
+	p, err := c.get1(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if p.UID != uid {
+		return nil, &lostError{"another pod has its name"}
+	}
+	return p, nil
 }
 
 // explainRefusal says who refused a pod, and the way out.
@@ -104,14 +146,17 @@ func explainRefusal(err error) error {
 }
 
 // await waits until the agent's container runs.
-func (c *podSession) await(ctx context.Context, name string) error {
+func (c *podSession) await(ctx context.Context, name string, uid types.UID) error {
 	begun := time.Now()
 	var since time.Time // since when it has been waiting for the same reason
 	reason := ""
 	for pause := 100 * time.Millisecond; ; pause = min(pause*5/4, time.Second) {
-		p, err := c.get1(ctx, name)
+		p, err := c.ours(ctx, name, uid)
 		if apierrors.IsNotFound(err) {
 			return &lostError{"it was deleted"}
+		}
+		if lost, ok := errors.AsType[*lostError](err); ok {
+			return lost
 		}
 		if err == nil {
 			if why := ended(p); why != "" {
@@ -155,10 +200,13 @@ func (c *podSession) get1(ctx context.Context, name string) (*corev1.Pod, error)
 }
 
 // lost says why a pod with which no session can be opened is of no use. It is nil when it may be, or that is not known.
-func (c *podSession) lost(ctx context.Context, name string) error {
-	p, err := c.get1(ctx, name)
+func (c *podSession) lost(ctx context.Context, name string, uid types.UID) error {
+	p, err := c.ours(ctx, name, uid)
 	if apierrors.IsNotFound(err) {
 		return &lostError{"it was deleted"}
+	}
+	if lost, ok := errors.AsType[*lostError](err); ok {
+		return lost
 	}
 	if err != nil {
 		return nil

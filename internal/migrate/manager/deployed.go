@@ -77,7 +77,9 @@ func podsOfDeployment(ctx context.Context, kube kubernetes.Interface, ref string
 		return nil, fmt.Errorf("listing the pods of %s: %w", ref, err)
 	}
 	// A server may hand out more than it was asked for.
-	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !selector.Matches(labels.Set(p.Labels)) }), nil
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		return !selector.Matches(labels.Set(p.Labels)) || workloads.IsMirror(&p)
+	}), nil
 }
 
 // ManagerDeployments are the Deployments of managers that a plan changes, makes or deletes.

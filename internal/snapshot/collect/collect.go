@@ -98,12 +98,24 @@ type Collector struct {
 	Plugins map[string][]ProviderConfig
 }
 
+// maxReason bounds, in bytes, what is kept of why a fact is not known.
+const maxReason = 4 << 10
+
+// shownReason is the beginning of a reason without secrets. A program or an API server repeats what it was given, at any
+// length, and masking takes its time.
+func shownReason(why string) string {
+	if len(why) > maxReason {
+		why = strings.ToValidUTF8(why[:maxReason], "") + "..."
+	}
+	return mask.Text(why)
+}
+
 // Unknown records that a fact could not be gathered.
 func (g *Collector) Unknown(fact, why string) {
+	why = shownReason(why)
 	g.Mu.Lock()
 	defer g.Mu.Unlock()
-	// a program or an API server repeats what it was given
-	g.Errors = append(g.Errors, v1.GatherError{Fact: fact, Error: mask.Text(why)})
+	g.Errors = append(g.Errors, v1.GatherError{Fact: fact, Error: why})
 }
 
 // Call bounds one call.
@@ -168,7 +180,7 @@ func ForgetErrors(s *v1.Snapshot, fact string) {
 
 // AddError records in a snapshot that a fact is unknown.
 func AddError(s *v1.Snapshot, fact, why string) {
-	s.Errors = append(s.Errors, v1.GatherError{Fact: fact, Error: mask.Text(why)})
+	s.Errors = append(s.Errors, v1.GatherError{Fact: fact, Error: shownReason(why)})
 }
 
 // SortErrors puts the errors of a snapshot in a fixed order.

@@ -27,7 +27,7 @@ func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 	var out []collect.SeedPod
 	for i := range pods {
 		p := &pods[i]
-		if p.Name == TrialPod || HasEnded(p) {
+		if p.Name == TrialPod || HasEnded(p) || IsMirror(p) {
 			continue
 		}
 		for at := range p.Spec.Containers {
@@ -43,6 +43,13 @@ func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 		func(a, b collect.SeedPod) int { return strings.Compare(a.Component+"@"+a.Name, b.Component+"@"+b.Name) },
 	)
 	return out
+}
+
+// IsMirror reports whether a kubelet has made a pod, of its own node and with whatever labels and command. No workload
+// has such pods.
+func IsMirror(p *corev1.Pod) bool {
+	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return is
 }
 
 // HasEnded reports whether a pod has succeeded or failed, and no container of it runs as far as its kubelet has said. A

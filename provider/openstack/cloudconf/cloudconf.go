@@ -187,10 +187,9 @@ func Read(data []byte) (config *Config, notes []string, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil, errors.New("the cloud config is empty: OpenStack needs at least [Global] auth-url and credentials")
 	}
-	c := defaults()
-	err = gcfg.ReadInto(c, bytes.NewReader(data))
-	if fatal := gcfg.FatalOnly(err); fatal != nil {
-		return nil, nil, fmt.Errorf("reading the cloud config: %w", fatal)
+	c, err := parse(data)
+	if err != nil {
+		return nil, nil, err
 	}
 	notes = unused(data)
 	if c.Global.UseClouds {
@@ -199,6 +198,28 @@ func Read(data []byte) (config *Config, notes []string, err error) {
 		}
 	}
 	return c, notes, c.check()
+}
+
+func parse(data []byte) (*Config, error) {
+	c := defaults()
+	if fatal := gcfg.FatalOnly(gcfg.ReadInto(c, bytes.NewReader(data))); fatal != nil {
+		return nil, fmt.Errorf("reading the cloud config: %w", fatal)
+	}
+	return c, nil
+}
+
+// CheckClouds refuses a cloud.conf that takes credentials from this machine's clouds.yaml and sends them to an address of
+// its own, or to any server that answers at it. Where the file was read from a host, the host's owner would be given them.
+func CheckClouds(data []byte) error {
+	c, err := parse(data)
+	if err != nil || !c.Global.UseClouds {
+		return err
+	}
+	if c.Global.AuthURL != "" || c.Global.TLSInsecure || c.Global.CAFile != "" {
+		return errors.New("[Global] use-clouds takes the credentials of this machine's clouds.yaml, and auth-url, ca-file or " +
+			"tls-insecure of the cloud config say whom they are sent to: set those in clouds.yaml")
+	}
+	return nil
 }
 
 func (c *Config) check() error {

@@ -69,10 +69,13 @@ func (b *Balancers) floatingOf(
 		return neutron, nil, err
 	}
 	all, err := floating(ctx, neutron, floatingips.ListOpts{PortID: lb.VipPortID})
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return neutron, nil, err
 	}
-	return neutron, &all[0], nil
+	if i := slices.IndexFunc(all, func(ip floatingips.FloatingIP) bool { return ip.PortID == lb.VipPortID }); i >= 0 {
+		return neutron, &all[i], nil
+	}
+	return neutron, nil, nil
 }
 
 // addressNow is the address of a load balancer: that of its floating IP, or its own.
@@ -135,6 +138,7 @@ func (s *settings) freeFloating(
 		return nil, nil
 	}
 	all, err := floating(ctx, neutron, floatingips.ListOpts{FloatingIP: address})
+	all = slices.DeleteFunc(all, func(ip floatingips.FloatingIP) bool { return ip.FloatingIP != address })
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}

@@ -125,6 +125,8 @@ func (b *Balancers) findLeftovers(ctx context.Context, s *settings) (*leftover, 
 	if err != nil {
 		return nil, err
 	}
+	// What is in it may be deleted, so the answer of a cloud that leaves the filter out is filtered again.
+	left.groups = slices.DeleteFunc(left.groups, func(g groups.SecGroup) bool { return g.ID == "" || g.Name != s.groupName() })
 	if s.keepFloating {
 		return left, nil
 	}
@@ -180,6 +182,9 @@ func removeGroup(ctx context.Context, neutron *gophercloud.ServiceClient, group 
 		return failed(err)
 	}
 	for _, rule := range naming {
+		if rule.RemoteGroupID != group.ID {
+			continue
+		}
 		if err := rules.Delete(ctx, neutron, rule.ID).ExtractErr(); err != nil && !client.NotFound(err) {
 			return failed(err)
 		}

@@ -105,7 +105,8 @@ func PodsOf(ctx context.Context, e *step.Env, o *unstructured.Unstructured) ([]c
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { // a server may hand out more than it was asked for
-		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || workloads.HasEnded(&p)
+		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || workloads.HasEnded(&p) ||
+			workloads.IsMirror(&p)
 	}), nil
 }
 

@@ -42,6 +42,9 @@ func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bo
 	} else if err != nil {
 		return false, fmt.Errorf("reading mirror pod %s-%s: %w", m.Name(), e.NodeNames[s.Host], err)
 	}
+	if pod.Spec.NodeName != e.NodeNames[s.Host] {
+		return false, nil // the kubelet of another node has made it
+	}
 	if err := ofVersion(ctx, e, s, m, pod); err != nil {
 		return false, err
 	}
