@@ -65,7 +65,8 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 	}{
 		{p.healthAddress, func(l net.Listener) (server, error) { return plain(l, p.health(manager)), nil }},
 		{p.metricsAddress, func(l net.Listener) (server, error) {
-			return plain(l, promhttp.HandlerFor(p.metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})), nil
+			scrapes := promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}
+			return plain(l, promhttp.HandlerFor(p.metrics.Registry, scrapes)), nil
 		}},
 		{p.webhookAddress, func(l net.Listener) (server, error) { return p.webhooks(l, manager), nil }},
 		{p.webAddress, func(l net.Listener) (server, error) { return p.page(ctx, l, manager) }},
@@ -98,8 +99,8 @@ func (p *process) hosts() []string {
 	return hosts
 }
 
-// plain serves metrics or health without TLS until ctx ends. Any pod may ask. No connection outlives its answer, so that
-// idle ones do not keep the kubelet's probes out.
+// plain serves metrics or health without TLS until ctx ends. Any pod may ask. No connection outlives its answer, so
+// that idle ones do not keep the kubelet's probes out.
 func plain(l net.Listener, h http.Handler) server {
 	return serving(l, h, nil, func(s *http.Server) {
 		s.ReadTimeout = readTimeout

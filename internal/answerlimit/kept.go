@@ -27,7 +27,7 @@ type keptKey struct{}
 
 // Keep returns a context for a reader that keeps what it reads of user clusters, as a snapshot does. Its answers are
 // bounded together, and with those of the other readers that ask clusters of the same Total. The reader that keeps the
-// most of them is ended where that is too much. It calls done when it keeps nothing more, or has cut down what it keeps.
+// most of them is ended where that is too much. It calls done when it has cut down what it keeps.
 func Keep(ctx context.Context) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	k := &kept{end: end}

@@ -277,8 +277,8 @@ func (a *access) close(ctx context.Context) error {
 	return nil
 }
 
-// name is that of the next pod. A kubelet may make pods of its own node under any name, and sees the names of the others:
-// so that it is not there before, none can be guessed.
+// name is that of the next pod. A kubelet sees the names of other pods, and may make pods of its own node under any. So
+// none can be guessed.
 func (a *access) name(kind string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

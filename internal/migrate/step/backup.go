@@ -63,8 +63,8 @@ func (e *Env) KeepBackup(ctx context.Context, s v1.Step, rec v1.StepRecord, data
 }
 
 // backupAgain makes a backup that a record names and that is missing, as long as the file is unchanged. A manual access
-// may have died between the record and the change. Of a file that is changed the backup has to be there: a record that
-// another writer put into the journal would have it replaced without one.
+// may have died between the record and the change. Of a file that is changed the backup has to be there. A record that
+// another writer put into the journal would have the file replaced without one.
 func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord, data []byte, sum string) error {
 	if rec.BackupSHA256 == Absent {
 		return nil

@@ -101,8 +101,8 @@ type Collector struct {
 // maxReason bounds, in bytes, what is kept of why a fact is not known.
 const maxReason = 4 << 10
 
-// shownReason is the beginning of a reason without secrets. A program or an API server repeats what it was given, at any
-// length, and masking takes its time.
+// shownReason is the beginning of a reason without secrets. A program or an API server repeats what it was given, at
+// any length, and masking takes its time.
 func shownReason(why string) string {
 	if len(why) > maxReason {
 		why = strings.ToValidUTF8(why[:maxReason], "") + "..."

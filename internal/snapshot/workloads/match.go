@@ -100,8 +100,8 @@ func describeMirrorPod(g *collect.Collector, name string, p *corev1.Pod) v1.Comp
 	return out
 }
 
-// nodeByName is the Node with the host's name, or else the one that the kubelet was told to register as. The flag is the
-// host's own word: where hosts are reached by their Nodes' names, it could claim the Node of another.
+// nodeByName is the Node that the kubelet was told to register as, or the one with the host's name. The flag is the
+// host's own word. Where hosts are reached by their Nodes' names, it could claim the Node of another, and is not asked.
 func nodeByName(g *collect.Collector, h *v1.Host) string {
 	names := []string{h.Name}
 	if h.Kubelet != nil && h.Kubelet.Flags["hostname-override"] != "" && !g.HostsAreNodes {

@@ -208,8 +208,8 @@ func parse(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// CheckClouds refuses a cloud.conf that takes credentials from this machine's clouds.yaml and sends them to an address of
-// its own, or to any server that answers at it. Where the file was read from a host, the host's owner would be given them.
+// CheckClouds refuses a cloud.conf that takes credentials from this machine's clouds.yaml and says itself whom they are
+// sent to. A file that was read from a host would give them to the host's owner.
 func CheckClouds(data []byte) error {
 	c, err := parse(data)
 	if err != nil || !c.Global.UseClouds {

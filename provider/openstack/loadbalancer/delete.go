@@ -126,7 +126,9 @@ func (b *Balancers) findLeftovers(ctx context.Context, s *settings) (*leftover, 
 		return nil, err
 	}
 	// What is in it may be deleted, so the answer of a cloud that leaves the filter out is filtered again.
-	left.groups = slices.DeleteFunc(left.groups, func(g groups.SecGroup) bool { return g.ID == "" || g.Name != s.groupName() })
+	left.groups = slices.DeleteFunc(left.groups, func(g groups.SecGroup) bool {
+		return g.ID == "" || g.Name != s.groupName()
+	})
 	if s.keepFloating {
 		return left, nil
 	}

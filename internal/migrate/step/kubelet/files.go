@@ -290,7 +290,8 @@ func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 			i, rec.Files = len(rec.Files), append(rec.Files, v1.FileRecord{Path: at})
 		}
 		f := &rec.Files[i]
-		part.Backup, part.BackupSHA256, part.BackupMode, part.AfterSHA256 = f.Backup, f.BackupSHA256, f.BackupMode, f.AfterSHA256
+		part.Backup, part.BackupSHA256, part.BackupMode = f.Backup, f.BackupSHA256, f.BackupMode
+		part.AfterSHA256 = f.AfterSHA256
 		if err := x.Env.BackUp(ctx, one, &part); err != nil {
 			return err
 		}
