@@ -53,6 +53,9 @@ func TestAWorkerIsNoControlPlaneByItsOwnWord(t *testing.T) {
 		if h.ControlPlane != c.holds || isClaim == c.holds || (len(h.Components) > 0) != c.holds || (h.CloudConfig != nil) != c.holds {
 			t.Errorf("%s: control plane %v, claims %v, %d components, cloud config %v", name, h.ControlPlane, h.Claims, len(h.Components), h.CloudConfig)
 		}
+		if c.byNodes && c.node != nil && h.NodeName != c.node.Name {
+			t.Errorf("%s: the host has claimed Node %s", name, h.NodeName)
+		}
 		known := objects.ControlPlane{HostsAreNodes: c.byNodes, Named: []string{"worker-1"}}
 		if v, err := known.Judge(t.Context(), src.Kube, "worker-1"); err != nil || (v.Why == "") != c.holds || v.MayPass {
 			t.Errorf("%s: the engine would be told %+v, %v", name, v, err)

@@ -109,6 +109,20 @@ func TestAKeptFloatingIPIsNotTakenFromItsNamespace(t *testing.T) {
 	}
 }
 
+// TestSecurityGroupsOfOthersStay where a cloud's list shows more than it was asked for: what is in it may be deleted.
+func TestSecurityGroupsOfOthersStay(t *testing.T) {
+	b := balanceOn(t, start(t, openstacksim.Options{AllGroups: true}, "[LoadBalancer]"), 1)
+	b.AddSecurityGroup("databases", openstacksim.Rule{Prefix: "10.0.0.0/8", Port: 5432})
+	groups, rules := b.SecurityGroups()
+	s := service("web")
+	b.ensure(t, s)
+	b.removeOnce(t, s)
+	nowGroups, nowRules := b.SecurityGroups()
+	if diff := cmp.Diff(groups, nowGroups) + cmp.Diff(rules, nowRules); diff != "" || len(b.LoadBalancers()) > 0 {
+		t.Errorf("%d load balancers; security groups and rules (-before +after):\n%s", len(b.LoadBalancers()), diff)
+	}
+}
+
 func TestOnlyTheOwnerHasALoadBalancerFailOver(t *testing.T) {
 	b := balance(t, 1)
 	b.ensure(t, service("web"))

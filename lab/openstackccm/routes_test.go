@@ -168,6 +168,27 @@ func TestTheRouteOfAServerThatIsGone(t *testing.T) {
 	}
 }
 
+// TestAPortOfAnotherNetworkKeepsItsPairs: two clusters of a project have the same subnet and range of pods at times.
+func TestAPortOfAnotherNetworkKeepsItsPairs(t *testing.T) {
+	f, _, nodes, routes := routed(t, openstacksim.Options{}, 1)
+	create(t, routes, nodes[0], "10.244.0.0/24")
+	other := f.AddPort(openstacksim.Port{
+		Network: "others", Addresses: f.PortOf(f.portOf(t, nodes[0])).Addresses, Pairs: []string{"10.244.0.0/24"},
+	})
+	f.DeleteServer(strings.TrimPrefix(nodes[0].Spec.ProviderID, "openstack:///"))
+	f.know(t)
+	all, err := routes.ListRoutes(t.Context(), "lab")
+	if err != nil || len(all) != 1 {
+		t.Fatalf("routes %v, error %v", all, err)
+	}
+	if err := routes.DeleteRoute(t.Context(), "lab", all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if pairs := f.PortOf(other).Pairs; !slices.Equal(pairs, []string{"10.244.0.0/24"}) {
+		t.Errorf("the pairs of the other cluster's port are %v", pairs)
+	}
+}
+
 func TestRoutesThatCannotBe(t *testing.T) {
 	f, _, nodes, routes := routed(t, openstacksim.Options{}, 1)
 	elsewhere := f.AddServer(openstacksim.Server{Name: "elsewhere"})

@@ -372,7 +372,7 @@ func (c *Cloud) listGroups(in request, kind string) (answer, *refusal) {
 	list := []object{}
 	if kind == "security-groups" {
 		for _, id := range slices.Sorted(maps.Keys(c.neutron.groups)) {
-			if g := c.neutron.groups[id]; !query.Has("name") || g.Name == query.Get("name") {
+			if g := c.neutron.groups[id]; c.options.AllGroups || !query.Has("name") || g.Name == query.Get("name") {
 				list = append(list, object{"id": g.ID, "name": g.Name, "project_id": Project, "security_group_rules": []object{}})
 			}
 		}

@@ -444,6 +444,27 @@ func TestThePoolBoundsAnswers(t *testing.T) {
 	}
 }
 
+// TestThePoolBoundsHeaders: what is read of a header takes many times its bytes, and none of the other bounds sees it.
+func TestThePoolBoundsHeaders(t *testing.T) {
+	p, seed, _ := newPool(t, Options{})
+	a := newUserAPI(t, "n", "t")
+	a.answer = func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 10000 {
+			w.Header().Set(fmt.Sprintf("K%d", i), "")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}`)
+	}
+	seed.Put(t, secret("cluster-x", a.kubeconfig(t, "t")))
+	c, err := p.Get(t.Context(), "cluster-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes(t.Context(), c); err == nil {
+		t.Error("an answer with 10000 keys in its header is taken")
+	}
+}
+
 func TestAClosedPoolServesNobody(t *testing.T) {
 	p, seed, _ := newPool(t, Options{})
 	a := newUserAPI(t, "a", "1")

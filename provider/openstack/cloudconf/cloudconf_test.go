@@ -124,6 +124,23 @@ func TestConfigsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// TestCredentialsOfCloudsAreNotSentElsewhere: a host's file would say to whom.
+func TestCredentialsOfCloudsAreNotSentElsewhere(t *testing.T) {
+	for text, refused := range map[string]bool{
+		"[Global]\nauth-url=https://evil/v3\nuse-clouds=true\n":             true,
+		"[global]\nAuth-URL = \"https://evil/v3\"\nUSE-CLOUDS\ncloud=one\n": true,
+		"[Global]\nuse-clouds=true\ntls-insecure=true\n":                    true,
+		"[Global]\nuse-clouds=true\nca-file=/etc/ssl/evil.pem\n":            true,
+		"[Global]\nuse-clouds=true\ncloud=one\n":                            false,
+		"[Global]\nauth-url=https://own/v3\nusername=u\npassword=p\n":       false,
+		"[Global]\nauth-url=https://own/v3\nuse-clouds=false\nusername=u\n": false,
+	} {
+		if err := CheckClouds([]byte(text)); (err != nil) != refused {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestCloudsFillWhatTheConfigLeavesOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "clouds.yaml")
 	text := `clouds:
