@@ -102,25 +102,26 @@ func (p *process) hosts() []string {
 // plain serves metrics or health without TLS until ctx ends. Any pod may ask. No connection outlives its answer, so
 // that idle ones do not keep the kubelet's probes out.
 func plain(l net.Listener, h http.Handler) server {
-	return serving(l, h, nil, func(s *http.Server) {
-		s.ReadTimeout = readTimeout
-		s.SetKeepAlivesEnabled(false)
-	})
+	s := newServer(h, nil)
+	s.ReadTimeout = readTimeout
+	s.SetKeepAlivesEnabled(false)
+	return serving(l, s)
 }
 
-func serving(l net.Listener, h http.Handler, encryption *tls.Config, changes ...func(*http.Server)) server {
+func newServer(h http.Handler, encryption *tls.Config) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		TLSConfig:         encryption,
+	}
+}
+
+// serving serves until ctx ends, with TLS where the server has a configuration for it.
+func serving(l net.Listener, s *http.Server) server {
 	return func(ctx context.Context) error {
-		s := &http.Server{
-			Handler:           h,
-			ReadHeaderTimeout: headerTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeader,
-			TLSConfig:         encryption,
-			BaseContext:       func(net.Listener) context.Context { return ctx },
-		}
-		for _, change := range changes {
-			change(s)
-		}
+		s.BaseContext = func(net.Listener) context.Context { return ctx }
 		done := make(chan struct{})
 		defer close(done)
 		stop := context.AfterFunc(ctx, func() {
@@ -130,7 +131,7 @@ func serving(l net.Listener, h http.Handler, encryption *tls.Config, changes ...
 		})
 		defer stop()
 		serve := s.Serve
-		if encryption != nil {
+		if s.TLSConfig != nil {
 			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
 		}
 		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -220,15 +221,16 @@ func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manag
 		},
 		Refusals: func(o view.Object) []string { return p.operator.Refusals(ctx, o.Cluster) },
 	})
+	var encryption *tls.Config
 	switch {
 	case p.webCertificate != "":
 		pair, err := tls.LoadX509KeyPair(p.webCertificate, p.webKey)
 		if err != nil {
 			return nil, fmt.Errorf("reading the page's certificate: %w", err)
 		}
-		return serving(l, handler, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}), nil
+		encryption = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	case manager != nil:
-		return serving(l, handler, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: manager.GetCertificate}), nil
+		encryption = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: manager.GetCertificate}
 	}
-	return serving(l, handler, nil), nil
+	return serving(l, newServer(handler, encryption)), nil
 }

@@ -20,6 +20,10 @@ const (
 	maxEvent = 4 << 20
 )
 
+// MaxHeader bounds, in bytes, the header of an answer. Each key of it takes many times its bytes. Transport sees the
+// body alone, so the transport below has to be made with it.
+const MaxHeader = 64 << 10
+
 // maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
 const maxRead = 64 << 10
 

@@ -10,7 +10,8 @@ import (
 const (
 	// maxKept is what all answers may take that one reader keeps, as a snapshot does.
 	maxKept = 160 << 20
-	// maxAllKept is what those of all readers may that ask user clusters at the same time. The operator's limit is 512Mi.
+	// maxAllKept is what those of all readers may that ask user clusters at the same time. The operator's limit is
+	// 512Mi.
 	maxAllKept = 224 << 20
 )
 

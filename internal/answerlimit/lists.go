@@ -17,6 +17,7 @@ const (
 	// maxListWeight is what the pages of a list of a user cluster may take when they are decoded: its reader may keep all
 	// of them. The operator's limit is 512Mi.
 	maxListWeight = 96 << 20
+
 	// maxOwnList and maxOwnPages are those of a cluster that an administrator migrates by command.
 	maxOwnList  = 2 << 30
 	maxOwnPages = 4000

@@ -39,7 +39,11 @@ func NewTotal() *Total {
 
 func newTotal(most int) *Total {
 	return &Total{
-		most: most, patience: patience, clusters: map[*cluster]bool{}, freed: make(chan struct{}), readers: map[*kept]int64{},
+		most:     most,
+		patience: patience,
+		clusters: map[*cluster]bool{},
+		freed:    make(chan struct{}),
+		readers:  map[*kept]int64{},
 	}
 }
 

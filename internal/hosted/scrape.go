@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
@@ -51,10 +52,9 @@ func NewScraperThrough(user Clients, dial func(ctx context.Context, pod, address
 			return v1.Manager{}, err
 		}
 		transport := &http.Transport{
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-			DisableKeepAlives: true,
-			// The pod is the user cluster's. Each key of a header takes many times its bytes.
-			MaxResponseHeaderBytes: 64 << 10,
+			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives:      true,
+			MaxResponseHeaderBytes: answerlimit.MaxHeader,
 		} //nolint:gosec // managers sign their own certificate; the token opens nothing else
 		defer transport.CloseIdleConnections()
 		if dial != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -76,11 +75,9 @@ func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 		if err != nil {
 			return nil
 		}
-		pod, err := e.env.Kube.CoreV1().
-			Pods(m.Namespace()).
-			Get(ctx, m.Name()+"-"+e.env.NodeNames[s.Host], metav1.GetOptions{})
-		if err != nil || !staticpod.HasCommand(pod, m.Command()) || pod.Spec.NodeName != e.env.NodeNames[s.Host] {
-			return nil // of the old manifest, or made by the kubelet of another node
+		pod, err := staticpod.MirrorPod(ctx, e.env, s, m)
+		if err != nil || !staticpod.HasCommand(pod, m.Command()) {
+			return nil // of the old manifest
 		}
 		return []corev1.Pod{*pod}
 	case object.IsWorkload(s.Ref):

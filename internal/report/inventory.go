@@ -103,6 +103,8 @@ type inventories struct {
 	goes map[string]string
 	// unready are the Nodes that were not Ready, before or after.
 	unready map[string]bool
+	// namesBefore and namesAfter are the names and addresses of Nodes.
+	namesBefore, namesAfter *servingrequest.Nodes
 }
 
 // inventory compares what there was before with what there is after. goes are Nodes that have to be gone, each with
@@ -117,6 +119,7 @@ func inventory(before, after *v1.Snapshot, direction string, goes map[string]str
 	if before == nil || after == nil {
 		return c.out
 	}
+	c.namesBefore, c.namesAfter = servingrequest.NodesOf(before), servingrequest.NodesOf(after)
 	if c.listed("nodes") {
 		c.nodes()
 	}
@@ -530,25 +533,27 @@ func (c *inventories) node(b, a v1.Node) {
 // another one, and until the request is answered, logs and exec of its pods fail; that comes minutes after its step.
 // Who waited before waits for nothing that the migration did.
 func (c *inventories) serving(node string) {
-	if was, is := unanswered(c.before, node), unanswered(c.after, node); was == "" && is != "" {
+	was, is := unanswered(c.before, c.namesBefore, node), unanswered(c.after, c.namesAfter, node)
+	if was == "" && is != "" {
 		c.differ("Node/"+node, "servingCertificate", "no request waits", is)
 	}
 }
 
 // unanswered names the first request for a serving certificate of a node that is not issued, and what answers it; empty
 // for none.
-func unanswered(s *v1.Snapshot, node string) string {
+func unanswered(s *v1.Snapshot, names *servingrequest.Nodes, node string) string {
 	for _, r := range s.CertificateRequests {
 		switch {
-		case r.SignerName != certificatesv1.KubeletServingSignerName || r.Username != "system:node:"+node:
+		case r.SignerName != certificatesv1.KubeletServingSignerName || r.Username != servingrequest.UserPrefix+node:
 		case r.State == "Pending":
-			command, err := servingrequest.NodesOf(s).Approve(r)
+			command, err := names.Approve(r)
 			if err != nil {
 				return fmt.Sprintf("%q waits; do not approve it before you know why: %v", r.Name, err)
 			}
 			return r.Name + " waits (" + command + ")"
 		case r.State != string(certificatesv1.CertificateApproved):
-			return r.Name + " is " + r.State + " (" + servingrequest.Command("delete csr", r.Name) + ": the kubelet asks again)"
+			command := servingrequest.Command("delete csr", r.Name)
+			return r.Name + " is " + r.State + " (" + command + ": the kubelet asks again)"
 		}
 	}
 	return ""

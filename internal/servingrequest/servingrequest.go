@@ -1,6 +1,7 @@
-// Package servingrequest decides whether a person is told to approve a kubelet's request for a serving certificate. Who
-// has a node's credentials may ask for any name, that of the API server, too, and gives the request any name. So a
-// command is printed only for a request that asks for the names of its Node and for nothing else.
+// Package servingrequest decides whether a person is told to approve a kubelet's request for a serving certificate.
+// With the credentials of a node, one may ask for any name, that of the API server among them. The request itself may
+// have any name, too. So a command is printed only for a request that asks for the names of its Node and for nothing
+// else.
 package servingrequest
 
 import (
@@ -14,8 +15,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// userPrefix begins the user name of a kubelet.
-const userPrefix = "system:node:"
+// UserPrefix begins the user name of a kubelet, before the name of its Node.
+const UserPrefix = "system:node:"
 
 // isPlain is a name of which a shell makes nothing else. The API takes nearly any name for a request.
 var isPlain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString
@@ -60,7 +61,7 @@ func keyOf(name string) string {
 
 // Approve is the command that approves a request, or an error that says why it is not printed.
 func (n *Nodes) Approve(r v1.CertificateRequest) (string, error) {
-	node, kubelet := strings.CutPrefix(r.Username, userPrefix)
+	node, kubelet := strings.CutPrefix(r.Username, UserPrefix)
 	switch {
 	case !kubelet:
 		return "", fmt.Errorf("%q, which asks, is no kubelet", r.Username)

@@ -17,7 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/servingrequest/requesttest"
 )
 
-// TestOnlyTheNamesOfANodeAreApproved: whoever holds a node's credentials makes these requests.
+// TestOnlyTheNamesOfANodeAreApproved: the credentials of a node suffice to make these requests.
 func TestOnlyTheNamesOfANodeAreApproved(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*x509.CertificateRequest)

@@ -12,7 +12,7 @@ import (
 // port is what a test prepares, and what the annotation port-id names.
 const port = "0a0b0c0d-0000-4000-8000-00000000000a"
 
-// TestAPortOfOthersIsNotTaken: who may write a Service names any port of the project. The load balancer would answer for
+// TestAPortOfOthersIsNotTaken: the author of a Service names any port of the project. The load balancer would answer for
 // its address.
 func TestAPortOfOthersIsNotTaken(t *testing.T) {
 	free := openstacksim.Port{ID: port, Network: "nodes", Addresses: []string{"10.0.9.9"}}

@@ -304,7 +304,8 @@ func judgeServing(f facts.Facts) v1.Finding {
 		return findings.Dependent("KUBELET-001")
 	}
 	asking := askingKubelets(f)
-	bad, serving := unanswered(f)
+	nodes := servingrequest.NodesOf(f.Snapshot)
+	bad, serving := unanswered(f, nodes)
 	approver := slices.ContainsFunc(
 		f.Workloads,
 		func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 },
@@ -319,7 +320,7 @@ func judgeServing(f facts.Facts) v1.Finding {
 			),
 			"approved soon after they are made",
 			"/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			answer(f, bad[0].Object),
+			answer(f, nodes, bad[0].Object),
 		)
 	case asking == "" && serving == 0:
 		return findings.Pass("no kubelet asks the cluster for a serving certificate")
@@ -345,22 +346,20 @@ func judgeServing(f facts.Facts) v1.Finding {
 }
 
 // unanswered are the requests of kubelets for serving certificates without an answer, and how many requests there are.
-func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
-	nodes := servingrequest.NodesOf(f.Snapshot)
+func unanswered(f facts.Facts, nodes *servingrequest.Nodes) (bad findings.Problems, serving int) {
 	for _, c := range f.CertificateRequests {
 		if c.SignerName != SignerServing {
 			continue
 		}
 		serving++
-		node := strings.TrimPrefix(c.Username, "system:node:")
+		node := strings.TrimPrefix(c.Username, servingrequest.UserPrefix)
 		switch {
 		case c.State == "Pending" && f.TakenAt.Sub(c.Created) > facts.VolumeGracePeriod:
-			since := c.Created.UTC().Format("2006-01-02 15:04")
+			warning := ""
 			if _, err := nodes.Approve(c); err != nil {
-				bad.Add(c.Name, "%s of %s waits since %s; do not approve it before you know why: %v", c.Name, node, since, err)
-				continue
+				warning = fmt.Sprintf("; do not approve it before you know why: %v", err)
 			}
-			bad.Add(c.Name, "%s of %s waits since %s", c.Name, node, since)
+			bad.Add(c.Name, "%s of %s waits since %s%s", c.Name, node, c.Created.UTC().Format("2006-01-02 15:04"), warning)
 		case c.State == "Denied" || c.State == "Failed":
 			bad.Add(c.Name, "%s of %s is %s: the kubelet asks again when it is deleted", c.Name, node, strings.ToLower(c.State))
 		}
@@ -370,7 +369,7 @@ func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
 
 // answer is the command that gives a kubelet what it asked for, if its Node has all of that. A request that was
 // denied or has failed can't be approved any more: its kubelet makes another one when it is gone.
-func answer(f facts.Facts, name string) string {
+func answer(f facts.Facts, nodes *servingrequest.Nodes, name string) string {
 	look := servingrequest.Command("describe csr", name)
 	i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name })
 	if i < 0 {
@@ -379,7 +378,7 @@ func answer(f facts.Facts, name string) string {
 	if f.CertificateRequests[i].State != "Pending" {
 		return look + " && " + servingrequest.Command("delete csr", name)
 	}
-	command, err := servingrequest.NodesOf(f.Snapshot).Approve(f.CertificateRequests[i])
+	command, err := nodes.Approve(f.CertificateRequests[i])
 	if err != nil {
 		return look
 	}

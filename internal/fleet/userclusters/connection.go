@@ -14,13 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 )
 
 const (
-	idle = 30 * time.Second
-	// maxHeader bounds, in bytes, the header of an answer: each key of it takes many times its bytes.
-	maxHeader  = 64 << 10
+	idle       = 30 * time.Second
 	perCluster = 32 // connections, where the server does not speak HTTP/2
 	pingAfter  = 30 * time.Second
 	pingAnswer = 15 * time.Second
@@ -62,7 +61,7 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 		TLSHandshakeTimeout:    p.o.Dial,
 		ResponseHeaderTimeout:  p.o.Answer,
 		IdleConnTimeout:        idle,
-		MaxResponseHeaderBytes: maxHeader,
+		MaxResponseHeaderBytes: answerlimit.MaxHeader,
 		MaxConnsPerHost:        perCluster,
 		MaxIdleConnsPerHost:    perCluster,
 		ForceAttemptHTTP2:      true,

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -224,11 +223,8 @@ func (c *podSession) try(ctx context.Context) (*session, error) {
 	s, err := open(ctx, c.a.exec, c.a.Namespace, name)
 	if err == nil {
 		// A session is opened by name. What has the UID now had it then, too.
-		if _, err := c.ours(ctx, name, uid); err != nil {
+		if _, err := c.get1(ctx, name, uid); err != nil {
 			s.close()
-			if apierrors.IsNotFound(err) {
-				err = &lostError{"it was deleted"}
-			}
 			return nil, c.forget(err) //nolint:contextcheck // see above
 		}
 		return s, nil

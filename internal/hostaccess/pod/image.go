@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -52,12 +51,9 @@ func (h *host) awaitTried(ctx context.Context, name string, uid types.UID, image
 	begun, told, last := time.Now(), false, ""
 	var since time.Time
 	for {
-		p, err := h.look.ours(ctx, name, uid)
+		p, err := h.look.get1(ctx, name, uid)
 		if lost, ok := errors.AsType[*lostError](err); ok {
 			return fmt.Errorf("trying image %s on host %s: pod %s/%s: %w", image, h.name, h.a.Namespace, name, lost)
-		}
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("trying image %s on host %s: pod %s/%s was deleted", image, h.name, h.a.Namespace, name)
 		}
 		if err == nil {
 			started, why, certain := Verdict(p)

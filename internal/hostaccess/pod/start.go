@@ -73,13 +73,16 @@ func (c *podSession) create(ctx context.Context) (string, types.UID, error) {
 	}
 	c.mu.Unlock()
 	if closed { // meanwhile, by a client that did not know of this pod
-		return "", "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
+		err := c.a.discard(s.Name) //nolint:contextcheck // it is deleted also when its caller has gone
+		return "", "", errors.Join(errClosed, err)
 	}
 	return s.Name, uid, nil
 }
 
 // errNotOurs says that a pod has the name of one of this command and was made by others.
-var errNotOurs = errors.New("a pod with its name was not made by this command: look at who makes pods in that namespace")
+var errNotOurs = errors.New(
+	"a pod with its name was not made by this command: look at who makes pods in that namespace",
+)
 
 // make makes a pod, and returns its UID: what has its name later may be another one, on another node. A pod that is
 // there already is one that an attempt has made whose answer was lost, if it is as that would be.
@@ -105,13 +108,17 @@ func isOf(p, want *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(p.OwnerReferences, want.OwnerReferences)
 }
 
-// ours returns a pod if it is the one that was made, and not another one of its name.
-func (c *podSession) ours(ctx context.Context, name string, uid types.UID) (*corev1.Pod, error) {
-	p, err := c.get1(ctx, name)
-	if err != nil {
+// get1 reads the pod that was made. One that is gone, and another one of its name, is a lostError.
+func (c *podSession) get1(ctx context.Context, name string, uid types.UID) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	p, err := c.a.Kube.CoreV1().Pods(c.a.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &lostError{"it was deleted"}
+	case err != nil:
 		return nil, err
-	}
-	if p.UID != uid {
+	case p.UID != uid:
 		return nil, &lostError{"another pod has its name"}
 	}
 	return p, nil
@@ -151,10 +158,7 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 	var since time.Time // since when it has been waiting for the same reason
 	reason := ""
 	for pause := 100 * time.Millisecond; ; pause = min(pause*5/4, time.Second) {
-		p, err := c.ours(ctx, name, uid)
-		if apierrors.IsNotFound(err) {
-			return &lostError{"it was deleted"}
-		}
+		p, err := c.get1(ctx, name, uid)
 		if lost, ok := errors.AsType[*lostError](err); ok {
 			return lost
 		}
@@ -193,18 +197,9 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 	}
 }
 
-func (c *podSession) get1(ctx context.Context, name string) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	return c.a.Kube.CoreV1().Pods(c.a.Namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
 // lost says why a pod with which no session can be opened is of no use. It is nil when it may be, or that is not known.
 func (c *podSession) lost(ctx context.Context, name string, uid types.UID) error {
-	p, err := c.ours(ctx, name, uid)
-	if apierrors.IsNotFound(err) {
-		return &lostError{"it was deleted"}
-	}
+	p, err := c.get1(ctx, name, uid)
 	if lost, ok := errors.AsType[*lostError](err); ok {
 		return lost
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // Values of StepRecord.Before of a step that drains.
@@ -235,7 +236,7 @@ const evictInterval = 5 * time.Second
 
 // mustLeave reports whether a pod has to leave a node that is drained.
 func mustLeave(p *corev1.Pod) bool {
-	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || IsOurs(p) {
+	if workloads.IsMirror(p) || IsOurs(p) {
 		return false
 	}
 	if IsTerminal(p) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -137,8 +136,7 @@ func deployedOldManagers(ctx context.Context, e *step.Env) ([]oldManager, error)
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods in %s: %w", component.Namespace, err)
 	}
-	isStatic := func(p corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
-	return inPods(workloads.SeedPods(slices.DeleteFunc(pods.Items, isStatic), component.KCM)), nil
+	return inPods(workloads.SeedPods(pods.Items, component.KCM)), nil
 }
 
 func inPods(pods []collect.SeedPod) []oldManager {

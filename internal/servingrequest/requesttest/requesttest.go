@@ -28,7 +28,8 @@ func Encode(t testing.TB, request *x509.CertificateRequest) []byte {
 
 // Of is the request of the kubelet of a node for names and addresses.
 func Of(node string, names ...string) *x509.CertificateRequest {
-	r := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}
+	subject := pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+	r := &x509.CertificateRequest{Subject: subject}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			r.IPAddresses = append(r.IPAddresses, ip)

@@ -34,7 +34,7 @@ func GatherPods(ctx context.Context, g *collect.Collector) {
 	g.ManagerPods = SeedPods(items, component.KCM, component.CCM)
 	for i := range items {
 		p := &items[i]
-		if _, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		if IsMirror(p) {
 			g.Mirrors = append(g.Mirrors, *p)
 		} else if owner := workloadOf(p); owner != "" && p.Spec.NodeName != "" {
 			g.RunsOn[owner] = append(g.RunsOn[owner], p.Spec.NodeName)

@@ -216,8 +216,8 @@ func CheckClouds(data []byte) error {
 		return err
 	}
 	if c.Global.AuthURL != "" || c.Global.TLSInsecure || c.Global.CAFile != "" {
-		return errors.New("[Global] use-clouds takes the credentials of this machine's clouds.yaml, and auth-url, ca-file or " +
-			"tls-insecure of the cloud config say whom they are sent to: set those in clouds.yaml")
+		return errors.New("[Global] use-clouds takes the credentials of this machine's clouds.yaml, and auth-url, " +
+			"ca-file or tls-insecure of the cloud config say whom they are sent to: set those in clouds.yaml")
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
+	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer/vipport"
 )
 
 // madeByUs begins the description of floating IPs that a manager made for a Service: this one, or the external
@@ -47,6 +48,28 @@ func (s *settings) inReach(description string) bool {
 // madeForOthers reports whether a description is that of a floating IP for a Service of another namespace or cluster.
 func (s *settings) madeForOthers(description string) bool {
 	return strings.HasPrefix(description, madeByUs) && !s.inReach(description)
+}
+
+// checkPort refuses a port that something else uses, and one whose floating IP was made for others.
+func (s *settings) checkPort(ctx context.Context, c *client.Client) error {
+	if err := vipport.Check(ctx, c, s.port); err != nil {
+		return err
+	}
+	neutron, err := c.Network(ctx)
+	if err != nil {
+		return err
+	}
+	ips, err := floating(ctx, neutron, floatingips.ListOpts{PortID: s.port})
+	if err != nil {
+		return err
+	}
+	for _, ip := range ips {
+		if s.madeForOthers(ip.Description) {
+			return fmt.Errorf("floating IP %s of port %s was made for another namespace or cluster (%q)",
+				ip.FloatingIP, s.port, ip.Description)
+		}
+	}
+	return nil
 }
 
 // floating lists floating IPs.

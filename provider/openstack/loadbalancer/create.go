@@ -8,14 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
-
-	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer/vipport"
 )
 
 // create makes a load balancer with all that is below it. Where trees are not taken, what is below comes with changes.
 func (b *Balancers) create(ctx context.Context, o octavia, s *settings, nodes []*corev1.Node, targets []target) error {
 	if s.port != "" {
-		if err := vipport.Check(ctx, b.client, s.port, s.madeForOthers); err != nil {
+		if err := s.checkPort(ctx, b.client); err != nil {
 			return fmt.Errorf("annotation %sport-id: %w", prefix, err)
 		}
 	}

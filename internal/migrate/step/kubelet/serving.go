@@ -70,8 +70,8 @@ func (x Kubelet) waiting(ctx context.Context, node string) ([]string, error) {
 		return nil, fmt.Errorf("listing certificate signing requests: %w", err)
 	}
 	requests := slices.DeleteFunc(list.Items, func(r certificatesv1.CertificateSigningRequest) bool {
-		return r.Spec.SignerName != certificatesv1.KubeletServingSignerName || r.Spec.Username != "system:node:"+node ||
-			len(r.Status.Conditions) > 0
+		return r.Spec.SignerName != certificatesv1.KubeletServingSignerName ||
+			r.Spec.Username != servingrequest.UserPrefix+node || len(r.Status.Conditions) > 0
 	})
 	if len(requests) == 0 {
 		return nil, nil

@@ -36,19 +36,28 @@ func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bo
 	if len(procs) != 1 || !SameFlags(m.Flags(), commandline.FlagsOf(procs[0].Args)) {
 		return false, notPulled(ctx, e, s, m)
 	}
-	pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})
+	pod, err := MirrorPod(ctx, e, s, m)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading mirror pod %s-%s: %w", m.Name(), e.NodeNames[s.Host], err)
 	}
-	if pod.Spec.NodeName != e.NodeNames[s.Host] {
-		return false, nil // the kubelet of another node has made it
-	}
 	if err := ofVersion(ctx, e, s, m, pod); err != nil {
 		return false, err
 	}
 	return HasCommand(pod, m.Command()) && object.IsReady(pod), nil
+}
+
+// MirrorPod reads the mirror pod of a manifest on a step's host. One that the kubelet of another node has made under
+// its name counts as not found.
+func MirrorPod(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Manifest) (*corev1.Pod, error) {
+	node := e.NodeNames[s.Host]
+	name := m.Name() + "-" + node
+	pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, name, metav1.GetOptions{})
+	if err == nil && pod.Spec.NodeName != node {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	return pod, err
 }
 
 // SameFlags compares what a manifest says with a command line. A runner that maps a container's mounts to other places

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -59,7 +58,7 @@ func notPulled(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Mani
 	if !changesVersions(e, s.Component) {
 		return nil
 	}
-	pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})
+	pod, err := MirrorPod(ctx, e, s, m)
 	if err != nil {
 		return nil // that it does not run is known
 	}

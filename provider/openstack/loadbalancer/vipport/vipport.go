@@ -1,23 +1,22 @@
-// Package vipport decides whether a load balancer may have a port that a Service names. Who may write a Service would
-// take the address of a server, of a router or of a virtual IP otherwise.
+// Package vipport decides whether a load balancer may have a port that a Service names. The author of a Service
+// would take the address of a server, of a router or of a virtual IP otherwise.
 package vipport
 
 import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
 
-// Check refuses a port unless it was prepared for a load balancer of the project and is free. Its floating IP may have
-// any description but one that isTaken refuses.
-func Check(ctx context.Context, c *client.Client, id string, isTaken func(description string) bool) error {
+// Check refuses a port unless it was prepared for a load balancer of the project and is free.
+func Check(ctx context.Context, c *client.Client, id string) error {
 	if _, err := uuid.Parse(id); err != nil {
 		return fmt.Errorf("%q is no ID of a port", id)
 	}
@@ -36,12 +35,10 @@ func Check(ctx context.Context, c *client.Client, id string, isTaken func(descri
 	case err != nil:
 		return fmt.Errorf("reading port %s: %w", id, client.Explain(err))
 	case port.DeviceID != "" || port.DeviceOwner != "":
-		return fmt.Errorf("port %s is in use (device %q, owner %q): name a port that nothing uses", id, port.DeviceID, port.DeviceOwner)
+		return fmt.Errorf("port %s is in use (device %q, owner %q): name a port that nothing uses",
+			id, port.DeviceID, port.DeviceOwner)
 	}
-	if err := notVirtual(ctx, neutron, port); err != nil {
-		return err
-	}
-	return notTaken(ctx, neutron, port, isTaken)
+	return notVirtual(ctx, neutron, port)
 }
 
 // notVirtual refuses a port whose address others answer for. Keepalived's virtual IPs are ports without a device, and
@@ -56,12 +53,14 @@ func notVirtual(ctx context.Context, neutron *gophercloud.ServiceClient, port *p
 		return err
 	}
 	for _, other := range all {
+		if other.ID == port.ID {
+			continue
+		}
 		for _, pair := range other.AllowedAddressPairs {
-			for _, fixed := range port.FixedIPs {
-				if other.ID != port.ID && covers(pair.IPAddress, fixed.IPAddress) {
-					return fmt.Errorf("address %s of port %s is one that port %s may answer for (allowed address pair %s): "+
-						"name a port that nothing uses", fixed.IPAddress, port.ID, other.ID, pair.IPAddress)
-				}
+			i := slices.IndexFunc(port.FixedIPs, func(ip ports.IP) bool { return covers(pair.IPAddress, ip.IPAddress) })
+			if i >= 0 {
+				return fmt.Errorf("address %s of port %s is one that port %s may answer for (allowed address pair %s): "+
+					"name a port that nothing uses", port.FixedIPs[i].IPAddress, port.ID, other.ID, pair.IPAddress)
 			}
 		}
 	}
@@ -80,24 +79,4 @@ func covers(pair, address string) bool {
 	}
 	one, err := netip.ParseAddr(pair)
 	return err == nil && one == parsed
-}
-
-func notTaken(
-	ctx context.Context,
-	neutron *gophercloud.ServiceClient,
-	port *ports.Port,
-	isTaken func(description string) bool,
-) error {
-	ips, err := client.List(ctx, "listing the floating IPs of port "+port.ID,
-		floatingips.List(neutron, floatingips.ListOpts{PortID: port.ID}), floatingips.ExtractFloatingIPs)
-	if err != nil {
-		return err
-	}
-	for _, ip := range ips {
-		if isTaken(ip.Description) {
-			return fmt.Errorf("floating IP %s of port %s was made for another namespace or cluster (%q)",
-				ip.FloatingIP, port.ID, ip.Description)
-		}
-	}
-	return nil
 }
