@@ -79,6 +79,16 @@ func Next(f Facts, o Observation, p Policy) Step {
 		policy:  p,
 		record:  f.Record.clone().Restart,
 		timeout: cmp.Or(p.Timeout, usualTimeout),
+		alive:   map[string]*Deployment{},
+		states:  map[string]DeploymentState{},
+	}
+	for i := range f.Deployments {
+		if d := &f.Deployments[i]; !d.Deleting {
+			n.alive[key(*d)] = d
+		}
+	}
+	for _, s := range o.Deployments {
+		n.states[s.Key()] = s
 	}
 	if !p.Wanted {
 		if n.record.Stopped != nil {
@@ -95,6 +105,8 @@ type next struct {
 	policy  Policy
 	record  Restart
 	timeout time.Duration
+	alive   map[string]*Deployment     // by namespace/name, those that are not being deleted
+	states  map[string]DeploymentState // by namespace/name
 	// blocked are sentences about MachineDeployments that cannot be restarted as they are.
 	blocked []string
 }
@@ -153,7 +165,7 @@ func key(d Deployment) string { return d.Namespace + "/" + d.Name }
 // forget drops MachineDeployments that are gone.
 func (n *next) forget() {
 	for k := range n.record.Began {
-		if !slices.ContainsFunc(n.Deployments, func(d Deployment) bool { return key(d) == k && !d.Deleting }) {
+		if n.alive[k] == nil {
 			delete(n.record.Began, k)
 		}
 	}
@@ -170,21 +182,16 @@ func (n *next) begun() []Deployment {
 	return out
 }
 
-func (n *next) state(d Deployment) DeploymentState {
-	i := slices.IndexFunc(n.o.Deployments, func(s DeploymentState) bool { return s.Key() == key(d) })
-	if i < 0 {
-		return DeploymentState{}
-	}
-	return n.o.Deployments[i]
-}
+// state is the zero value for one that was not judged.
+func (n *next) state(d Deployment) DeploymentState { return n.states[key(d)] }
 
 // progress notes when each restart last moved.
 func (n *next) progress() {
 	for _, d := range n.begun() {
 		b, s := n.record.Began[key(d)], n.state(d)
 		deleting := 0
-		for _, m := range n.Machines {
-			if of := n.deploymentOf(m); of != nil && of.UID == d.UID && !m.Deleting.IsZero() {
+		for _, m := range n.machinesOf[d.UID] {
+			if !m.Deleting.IsZero() {
 				deleting++
 			}
 		}

@@ -188,8 +188,9 @@ func Observe(f Facts) Observation {
 			o.Machines = append(o.Machines, w.stray(n))
 		}
 	}
+	has := countByDeployment(o.Machines)
 	for _, d := range f.Deployments {
-		o.Deployments = append(o.Deployments, w.deployment(d, o.Machines))
+		o.Deployments = append(o.Deployments, w.deployment(d, has[key(d)]))
 		if !d.Deleting {
 			o.Wanted += d.Replicas
 		}
@@ -246,6 +247,7 @@ type world struct {
 	setByUID    map[string]*MachineSet
 	deployByUID map[string]*Deployment
 	newestOf    map[string]*MachineSet // deployment uid -> the set of its template
+	machinesOf  map[string][]Machine   // deployment uid ->
 }
 
 func newWorld(f Facts) *world {
@@ -254,6 +256,7 @@ func newWorld(f Facts) *world {
 		setByUID:    map[string]*MachineSet{},
 		deployByUID: map[string]*Deployment{},
 		newestOf:    map[string]*MachineSet{},
+		machinesOf:  map[string][]Machine{},
 	}
 	for i := range f.Deployments {
 		w.deployByUID[f.Deployments[i].UID] = &f.Deployments[i]
@@ -263,6 +266,11 @@ func newWorld(f Facts) *world {
 		w.setByUID[s.UID] = s
 		if s.Owner != "" && newer(s, w.newestOf[s.Owner]) {
 			w.newestOf[s.Owner] = s
+		}
+	}
+	for _, m := range f.Machines {
+		if d := w.deploymentOf(m); d != nil {
+			w.machinesOf[d.UID] = append(w.machinesOf[d.UID], m)
 		}
 	}
 	w.nodeOf, w.machineOf = match(f.Machines, f.Nodes)

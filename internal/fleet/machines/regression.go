@@ -11,7 +11,7 @@ func (n *next) stopped() (Step, bool) {
 	if s == nil {
 		return Step{}, false
 	}
-	d := n.named(s.Deployment)
+	d := n.alive[s.Deployment]
 	if d == nil || s.Released || n.mended(*s, *d) {
 		return n.goOn(d)
 	}
@@ -66,18 +66,9 @@ func (n *next) mended(s Stopped, d Deployment) bool {
 	return false
 }
 
-func (n *next) named(k string) *Deployment {
-	for i := range n.Deployments {
-		if key(n.Deployments[i]) == k && !n.Deployments[i].Deleting {
-			return &n.Deployments[i]
-		}
-	}
-	return nil
-}
-
 // stop notes a regression and pauses the rollout that shows it, unless nothing of it is left to do.
 func (n *next) stop(s Stopped) Step {
-	d := n.named(s.Deployment)
+	d := n.alive[s.Deployment]
 	s.Paused = s.Machine != "" && !d.Paused && !n.state(*d).Settled
 	n.record.Stopped = &s
 	out := Step{
@@ -98,8 +89,8 @@ func (n *next) regression() *Stopped {
 		states[s.Namespace+"/"+s.Name] = s
 	}
 	for _, d := range n.begun() {
-		for _, m := range n.Machines {
-			set := n.newestOf[d.UID]
+		set := n.newestOf[d.UID]
+		for _, m := range n.machinesOf[d.UID] {
 			if set == nil || m.Owner != set.UID || !m.Deleting.IsZero() || n.oldTemplate(d) {
 				continue
 			}
@@ -138,8 +129,8 @@ func (n *next) wrong(m Machine, s MachineState, b Begun) string {
 // stall says what a rollout hangs on.
 func (n *next) stall(d Deployment, states map[string]MachineState, b Begun) string {
 	since := b.Moved.UTC().Format("15:04:05")
-	for _, m := range n.Machines {
-		if of := n.deploymentOf(m); of != nil && of.UID == d.UID && !m.Deleting.IsZero() {
+	for _, m := range n.machinesOf[d.UID] {
+		if !m.Deleting.IsZero() {
 			return fmt.Sprintf(
 				"nothing has moved since %s; machine %s is being deleted: a PodDisruptionBudget or a finalizer may hold it",
 				since,
@@ -147,9 +138,8 @@ func (n *next) stall(d Deployment, states map[string]MachineState, b Begun) stri
 			)
 		}
 	}
-	for _, m := range n.Machines {
-		of := n.deploymentOf(m)
-		if s := states[m.Namespace+"/"+m.Name]; of != nil && of.UID == d.UID && !s.Migrated {
+	for _, m := range n.machinesOf[d.UID] {
+		if s := states[m.Namespace+"/"+m.Name]; !s.Migrated {
 			return fmt.Sprintf("nothing has moved since %s; machine %s %s", since, m.Name, s.Message)
 		}
 	}

@@ -114,18 +114,31 @@ func (r Restarter) patch(ctx context.Context, d Deployment, spec string) error {
 	return nil
 }
 
-// deployment judges a MachineDeployment, its machines already judged.
-func (w *world) deployment(d Deployment, machines []MachineState) DeploymentState {
-	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas}
+// counts is how many machines a MachineDeployment has that are not being deleted, and how many of them are migrated.
+type counts struct{ machines, done int }
+
+// countByDeployment counts judged machines once for all MachineDeployments, by namespace/name. A user cluster may have
+// thousands of both, and the operator judges every cluster again and again.
+func countByDeployment(machines []MachineState) map[string]counts {
+	out := map[string]counts{}
 	for _, m := range machines {
-		if m.Deployment != d.Name || m.Namespace != d.Namespace || m.Deleting {
+		if m.Deployment == "" || m.Deleting {
 			continue
 		}
-		s.Machines++
+		k := m.Namespace + "/" + m.Deployment
+		c := out[k]
+		c.machines++
 		if m.Migrated {
-			s.Done++
+			c.done++
 		}
+		out[k] = c
 	}
+	return out
+}
+
+// deployment judges a MachineDeployment, its machines already judged and counted.
+func (w *world) deployment(d Deployment, has counts) DeploymentState {
+	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas, Machines: has.machines, Done: has.done}
 	s.Reason, s.Message = w.unsettled(d, s)
 	s.Settled = s.Reason == ""
 	if s.Settled && d.Replicas == 0 && w.oldTemplate(d) {
@@ -183,16 +196,17 @@ func (w *world) oldTemplate(d Deployment) bool {
 // freeSets counts the MachineSets that no MachineDeployment owns, and reports whether each has its machines.
 func (w *world) freeSets(o *Observation) bool {
 	done := true
+	alive := map[string]int{} // by the uid of the MachineSet
+	for _, m := range w.Machines {
+		if m.Deleting.IsZero() {
+			alive[m.Owner]++
+		}
+	}
 	for _, s := range w.Sets {
 		if w.deployByUID[s.Owner] != nil || s.Deleting {
 			continue
 		}
-		have := 0
-		for _, m := range w.Machines {
-			if m.Owner == s.UID && m.Deleting.IsZero() {
-				have++
-			}
-		}
+		have := alive[s.UID]
 		o.Wanted += s.Replicas
 		if have != s.Replicas {
 			done = false
