@@ -282,7 +282,7 @@ func StartCloudNodeLifecycleControllerWrapper(
 			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
 			MonitorPeriod: settings.NodeMonitorPeriod.Duration, Workers: int(settings.ConcurrentNodeLifecycleSyncs),
 			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).NodeLifecycle,
-			HostName: nodelifecycle.HostName(),
+			Host: nodelifecycle.ThisHost(),
 		})
 		return launch(ctx, c, err)
 	}

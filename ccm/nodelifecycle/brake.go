@@ -1,11 +1,9 @@
 package nodelifecycle
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -142,42 +140,15 @@ func (e *evidence) judgeTerminated() (doubt holdReason, settled bool) {
 	return "", true
 }
 
-// HostName returns what is known of the node that this process runs on. That is NODE_NAME, or the name of the host,
-// which is that of a pod in its own network.
-func HostName() string {
-	host, _ := os.Hostname() // without it, the own node is not known
-	return cmp.Or(os.Getenv("NODE_NAME"), host)
-}
-
 // noteOwnNode says when the manager's own node is not known, once until it is. The caller has the lock.
 func (c *Controller) noteOwnNode(calls context.Context) {
 	isUnknown := c.own == "" && c.known > 0
 	if isUnknown && !c.toldNoOwn {
 		klog.FromContext(calls).Error(nil, "Which node runs this manager is not known, so that the cloud is not asked for "+
 			"its own instance before nodes are deleted; Ready nodes are asked for instead. "+
-			"Set NODE_NAME from spec.nodeName, unless it runs outside of its cluster", "host", c.host)
+			"Set NODE_NAME from spec.nodeName, unless it runs outside of its cluster", "host", c.host.Name)
 	}
 	c.toldNoOwn = isUnknown
-}
-
-// findOwnNode returns the name of the node that runs this manager, or "" if none of them does.
-func findOwnNode(all []*corev1.Node, host string) string {
-	if host == "" {
-		return ""
-	}
-	labelled := ""
-	for _, node := range all {
-		switch {
-		case node.Name == host:
-			return host
-		case node.Labels[corev1.LabelHostname] != host:
-		case labelled != "":
-			return "" // two nodes claim it
-		default:
-			labelled = node.Name
-		}
-	}
-	return labelled
 }
 
 // schemeOf is the part of a provider ID that says which cloud it is of.

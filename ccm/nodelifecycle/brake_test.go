@@ -97,18 +97,31 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 
 func TestACloudThatDoesNotFindOurOwnInstanceDeletesNoNode(t *testing.T) {
 	named := nodeWith("alive-own", isReady)
-	labelled := nodeWith("alive-own", isReady, func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelHostname: "host"} })
+	at := func(address string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		}
+	}
+	labelled := func(address string) *corev1.Node {
+		return nodeWith("alive-own", isReady, at(address), func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelHostname: "host"} })
+	}
+	here := []string{"fd00::7", "10.0.0.7"}
 	for name, test := range map[string]struct {
 		own  *corev1.Node
-		host string
+		host Host
 		held map[string]float64
 	}{
-		"by its name":                 {named, "alive-own", map[string]float64{"own_instance": 1}},
-		"by the name of its host":     {labelled, "host", map[string]float64{"own_instance": 1}},
-		"it is not Ready":             {nodeWith("alive-own"), "alive-own", map[string]float64{"own_instance": 2}},
-		"the host is another's":       {named, "host", nil},
-		"it is not of this cloud":     {nodeWith("alive-own", isReady, func(node *corev1.Node) { node.Spec.ProviderID = "metal://own" }), "alive-own", nil},
-		"the host has no name at all": {named, "", nil},
+		"by its name":                         {named, Host{Name: "alive-own"}, map[string]float64{"own_instance": 1}},
+		"by the name of its host":             {labelled("10.0.0.7"), Host{"host", here}, map[string]float64{"own_instance": 1}},
+		"by the host's IPv6 address":          {labelled("fd00:0::7"), Host{"host", here}, map[string]float64{"own_instance": 1}},
+		"by the name of a host that is its":   {nodeWith("alive-own", isReady, at("10.0.0.7")), Host{"alive-own", here}, map[string]float64{"own_instance": 1}},
+		"it is not Ready":                     {nodeWith("alive-own"), Host{Name: "alive-own"}, map[string]float64{"own_instance": 2}},
+		"the host is another's":               {named, Host{Name: "host"}, nil},
+		"it is not of this cloud":             {nodeWith("alive-own", isReady, func(node *corev1.Node) { node.Spec.ProviderID = "metal://own" }), Host{Name: "alive-own"}, nil},
+		"the host has no name at all":         {named, Host{}, nil},
+		"a Node of a seed's pod's name":       {named, Host{"alive-own", here}, nil},
+		"a Node with the label of that pod":   {labelled("10.0.0.8"), Host{"host", here}, nil},
+		"that label, and NODE_NAME was given": {labelled("10.0.0.7"), Host{Name: "host"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
@@ -116,7 +129,7 @@ func TestACloudThatDoesNotFindOurOwnInstanceDeletesNoNode(t *testing.T) {
 				c.Instance = func(node *corev1.Node) cloud.InstanceState {
 					return cloud.InstanceState{Exists: node.Name != "gone" && node.Name != "alive-own"}
 				}
-				start(t.Context(), t, api, provider, func(config *Config) { config.HostName = test.host })
+				start(t.Context(), t, api, provider, func(config *Config) { config.Host = test.host })
 				pass(time.Minute)
 				equal(t, "held", test.held, heldNow(t))
 				if kept := api.Node("gone") != nil; kept != (test.held != nil) {
@@ -286,7 +299,7 @@ func TestACloudThatCallsOurOwnInstanceTerminatedDeletesNoNode(t *testing.T) {
 		api := nodetest.New(append(many(20, "alive", isReady), nodeWith("gone"), nodeWith("own", isReady))...)
 		c, provider := lister(1000)
 		c.Instance = endedInstances("own")
-		start(t.Context(), t, api, provider, func(config *Config) { config.HostName = "own" })
+		start(t.Context(), t, api, provider, func(config *Config) { config.Host = Host{Name: "own"} })
 		pass(time.Minute)
 		equal(t, "held", map[string]float64{"own_instance": 1}, heldNow(t))
 		if api.Node("gone") == nil {
@@ -313,7 +326,7 @@ func TestAnEndpointThatCallsAllInstancesTerminatedDeletesNoNodeOfAManagerWithout
 				api := nodetest.New(append(ready, nodeWith("gone"))...)
 				c, provider := lister(1000)
 				c.Instance = endedInstances(test.ended...)
-				start(t.Context(), t, api, provider, func(config *Config) { config.HostName = "a-pod-of-a-seed" })
+				start(t.Context(), t, api, provider, func(config *Config) { config.Host = Host{Name: "a-pod-of-a-seed"} })
 				pass(time.Minute)
 				equal(t, "held", test.held, heldNow(t))
 				if kept := api.Node("gone") != nil; kept != (test.held != nil) {
@@ -444,7 +457,7 @@ func TestOurOwnInstanceIsNotWaitedForForGood(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		start(t.Context(), t, api, c, func(config *Config) { config.HostName = "alive0000" })
+		start(t.Context(), t, api, c, func(config *Config) { config.Host = Host{Name: "alive0000"} })
 		pass(20 * time.Second)
 		if api.Node("gone") != nil {
 			t.Error("the node is there still")

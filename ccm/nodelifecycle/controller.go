@@ -55,8 +55,8 @@ type Config struct {
 	Clock   clock.WithTicker // nil: the real one
 	// Instances is how nodes are read; nil: cloud.InstancesOf(Cloud).
 	Instances cloud.Instances
-	// HostName is the name of the node, or of its host, that runs the manager; empty if it is not known. See HostName.
-	HostName string
+	// Host is where the manager runs; the zero value if that is not known. See ThisHost.
+	Host Host
 }
 
 func (config *Config) complete() error {
@@ -110,7 +110,7 @@ type Controller struct {
 	began     time.Time // when Run began
 	inherited bool      // a manager of this kind worked before, and what it deleted is not known
 
-	host  string // Config.HostName
+	host  Host   // Config.Host
 	own   string // the node that runs this manager, "" if it is not known
 	known int    // nodes that there are
 	// toldNoOwn reports whether it was said that the own node is not known.
@@ -144,7 +144,7 @@ func New(config Config) (*Controller, error) {
 		),
 		warnings:  rate.NewLimiter(1, 50),
 		watched:   map[string]*watched{},
-		host:      config.HostName,
+		host:      config.Host,
 		witnesses: map[string]bool{},
 	}
 	flights := groupsInFlight

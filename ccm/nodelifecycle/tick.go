@@ -93,7 +93,7 @@ func (c *Controller) beginPass(questions []question) *evidence {
 func (c *Controller) look(all []*corev1.Node, now time.Time) (questions []question, back []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ticked, c.known, c.own = now, len(all), findOwnNode(all, c.host)
+	c.ticked, c.known, c.own = now, len(all), c.host.node(all)
 	var due []*corev1.Node
 	present := map[string]bool{}
 	for _, node := range all {
