@@ -29,21 +29,13 @@ func judgeHostsDistinct(f facts.Facts) v1.Finding {
 		return finding
 	}
 	var bad, odd findings.Problems
-	hosts := map[string][]string{}
 	for _, h := range f.Hosts {
-		switch {
-		case h.APIOnly:
-		case h.NodeName != "":
-			hosts[h.NodeName] = append(hosts[h.NodeName], h.Name)
-		case h.Kubelet != nil:
+		if !h.APIOnly && h.NodeName == "" && h.Kubelet != nil {
 			bad.Add(h.Name, "host %s has a kubelet and is no Node of this cluster", h.Name)
 		}
 	}
-	for _, node := range slices.Sorted(maps.Keys(hosts)) {
-		if names := hosts[node]; len(names) > 1 {
-			bad.Add(node, "hosts %s are all taken for Node %s", strings.Join(names, " and "), node)
-		}
-	}
+	hosts := hostsOfNodes(f.Hosts)
+	bad = append(bad, takenForOneNode(hosts)...)
 	labels := map[string][]string{}
 	for _, n := range f.Nodes {
 		if name := n.Labels[facts.LabelHostname]; name != "" {
@@ -75,6 +67,33 @@ func judgeHostsDistinct(f facts.Facts) v1.Finding {
 	return findings.Pass("each of %s is one Node of its own", findings.Plural(len(hosts), "host"))
 }
 
+// hostsOfNodes are the names of hosts, by that of the Node that they are taken for.
+func hostsOfNodes(all []v1.Host) map[string][]string {
+	hosts := map[string][]string{}
+	for _, h := range all {
+		if !h.APIOnly && h.NodeName != "" {
+			hosts[h.NodeName] = append(hosts[h.NodeName], h.Name)
+		}
+	}
+	return hosts
+}
+
+func takenForOneNode(hosts map[string][]string) (bad findings.Problems) {
+	for _, node := range slices.Sorted(maps.Keys(hosts)) {
+		if names := hosts[node]; len(names) > 1 {
+			bad.Add(node, "hosts %s are all taken for Node %s", strings.Join(names, " and "), node)
+		}
+	}
+	return bad
+}
+
+// WrongHosts are the hosts that no run may go on with: two that are taken for one Node, or one of another cluster. A
+// host whose Node is gone is none of them: to go on, or back, may be what brings the Node again.
+func WrongHosts(s *v1.Snapshot) findings.Problems {
+	_, ofOthers := compareAuthorities(s)
+	return append(takenForOneNode(hostsOfNodes(s.Hosts)), ofOthers...)
+}
+
 var hostsOfCluster = rule.Check{
 	Code:      "HOST-004",
 	Reason:    "HostOfAnotherCluster",
@@ -93,23 +112,7 @@ func judgeHostsOfCluster(f facts.Facts) v1.Finding {
 	if len(f.Authorities) == 0 {
 		return findings.Skip("the cluster has no ConfigMap kube-system/kube-root-ca.crt to compare the hosts with")
 	}
-	var bad findings.Problems
-	compared := 0
-	for _, h := range f.Hosts {
-		if len(h.Authorities) == 0 {
-			continue
-		}
-		compared++
-		if !slices.ContainsFunc(h.Authorities, func(a string) bool { return slices.Contains(f.Authorities, a) }) {
-			bad.Add(
-				h.Name,
-				"host %s trusts another authority (SHA-256 %s) than the cluster (%s)",
-				h.Name,
-				fingerprint(h.Authorities),
-				fingerprint(f.Authorities),
-			)
-		}
-	}
+	compared, bad := compareAuthorities(f.Snapshot)
 	if compared == 0 {
 		return findings.Skip("no host shows the authority that it trusts")
 	}
@@ -127,6 +130,29 @@ func judgeHostsOfCluster(f facts.Facts) v1.Finding {
 		)
 	}
 	return findings.Pass("%s and the cluster trust the same authority", findings.Plural(compared, "host"))
+}
+
+// compareAuthorities counts the hosts that show an authority, and returns those that do not trust the cluster's.
+func compareAuthorities(s *v1.Snapshot) (compared int, bad findings.Problems) {
+	if len(s.Authorities) == 0 {
+		return 0, nil
+	}
+	for _, h := range s.Hosts {
+		if len(h.Authorities) == 0 {
+			continue
+		}
+		compared++
+		if !slices.ContainsFunc(h.Authorities, func(a string) bool { return slices.Contains(s.Authorities, a) }) {
+			bad.Add(
+				h.Name,
+				"host %s trusts another authority (SHA-256 %s) than the cluster (%s)",
+				h.Name,
+				fingerprint(h.Authorities),
+				fingerprint(s.Authorities),
+			)
+		}
+	}
+	return compared, bad
 }
 
 func fingerprint(sums []string) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/access"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/english"
@@ -31,6 +32,20 @@ func (f *Options) checkWithout() error {
 		}
 	}
 	return nil
+}
+
+// checkHosts refuses to go on, or back, with hosts that are not clear. The checks do not run again, and each run gets
+// its own --host-access. A host of another cluster would be changed, or a step on one host be proven by another.
+func checkHosts(now *v1.Snapshot) error {
+	wrong := access.WrongHosts(now)
+	if wrong.Empty() {
+		return nil
+	}
+	return exitcode.With(
+		exitcode.Blocked,
+		"no step was begun: %s: correct --host-access or --context",
+		strings.Join(wrong.Texts(), "; "),
+	)
 }
 
 // remaining are the hosts that are still part of a migration once those of --without-host are taken out.

@@ -155,6 +155,9 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 		}
 	}
 	live := c.Gather(ctx, p.Options)
+	if err := checkHosts(live); err != nil {
+		return err
+	}
 	if err := trust.CheckJournal(doc, live); err != nil {
 		return err
 	}

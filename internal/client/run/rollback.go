@@ -75,6 +75,9 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if f.DryRun {
 		return nil
 	}
+	if err := checkHosts(snap); err != nil {
+		return err
+	}
 	if err := f.mayRollBack(c, &doc, p); err != nil {
 		return err
 	}
