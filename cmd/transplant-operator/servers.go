@@ -33,6 +33,8 @@ const (
 	maxHeader = 16 << 10
 	// maxConnections bounds those to one port, which any pod of the seed may open. The memory limit is 512Mi.
 	maxConnections = 128
+	// maxOfSource bounds those of one address: the API server, Prometheus, a kubelet or one pod.
+	maxOfSource = 32
 	// maxScrapes bounds the answers with metrics that are made at the same time.
 	maxScrapes = 4
 	// datacenterTimeout bounds the look at the seed's datacenters in a decision.
@@ -78,7 +80,7 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listening on %s: %w", s.address, err)
 		}
-		made, err := s.make(netutil.LimitListener(l, maxConnections))
+		made, err := s.make(netutil.LimitListener(limitPerSource(l, maxOfSource), maxConnections))
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -205,6 +206,14 @@ func namespaceOf(o any) ([]string, error) {
 // migrated.
 const unreadable = "transplant.dev/unreadable"
 
+// features are those of spec.features that are acted on. The others are not cached: in a map they take ten times what
+// they take in the object.
+var features = []string{
+	kubermaticv1.FeatureExternalCloudProvider,
+	kubermaticv1.FeatureCCMClusterName,
+	kubermaticv1.FeatureVSphereCSIClusterID,
+}
+
 // reduced turns what the API server sends into the few fields that we know.
 func reduced(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
@@ -219,6 +228,7 @@ func reduced(o any) (any, error) {
 	}
 	c.ManagedFields = nil
 	delete(c.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	maps.DeleteFunc(c.Spec.Features, func(name string, _ bool) bool { return !slices.Contains(features, name) })
 	return c, nil
 }
 

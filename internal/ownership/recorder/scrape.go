@@ -72,6 +72,10 @@ func (r *Recorder) now() time.Time { return r.opts.Clock.Now().UTC().Round(0) }
 // megabytes.
 const maxMetrics = 64 << 20
 
+// maxWanted bounds, in bytes, the lines that are parsed. A manager has a few hundred of them, and to parse one takes
+// some twenty times its size. In a seed the operator asks the managers of every user cluster.
+const maxWanted = 1 << 20
+
 // The metrics that are looked at; every other line is skipped before it is parsed.
 const (
 	metricLoops   = "running_managed_controllers"
@@ -189,6 +193,9 @@ func wanted(body io.Reader) ([]byte, error) {
 	var out bytes.Buffer
 	for lines.Scan() {
 		if isWanted(lines.Bytes()) {
+			if out.Len()+len(lines.Bytes()) > maxWanted {
+				return nil, fmt.Errorf("more than %d bytes of the metrics that are looked at", maxWanted)
+			}
 			out.Write(lines.Bytes())
 			out.WriteByte('\n')
 		}

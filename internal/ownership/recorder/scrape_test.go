@@ -113,6 +113,7 @@ func TestScrapeRefuses(t *testing.T) {
 		{"an empty page", body(""), "no metric of a controller manager"},
 		{"metrics that are none", body("running_managed_controllers{name=\"route\" 1\n"), "understanding the metrics"},
 		{"a line without end", body(strings.Repeat("x", 2<<20)), "token too long"},
+		{"more loops than a manager can have", body(strings.Repeat("running_managed_controllers{name=\"a\"} 1\n", 40_000)), "of the metrics that are looked at"},
 		{"a body that breaks off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100000")
 			_, _ = io.WriteString(w, "running_managed_controllers{name=\"route\"} 1\n")
