@@ -109,9 +109,30 @@ func TestAKeptFloatingIPIsNotTakenFromItsNamespace(t *testing.T) {
 	}
 }
 
+// TestFloatingIPsOfOthersStay where a cloud's list shows more than it was asked for: the first of the list may be of
+// another Service, which would lose its address.
+func TestFloatingIPsOfOthersStay(t *testing.T) {
+	b := balanceOn(t, start(t, openstacksim.Options{Unfiltered: true}, "[LoadBalancer]"), 1)
+	first, second := service("first"), service("second", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "203.0.113.77" })
+	address := b.ensure(t, first)
+	b.AddFloatingIP(openstacksim.FloatingIP{Address: "203.0.113.77", Network: "public", Description: "www.example.com"})
+	before := b.FloatingIPs()
+	if got := b.ensure(t, second); got != "203.0.113.77" {
+		t.Errorf("the second Service has the address %s", got)
+	}
+	if got := b.ensure(t, first); got != address {
+		t.Errorf("the first Service had the address %s and has %s", address, got)
+	}
+	b.remove(t, second)
+	if diff := cmp.Diff(before, b.FloatingIPs()); diff != "" {
+		t.Errorf("the floating IPs have changed (-before +after):\n%s", diff)
+	}
+	b.remove(t, first)
+}
+
 // TestSecurityGroupsOfOthersStay where a cloud's list shows more than it was asked for: what is in it may be deleted.
 func TestSecurityGroupsOfOthersStay(t *testing.T) {
-	b := balanceOn(t, start(t, openstacksim.Options{AllGroups: true}, "[LoadBalancer]"), 1)
+	b := balanceOn(t, start(t, openstacksim.Options{Unfiltered: true}, "[LoadBalancer]"), 1)
 	b.AddSecurityGroup("databases", openstacksim.Rule{Prefix: "10.0.0.0/8", Port: 5432})
 	groups, rules := b.SecurityGroups()
 	s := service("web")

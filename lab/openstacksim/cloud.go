@@ -46,8 +46,8 @@ type Options struct {
 	PageSize int
 	// WithoutAtomicRoutes leaves out the extension extraroute-atomic, as before Stein.
 	WithoutAtomicRoutes bool
-	// AllGroups has lists of security groups show all of them, whatever name they are asked for.
-	AllGroups bool
+	// Unfiltered has lists of security groups and floating IPs show all of them, whatever they are asked for.
+	Unfiltered bool
 	// Region of every endpoint; empty for RegionOne.
 	Region string
 }

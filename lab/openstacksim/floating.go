@@ -294,7 +294,9 @@ func (c *Cloud) listFloating(in request) (answer, *refusal) {
 	list := []object{}
 	for _, id := range slices.Sorted(maps.Keys(c.neutron.floating)) {
 		f := c.neutron.floating[id]
-		same := func(key, value string) bool { return !query.Has(key) || query.Get(key) == value }
+		same := func(key, value string) bool {
+			return c.options.Unfiltered || !query.Has(key) || query.Get(key) == value
+		}
 		if same("port_id", f.Port) && same("floating_ip_address", f.Address) && same("description", f.Description) {
 			list = append(list, c.showFloating(f))
 		}
@@ -372,7 +374,7 @@ func (c *Cloud) listGroups(in request, kind string) (answer, *refusal) {
 	list := []object{}
 	if kind == "security-groups" {
 		for _, id := range slices.Sorted(maps.Keys(c.neutron.groups)) {
-			if g := c.neutron.groups[id]; c.options.AllGroups || !query.Has("name") || g.Name == query.Get("name") {
+			if g := c.neutron.groups[id]; c.options.Unfiltered || !query.Has("name") || g.Name == query.Get("name") {
 				list = append(list, object{"id": g.ID, "name": g.Name, "project_id": Project, "security_group_rules": []object{}})
 			}
 		}
