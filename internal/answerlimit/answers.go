@@ -27,10 +27,10 @@ const MaxHeader = 64 << 10
 // maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
 const maxRead = 64 << 10
 
-// Transport bounds what is read of the answers of one user cluster: of a page or an object in all, of a watch by event,
-// of a list over its pages, of all answers that are open at the same time, and of those of other clusters with the same
-// Total, which may be nil. The transport below must not decompress, since a thousandth of the bytes would do on the
-// wire then.
+// Transport bounds what is read of the answers of one user cluster. It bounds a page or an object as a whole, a watch
+// by event, and a list over its pages. It also bounds all answers that are open at the same time. The total bounds
+// these and the ones of other clusters with the same Total; it may be nil. The transport below must not decompress,
+// since a thousandth of the bytes would do on the wire then.
 func Transport(rt http.RoundTripper, total *Total) http.RoundTripper {
 	if total == nil {
 		total = newTotal(0)

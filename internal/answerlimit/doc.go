@@ -1,13 +1,13 @@
-// Package answerlimit decides how much of an API server's answers is read into memory: of one answer, of an event, of
-// a list over its pages, of all answers of a cluster that are open at the same time, and of those of all clusters that
-// one process asks. The API server of a user cluster belongs to its own administrator, and client-go reads what it
-// answers into memory, several times over.
+// Package answerlimit decides how much of an API server's answers is read into memory. There is a limit for one answer,
+// for an event, and for a list over its pages. Two more bound the answers that are open at the same time: those of one
+// cluster, and those of all clusters that one process asks. The API server of a user cluster belongs to its own
+// administrator, and client-go reads what it answers into memory, several times over.
 //
 // # In memory
 //
 // An empty node is two bytes of an answer, and hundreds of what it is decoded into. So an answer of a user cluster is
-// read to its end and weighed, by the type that its reader decodes it into, before the reader gets it, and so is an
-// event of a watch. What protobuf takes is not known before it is decoded: it is neither asked for nor taken.
+// read to its end and weighed before its reader gets it. So is an event of a watch. It is weighed by the type that its
+// reader decodes it into. What protobuf takes is not known before it is decoded: it is neither asked for nor taken.
 //
 // # Between clusters
 //
@@ -19,11 +19,11 @@
 //   - An answer of the cluster that holds the most does not wait and is refused at once. So there is always one that
 //     does not wait for the others, and the cluster that fills the limit pays for it.
 //   - A cluster that holds the most and neither reads on nor ends is waited for no longer than patience. Then all of
-//     its open answers are refused. So a server that sends a byte now and then holds up the others once, and has to
-//     send as much again for the next time.
+//     its open answers are refused. So a server that sends a byte now and then holds up the others only once. For the
+//     next time it has to send as much again.
 //
-// A cluster that holds no more than its equal share, the limit divided by the clusters that hold something, is never
-// the one that holds the most where the limit is passed: it may wait, and is not refused. A queue in order of arrival,
-// or a semaphore with weights, would not do: answers that wait hold what was read of them, and could wait for each
-// other.
+// The equal share of a cluster is the limit divided by the number of clusters that hold something. Where the limit is
+// passed, a cluster with no more than that is never the one that holds the most. It may wait, and is not refused. A
+// queue in order of arrival, or a semaphore with weights, would not do. Answers that wait hold what was read of them,
+// and could wait for each other.
 package answerlimit

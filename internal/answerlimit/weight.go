@@ -49,7 +49,7 @@ var (
 	}
 )
 
-// askJSON makes a request ask for JSON, where it would take something else, too: what an answer in protobuf takes is
+// askJSON makes a request ask for JSON, where it would take something else, too. What an answer in protobuf takes is
 // not known before it is decoded. It returns what the answer is decoded into, if not into what it says that it is.
 func askJSON(req *http.Request) (_ *http.Request, as []reflect.Type) {
 	accept := req.Header.Get("Accept")

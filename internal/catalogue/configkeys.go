@@ -150,11 +150,14 @@ const (
 )
 
 // configKeys. In tree: the structs with gcfg and json tags of k8s.io/legacy-cloud-providers v0.20.0 to v0.30.14. They
-// did not change in that time (a test compares them with the module cache). External: config.CloudConfig of
-// k8s.io/cloud-provider-aws v1.37.0; AuthOpts, LoadBalancerOpts, RouterOpts, NetworkingOpts and metadata.Opts of
-// kubernetes/cloud-provider-openstack v1.20.5 to v1.36.0; ConfigGlobal of kubernetes/cloud-provider-gcp providers/gce
-// of ccm/v26.4.0 and v36.3.8; Config and AzureAuthConfig of kubernetes-sigs/cloud-provider-azure v0.7.21 to v1.36.5;
-// pkg/common/config and pkg/cloudprovider/vsphere/config of kubernetes/cloud-provider-vsphere v1.30.1.
+// did not change in that time (a test compares them with the module cache). External:
+//
+//   - config.CloudConfig of k8s.io/cloud-provider-aws v1.37.0
+//   - AuthOpts, LoadBalancerOpts, RouterOpts, NetworkingOpts and metadata.Opts of kubernetes/cloud-provider-openstack
+//     v1.20.5 to v1.36.0
+//   - ConfigGlobal of kubernetes/cloud-provider-gcp providers/gce of ccm/v26.4.0 and v36.3.8
+//   - Config and AzureAuthConfig of kubernetes-sigs/cloud-provider-azure v0.7.21 to v1.36.5
+//   - pkg/common/config and pkg/cloudprovider/vsphere/config of kubernetes/cloud-provider-vsphere v1.30.1
 var configKeys = map[string][]ConfigKey{
 	"aws": slices.Concat(
 		both(

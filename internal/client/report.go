@@ -175,9 +175,9 @@ func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]strin
 	return v, nil
 }
 
-// promised are the owners that the last state of a migration promises. These are those of the whole plan once it is
-// applied, those of the last done step before that, and kube-controller-manager once it is rolled back. While a
-// rollback goes on, each loop has one owner, any of the two.
+// promised are the owners that the last state of a migration promises. Once the plan is applied, these are the owners
+// of the whole plan; before that, those of the last done step. Once it is rolled back, the owner is
+// kube-controller-manager. While a rollback goes on, each loop has one owner, any of the two.
 func promised(doc v1.Journal) map[string]string {
 	expect := map[string]string{}
 	for _, s := range doc.Plan.Steps {

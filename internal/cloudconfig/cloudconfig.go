@@ -1,7 +1,7 @@
-// Package cloudconfig decides what a cloud config says, and derives the external provider's from the in-tree one: what
-// is renamed, added and dropped, and what cannot be converted. A file is edited in place wherever both providers read
-// the same format: comments, order and values stay. No value is returned next to the file but names of services and
-// settings that the catalogue says can hold no secret.
+// Package cloudconfig decides what a cloud config says, and derives the external provider's from the in-tree one. It
+// says what is renamed, added and dropped, and what cannot be converted. A file is edited in place wherever both
+// providers read the same format: comments, order and values stay. No value is returned next to the file but names of
+// services and settings that the catalogue says can hold no secret.
 package cloudconfig
 
 import (

@@ -1,5 +1,5 @@
-// Package controllernames decides what a cloud loop is called in the flags, the leader migration config and the metrics
-// of a controller manager, for each minor version.
+// Package controllernames decides what a cloud loop is called, for each minor version. The names are those in the
+// flags, the leader migration config and the metrics of a controller manager.
 //
 // Leader migration compares the names in its config with the names under which the manager registered its controllers,
 // letter by letter. A name of another version's dialect is not an error anywhere. It matches nothing, and the loop

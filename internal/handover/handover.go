@@ -1,7 +1,7 @@
 // Package handover decides whether a lease may be released for a holder that has ended, and releases it.
 //
 // A lease names its holder by an identity that says nothing about a process (host name and a random id). So the
-// identity is bound to a process while that process is alive: the lease is read, every candidate is asked for its
+// identity is bound to a process while that process is alive. The lease is read, every candidate is asked for its
 // leader_election_master_status, and the lease is read again. The process behind the claim is the holder only if
 // exactly one candidate claims the lease and every other one denies it. The lease must also have the same holder and
 // term before and after. Later that very process (pid and start time) may be gone from its host, and the lease still be

@@ -81,9 +81,9 @@ func Words(s string) string {
 	return fmt.Sprintf("%s pid %d", who, p.PID)
 }
 
-// Dead reports whether the named process has certainly ended. It was of this boot of this machine and of this space of
-// process IDs, and no process of its ID was started when it was. It is false when in doubt: machines, and containers of
-// one machine, may well have one hostname.
+// Dead reports whether the named process has certainly ended. It must have been of this boot of this machine and of
+// this space of process IDs. No process that has its ID now may have been started when it was. It is false when in
+// doubt: machines, and containers of one machine, may well have one hostname.
 func (p Process) Dead(other string) bool {
 	o, ok := Parse(other)
 	if !ok || p.Boot == "" || p.Space == "" || p.Start == "" || o.Start == "" || o.Boot != p.Boot || o.Space != p.Space ||

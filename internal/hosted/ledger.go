@@ -13,8 +13,8 @@ import (
 type Ledger interface {
 	// Note is called before the journal of a plan is made.
 	Note(ctx context.Context, part Part, p *v1.Plan) error
-	// Check says why a run does not go on with a plan, or back from it: an *UnknownPlanError when the plan was not started
-	// here and is not approved.
+	// Check says why a run does not go on with a plan, or back from it. It returns an *UnknownPlanError when the plan was
+	// not started here and is not approved.
 	Check(ctx context.Context, part Part, p *v1.Plan) error
 	// NoteBack is called before the journal of a handover says that its plan is rolled back.
 	NoteBack(ctx context.Context, p *v1.Plan) error

@@ -240,8 +240,8 @@ func (p *Plane) beginBack(ctx context.Context, j *journal.Journal, before *v1.Sn
 	return back, j.SetPhase(ctx, v1.RunRollingBack, back, nil)
 }
 
-// wayBack is the rollback of a journal: the one that was begun, with the words of the one that is made again, or one
-// that is made.
+// wayBack is the rollback of a journal. If one was begun, it is that one, with the words of the one that is made again.
+// Otherwise one is made.
 func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
 	// One that is noted and said to be finished is gone through again: each of its steps looks whether it is done.
 	if trust.IsRollingBack(doc) || doc.Phase == v1.RunRolledBack && doc.Rollback != nil {

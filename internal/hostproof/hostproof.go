@@ -1,7 +1,6 @@
 // Package hostproof decides whether a host whose Node is labelled as control plane is one. The label can be set by
-// accounts that may patch Nodes, and on a worker that is more than its kubelet: a storage driver's DaemonSet may do
-// so. So the addresses count too that the API servers write into the EndpointSlice of the Service kubernetes
-// themselves.
+// accounts that may patch Nodes. On a worker these are more than its kubelet: a storage driver's DaemonSet may do so.
+// So the addresses count too that the API servers write into the EndpointSlice of the Service kubernetes themselves.
 package hostproof
 
 import (
@@ -102,7 +101,7 @@ func normal(address string) string {
 
 // Judge returns what is known of the host whose Node has this name and is labelled as control plane. A kubelet sets the
 // addresses of its own Node, so one that two Nodes have proves neither. A Node without the label counts as the place of
-// an API server as well: else it would be enough to take the label from the others.
+// an API server as well. Else it would be enough to take the label from the others.
 func (e *Evidence) Judge(node string) Result {
 	result := LabelAlone
 	switch {
@@ -143,7 +142,7 @@ func (e *Evidence) Shared() []SharedAddress {
 }
 
 // IsLabelled reports whether a host of a snapshot is taken for the control plane by the label of the Node with its
-// name: without the label, nothing of the control plane is kept of it.
+// name. Without the label, nothing of the control plane is kept of it.
 func IsLabelled(snap *v1.Snapshot, h v1.Host) bool {
 	return h.ControlPlane && !h.APIOnly &&
 		slices.ContainsFunc(snap.Nodes, func(n v1.Node) bool { return n.Name == h.Name })
@@ -202,8 +201,9 @@ func (e *Evidence) Why(node string) string {
 	return ""
 }
 
-// WhyChanged says why a host is no longer taken for the control plane that was proven by an address before, and has
-// another one now; empty where it has the same. Who may patch the status of Nodes could move an address to a worker.
+// WhyChanged says why a host is no longer taken for the control plane. An address proved it before, and the host has
+// another one now. The answer is empty where it has the same. An account that may patch the status of Nodes could move
+// an address to a worker.
 func (e *Evidence) WhyChanged(node string, before *Evidence) string {
 	old := before.proofs(node)
 	if len(old) == 0 || slices.ContainsFunc(old, func(ip string) bool { return slices.Contains(e.proofs(node), ip) }) {

@@ -39,7 +39,7 @@ func (e *TooHeavyError) Error() string {
 
 // Of returns about how many bytes a document takes when it is decoded into a value of a type. At the first byte above
 // the limit it returns a *TooHeavyError. It also counts elements of slices that are null, or of a form that the type
-// does not have: the decoder makes room for those, too. What is no JSON is left to the decoder, which refuses it before
+// does not have. The decoder makes room for those, too. What is no JSON is left to the decoder, which refuses it before
 // it makes room for anything.
 func Of(data []byte, into reflect.Type, limit int64) (int64, error) {
 	w := &weighing{tokens: json.NewDecoder(bytes.NewReader(data)), left: limit, limit: limit}

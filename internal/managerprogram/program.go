@@ -1,6 +1,6 @@
-// Package managerprogram decides what every cloud-controller-manager of ours does the same way when it starts: logs in
-// JSON, the metrics that dashboards expect, the command with its controllers, and how a command that cannot be built
-// ends.
+// Package managerprogram decides what every cloud-controller-manager of ours does the same way when it starts. That is
+// logs in JSON, the metrics that dashboards expect, the command with its controllers, and how a command that cannot be
+// built ends.
 package managerprogram
 
 import (

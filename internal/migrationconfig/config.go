@@ -1,12 +1,12 @@
 // Package migrationconfig decides what a leader migration config says and whether the manager that reads it will do
 // what was meant.
 //
-// It reads LeaderMigrationConfiguration files of every version more strictly than any manager does, judges them against
-// the controller names of the version that will read them (package controllernames), and writes the file for one side
-// of a migration. It touches no file and no cluster.
+// It reads LeaderMigrationConfiguration files of every version more strictly than any manager does. It judges them
+// against the controller names of the version that will read them (package controllernames). It writes the file for one
+// side of a migration. It touches no file and no cluster.
 //
-// The strictness has a reason: up to 1.31 the managers ignore fields that they do not know, from 1.32 on they exit, and
-// no version of them minds a controller name that matches nothing, which leaves both managers running the loop.
+// The strictness has a reason. Up to 1.31 the managers ignore fields that they do not know; from 1.32 on they exit. No
+// version of them minds a controller name that matches nothing, which leaves both managers running the loop.
 package migrationconfig
 
 import "github.com/transplant-dev/transplant/internal/controllernames"
@@ -57,9 +57,9 @@ func (l Leader) Runs(component controllernames.Component) bool {
 	return l.Component == AnyComponent || l.Component == string(component)
 }
 
-// Default returns the config that a manager without a file should have: every cloud loop under the migration lease, by
-// the names that component of version 1.minor registers. Upstream's own default has held names that match nothing since
-// 0.28.
+// Default returns the config that a manager without a file should have. In it every cloud loop is under the migration
+// lease, by the names that component of version 1.minor registers. Upstream's own default has held names that match
+// nothing since 0.28.
 func Default(component controllernames.Component, minor int) Config {
 	config := Config{Version: versionFor(minor), LeaderName: DefaultLeaderName}
 	for _, loop := range controllernames.CloudLoops {

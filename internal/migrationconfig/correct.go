@@ -10,10 +10,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// Correct returns the file that was meant, for component of version 1.minor: what could be read of data, with the loops
-// under that version's names, the loops that are missing, an apiVersion that the version reads, and nothing that a
-// manager refuses. Entries for other controllers stay. Where nothing could be read it is the default. It is false only
-// for a version without leader migration.
+// Correct returns the file that was meant, for component of version 1.minor. It holds what could be read of data, with
+// the loops under that version's names, and the loops that are missing. Its apiVersion is one that the version reads,
+// and nothing in it is refused by a manager. Entries for other controllers stay. Where nothing could be read it is the
+// default. It is false only for a version without leader migration.
 func Correct(component controllernames.Component, minor int, data []byte) ([]byte, bool) {
 	if minor < firstMinor {
 		return nil, false

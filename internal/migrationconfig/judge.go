@@ -35,9 +35,9 @@ func versionFor(minor int) string {
 	}
 }
 
-// Judge returns what a config would do wrong in component of version 1.minor (or 0.minor): problems of the file as a
-// whole first, then in the file's order, then loops that are missing. None of them is an error to the manager; that is
-// what makes them dangerous.
+// Judge returns what a config would do wrong in component of version 1.minor (or 0.minor). First come problems of the
+// file as a whole, then others in the file's order, then loops that are missing. None of them is an error to the
+// manager; that is what makes them dangerous.
 func Judge(component controllernames.Component, minor int, config Config) []Problem {
 	j := judge{component: component, minor: minor, names: map[string]int{}}
 	for i, leader := range config.Leaders {

@@ -19,9 +19,9 @@ var (
 	documentMarker = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
 )
 
-// Parse reads a leader migration config of any version. It refuses with a *ParseError everything that a manager of any
-// version would refuse or silently leave out, with all problems at once, except two things that only Judge can weigh:
-// names, and resourceLock in a v1 file. Next to the error it returns what could be read.
+// Parse reads a leader migration config of any version. It refuses everything that a manager of any version would
+// refuse or silently leave out. The *ParseError has all problems at once. Two things are left to Judge, since only it
+// can weigh them: names, and resourceLock in a v1 file. Next to the error it returns what could be read.
 func Parse(data []byte) (Config, error) {
 	r := reader{}
 	config := r.file(data)

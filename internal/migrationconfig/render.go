@@ -9,9 +9,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// Render returns the file for component of version 1.minor: loops in that version's dialect, in the newest apiVersion
-// that it reads, all to be run by that component under the lease leaderName ("" means DefaultLeaderName). It refuses a
-// component or a loop that does not exist.
+// Render returns the file for component of version 1.minor. It is in the newest apiVersion that the version reads, with
+// loops in that version's dialect. All are to be run by that component under the lease leaderName ("" means
+// DefaultLeaderName). It refuses a component or a loop that does not exist.
 func Render(
 	component controllernames.Component,
 	minor int,

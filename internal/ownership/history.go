@@ -8,8 +8,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// startTolerance is by how much two statements of one process's start time may differ: the kernel's boot time, which
-// they are computed from, has whole seconds.
+// startTolerance is by how much two statements of one process's start time may differ. They are computed from the
+// kernel's boot time, which has whole seconds.
 const startTolerance = 2 * time.Second
 
 // history is what was seen of one component on one host, over all its incarnations.

@@ -110,11 +110,11 @@ type judge struct {
 // Judge says who ran which loop when. Calls is the cloud's audit log, nil when there is none; keys says whose each
 // access key is.
 //
-// A tenure begins when the gauge of the loop was first read as 1 (a manager sets it after it has won the lease that
-// governs the loop), or with the first mutating call if that is earlier. It ends at the last moment at which its
-// process was seen alive. A gap is the time from one to the other, an upper bound therefore. An overlap is a mutating
-// call that arrived from an old owner after the first one of the new owner, or two gauges at 1 in two managers that
-// both answered.
+// A tenure begins when the gauge of the loop was first read as 1, or with the first mutating call if that is earlier. A
+// manager sets the gauge after it has won the lease that governs the loop. A tenure ends at the last moment at which
+// its process was seen alive. A gap is the time from one to the other, an upper bound therefore. An overlap is a
+// mutating call that arrived from an old owner after the first one of the new owner. Another kind of overlap is two
+// gauges at 1 in two managers that both answered.
 func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Owner, opts Options) Judgement {
 	if opts.MigrationLease == "" {
 		opts.MigrationLease = DefaultMigrationLease

@@ -10,8 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonlines"
 )
 
-// ReadLog reads an ownership log. A last line that was cut off, as by a crash while it was written, is left out; any
-// other line that cannot be read is an error that names it, because a log with holes proves less than it seems to.
+// ReadLog reads an ownership log. A last line that was cut off, as by a crash while it was written, is left out. Any
+// other line that cannot be read is an error that names it. A log with holes proves less than it seems to.
 func ReadLog(r io.Reader) ([]v1.OwnershipEvent, error) {
 	var events []v1.OwnershipEvent
 	err := jsonlines.Each(r, func(line []byte) error {

@@ -2,8 +2,8 @@ package ownership
 
 import v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 
-// findOverlaps finds mutating calls of old owners after their successors' first ones, those of managers that never
-// owned the loop, and gauges of one loop at 1 in two managers.
+// findOverlaps finds mutating calls of old owners after their successors' first ones, and those of managers that never
+// owned the loop. It also finds gauges of one loop at 1 in two managers.
 func (j *judge) findOverlaps() {
 	for a, old := range j.tenures { // sorted by their beginnings
 		for _, next := range j.tenures[a+1:] {

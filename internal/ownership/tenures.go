@@ -69,9 +69,9 @@ func (j *judge) seenTenure(i *processInstance, s *segment) *tenure {
 	return t
 }
 
-// governs names the lease that decides who runs the loop: the migration lease for loops that migrate, when the manager
-// led it as the gauge rose, otherwise the manager's own. A manager whose configuration does not name the loop runs it
-// under its own lease without any error.
+// governs names the lease that decides who runs the loop. For loops that migrate it is the migration lease, when the
+// manager led it as the gauge rose. Otherwise it is the manager's own lease. A manager whose configuration does not
+// name the loop runs it under its own lease without any error.
 func (j *judge) governs(t *tenure) string {
 	if t.segment != nil && slices.Contains(CoreLoops(), t.loop) && contains(t.segment.look.leads, j.opts.MigrationLease) {
 		return j.opts.MigrationLease
@@ -254,7 +254,7 @@ func (j *judge) endTenures() {
 	}
 }
 
-// leaseLost is the end of a tenure whose process was not seen to end: another holder has the lease, and the process has
+// leaseLost is the end of a tenure whose process was not seen to end. Another holder has the lease, and the process has
 // not said since that it runs the loop.
 func (j *judge) leaseLost(t *tenure) *end {
 	if t.segment == nil {

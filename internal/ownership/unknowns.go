@@ -62,8 +62,8 @@ func (j *judge) unseenLoops(i *processInstance) {
 		if i.runsAll(j.opts.Loops) {
 			continue
 		}
-		// A manager that leads begins its loops together: one that has begun some begins no others without winning another
-		// lease, and one that has release them is about to end.
+		// A manager that leads begins its loops together. One that has begun some begins no others without winning another
+		// lease. One that has released them is about to end.
 		settled := len(leads) == 0 || len(i.segments) > 0
 		if (said || len(j.leases) > 0) && settled && !j.wonByNobody(i.Component, lo, hi) {
 			continue
@@ -98,8 +98,8 @@ func (i *processInstance) runsAll(loops []string) bool {
 	return !slices.ContainsFunc(loops, func(l string) bool { return !slices.Contains(open, l) })
 }
 
-// wonByNobody reports whether a lease that the component contends for was won in the window, or may have been, by a
-// holder that no manager's answer accounts for.
+// wonByNobody reports whether a lease that the component contends for was won in the window, or may have been. The
+// winner has to be a holder that no manager's answer accounts for.
 func (j *judge) wonByNobody(component string, lo, hi time.Time) bool {
 	for _, l := range j.leases {
 		if l.name != component && isManager(l.name) {

@@ -12,13 +12,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-// Unlike makes a plan again, of the cluster as it is now and with the options of the plan, and says in which steps and
+// Unlike makes a plan again, of the cluster as it is now and with the options of the plan. It says in which steps and
 // fields the plan differs from what is made: nil when it does not. Plans are deterministic, so whatever differs was
 // changed in the plan, or has changed in the cluster. An error says that no plan can be made.
 //
-// Two things may have changed since without making another plan of it: which host owns the loops, since the engine asks
-// that again, and which nodes have volumes of the in-tree plugins mounted, as long as no node has them that the plan
-// does not drain.
+// Two things may have changed since without making another plan of it. One is which host owns the loops, since the
+// engine asks that again. The other is which nodes have volumes of the in-tree plugins mounted, as long as the plan
+// drains all of them.
 func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string, err error) {
 	drained := withDrains(p, snap)
 	if made, err = Make(drained, p.Options, nil, time.Time{}); err != nil {
@@ -44,8 +44,8 @@ func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string,
 	return made, differences, nil
 }
 
-// UnlikeRollback makes the rollback that stands in a journal again, of the plan and the records in it, and says in
-// which steps and fields it differs from what is made. Words for readers may differ.
+// UnlikeRollback makes the rollback that stands in a journal again, of the plan and the records in it. It says in which
+// steps and fields the stored one differs from what is made. Words for readers may differ.
 func UnlikeRollback(doc *v1.Journal, snap *v1.Snapshot) ([]string, error) {
 	stored := *doc.Rollback
 	made, err := rollbackAgain(doc, snap)
@@ -160,8 +160,8 @@ func ownedBy(snap *v1.Snapshot, host string) *v1.Snapshot {
 	return &out
 }
 
-// withDrains is a snapshot in which the nodes that a plan drains have a volume of an in-tree plugin mounted: they had
-// one when it was made.
+// withDrains is a snapshot in which the nodes that a plan drains have a volume of an in-tree plugin mounted. They had
+// one when the plan was made.
 func withDrains(p *v1.Plan, snap *v1.Snapshot) *v1.Snapshot {
 	known, err := clusterview.LookupSupported(p.Cluster.Provider)
 	if err != nil || len(known.Plugins) == 0 {

@@ -67,8 +67,8 @@ func describeEffects(d *draft.Draft) []string {
 	return append(append(out, effect.DescribeLoadBalancers(d)...), d.Notes...)
 }
 
-// estimateGap is how long no manager runs the loops in a plan with downtime, from the end of the last in-tree owner to
-// the first cloud-controller-manager.
+// estimateGap is how long no manager runs the loops in a plan with downtime. It goes from the end of the last in-tree
+// owner to the first cloud-controller-manager.
 func estimateGap(d *draft.Draft) int {
 	from, to := -1, -1
 	for i, s := range d.Steps {

@@ -1,9 +1,9 @@
-// Package plan decides which steps take a cluster out of tree, in which order, and which facts each of them needs: a
-// pure function of a snapshot and of options. The same snapshot and options give the same plan, byte for byte.
+// Package plan decides which steps take a cluster out of tree, in which order, and which facts each of them needs. It
+// is a pure function of a snapshot and of options. The same snapshot and options give the same plan, byte for byte.
 //
 // The order keeps two promises. One owner: a manager that may run a loop needs the lease that the present owner holds.
-// One planned handover of the loops: the host that owns them is rolled last, and no kube-apiserver is restarted while a
-// manager that owns a loop depends on it.
+// One planned handover of the loops: the host that owns them is rolled last. Also, no kube-apiserver is restarted while
+// a manager that owns a loop depends on it.
 //
 //	prepare          RBAC, files on the hosts, image credential providers
 //	leader-migration each in-tree kube-controller-manager learns the migration lease      owner last: handover KCM -> KCM
@@ -17,8 +17,8 @@
 //	verify           owners and inventory
 //	finish           leader migration off, lease and files gone                           owner last: handover CCM -> CCM
 //
-// With the strategy downtime the phases leader-migration and handover are one: each kube-controller-manager becomes
-// external, the owner's last, and then the cloud-controller-managers start; between the two no manager runs the loops,
+// With the strategy downtime the phases leader-migration and handover are one. Each kube-controller-manager becomes
+// external, the owner's last, and then the cloud-controller-managers start. Between the two no manager runs the loops,
 // and the plan says for how long.
 package plan
 

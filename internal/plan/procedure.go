@@ -35,7 +35,7 @@ func migrate(d *draft.Draft) {
 	}
 }
 
-// handOver moves the loops from manager to manager under the migration lease: at no moment do two run them, and only
+// handOver moves the loops from manager to manager under the migration lease. At no moment do two run them, and only
 // for an election does none.
 func handOver(d *draft.Draft) {
 	for _, h := range d.Hosts {
@@ -116,7 +116,7 @@ func handOverWithGap(d *draft.Draft) {
 	)
 }
 
-// handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts: no
+// handOverOnOneHost is the way of a single control-plane host. Its manager is stopped while the API server restarts. No
 // other manager could take its lease over, and without an API server it could not act anyway.
 func handOverOnOneHost(d *draft.Draft, h v1.Host) {
 	group := planstep.PhaseHandover + "@" + h.Name

@@ -1,7 +1,7 @@
 // Package preview decides what the new manager would find and write about a cluster's nodes. It asks the cloud through
-// the code that the new manager itself has (the provider, the reading of instances in batches, the choice of addresses
-// and labels) and writes nothing: neither to the cloud, whose provider is opened without a fence, so that it sends no
-// request that changes something, nor to the API.
+// the code that the new manager itself has. That is the provider, the reading of instances in batches, and the choice
+// of addresses and labels. It writes nothing, neither to the cloud nor to the API. The cloud's provider is opened
+// without a fence, so that it sends no request that changes something.
 package preview
 
 import (

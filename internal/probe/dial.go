@@ -38,7 +38,7 @@ type name struct {
 	turn      int
 }
 
-// Look connects to a target once: a TCP connection that is accepted is closed at once, a GET that is answered with a
+// Look connects to a target once. A TCP connection that is accepted is closed at once. A GET that is answered with a
 // status below 500 is good.
 func (d *Dialer) Look(ctx context.Context, t Target) error {
 	if t.Kind == v1.PathHTTP {

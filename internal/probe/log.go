@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonlines"
 )
 
-// ReadLog reads a disruption log. A last line that was cut off, as by a crash while it was written, is left out; any
+// ReadLog reads a disruption log. A last line that was cut off, as by a crash while it was written, is left out. Any
 // other line that cannot be read is an error that names it.
 func ReadLog(r io.Reader) ([]v1.ProbeEvent, error) {
 	var events []v1.ProbeEvent

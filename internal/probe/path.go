@@ -24,8 +24,8 @@ type path struct {
 	armed   bool
 	skipped bool
 	down    bool
-	// worked is when the last look that succeeded began; looked, when the last look ended; failed, when the last failed
-	// one began: by its end, the path may be back.
+	// worked is when the last look that succeeded began, looked when the last look ended. failed is when the last failed
+	// look began: by its end, the path may be back.
 	worked, looked, failed time.Time
 	looks, reconnects      int
 	slowest                time.Duration
@@ -77,8 +77,8 @@ func (p *path) arm(at time.Time) {
 	p.write(v1.ProbeEvent{Time: at, Event: v1.ProbePath, IntervalSeconds: p.interval.Seconds()})
 }
 
-// fails notes that the path did not work in a look that began and ended; unarmed is the last moment at which it worked
-// if no look has succeeded in this run.
+// fails notes that the path did not work in the look from began to ended. unarmed is the last moment at which it
+// worked, if no look has succeeded in this run.
 func (p *path) fails(unarmed, began, ended time.Time, err error) {
 	if !p.armed && !p.known {
 		if !p.skipped {

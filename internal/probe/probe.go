@@ -1,4 +1,4 @@
-// Package probe decides what a cluster's clients would notice of a migration: it asks again and again, over every path
+// Package probe decides what a cluster's clients would notice of a migration. It asks again and again, over every path
 // that clients take, whether an answer comes, and writes down when none did. It never stops a migration; the sum of
 // what it saw is judged afterwards, against a budget.
 //
@@ -9,8 +9,8 @@
 //	     │
 //	     └─> one line per change, and a heartbeat ─> log ─> Sum ─> Disruption
 //
-// An outage lasts from the last moment at which its path was seen to work to the first at which it was again: it is
-// never too short. A time without looks is unobserved, and neither an outage nor none.
+// An outage lasts from the last moment at which its path was seen to work to the first at which it was again. So it
+// never comes out too short. A time without looks is unobserved, and neither an outage nor none.
 package probe
 
 import (

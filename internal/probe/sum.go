@@ -51,8 +51,8 @@ type summer struct {
 type summed struct {
 	v1.PathDisruption
 	open *v1.Outage
-	// began is when the first failed look of the open outage ended: only then was it surely out, as the look may have
-	// begun before it was.
+	// began is when the first failed look of the open outage ended. Only then was the path surely out, as the look may
+	// have begun before it was.
 	began time.Time
 	// looks and reconnects of the run that goes on; those of earlier ones are in PathDisruption.
 	looks, reconnects int

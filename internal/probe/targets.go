@@ -16,12 +16,12 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Clients makes what the probes ask the API with, from the configuration that everything else uses, but over
-// connections of their own: over a shared one a probe would see what else goes on there. Requests are neither limited
+// Clients makes what the probes ask the API with. It takes the configuration that everything else uses, but opens
+// connections of their own. Over a shared one a probe would see what else goes on there. Requests are neither limited
 // in rate nor counted.
 //
 // Two kinds of reads are made. A controller keeps its connection, and notices when the API server at its other end
-// restarts; kubectl makes a new one each time, and is led to another API server by the balancer.
+// restarts. kubectl makes a new one each time, and is led to another API server by the balancer.
 func Clients(cfg *rest.Config) (kube kubernetes.Interface, reads map[string]func(context.Context) error, err error) {
 	kept := own(cfg)
 	if kube, err = kubernetes.NewForConfig(kept); err != nil {
@@ -53,8 +53,8 @@ func own(cfg *rest.Config) *rest.Config {
 	return c
 }
 
-// read asks for an object that every cluster has, past the caches of the API server, and does not try again as
-// client-go does by itself.
+// read asks for an object that every cluster has, past the caches of the API server. It does not try again as client-go
+// does by itself.
 func read(kube kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/kube-system").MaxRetries(0).Do(ctx).Error()
@@ -77,7 +77,7 @@ func (c closing) WrappedRoundTripper() http.RoundTripper { return c.next }
 // pageSize of the list of Services.
 const pageSize = 500
 
-// Balancers finds the targets of a cluster: each TCP port of each address that a Service of type LoadBalancer
+// Balancers finds the targets of a cluster. These are each TCP port of each address that a Service of type LoadBalancer
 // publishes, and the URLs that were named.
 func Balancers(kube kubernetes.Interface, urls []string) func(context.Context) (Found, error) {
 	return func(ctx context.Context) (Found, error) {

@@ -228,8 +228,8 @@ func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
 	return out, len(out)
 }
 
-// happened says when the old process was first seen to have ended, when its leases were first released, and when the
-// new owner was first seen to hold one; of those, what lies within the drawing.
+// happened says when the old process was first seen to have ended, and when its leases were first released. It also
+// says when the new owner was first seen to hold one. What lies outside the drawing is left out.
 func happened(r v1.Report, c cluster, s scale) map[string]time.Time {
 	found := map[string]time.Time{}
 	note := func(text string, t *time.Time) {

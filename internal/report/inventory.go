@@ -530,8 +530,8 @@ func (c *inventories) node(b, a v1.Node) {
 }
 
 // serving compares whether a node's kubelet waits for a serving certificate. One whose addresses changed asks for
-// another one, and until the request is answered, logs and exec of its pods fail; that comes minutes after its step.
-// Who waited before waits for nothing that the migration did.
+// another certificate. Until the request is answered, logs and exec of its pods fail. That comes minutes after its
+// step. A kubelet that waited before waits for nothing that the migration did.
 func (c *inventories) serving(node string) {
 	was, is := unanswered(c.before, c.namesBefore, node), unanswered(c.after, c.namesAfter, node)
 	if was == "" && is != "" {

@@ -17,7 +17,7 @@ import (
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 // unpromised names, for each owner that ended, the window in which nothing but its own election kept it from writing.
-// No election of upstream's fences a cloud API: a manager that is paused and resumed goes on writing until it has
+// No election of upstream's fences a cloud API. A manager that is paused and resumed goes on writing until it has
 // failed to renew its lease for its renew deadline. The window of a handover is from the old owner's last renewal to
 // the end of its process. Our own manager has no such window: it asks its fence before each request.
 func unpromised(in Input, j ownership.Judgement) []string {
@@ -135,8 +135,8 @@ func lastRenewals(in Input) map[processID]renewal {
 	return out
 }
 
-// endOf is when the process of a tenure was first seen gone, by the log or by the engine, and whether it was seen at
-// all.
+// endOf is when the process of a tenure was first seen gone, by the log or by the engine. It also reports whether it
+// was seen at all.
 func endOf(in Input, t v1.Tenure) (time.Time, bool) {
 	if t.End != v1.EndProcess {
 		return *t.To, false

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// settling is for how long a volume that was asked for may be on its way to its node: attaching takes clouds up to a
+// settling is for how long a volume that was asked for may be on its way to its node. Attaching takes clouds up to a
 // minute.
 const settling = 2 * time.Minute
 
@@ -171,8 +171,8 @@ func whyPhase(b, a v1.PersistentVolume, given string) string {
 	return ""
 }
 
-// attachments compares what is attached where. An attachment that is gone was taken back in order: the attach-detach
-// controller deletes one when no pod on the node needs the volume, and that it did is a proof that it works.
+// attachments compares what is attached where. An attachment that is gone was taken back in order. The attach-detach
+// controller deletes one when no pod on the node needs the volume. That it did is a proof that it works.
 func (c *inventories) attachments(before, after *v1.Volumes) {
 	key := func(a v1.VolumeAttachment) string { return a.Volume + "@" + a.Node }
 	now, elsewhere := map[string]v1.VolumeAttachment{}, map[string]string{}

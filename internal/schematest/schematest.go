@@ -1,4 +1,4 @@
-// Package schematest decides whether the form of what is kept has changed without a new number of its schema: the
+// Package schematest decides whether the form of what is kept has changed without a new number of its schema. The
 // fields of each number are listed in a file, and a listing that was released stays as it is.
 package schematest
 

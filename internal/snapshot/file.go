@@ -31,7 +31,7 @@ func Save(w io.Writer, s *v1.Snapshot) error {
 }
 
 // Load reads a snapshot from YAML or JSON. It refuses another kind, a version that it does not know, and fields that it
-// does not know: facts that it cannot see would be taken for facts that are not there.
+// does not know. Facts that it cannot see would be taken for facts that are not there.
 func Load(r io.Reader) (*v1.Snapshot, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	switch {

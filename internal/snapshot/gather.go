@@ -52,8 +52,8 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 	}
 	ctx, done := answerlimit.Keep(ctx)
 	defer done()
-	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which
-	// instances, in the nodes; which endpoints, in the webhooks.
+	// The groups say which version of an API to ask for, the manifests which leases, managers and rights. The nodes say
+	// which instances to ask for, the webhooks which endpoints.
 	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)
 	collect.Together(
 		ctx,

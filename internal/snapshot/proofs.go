@@ -35,8 +35,8 @@ func SetDryRuns(s *v1.Snapshot, runs []v1.DryRun, reason string) {
 	collect.SortErrors(s)
 }
 
-// AskAgain puts in place of what the caller was asked about before whether the caller may do exactly this: what the
-// steps of a plan need.
+// AskAgain asks whether the caller may do exactly what the steps of a plan need. The answers take the place of the
+// earlier ones about the caller.
 func AskAgain(ctx context.Context, s *v1.Snapshot, src collect.Sources, needs []collect.Need) {
 	g := &collect.Collector{Sources: src, Options: collect.Options{Timeout: collect.DefaultTimeout}, Snap: s}
 	questions := permission.Questions("self", needs)

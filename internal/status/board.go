@@ -30,7 +30,7 @@ const (
 	firstRetry     = 200 * time.Millisecond
 	lastRetry      = 2 * time.Second
 	forbiddenRetry = time.Minute
-	// coldAuthorizer is for how long a refusal of what could be read before counts for nothing: an API server that was
+	// coldAuthorizer is for how long a refusal of what could be read before counts for nothing. An API server that was
 	// just started knows no roles yet.
 	coldAuthorizer = 20 * time.Second
 	// readTimeout bounds a list, watchFor is how long a watch is asked to last.

@@ -100,8 +100,8 @@ func begun(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
 	}
 }
 
-// notReady marks a node that is not Ready while nothing is done to it: of one that is worked on, its step says what it
-// waits for.
+// notReady marks a node that is not Ready while nothing is done to it. Of a node that is worked on, its step says what
+// it waits for.
 func notReady(f Facts, n *v1.NodeStatus) {
 	node := f.Nodes[n.Name]
 	if node == nil || n.State == v1.NodeWorking || n.State == v1.NodeBlocked {

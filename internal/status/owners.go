@@ -108,9 +108,9 @@ func owners(f Facts) (who, from map[string]string) {
 	return who, from
 }
 
-// stoppedBy is the step of a downtime behind which no manager of the cluster runs the loops that move until the new one
-// does: kube-controller-manager comes back without them and holds its lease again. Empty before it, and when the run
-// does not stop managers.
+// stoppedBy is the step of a downtime after which no manager of the cluster runs the loops that move, until the new one
+// does. kube-controller-manager comes back without them and holds its lease again. It is empty before that step, and
+// when the run does not stop managers.
 func stoppedBy(doc *v1.Journal) string {
 	if doc.Plan.Strategy != planstep.Downtime || doc.Rollback != nil {
 		return ""

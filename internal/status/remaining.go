@@ -31,7 +31,7 @@ func remaining(f Facts, s v1.Status) *v1.Range {
 }
 
 // estimateLeft adds the estimates of the steps that are not done up, in seconds. Steps of a batch are done side by
-// side, so that the longest of them counts; of one that is under way counts what is left of it.
+// side, so that the longest of them counts. Of one that is under way, what is left of it counts.
 func estimateLeft(f Facts, s v1.Status) float64 {
 	have, left := results(f.Journal), 0.0
 	batches := map[string]float64{}

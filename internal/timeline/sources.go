@@ -28,8 +28,8 @@ var controlPlane = []string{
 	component.CCM,
 }
 
-// leases adds every change of a lease's holder that was seen, and the last one of each that the API shows, which says
-// how often it changed hands.
+// leases adds every change of a lease's holder that was seen. Of a lease that was not recorded, it adds the last change
+// that the API shows.
 func (b *builder) leases(in Input) {
 	type state struct {
 		holder string

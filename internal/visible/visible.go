@@ -1,5 +1,5 @@
 // Package visible sets texts for a terminal. What a cluster, a host or a cloud says may hold line breaks and characters
-// that a terminal obeys: it stays in the line it is put into, and nothing in it is obeyed.
+// that a terminal obeys. It stays in the line it is put into, and nothing in it is obeyed.
 package visible
 
 import (
@@ -10,7 +10,8 @@ import (
 	"unicode"
 )
 
-// Line makes one line of a text: a line break is a space, and a character that is not seen is written as Go writes it.
+// Line makes one line of a text. A line break becomes a space, and a character that is not seen is written as Go writes
+// it.
 func Line(s string) string {
 	s = strings.ToValidUTF8(s, invalid)
 	if !strings.ContainsFunc(s, isHidden) {
@@ -26,8 +27,8 @@ func Line(s string) string {
 	return b.String()
 }
 
-// continued is before each further line of a text, so that it is not taken for a line of this program: for a command to
-// paste, for example.
+// continued is before each further line of a text, so that it is not taken for a line of this program. A command to
+// paste would be such a line, for example.
 const continued = "\n  | "
 
 // Lines sets a text of several lines such that none but the first begins a line of its own. Blanks are one space each:

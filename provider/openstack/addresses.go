@@ -30,8 +30,8 @@ type port struct {
 	trunk_details.TrunkDetailsExt
 }
 
-// addressing decides which addresses a node gets, and in which order: that of the external provider, so that a node's
-// first InternalIP does not change with the manager.
+// addressing decides which addresses a node gets, and in which order. The order is that of the external provider, so
+// that a node's first InternalIP does not change with the manager.
 //
 //	addresses of ACTIVE ports, by port ID    InternalIP
 //	the server's access addresses            ExternalIP

@@ -1,6 +1,6 @@
-// Package openstack decides what the OpenStack cloud-controller-manager does in the cloud: which server is a node's,
-// which addresses and labels it gets, which routes lead to its pods, and which load balancers Services have. It takes
-// over from the in-tree provider and from cloud-provider-openstack, whose cloud.conf it reads.
+// Package openstack decides what the OpenStack cloud-controller-manager does in the cloud. It decides which server is a
+// node's, which addresses and labels it gets, which routes lead to its pods, and which load balancers Services have. It
+// takes over from the in-tree provider and from cloud-provider-openstack, whose cloud.conf it reads.
 //
 //	cloud.conf --cloudconf--> client --Nova, Neutron, Octavia
 //	controllers --> Cloud --> instances, routes, load balancers --> client --fence--> OpenStack

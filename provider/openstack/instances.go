@@ -69,8 +69,8 @@ func (i *instances) ask(node *corev1.Node) asked {
 	return asked{id: strings.ToLower(match[2])}
 }
 
-// list describes the servers of nodes: one request for each 1,000 servers of the project, one for its ports, and one
-// for each server that the list lacks. A single node is asked for alone.
+// list describes the servers of nodes. It makes one request for each 1,000 servers of the project, one for its ports,
+// and one for each server that the list lacks. A single node is asked for alone.
 func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.Want) ([]cloud.InstanceState, error) {
 	questions := make([]asked, len(nodes))
 	for n, node := range nodes {
@@ -115,7 +115,7 @@ func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.W
 }
 
 // stateOf reads the state of a server. A server in whatever state exists as long as Nova describes it. One that is
-// stopped keeps vm_state stopped while it is resized or migrated, when its status says RESIZE or MIGRATING: the
+// stopped keeps vm_state stopped while it is resized or migrated, when its status says RESIZE or MIGRATING. The
 // shutdown taint must not come and go. A soft-deleted one is off, and may be restored.
 func stateOf(server *servers.Server, err error) cloud.InstanceState {
 	if err != nil || server == nil {

@@ -24,12 +24,12 @@ import (
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
 
-// routes are the routes of one router that lead to pods, each with an address pair on its node's port: Neutron drops
-// packets whose address is not the port's own otherwise.
+// routes are the routes of one router that lead to pods, each with an address pair on its node's port. Otherwise
+// Neutron drops packets whose address is not the port's own.
 //
 // The in-tree provider writes the router's whole list. This one adds and removes single routes where Neutron can
-// (extraroute-atomic, since Stein), so that neither it nor an administrator loses what the other has written. Elsewhere
-// it writes the list with the revision that it has read.
+// (extraroute-atomic, since Stein). So neither it nor an administrator loses what the other has written. Elsewhere it
+// writes the list with the revision that it has read.
 type routes struct {
 	client    *client.Client
 	router    string
@@ -59,7 +59,7 @@ var errNoNodes = errors.New("the cache of nodes is not there yet")
 const rounds = 5
 
 // ListRoutes reads the router. A route to a node whose port does not let the pods' packets pass is left out of the
-// list, so that the route controller makes it again.
+// list. So the route controller makes it again.
 func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
 	if r.nodes == nil {
 		return nil, errNoNodes

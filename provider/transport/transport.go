@@ -101,7 +101,7 @@ func bound(ctx context.Context, body io.ReadCloser, request Request, limit int64
 	return &bounded{ReadCloser: body, left: limit, request: request, limit: limit, page: page}
 }
 
-// bounded is the body of an answer, which ends in an error when it is longer than it may be: a proxy that answers
+// bounded is the body of an answer, which ends in an error when it is longer than it may be. A proxy that answers
 // without end would take the manager's memory.
 type bounded struct {
 	io.ReadCloser

@@ -7,10 +7,15 @@ import (
 	"strings"
 )
 
-// idForms: mapToAWSInstanceID in cloud-provider-aws pkg/providers/v1/instances.go; azure_standard.go and azure_vmss.go
-// of legacy-cloud-providers and their successors in cloud-provider-azure (resource groups differ in case); gce_util.go;
-// instanceIDFromProviderID in cloud-provider-openstack pkg/openstack/instances.go, which takes a region before the id
-// since OS_CCM_REGIONAL; GetUUIDFromProviderID in cloud-provider-vsphere.
+// idForms are as the providers' own code reads them:
+//
+//   - mapToAWSInstanceID in cloud-provider-aws pkg/providers/v1/instances.go
+//   - azure_standard.go and azure_vmss.go of legacy-cloud-providers and their successors in cloud-provider-azure
+//     (resource groups differ in case)
+//   - gce_util.go
+//   - instanceIDFromProviderID in cloud-provider-openstack pkg/openstack/instances.go, which takes a region before the
+//     id since OS_CCM_REGIONAL
+//   - GetUUIDFromProviderID in cloud-provider-vsphere
 var idForms = map[string]IDForm{
 	"aws": {regexp.MustCompile(`^(aws:///([^/]*/)?)?i-[^/]+$`), "aws:///<zone>/<instance id>"},
 	"azure": {
@@ -117,8 +122,8 @@ func RouteLimit(provider string) (rows int, command string) {
 // HasNodeIPAM reports whether the official external manager of a provider can allocate pod CIDRs.
 func HasNodeIPAM(provider string) bool { return nodeIPAM[provider] }
 
-// RoutingCNI returns the name of the CNI plugin in an image if, with these flags, it reaches pods on other nodes
-// without routes in the cloud. It is empty for others.
+// RoutingCNI returns the name of the CNI plugin in an image. It is empty unless the plugin, with these flags, reaches
+// pods on other nodes without routes in the cloud.
 func RoutingCNI(image string, flags map[string]string) string {
 	for _, cni := range routingCNIs {
 		if strings.Contains(image, cni.image) {

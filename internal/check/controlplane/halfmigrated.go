@@ -93,8 +93,8 @@ func handStage(f facts.Facts) (stage, next string) {
 	) + " next to a cloud-controller-manager: give them their provider back, and then remove the cloud-controller-manager", back
 }
 
-// giveBack is the command that restores the provider and the cloud config of the first of these managers, on every host
-// where the same command does it.
+// giveBack is the command that restores the provider and the cloud config of the first of these managers. It is for
+// every host where the same command does it.
 func giveBack(f facts.Facts, external []facts.Instance) string {
 	if len(external) == 0 {
 		return ""

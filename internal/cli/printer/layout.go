@@ -161,16 +161,16 @@ func (l Layout) paint(o v1.Outcome, mark string) string {
 }
 
 // safe returns a copy of a document of which every text is one line, and holds nothing that a terminal obeys. A printer
-// prints no other: names, annotations, errors and reasons of a cluster could write lines that look like this program's,
-// a "fix:" or a command to paste. Only manyLines are left as they are.
+// prints no other. Names, annotations, errors and reasons of a cluster could write lines that look like this program's:
+// a "fix:", or a command to paste. Only manyLines are left as they are.
 func safe[T any](doc T) T {
 	out := reflect.New(reflect.TypeFor[T]()).Elem()
 	out.Set(safeValue(reflect.ValueOf(&doc).Elem()))
 	return out.Interface().(T) //nolint:forcetypeassert // it was made as one
 }
 
-// manyLines are the fields that may have more than one line: texts of this program, whose further lines are indented,
-// and contents of files, of which no more than a line is printed or each in a fence.
+// manyLines are the fields that may have more than one line. They are texts of this program, whose further lines are
+// indented, and contents of files. Of a file no more than one line is printed, or each line in a fence.
 var manyLines = map[reflect.Type][]string{
 	reflect.TypeFor[v1.Finding](): {"Fix"},
 	reflect.TypeFor[v1.Step]():    {"Content", "Object"},

@@ -2,7 +2,7 @@
 // whether it is refused.
 //
 // It translates: the judgement is package rules'. A Cluster is never written back as our types have it; what is added
-// is a JSON patch of the object as it came. What cannot be looked up in time is no reason to refuse: the write passes
+// is a JSON patch of the object as it came. What cannot be looked up in time is no reason to refuse. The write passes
 // with a warning, and the operator checks again before it migrates. Nothing of spec.cloud is ever in an answer or a
 // log, for it holds credentials.
 package admission

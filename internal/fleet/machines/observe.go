@@ -285,8 +285,8 @@ func newer(s, than *MachineSet) bool {
 	return s.Created.After(than.Created)
 }
 
-// match finds the node of each machine. It does so by the label that names the machine's uid, by the id of the
-// instance, by the uid and then the name that machine-controller wrote down. Last comes the machine's own name.
+// match finds the node of each machine. It does so by the label that names the machine's uid, then by the id of the
+// instance. Next come the uid and then the name that machine-controller wrote down. Last comes the machine's own name.
 // Addresses are not looked at: another instance may have inherited one. A node belongs to one machine, the one with the
 // strongest claim.
 func match(machines []Machine, nodes []Node) (nodeOf map[string]*Node, machineOf map[string]string) {

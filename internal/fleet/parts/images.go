@@ -30,21 +30,22 @@ const (
 // imagesOf are the images by driver. A driver's minors are those that its makers name for the release; its sidecars
 // those of the release's own manifests.
 //
-//   - ebs: kubernetes-sigs/aws-ebs-csi-driver, README.md and deploy/kubernetes/overlays/stable/gcr of v1.19.0
-//     (Kubernetes 1.17 and later) and v1.31.0 (all minors that the project or EKS supports, which began with 1.23
-//     then). A tag's manifests name the release before it: v1.44.0 is in v1.45.0 of June 2025, when 1.33 was the newest
-//     minor, v1.63.1 in v1.64.0 of August 2026, when that was 1.36.
+//   - ebs: kubernetes-sigs/aws-ebs-csi-driver, README.md and deploy/kubernetes/overlays/stable/gcr of v1.19.0 and
+//     v1.31.0. v1.19.0 is for Kubernetes 1.17 and later, v1.31.0 for all minors that the project or EKS supports, which
+//     began with 1.23 then. A tag's manifests name the release before it. v1.44.0 is in v1.45.0 of June 2025, when 1.33
+//     was the newest minor. v1.63.1 is in v1.64.0 of August 2026, when that was 1.36.
 //   - cinder: kubernetes/cloud-provider-openstack, manifests/cinder-csi-plugin of the newest tag of each minor; a
 //     plugin is released for its minor.
 //   - azure disk: kubernetes-sigs/azuredisk-csi-driver, README.md and deploy of v1.21.0 (1.20 and later), v1.29.2 and
-//     v1.34.5 (1.21 and later, the newest of August 2026, when 1.36 was the newest minor).
-//   - azure file: kubernetes-sigs/azurefile-csi-driver, README.md and deploy of v1.22.0, whose README names v1.21.0 for
-//     1.20, of v1.29.0 and of v1.35.7 (1.21 and later, the newest of August 2026).
+//     v1.34.5 (1.21 and later). v1.34.5 was the newest of August 2026, when 1.36 was the newest minor.
+//   - azure file: kubernetes-sigs/azurefile-csi-driver, README.md and deploy of v1.22.0, v1.29.0 and v1.35.7 (1.21 and
+//     later). The README of v1.22.0 names v1.21.0 for 1.20. v1.35.7 was the newest of August 2026.
 //   - gce pd: kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, README.md (1.25: 1.8, 1.26: 1.9, 1.27: 1.10, 1.28
-//     and 1.29: 1.12) and deploy/kubernetes/images/stable-master of v1.8.22, v1.10.1 and v1.12.2, each of which names a
-//     published image. Before 1.25 the README names no minors; the release that was stable then is taken. So it is from
-//     1.31 on, for which the README has hardly a row: what stable-master named when the minor was the newest. For 1.36
-//     that is v1.26.0, whose node part asks the API for its node, which these objects do not let it: it is left out.
+//     and 1.29: 1.12). The other source is deploy/kubernetes/images/stable-master of v1.8.22, v1.10.1 and v1.12.2; each
+//     of these names a published image. Before 1.25 the README names no minors; the release that was stable then is
+//     taken. So it is from 1.31 on, for which the README has hardly a row: what stable-master named when the minor was
+//     the newest. For 1.36 that is v1.26.0, whose node part asks the API for its node, which these objects do not let
+//     it: it is left out.
 //   - vsphere: kubernetes-sigs/vsphere-csi-driver, manifests/vanilla of the tags, for v3.8.0 the images of its release
 //     notes; the minors are those of catalogue.DriverOf. Since 3.1 its README.md names the images in
 //     registry.k8s.io/csi-vsphere.

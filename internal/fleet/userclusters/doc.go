@@ -5,6 +5,6 @@
 // cluster has at that moment. When its kubeconfig Secret changes they are replaced. When it is among the least recently
 // used ones they are closed, and the next request opens them again. Holders of the clients do not notice.
 //
-// A cluster that hangs blocks only its own callers. No lock is held during a wait, dialing and the first byte of an
+// A cluster that hangs blocks only its own callers. No lock is held during a wait. Dialing and the first byte of an
 // answer have bounds of their own, and pings find a dead connection.
 package userclusters

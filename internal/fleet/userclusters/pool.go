@@ -33,8 +33,8 @@ type Options struct {
 	// Open bounds how many clusters are connected to at a time; default 64. One that has requests under way is never
 	// closed, so the bound may be exceeded by those.
 	Open int
-	// Total is what the open answers of all clusters may hold together, where other pools of the process share it; one of
-	// the pool's own when nil.
+	// Total is what the open answers of all clusters may hold together. Other pools of the process may share it. When it
+	// is nil, the pool has one of its own.
 	Total *answerlimit.Total
 	// Recheck is how old what was read of a Secret may be when Get is called; default 30 s. A refusal (401) makes it be
 	// read at once.

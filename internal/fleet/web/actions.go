@@ -83,8 +83,8 @@ func waits(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 }
 
-// Preview is exactly what an action is going to do: the write to the object first, then the steps that the operator
-// executes because of it.
+// Preview is exactly what an action is going to do. The write to the object comes first, then the steps that the
+// operator executes because of it.
 type Preview struct {
 	Action ActionName `json:"action"`
 	Title  string     `json:"title"`

@@ -20,8 +20,8 @@ func (s *server) fleet(w http.ResponseWriter, r *http.Request, p *person) {
 	s.write(w, http.StatusOK, status)
 }
 
-// seen is the fleet as the user may see it: all Clusters of a group if the user may list them, else those that the user
-// may get.
+// seen is the fleet as the user may see it. Of each API group these are all Clusters if the user may list them, else
+// those that the user may get.
 func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 	objects, complete := s.Clusters.List()
 	all, err := s.lists(ctx, p)

@@ -193,7 +193,7 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 
 // observe watches whether the lock is written, which no comparison of clocks can prove. It returns a *LockedError when
 // it is, and true when its holder gave it up. A holder that cannot reach the API server goes on for almost as long as
-// its lock lasts without renewing it, so that is how long it takes. Only a lock that is old already, as far as the two
+// its lock lasts without renewing it. So that is how long it takes. Only a lock that is old already, as far as the two
 // clocks agree, counts as free after two renewals' time.
 func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell func(string)) (ended bool, err error) {
 	look := durationOf(seen)

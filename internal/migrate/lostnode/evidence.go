@@ -166,9 +166,9 @@ func (s nodeState) sentences(now time.Time) []string {
 	return append(out, last+" by its own clock, which is ahead of this machine's")
 }
 
-// quiet is for how long a kubelet has to have been silent. It is the time after which a node counts as not Ready. In it
-// every lease of a manager next to it has expired, and so has the time in which that manager may go on writing to the
-// cloud.
+// quiet is for how long a kubelet has to have been silent. It is the time after which a node counts as not Ready. By
+// its end every lease of a manager next to the kubelet has expired. So has the time in which that manager may go on
+// writing to the cloud.
 const quiet = 40 * time.Second
 
 // listenInterval is how often a lease is looked at meanwhile; kubelets renew theirs every ten seconds.

@@ -29,10 +29,10 @@ type wantedImage struct {
 	command     []string
 }
 
-// imagesThere proves, before the first manager is stopped under the strategy downtime, that every host which is to run
-// the new one can pull its image and start it. From the stop until the start no manager runs the loops, and an image
-// that cannot be pulled would make that hours. Under leader migration nothing has to be proven: the old manager goes on
-// until the new one is ready.
+// imagesThere proves that every host which is to run the new manager can pull its image and start it. It does so under
+// the strategy downtime, before the first manager is stopped. From the stop until the start no manager runs the loops,
+// and an image that cannot be pulled would make that hours. Under leader migration nothing has to be proven: the old
+// manager goes on until the new one is ready.
 //
 // If the access to a host can start nothing, the node's own list of images is read. A missing image is reported and
 // stops nothing.

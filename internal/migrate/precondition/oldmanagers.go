@@ -27,10 +27,10 @@ type oldManager struct {
 	flags map[string]string
 }
 
-// CheckOldManagers refuses a step after which the new manager runs the loops, or may, while a kube-controller-
-// manager runs with other flags than the plan says: both would run them. What was done before the step is said by
-// records in a ConfigMap, and by them alone two owners must not come about. So each kube-controller-manager is
-// asked.
+// CheckOldManagers refuses a step after which the new manager runs the loops, or may. It does so while a
+// kube-controller-manager runs with other flags than the plan says: both would run the loops. What was done before the
+// step is said by records in a ConfigMap, and by them alone two owners must not come about. So each
+// kube-controller-manager is asked.
 func CheckOldManagers(ctx context.Context, e *step.Env, s v1.Step) error {
 	starts := StartsManager(s)
 	alone := leavesLease(s)

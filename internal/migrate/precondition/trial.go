@@ -32,9 +32,9 @@ const (
 )
 
 // tryDeployment starts the manager of a planned Deployment once, before the first manager is stopped. It is a pod of
-// its template, with all of its flags followed by --version. So faults are found while the old manager runs: a pod that
-// cannot be scheduled, an image that cannot be pulled, a missing program, an unknown flag. It runs no loop: the program
-// ends when it has said its version. Returns why it does not start; empty when it does.
+// its template, with all of its flags followed by --version. So faults are found while the old manager runs. Such
+// faults are a pod that cannot be scheduled, an image that cannot be pulled, a missing program, an unknown flag. The
+// pod runs no loop: its program ends when it has said its version. Returns why it does not start; empty when it does.
 func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) {
 	i := slices.IndexFunc(e.Plan.Steps, func(o v1.Step) bool {
 		return o.Component == component.CCM && o.Kind == v1.StepEnsureObject && strings.HasPrefix(o.Ref, "Deployment/")

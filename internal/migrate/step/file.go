@@ -22,7 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
-// announceBudget is for how long a control plane's host is waited for whose API server announces no address: it has
+// announceBudget is for how long a step waits for a control plane's host whose API server announces no address. It has
 // just been restarted, or is about to be counted as gone.
 const announceBudget = 60 * time.Second
 

@@ -80,10 +80,10 @@ func BindOwners(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord)
 }
 
 // isAbandoned reports whether a lease that names a holder is free. Every manager has answered that it does not lead by
-// it, and it was not renewed for longer than it lasts. The migration lease is left so by a holder that died by itself
-// when the manager that took its other lease over did not want this one. A main lease always has a manager that takes
-// it, and is waited for, unless the last of its kind is to go. A manager that crashes whenever it has won would block
-// the rollback for as long as it crashes, and no manager would run the loops.
+// it, and it was not renewed for longer than it lasts. A holder that died by itself may leave the migration lease so.
+// That happens when the manager that took its other lease over did not want this one. A main lease always has a manager
+// that takes it, and is waited for, unless the last of its kind is to go. A manager that crashes whenever it has won
+// would block the rollback for as long as it crashes, and no manager would run the loops.
 func isAbandoned(ctx context.Context, e *step.Env, s v1.Step, lease string, silence *handover.Silence) bool {
 	if lease != e.Plan.Options.LeaseName && !removesComponent(s) {
 		return false

@@ -43,9 +43,10 @@ type RecorderOptions struct {
 	Scrape  func(context.Context, Target) (v1.Manager, error)
 	// Processes lists a component's processes on a host; nil when hosts cannot be reached, so that no end is ever proven.
 	Processes func(ctx context.Context, host, component string) ([]v1.Process, error)
-	// Interval is the time between two looks at the process of an owner, and between two scrapes of a manager that may be
-	// about to become one. Zero means 100 ms. Everything else is looked at every SlowInterval, zero means 1 s (and
-	// processes twice as often): a scrape costs a kube-controller-manager some ten milliseconds of processor time.
+	// Interval is the time between two looks at the process of an owner. It is also the time between two scrapes of a
+	// manager that may be about to become one. Zero means 100 ms. Everything else is looked at every SlowInterval,
+	// processes twice as often; zero means 1 s. A scrape costs a kube-controller-manager some ten milliseconds of
+	// processor time.
 	Interval     time.Duration
 	SlowInterval time.Duration
 	// Timeout of one look; zero means 2 s.
@@ -185,8 +186,8 @@ func (s *source) ok(e v1.OwnershipEvent, state string) {
 	s.state, s.failing = state, false
 }
 
-// flush writes the last successful look, if it is not written yet: at the end of a recording it is what the last state
-// rests on.
+// flush writes the last successful look, if it is not written yet. At the end of a recording the last state rests on
+// it.
 func (s *source) flush() {
 	if s.pending != nil {
 		s.r.sink(*s.pending)

@@ -184,7 +184,7 @@ func statusError(address string, status int) error {
 	return &statusErr{status, fmt.Sprintf("asking for the metrics of %s: status %d%s", address, status, hint)}
 }
 
-// wanted copies the lines of the metrics that are looked at: a manager serves tens of thousands of others, and parsing
+// wanted copies the lines of the metrics that are looked at. A manager serves tens of thousands of others, and parsing
 // them all ten times a second would take a core.
 func wanted(body io.Reader) ([]byte, error) {
 	limited := &io.LimitedReader{R: body, N: maxMetrics}
@@ -319,8 +319,8 @@ func sortedUnique(in []string) []string {
 }
 
 // kepSeries are the five series by which KEP-2395 tells operators to judge an extracted provider, without their
-// subsystem: node_controller_ for the first two (in the cloud's node controller since 1.28), service_controller_ for
-// the others (the latencies since 1.21, the errors since 1.27).
+// subsystem. That is node_controller_ for the first two (in the cloud's node controller since 1.28). It is
+// service_controller_ for the others (the latencies since 1.21, the errors since 1.27).
 var kepSeries = []string{
 	"cloud_provider_taint_removal_delay_seconds",
 	"initial_node_sync_delay_seconds",

@@ -391,7 +391,7 @@ func (j Judge) fileContent(s v1.Step) error {
 }
 
 // credentialConfig reports whether a text is the config of the image credential provider as it is rendered for some
-// version of a kubelet; some name a file of the host.
+// version of a kubelet. Some of these configs name a file of the host.
 func (j Judge) credentialConfig(text string) bool {
 	p, ok := cloudprovider.Lookup(j.provider())
 	if !ok || p.Credentials == nil {

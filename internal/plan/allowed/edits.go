@@ -112,7 +112,7 @@ func IsEditable(component, flag string, o v1.Options) bool {
 }
 
 // CheckUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take those of the
-// step back: they name what the step has changed. What value a list gets is for PutBack to say.
+// step back. They must name what the step has changed. What value a list gets is for PutBack to say.
 func CheckUndo(s v1.Step, original []v1.Edit, o v1.Options) error {
 	for _, e := range s.Edits {
 		if !slices.ContainsFunc(original, func(of v1.Edit) bool { return undoes(e, of) }) {

@@ -60,8 +60,8 @@ func (j Judge) made(secrets layout.Secrets) []layout.Object {
 	return out
 }
 
-// deletable are the objects that a migration or its rollback deletes: those that it makes, and the leases and the state
-// of the managers that go.
+// deletable are the objects that a migration or its rollback deletes. They are those that it makes, and the leases and
+// the state of the managers that go.
 func (j Judge) deletable() map[string]bool {
 	out := map[string]bool{
 		layout.CCMDaemonSet:         true,
@@ -145,8 +145,8 @@ func (j Judge) ensured(s v1.Step) error {
 	return j.madeHere(s, layout.SecretsOf(o))
 }
 
-// rulesOf are what holds for the pods of a manager, whose image is empty for another object, and by what the object is
-// derived; "" for one that is not.
+// rulesOf are what holds for the pods of a manager; their image is empty for another object. derive is what the object
+// is derived by, and "" for one that is not.
 func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
 	switch {
 	case j.cluster.Seed == "" && ref == layout.Ref(layout.CloudConfigSecret()):
@@ -350,8 +350,8 @@ type PodRules struct {
 	account, image string
 	// Host is the one of a static pod; empty for a workload.
 	Host string
-	// files reports whether it may mount files of its host, seed that it runs in one and mounts the Secrets of its
-	// namespace, config that it may mount the Secret with its cloud config.
+	// files reports whether it may mount files of its host. seed reports whether it runs in one and mounts the Secrets of
+	// its namespace. config reports whether it may mount the Secret with its cloud config.
 	files, seed, config bool
 	// nodes are the node selectors that it may have, none for a pod that has none. anyNode lets it have any, where the
 	// cluster is not in view.

@@ -86,8 +86,8 @@ func endpoint(j Judge, name string) string {
 	return ""
 }
 
-// HostFile returns why a pod must not see a file of its host. It is nil for those that this program mounts: the
-// manager's own, those that the variables of the options name, and those that the cloud config names.
+// HostFile returns why a pod must not see a file of its host. It is nil for those that this program mounts. These are
+// the manager's own, those that the variables of the options name, and those that the cloud config names.
 func HostFile(j Judge, at string, rules PodRules) error {
 	switch {
 	case slices.Contains([]string{layout.CCMCloudConf, layout.CCMKubeconfig, layout.CCMMigration}, at):
@@ -138,7 +138,7 @@ func configured(j Judge, at string) bool {
 	return false
 }
 
-// isOwnKey reports whether a file with the name of a key is one for the cloud: a cloud config names it, or a
+// isOwnKey reports whether a file with the name of a key is one for the cloud. A cloud config names it, or a
 // cloud-controller-manager sees it by now. Without the cluster in view this is not known, and asked again before a host
 // is touched.
 func isOwnKey(j Judge, at string) bool {
@@ -265,7 +265,7 @@ func hostVolume(j Judge, h layout.Object, rules PodRules) error {
 	return HostFile(j, at, rules)
 }
 
-// derivedFrom returns why a file of a host must not be what another one is derived from: it is the one that the
+// derivedFrom returns why a file of a host must not be what another one is derived from. It has to be the one that the
 // kube-controller-manager reads there.
 func derivedFrom(j Judge, s v1.Step) error {
 	if !plainPath.MatchString(s.Source) || path.Clean(s.Source) != s.Source || ofKernel(s.Source) {

@@ -16,9 +16,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/safeyaml"
 )
 
-// CheckManifest returns why a step must not put a manifest from a backup in the place of the one that is there: apart
-// from what steps of the plan change in this file the two are the same. Which backup is meant is in a record, together
-// with its sum, so that another migration's backup would be put back otherwise.
+// CheckManifest returns why a step must not put a manifest from a backup in the place of the one that is there. Apart
+// from what steps of the plan change in this file, the two have to be the same. Which backup is meant is in a record,
+// together with its sum, so that another migration's backup would be put back otherwise.
 func CheckManifest(p *v1.Plan, s v1.Step, now, back []byte) error {
 	if err := CheckBackup(s, back); err != nil {
 		return err

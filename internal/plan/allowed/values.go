@@ -35,8 +35,8 @@ func CheckCommand(p *v1.Plan, s v1.Step, command []string) error {
 	return CheckFlags(p, s, flags)
 }
 
-// CheckFlags is AllowedOn for flags. It takes several sets where a component has more than one place for them: one
-// of these has to be the value that the edits begin with.
+// CheckFlags is AllowedOn for flags. It takes several sets where a component has more than one place for them. One of
+// these has to be the value that the edits begin with.
 func CheckFlags(p *v1.Plan, s v1.Step, bases ...map[string]string) error {
 	return changes(Judge{Options: p.Options, cluster: p.Cluster}, s, true, bases)
 }
@@ -222,8 +222,8 @@ func isChanging(item string) bool {
 	return ok && slices.Contains(changing, loop)
 }
 
-// RestoreValue returns the value that a flag gets when a step is taken back: the one from before the step, or, where
-// its owner has changed the list since, the live list with the items of the migration as they were.
+// RestoreValue returns the value that a flag gets when a step is taken back. It is the one from before the step. Where
+// its owner has changed the list since, it is the live list with the items of the migration as they were.
 func RestoreValue(p *v1.Plan, s v1.Step, flag, now, was string) string {
 	j := Judge{Options: p.Options, cluster: p.Cluster}
 	if change(j, s, flag, map[string]string{flag: now}, was, false) == nil {
@@ -264,8 +264,8 @@ func mergeItems(now, was string, isOurs func(item string) bool) string {
 	return strings.Join(out, ",")
 }
 
-// CheckRestored returns why a step must not be taken back by a command line in place of the one that runs: next to what
-// the step itself has changed the two are the same.
+// CheckRestored returns why a step must not be taken back by a command line in place of the one that runs. Apart from
+// what the step itself has changed, the two have to be the same.
 func CheckRestored(p *v1.Plan, s v1.Step, now, back []string) error {
 	j := Judge{Options: p.Options, cluster: p.Cluster}
 	live, was := commandline.FlagsOf(now), commandline.FlagsOf(back)
@@ -287,8 +287,9 @@ func CheckRestored(p *v1.Plan, s v1.Step, now, back []string) error {
 	return errors.Join(errs...)
 }
 
-// targetHolds returns what is wrong with the target version of the options: it is one that is known here, and where the
-// cluster is in view it is that of its API servers or the next minor. It says which flags, gates and plugins go.
+// targetHolds returns what is wrong with the target version of the options. It has to be one that is known here. Where
+// the cluster is in view, it has to be that of its API servers or the next minor. The version says which flags, gates
+// and plugins go.
 func targetHolds(j Judge) error {
 	up := draft.UpgradeOf(j.Options)
 	if !up.IsWanted() {

@@ -10,8 +10,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// EnsureRights makes the accounts and rights in the cluster that a migration needs: to read the managers' /metrics, for
-// the migration lease, and the cloud-controller-manager's own.
+// EnsureRights makes the accounts and rights in the cluster that a migration needs. They are for reading the managers'
+// /metrics and for the migration lease; others are the cloud-controller-manager's own.
 func EnsureRights(d *draft.Draft) {
 	d.EnsureObjects(
 		planstep.PhasePrepare,

@@ -46,8 +46,8 @@ func nodeSelector(d *draft.Draft) layout.Object {
 }
 
 // Tolerations let the manager run where nothing else may: it is what takes the first of these taints away. A node that
-// is not ready for want of a network keeps it, and so does one that is under pressure or unreachable: the other replica
-// may be on it.
+// is not ready for want of a network keeps the manager. So does one that is under pressure or unreachable: the other
+// replica may be on it.
 func Tolerations() []any {
 	return []any{
 		layout.Object{"key": layout.TaintUninitialized, "value": "true", "effect": "NoSchedule"},
@@ -157,7 +157,7 @@ func RenderPod(
 	return pod
 }
 
-// checkSameConfig refuses hosts of which some have a cloud config and some have none: the pods of a DaemonSet have the
+// checkSameConfig refuses hosts of which some have a cloud config and some have none. The pods of a DaemonSet have the
 // same flags and mounts on all of them.
 func checkSameConfig(d *draft.Draft) {
 	with, without := "", ""

@@ -90,8 +90,8 @@ func localAPIEnv(h v1.Host) []any {
 	}
 }
 
-// EndpointEnv points the client of a pod on any node at the control plane's common address, where the cluster has one;
-// else kube-proxy has to be there.
+// EndpointEnv points the client of a pod on any node at the control plane's common address, where the cluster has one.
+// Else kube-proxy has to be there.
 func EndpointEnv(d *draft.Draft) []any {
 	if d.Snapshot.Kubeadm == nil || d.Snapshot.Kubeadm.ControlPlaneEndpoint == "" {
 		return nil

@@ -45,8 +45,8 @@ func chooseByWord(d *draft.Draft) error {
 	)
 }
 
-// DescribeManager says what it means which manager comes: ours is newer than the API server and asks a fence, an
-// official one is of its minor and asks none.
+// DescribeManager says what it means which manager comes. Ours is newer than the API server and asks a fence. An
+// official one is of the API server's minor and asks none.
 func DescribeManager(d *draft.Draft) []string {
 	if d.Program.Image == "" || d.Options.Part == v1.PartFinish {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// RetryPeriod stays on the cloud-controller-manager for good: with upstream's 2 s (up to 4.4 s with its jitter) every
+// RetryPeriod stays on the cloud-controller-manager for good. With upstream's 2 s (up to 4.4 s with its jitter) every
 // planned restart leaves the loops without an owner for seconds. One read of a lease a second by each standby costs
 // nothing next to that.
 const RetryPeriod = "1s"
@@ -68,8 +68,8 @@ func ManagerGates(d *draft.Draft) string {
 	return flagvalue.GateLeaderMigration + "=true"
 }
 
-// ServingPort is where the manager serves, if that is not its default: the provider's own, else the first from the
-// default on that nothing on a host has.
+// ServingPort is where the manager serves, if that is not its default. It is the provider's own port, else the default.
+// If something on a host has that port, it is the first free one from 10270 on.
 func ServingPort(d *draft.Draft) string {
 	taken := takenPorts(d)
 	port := cmp.Or(d.Provider.ServingPort, DefaultPort)

@@ -64,8 +64,8 @@ func NodeManagerImage(d *draft.Draft) string {
 	return d.Program.NodeManager
 }
 
-// renderNodeManager tolerates everything, since it has to run on a node before anything else can; where routes come
-// from the cloud it waits for a node's route before the node counts as having a network.
+// renderNodeManager tolerates everything, since it has to run on a node before anything else can. Where routes come
+// from the cloud, it waits for a node's route before the node counts as having a network.
 func renderNodeManager(d *draft.Draft) layout.Object {
 	wait := "false"
 	if d.RunsLoop("route") {

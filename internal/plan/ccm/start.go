@@ -61,8 +61,8 @@ func StartStaticPod(d *draft.Draft, h v1.Host, phase, group, why string) {
 
 // addStaticPod completes a step that puts the cloud-controller-manager, rendered as a static pod, on a host.
 //
-// A control plane of systemd units gets it as a static pod, too, wherever its kubelet has a directory for them: what is
-// published of a cloud-controller-manager is an image, and there is no binary that a unit could start. ccmShape says
+// A control plane of systemd units gets it as a static pod, too, wherever its kubelet has a directory for them. What is
+// published of a cloud-controller-manager is an image, and there is no binary that a unit could start. ShapeFor says
 // where that does not hold.
 func addStaticPod(d *draft.Draft, h v1.Host, rendered string, s v1.Step) v1.Step {
 	s.Kind, s.Host, s.Component, s.Path = v1.StepAddManifest, h.Name, component.CCM, clusterview.ManagerManifest(h)

@@ -13,7 +13,7 @@ import (
 // NodeIPAM is the loop that gives pod CIDRs to nodes.
 const NodeIPAM = controllernames.NodeIPAM
 
-// CloudLoops are the loops that change their manager; nodeipam stays with the KCM, unless it is moved, but changes its
+// CloudLoops are the loops that change their manager. nodeipam stays with the KCM, unless it is moved, but changes its
 // process at every restart of an owner.
 var CloudLoops = []controllernames.Loop{controllernames.Service, controllernames.Route, controllernames.NodeLifecycle}
 

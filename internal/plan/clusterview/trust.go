@@ -38,7 +38,7 @@ func TrustMounts(m *v1.Component) []controlplane.HostPath {
 }
 
 // ConfigFileMounts are the files that a host's cloud config names, e.g. the authority of the cloud's endpoints or a
-// client certificate: without one of them the manager does not start. What lies in a directory that is mounted anyway
+// client certificate. Without one of them the manager does not start. What lies in a directory that is mounted anyway
 // is left out.
 func ConfigFileMounts(h v1.Host, m *v1.Component) []controlplane.HostPath {
 	if h.CloudConfig == nil {

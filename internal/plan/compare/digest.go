@@ -20,9 +20,9 @@ func acceptances(p *v1.Plan) [][2]string {
 	return out
 }
 
-// Digest is the SHA-256 of what a plan does and of what it was made from: cluster, direction, options, facts, steps,
-// and which findings are accepted. Words for readers, when it was made and where it stops are left out. So the plan in
-// a file, the one in the journal and the one that is made of the same cluster again have the same.
+// Digest is the SHA-256 of what a plan does and of what it was made from. That is its cluster, direction, options,
+// facts, steps, and which findings are accepted. Words for readers, when it was made and where it stops are left out.
+// So the plan in a file, the one in the journal and the one that is made of the same cluster again have the same.
 //
 // That of a hosted control plane is of its steps alone, since it is what a person confirms of them.
 func Digest(p *v1.Plan) string {
@@ -42,7 +42,7 @@ func Digest(p *v1.Plan) string {
 	}{p.Cluster.UID, p.Direction, p.Strategy, p.Options, facts, WithoutWords(p.Steps), acceptances(p)})
 }
 
-// Seal is the SHA-256 of all that a run reads of a plan: unlike the Digest of a hosted control plane, it holds options,
+// Seal is the SHA-256 of all that a run reads of a plan. Unlike the Digest of a hosted control plane, it holds options,
 // facts and the cluster as well. It is for programs that keep it and compare; people are shown the Digest.
 func Seal(p *v1.Plan) string {
 	facts := slices.Clone(p.Facts)

@@ -8,8 +8,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// ChangedFacts says in sentences which facts differ between an older plan and a newer one of the same cluster, sorted
-// by their IDs, with both values.
+// ChangedFacts says in sentences which facts differ between an older plan and a newer one of the same cluster. They are
+// sorted by their IDs, with both values.
 func ChangedFacts(older, newer *v1.Plan) []string {
 	was, is := factsOf(older), factsOf(newer)
 	ids := map[string]bool{}

@@ -36,7 +36,7 @@ type Difference struct {
 	Before, After string
 }
 
-// Differences are what a plan would change in all, in the order in which it begins to: what it makes and takes away
+// Differences are what a plan would change in all, in the order in which it begins to. What it makes and takes away
 // again is left out. Edits go through the editors that apply uses.
 //
 // files reads a host's files; nil shows what a snapshot knows: flags, one argument a line. Values of secrets are

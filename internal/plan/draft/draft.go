@@ -1,4 +1,4 @@
-// Package draft holds a plan while it is made: its target, its steps and facts so far, and the flags that each
+// Package draft holds a plan while it is made. That is its target, its steps and facts so far, and the flags that each
 // component has after them.
 package draft
 

@@ -40,8 +40,8 @@ func (d *Draft) OtherManagers(leases ...string) (give, successors []string) {
 }
 
 // OwnedBy is the expectation that the moved loops run in one component. Node IPAM, where it stays in the
-// kube-controller-manager, is looked at when a phase is verified: v1.26 sleeps for 10 s before it runs it, and no step
-// has to wait for that.
+// kube-controller-manager, is looked at when a phase is verified. v1.26 sleeps for 10 s before it runs that loop, and
+// no step has to wait for that.
 func OwnedBy(moved string) map[string]string {
 	out := map[string]string{}
 	for _, l := range clusterview.CloudLoops {

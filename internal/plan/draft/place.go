@@ -10,9 +10,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// EditComponent completes a step that changes a component's flags, in the place where the component has them: its
-// static pod manifest, its systemd unit, or its Deployment. It fills in the kind, where the change is made, the facts,
-// and the printed difference of flags.
+// EditComponent completes a step that changes a component's flags, in the place where the component has them. That is
+// its static pod manifest, its systemd unit, or its Deployment. It fills in the kind, where the change is made, the
+// facts, and the printed difference of flags.
 func (d *Draft) EditComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	s = d.placeStep(h, c, s)
 	switch c.Runs {
@@ -35,7 +35,7 @@ func (d *Draft) EditComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 // stopped, its Deployment scaled to none. The step's record keeps what start needs.
 //
 // A unit that was stopped starts again with its host. So the edits of the step, those that start repeats, are written
-// before it is stopped: whatever starts it again, it runs no longer with its old flags next to the next owner. A
+// before it is stopped. Whatever starts it again, it no longer runs with its old flags next to the next owner. A
 // manifest that was moved away starts nothing, and needs no edits.
 func (d *Draft) StopComponent(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	if c.Runs != v1.RunsSystemd {

@@ -101,10 +101,10 @@ func (d *Draft) MinorNow(c *v1.Component) int {
 	return n
 }
 
-// Volumes is what happens to the in-tree volume plugins of the provider. KEP-625 wants an order: the attach-detach
-// controller and the scheduler learn to leave a plugin's volumes to its CSI driver first, then each kubelet, drained,
-// and when the last one has, the plugin may go. Until then the external kube-controller-manager attaches volumes of the
-// plugin for the kubelets that have not changed, and needs the provider for that.
+// Volumes is what happens to the in-tree volume plugins of the provider. KEP-625 wants an order. First the
+// attach-detach controller and the scheduler learn to leave a plugin's volumes to its CSI driver. Then each kubelet
+// does, on a drained node. When the last one has, the plugin may go. Until then the external kube-controller-manager
+// attaches volumes of the plugin for the kubelets that have not changed, and needs the provider for that.
 type Volumes struct {
 	// Plugins in use whose volumes are not left to CSI yet; none means that nothing has to be done.
 	Plugins []cloudprovider.VolumePlugin

@@ -135,8 +135,8 @@ func WhyRecreated(snap *v1.Snapshot, opts v1.Options) string {
 	return ""
 }
 
-// DescribeLoadBalancers says what a provider does to load balancers when another manager takes them over, and what is
-// left to do about the records of volumes.
+// DescribeLoadBalancers says what a provider does to load balancers when another manager takes them over. It also says
+// what is left to do about the records of volumes.
 func DescribeLoadBalancers(d *draft.Draft) []string {
 	var out []string
 	if why := WhyRecreated(d.Snapshot, d.Options); why != "" {

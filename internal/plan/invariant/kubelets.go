@@ -12,8 +12,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// batches says which steps are done side by side that must not be: next to the canary, of other kinds, on one host, not
-// next to each other, or more than the budget allows. A share of the nodes is only known with a snapshot.
+// batches says which steps are done side by side that must not be. Such steps are next to the canary, of other kinds,
+// on one host, not next to each other, or more than the budget allows. A share of the nodes is only known with a
+// snapshot.
 func (r *planView) batches() error {
 	last, canary := map[string]int{}, ""
 	size := map[string]int{}

@@ -10,11 +10,11 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// word is what names of steps, phases, hosts and objects are made of: no blank, no line break, and nothing that a shell
-// or a terminal obeys.
+// word is what names of steps, phases, hosts and objects are made of. It has no blank, no line break, and nothing that
+// a shell or a terminal obeys.
 var word = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]*$`)
 
-// printable refuses texts of a plan that would imitate another line where they are printed: in the plan that is
+// printable refuses texts of a plan that would imitate another line where they are printed. That is in the plan that is
 // reviewed, and in commands that are pasted into a shell. A plan is kept in a file or in a ConfigMap, and its texts may
 // be an attacker's.
 func printable(p *v1.Plan) error {

@@ -38,9 +38,8 @@ var needed = map[v1.StepKind][]string{
 	v1.StepAwait:           {"await"},
 }
 
-// CheckWellFormed says everything that keeps a plan which was read from a file from being carried out: a plan may be
-// reviewed and kept anywhere, and what was lost or mistyped there is found before the first step and not after the
-// tenth.
+// CheckWellFormed says everything that keeps a plan which was read from a file from being carried out. A plan may be
+// reviewed and kept anywhere. What was lost or mistyped there is found before the first step and not after the tenth.
 func CheckWellFormed(p *v1.Plan) error {
 	if err := printable(p); err != nil {
 		return err // alone: what else is wrong may be said with these texts

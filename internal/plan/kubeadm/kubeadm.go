@@ -73,9 +73,9 @@ var Sections = map[string]string{
 	component.Scheduler: "scheduler",
 }
 
-// componentEdits are the flags of a component that the plan changes for good and that kubeadm would write otherwise,
-// and the mount of the in-tree cloud config where nothing reads it any longer: a host that joins has no such file, and
-// its static pod would not start.
+// componentEdits are the flags of a component that the plan changes for good and that kubeadm would write otherwise.
+// The mount of the in-tree cloud config is among them where nothing reads it any longer. A host that joins has no such
+// file, and its static pod would not start.
 func componentEdits(d *draft.Draft, name string, k *v1.KubeadmConfig) []v1.Edit {
 	h := d.Hosts[0]
 	was := clusterview.FindComponent(h, name)

@@ -32,7 +32,7 @@ func hasCredentials(d *draft.Draft, h v1.Host) bool {
 }
 
 // InstallCredentialProviders puts the binary and its config on every host whose kubelet will change, before the first
-// one does: a kubelet without the in-tree credentials pulls no private image, and nothing says so until a pod is
+// one does. A kubelet without the in-tree credentials pulls no private image, and nothing says so until a pod is
 // rescheduled.
 func InstallCredentialProviders(d *draft.Draft) {
 	if d.Options.CredentialProvider == "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/volume"
 )
 
-// placeEdits gives a step the edits in the files where they belong: a flag is changed in every file in which it stands,
-// a new one goes to the file of --cloud-provider. The files have one backup each, and the kubelet one restart.
+// placeEdits gives a step the edits in the files where they belong. A flag is changed in every file in which it stands.
+// A new one goes to the file of --cloud-provider. The files have one backup each, and the kubelet one restart.
 func placeEdits(h v1.Host, s *v1.Step, edits []v1.Edit) {
 	k := h.Kubelet
 	s.Path = cmp.Or(k.Sources["cloud-provider"], k.Source)
@@ -163,9 +163,9 @@ func gateScript(edits []v1.Edit) string {
 	return b.String()
 }
 
-// requireFacts are the facts that a change of a kubelet relies on: what is in each file that decides how the kubelet
-// starts, whether the step changes it or not, and which files these are. A flag that is added in another file meanwhile
-// would come into force with this restart, and might win.
+// requireFacts are the facts that a change of a kubelet relies on. They say which files decide how the kubelet starts,
+// and what is in each of them, whether the step changes it or not. A flag that is added in another file meanwhile would
+// come into force with this restart, and might win.
 func requireFacts(d *draft.Draft, h v1.Host, s v1.Step) []string {
 	files := append([]string{s.Path}, s.Files...)
 	var unit []string

@@ -1,5 +1,5 @@
-// Package kubelet decides how kubelets become external: which files change, in which order and batches, what they
-// pull images with, and which nodes get a providerID.
+// Package kubelet decides how kubelets become external. It says which files change, in which order and batches, what
+// kubelets pull images with, and which nodes get a providerID.
 package kubelet
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/volume"
 )
 
-// MakeExternal makes every kubelet external that can be reached: those of the control plane first and one at a time,
-// then one worker alone, the canary, and then as many at a time as the budget allows. A kubelet that does not come back
-// keeps the others from being touched.
+// MakeExternal makes every kubelet external that can be reached. Those of the control plane come first and one at a
+// time. Then comes one worker alone, the canary, and then as many at a time as the budget allows. A kubelet that does
+// not come back keeps the others from being touched.
 func MakeExternal(d *draft.Draft) {
 	batches := batcher{size: options.CountUnavailable(d.Options.MaxUnavailable, len(d.Snapshot.Nodes))}
 	canary := true
@@ -75,8 +75,8 @@ func inTreeHosts(d *draft.Draft) []v1.Host {
 	return out
 }
 
-// editsFor change the flags of the provider and no other, save that a kubelet that would come back under another name
-// is told its own: its name, addresses, providerID and taints stay what they are.
+// editsFor change the flags of the provider and no other. Only a kubelet that would come back under another name is
+// told its own, too. A node's name, addresses, providerID and taints stay what they are.
 func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	flags, n := h.Kubelet.Flags, d.KubeletMinor(h)
 	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}

@@ -9,8 +9,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// FillProviderIDs gives nodes without a providerID theirs. A cloud-controller-manager looks such a node up by its name
-// and, from 1.30 on, does not do it at all for a node without the taint; so each gets the taint for the moment that the
+// FillProviderIDs gives nodes without a providerID theirs. A cloud-controller-manager looks such a node up by its name.
+// From 1.30 on it does not do that at all for a node without the taint. So each gets the taint for the moment that the
 // manager needs. One at a time: no pod is evicted by it, and none can be scheduled there meanwhile.
 func FillProviderIDs(d *draft.Draft) {
 	var names []string
@@ -43,7 +43,7 @@ func FillProviderIDs(d *draft.Draft) {
 	}
 }
 
-// canFill reports whether a node's kubelet does not ask the cloud by itself when its turn comes: in-tree kubelets that
+// canFill reports whether a node's kubelet does not ask the cloud by itself when its turn comes. In-tree kubelets that
 // no step reaches are left alone.
 func canFill(d *draft.Draft, node string) bool {
 	for _, h := range d.Snapshot.Hosts {

@@ -1,5 +1,5 @@
-// Package layout says where a migration puts what it makes: files on hosts, objects in the cluster and in a seed, and
-// from what their contents are derived.
+// Package layout says where a migration puts what it makes, and from what the contents are derived. It makes files on
+// hosts, and objects in the cluster and in a seed.
 package layout
 
 import (
@@ -27,7 +27,7 @@ const (
 	DeriveToken         = "ccm-token"
 	DeriveRenewingToken = "ccm-renewing-token"
 	// DeriveSeedKubeconfig and DeriveSeedCloudConfig do the same in the namespace of a seed, in Secrets, from what the
-	// kube-controller-manager's Deployment mounts there; DeriveSeedManager gives the cloud-controller-manager's Deployment
+	// kube-controller-manager's Deployment mounts there. DeriveSeedManager gives the cloud-controller-manager's Deployment
 	// the environment, volumes and nodes of the kube-controller-manager's.
 	DeriveSeedKubeconfig  = "seed-token-kubeconfig"
 	DeriveSeedCloudConfig = "seed-cloud-config"
@@ -37,8 +37,8 @@ const (
 	OlderKubeconfig     = "ccm-kubeconfig"
 	OlderSeedKubeconfig = "seed-kubeconfig"
 	// DeriveDeployedCloudConfig makes the external provider's cloud config in a Secret next to the
-	// cloud-controller-manager's Deployment, from what the kube-controller-manager's mounts: a ConfigMap, a Secret, or a
-	// file of its hosts.
+	// cloud-controller-manager's Deployment. Its source is what the kube-controller-manager's mounts: a ConfigMap, a
+	// Secret, or a file of its hosts.
 	DeriveDeployedCloudConfig = "deployed-cloud-config"
 )
 

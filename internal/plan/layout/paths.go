@@ -17,7 +17,7 @@ const (
 	CCMKubeconfig = "/etc/kubernetes/cloud-controller-manager.conf"
 	KCMKubeconfig = "/etc/kubernetes/controller-manager.conf"
 	CCMManifest   = "/etc/kubernetes/manifests/cloud-controller-manager.yaml"
-	// CCMTokenDir is a directory of its own: a container that mounts it sees a token that takes the place of another one,
+	// CCMTokenDir is a directory of its own. A container that mounts it sees a token that takes the place of another one,
 	// which a mounted file would not show.
 	CCMTokenDir = "/etc/kubernetes/cloud-controller-manager"
 	CCMToken    = CCMTokenDir + "/token"

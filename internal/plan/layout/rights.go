@@ -101,8 +101,8 @@ func MigrationObjects(lease string) []Object {
 }
 
 // StateObjects are the ConfigMaps that a manager writes. They are made with its rights. So it needs no right to create
-// any: that right cannot be limited to names, and who may create a ConfigMap in kube-system may say there what others
-// believe.
+// any. That right cannot be limited to names, and an account that may create a ConfigMap in kube-system may say there
+// what others believe.
 func StateObjects(provider, uid string) []Object {
 	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), component.Namespace)}}
 	if p, ok := cloudprovider.Lookup(provider); ok && p.Identity != "" {
@@ -219,8 +219,8 @@ func OlderTokenSecret() Object {
 	return Object{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": m}
 }
 
-// OlderRole is the Role of the manager as earlier versions of this program made it: a migration that one of them has
-// begun is gone on with by this one.
+// OlderRole is the Role of the manager as earlier versions of this program made it. This version goes on with a
+// migration that one of them has begun.
 func OlderRole(provider string) Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	_, namespaced := providerRules(provider, Secrets{Followed: true})
@@ -236,8 +236,8 @@ func OlderRole(provider string) Object {
 	}, namespaced...)})
 }
 
-// ObjectRefs lists every object that a plan may make, for the snapshot, but Secrets: to ask whether one is there is to
-// be given what it holds, and who plans needs no credential.
+// ObjectRefs lists every object that a plan may make, for the snapshot, but Secrets. To ask whether a Secret is there
+// is to be given what it holds, and planning needs no credential.
 func ObjectRefs() []string {
 	var out []string
 	for _, o := range append(append(ObserverObjects(), MigrationObjects(DefaultLease)...), ccmObjects()...) {

@@ -15,8 +15,8 @@ import (
 )
 
 // Commands are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so
-// that nothing is typed. A manifest is changed in a file next to the directory and moved in, since every file in there
-// is a pod, a half-written one among them.
+// that nothing is typed. A manifest is changed in a file next to the directory and moved in. Every file in there is a
+// pod, a half-written one among them.
 func Commands(s v1.Step, flags map[string]string) []string {
 	switch s.Kind {
 	case v1.StepEnsureObject:
@@ -172,8 +172,8 @@ func writeCommands(s v1.Step) []string {
 	}
 }
 
-// manifestScript are the expressions of sed for a manifest as kubeadm writes it: its flags, one on each line behind the
-// program's name, and the mounts of this migration's own files.
+// manifestScript are the expressions of sed for a manifest as kubeadm writes it. They are for its flags, one on each
+// line behind the program's name, and the mounts of this migration's own files.
 func manifestScript(s v1.Step, flags map[string]string) string {
 	var b strings.Builder
 	added := ""

@@ -55,8 +55,8 @@ const PhaseServersBack = "rollback-api-servers"
 // go.
 const PhaseReplaceBack = "rollback-replace"
 
-// An upgrade on the way takes the control plane from version N to N+1 in the restarts that the migration needs anyway,
-// node by node, in the order of the version skew policy:
+// An upgrade on the way takes the control plane from version N to N+1 in the restarts that the migration needs anyway.
+// It goes node by node, in the order of the version skew policy:
 //
 //	leader-migration   KCM learns the lease (N), then the host's API server: N+1, external     every host before the first manager of N+1
 //	handover           KCM: N+1, external; CCM starts

@@ -19,8 +19,9 @@ func Canary(p *v1.Plan) string {
 	return ""
 }
 
-// Until returns how many steps of a plan come until a point, that point's included: a step by its ID or by a part of it
-// that no other step has, or a phase by its name. A point at which no manager would run the loops is refused.
+// Until returns how many steps of a plan come until a point, that point's included. The point is a step, by its ID or
+// by a part of it that no other step has, or a phase, by its name. A point at which no manager would run the loops is
+// refused.
 func Until(p *v1.Plan, point string) (int, error) {
 	n := 0
 	var matching []string
@@ -91,7 +92,7 @@ func safeToStop(p *v1.Plan, n int) error {
 }
 
 // IdleUntil returns the step after which a manager runs the loops again, if none runs them after the first n steps of a
-// plan; otherwise it is empty.
+// plan. Otherwise it is empty.
 func IdleUntil(p *v1.Plan, n int) string {
 	_, last, in := downtimeSteps(p, n)
 	if !in {
@@ -100,8 +101,8 @@ func IdleUntil(p *v1.Plan, n int) string {
 	return p.Steps[last].ID
 }
 
-// downtimeSteps are the first and the last step of the time in which no manager runs the loops, and whether it is then
-// after n steps.
+// downtimeSteps are the first and the last step of the time in which no manager runs the loops. in reports whether that
+// time has come after n steps, and is not over.
 func downtimeSteps(p *v1.Plan, n int) (first, last int, in bool) {
 	if p.Strategy != Downtime {
 		return 0, 0, false

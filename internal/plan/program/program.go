@@ -48,7 +48,7 @@ type Program struct {
 
 // providerPrograms are what the providers' own programs do next to what the catalogue has of their images.
 //
-// azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own: it
+// azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own. It
 // takes the flags of leader migration and campaigns for its main lease only, and its node IPAM controller is on. gce:
 // cloud-provider-gcp cmd/cloud-controller-manager/main.go.
 var providerPrograms = map[string]struct {
@@ -111,7 +111,7 @@ func (p Program) KnowsFlag(flag string) bool {
 	return !held || f.Known
 }
 
-// NearestImage is the provider's own image for a minor, or for the nearest one before it that has any: a mirrored image
+// NearestImage is the provider's own image for a minor, or for the nearest one before it that has any. A mirrored image
 // is built like it.
 func NearestImage(provider string, minor int) (cloudprovider.Image, bool) {
 	for m := minor; m >= component.Oldest; m-- {

@@ -22,7 +22,7 @@ import (
 )
 
 // replacement is a migration of control-plane nodes that are replaced and never edited. Every step on a host is a wait
-// that tells the operator what to make, with the flags and files in full; Transplant itself writes API objects only.
+// that tells the operator what to make, with the flags and files in full. Transplant itself writes API objects only.
 //
 //	prepare          RBAC                                                     made
 //	leader-migration nodes of version N have leader migration on              awaited

@@ -8,8 +8,8 @@ import (
 
 // planDowntime is the rollback for a strategy under which no manager ran the loops for a while. Every
 // cloud-controller-manager is stopped before the first in-tree manager comes back, since no lease keeps the two apart.
-// A kube-apiserver is restored while its host's manager is stopped; one that is a Deployment before that, while the
-// cloud-controller-manager runs, because no manager depends on a single one of its pods.
+// A kube-apiserver is restored while its host's manager is stopped. One that is a Deployment is restored before that,
+// while the cloud-controller-manager runs: no manager depends on a single one of its pods.
 func (r *rollback) planDowntime() {
 	r.removeTaints()
 	r.restoreKubelets()

@@ -25,8 +25,8 @@ import (
 // that can have changed. Each step looks at the live cluster before it acts, so that what was started and never done
 // costs nothing.
 //
-// The order is not the mirror image of the way there: the kube-controller-managers become in-tree again before the last
-// cloud-controller-manager goes, and a kube-apiserver is restored only after its host's managers own nothing.
+// The order is not the mirror image of the way there. The kube-controller-managers become in-tree again before the last
+// cloud-controller-manager goes. A kube-apiserver is restored only after its host's managers own nothing.
 func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 	if j.Plan.Cluster.UID != snap.Cluster.UID {
 		return nil, fmt.Errorf(
@@ -84,9 +84,9 @@ func Make(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, error) {
 	return p, invariant.VerifyRollback(p, snap)
 }
 
-// restoreMoved puts managers back that had been stopped to hand over before the API server of their host was restarted,
-// and were never started again: that is a part of the API server's step, and no step of the plan of its own would put
-// them back.
+// restoreMoved puts back managers that were stopped to hand over before the API server of their host was restarted, and
+// never started again. That is a part of the API server's step: the plan has no step of its own that would put them
+// back.
 func (r *rollback) restoreMoved() {
 	for _, rec := range r.journal.Records {
 		id, component, moving := strings.Cut(rec.ID, planstep.MovingInfix)
@@ -205,8 +205,8 @@ func (r *rollback) ownerLast(comp string, steps []v1.Step) []v1.Step {
 	return steps
 }
 
-// reenableMigration switches leader migration on again in the cloud-controller-managers, days later if need be, and
-// takes back what was changed in a kube-controller-manager after it had become external: a kubelet that goes back to
+// reenableMigration switches leader migration on again in the cloud-controller-managers, days later if need be. It also
+// takes back what was changed in a kube-controller-manager after it had become external. A kubelet that goes back to
 // the in-tree plugins needs a manager that still has them.
 func (r *rollback) reenableMigration() {
 	r.removeTaints()

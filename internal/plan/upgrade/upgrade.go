@@ -178,8 +178,8 @@ func checkKubelets(d *draft.Draft) []error {
 	}
 }
 
-// AddEdits adds to a component's edits what its new version asks for in the same restart: the image, and what becomes
-// of the flags and gates that this version no longer takes.
+// AddEdits adds to a component's edits what its new version asks for in the same restart. That is the image, and what
+// becomes of the flags and gates that this version no longer takes.
 func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
 	if !d.Upgrade.IsWanted() || c == nil {
 		return edits

@@ -23,8 +23,8 @@ import (
 // maxBlamed bounds the objects about which the API is asked who changed them.
 const maxBlamed = 50
 
-// Blame says of each difference that nothing explains who made it, as far as the API server's managed fields and the
-// cluster's events of the last hour tell. An answer that cannot be had is no answer.
+// Blame says who made each difference that nothing explains. It goes by the API server's managed fields and the
+// cluster's events of the last hour. An answer that cannot be had is no answer.
 func Blame(ctx context.Context, kube kubernetes.Interface, since time.Time, differences []v1.Difference) {
 	asked := map[string]*blamed{}
 	for i := range differences {

@@ -1,5 +1,5 @@
-// Package collect has what every part of a snapshot is gathered with: the sources, the snapshot under way, errors
-// that make a fact unknown, lists in pages, and the traffic that it costs.
+// Package collect has what every part of a snapshot is gathered with. That is the sources, the snapshot under way,
+// errors that make a fact unknown, lists in pages, and the traffic that it costs.
 package collect
 
 import (

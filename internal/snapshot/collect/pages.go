@@ -14,10 +14,10 @@ const PageSize = 500
 
 // ListPages lists everything of a kind, page by page, each page bounded by the gatherer's timeout.
 //
-// The lists are consistent reads (no resourceVersion), not resourceVersion=0: a plan is bound to the facts, and those
-// of an API server's stale cache would be refused, or believed, a minute later; and with resourceVersion=0 the API
-// server ignores the limit and answers with everything at once. The price is a read of etcd a page (none since 1.31,
-// whose caches know whether they are fresh). A snapshot makes a few dozen, once.
+// The lists are consistent reads (no resourceVersion), not resourceVersion=0. A plan is bound to the facts. Those of an
+// API server's stale cache would be refused, or believed, a minute later. Also, with resourceVersion=0 the API server
+// ignores the limit and answers with everything at once. The price is a read of etcd a page (none since 1.31, whose
+// caches know whether they are fresh). A snapshot makes a few dozen, once.
 //
 // If the list changes so much in between that the rest has expired, it is read again in one piece.
 func ListPages[L interface{ GetContinue() string }, T any](

@@ -12,7 +12,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// offsetFrom is how many of the newest answers say what time it is at the API server: a clock that is set while a
+// offsetFrom is how many of the newest answers say what time it is at the API server. A clock that is set while a
 // command runs counts from then on.
 const offsetFrom = 20
 
@@ -42,7 +42,7 @@ func (t *Traffic) Offset() time.Duration {
 type Traffic struct {
 	mu    sync.Mutex
 	calls map[string]int
-	// bounds are of the server's clock minus ours: each answer's Date is the server's second in which it was written, some
+	// bounds are of the server's clock minus ours. Each answer's Date is the server's second in which it was written, some
 	// time between our sending and our receiving.
 	bounds []bound
 	Now    func() time.Time
@@ -146,8 +146,8 @@ func (t *Traffic) Mark() Mark {
 // Since returns the calls after a mark, and how far the API server's clock is from ours as the answers after it show.
 // It is nil when none had a date.
 //
-// A Date has a resolution of one second, so one answer tells the offset to within a second and the time it took;
-// several that fall into their seconds differently narrow it down. Where they exclude each other (API servers behind
+// A Date has a resolution of one second, so one answer tells the offset to within a second and the time it took.
+// Several that fall into their seconds differently narrow it down. Where they exclude each other (API servers behind
 // one address whose clocks differ) the clock is anything that one of them says.
 func (t *Traffic) Since(m Mark) (map[string]int, *v1.Clock) {
 	t.mu.Lock()

@@ -51,7 +51,7 @@ type SeedPod struct {
 	// Running reports whether the kubelet says that the container runs; Ended that it has terminated and is not started
 	// again.
 	Running, Ended bool
-	// Workload is the Ref of what the pod is of, as far as its owner says; HostNetwork says that it has no network of its
+	// Workload is the Ref of what the pod is of, as far as its owner says. HostNetwork says that it has no network of its
 	// own.
 	Workload    string
 	HostNetwork bool
@@ -85,7 +85,7 @@ func (p SeedPod) Place(hosts map[string]string) (host, address string) {
 // ended.
 func (p SeedPod) RunsNow() bool { return !p.Ended && (p.Container != "" || p.Running) }
 
-// RunningAs is the pod with the flags of its process on its host, where that can be seen: in these a variable of the
+// RunningAs is the pod with the flags of its process on its host, where that can be seen. In these a variable of the
 // template has its value.
 func (p SeedPod) RunningAs(ctx context.Context, h hostaccess.Host) SeedPod {
 	if !p.HostNetwork {

@@ -49,7 +49,7 @@ func askProviders(ctx context.Context, g *collect.Collector, h *v1.Host, access 
 
 // AskCredentialProviders asks the image credential providers of one host that a configuration names, whether a kubelet
 // is told of it yet or not. nodes are those of the cluster, whose images are asked about. It is an error when the
-// configuration cannot be read; if the host's programs cannot be run, no provider is asked, and the answers say so.
+// configuration cannot be read. If the host's programs cannot be run, no provider is asked, and the answers say so.
 func AskCredentialProviders(
 	ctx context.Context,
 	access hostaccess.Host,
@@ -120,8 +120,8 @@ func askProvider(
 	return nil
 }
 
-// ImageFor is an image of a registry that one of the patterns matches: one that the host's own node uses, else any
-// node's, else an example.
+// ImageFor is an image of a registry that one of the patterns matches. It is one that the host's own node uses, else
+// any node's, else an example.
 func ImageFor(g *collect.Collector, node string, patterns []string) string {
 	var own, others []string
 	region := ""

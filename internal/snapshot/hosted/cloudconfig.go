@@ -21,9 +21,9 @@ import (
 // flag names it or not.
 const UsualCloudConfig = "/etc/kubernetes/cloud/config"
 
-// seedUnnamedConfig finds the cloud config of an external cluster, which no flag of its kube-controller-manager names:
-// in the Secret that a person made for the cloud-controller-manager, else where Kubermatic mounts it. It is nil when
-// there is neither.
+// seedUnnamedConfig finds the cloud config of an external cluster, which no flag of its kube-controller-manager names.
+// It looks in the Secret that a person made for the cloud-controller-manager, else where Kubermatic mounts it. It is
+// nil when there is neither.
 func seedUnnamedConfig(
 	ctx context.Context,
 	g *collect.Collector,
@@ -60,8 +60,8 @@ func seedUnnamedConfig(
 	return seedCloudConfig(ctx, g, spec, c, UsualCloudConfig, g.Seed.Provider)
 }
 
-// PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the
-// ConfigMap or Secret that is mounted there. It is nil when it has none.
+// PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed. It reads the
+// ConfigMap or Secret that is mounted there, and returns nil when there is none.
 func PodCloudConfig(
 	ctx context.Context,
 	kube kubernetes.Interface,

@@ -176,7 +176,7 @@ func credentialsFor(host string) []string {
 	return out
 }
 
-// MatchesHost matches as the kubelet does: part by part between the dots, and a star stands for one part or the rest of
+// MatchesHost matches as the kubelet does: part by part between the dots. A star stands for one part or the rest of
 // one, never for a dot.
 func MatchesHost(pattern, host string) bool {
 	pattern, _, _ = strings.Cut(pattern, "/")

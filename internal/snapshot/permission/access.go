@@ -82,8 +82,8 @@ func Answer(ctx context.Context, g *collect.Collector, questions []v1.AccessAnsw
 	wg.Wait()
 }
 
-// listQuestions are in a fixed order: the caller's in the order of the needs, then the managers' about their leases,
-// then the new manager's about what its loops do.
+// listQuestions are in a fixed order. First come the caller's in the order of the needs, then the managers' about their
+// leases, then the new manager's about what its loops do.
 func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 	needs := g.Needs
 	if needs == nil {

@@ -224,7 +224,8 @@ var kinds = map[string]struct{ group, resource string }{
 func About(ref string, verbs ...string) collect.Need { return about(ref, verbs...) }
 
 // about is a need about the object of a Ref, Kind/namespace/name or Kind/name. For a kind that is not known, the
-// resource is the kind in lower case with an s: a question that is answered with no rather than one that is not asked.
+// resource is the kind in lower case with an s. A question that is answered with no is better than one that is not
+// asked.
 func about(ref string, verbs ...string) collect.Need {
 	parts := strings.Split(ref, "/")
 	n := collect.Need{Verbs: verbs, Name: parts[len(parts)-1]}
@@ -242,7 +243,7 @@ func about(ref string, verbs ...string) collect.Need {
 	return n
 }
 
-// merge puts the verbs about the same thing together, and drops what a wider need has already: the right to all objects
+// merge puts the verbs about the same thing together, and drops what a wider need has already. The right to all objects
 // of a kind is one to each. Needs and verbs come out in a fixed order.
 func merge(needs []collect.Need) []collect.Need {
 	type thing struct{ group, resource, namespace, name string }

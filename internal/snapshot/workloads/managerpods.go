@@ -21,8 +21,8 @@ var defaultPorts = map[string]string{component.KAS: "6443", component.KCM: "1025
 // when it has said its version.
 const TrialPod = "transplant-trial-" + component.CCM
 
-// SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded and
-// the one that tries a manager.
+// SeedPods finds the pods that run one of the components, sorted by component and name. It leaves out those that
+// HasEnded, mirror pods, and the one that tries a manager.
 func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
 	var out []collect.SeedPod
 	for i := range pods {

@@ -50,7 +50,7 @@ func MatchPods(g *collect.Collector) {
 	addUnreached(g)
 }
 
-// addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known
+// addUnreached adds a host for each Node with a part of the control plane whose host was not named. All that is known
 // of it is its mirror pods. They lag behind the manifests, so nothing is planned from them, but they report whether a
 // manager is there that no step would stop. While the Node of some named host is not known, none is added: it could be
 // the same machine.
@@ -115,7 +115,7 @@ func nodeByName(g *collect.Collector, h *v1.Host) string {
 	return ""
 }
 
-// nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have: a host's
+// nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have. A host's
 // addresses are its own, while names and most flags are the same everywhere.
 func nodeByPods(g *collect.Collector, h *v1.Host, taken map[string]bool) string {
 	for _, c := range h.Components {
@@ -162,8 +162,9 @@ func hasFlag(command []string, name, value string) bool {
 	return false
 }
 
-// IsPodOf reports whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a
-// cloud's name before that of a cloud-controller-manager; or by the program that it runs, whatever its name is.
+// IsPodOf reports whether a mirror pod is of a component. It goes by the pod's name, to which the kubelet appends the
+// Node's; a cloud-controller-manager's may have a cloud's name before it. Else it goes by the program that the pod
+// runs, whatever its name is.
 func IsPodOf(p *corev1.Pod, component string) bool {
 	name, ok := strings.CutSuffix(p.Name, "-"+p.Spec.NodeName)
 	if ok && isComponent(name, component) {

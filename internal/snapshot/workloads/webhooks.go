@@ -171,8 +171,8 @@ func webhookServices(g *collect.Collector) []string {
 }
 
 // readyEndpoints counts the ready endpoints of Services by namespace/name. EndpointSlices are asked for in the version
-// that is served (v1 since 1.21, v1beta1 until 1.24); without either, Endpoints, one by one: there are as many as
-// Services with webhooks.
+// that is served (v1 since 1.21, v1beta1 until 1.24). Without either, Endpoints are asked for, one by one: there are as
+// many as Services with webhooks.
 func readyEndpoints(ctx context.Context, g *collect.Collector, services []string) (map[string]int, error) {
 	var names []string
 	for _, s := range services {

@@ -187,7 +187,7 @@ func authOptions(g cloudconf.Global) gophercloud.AuthOptions {
 	return auth
 }
 
-// refusedFor is how long a login is not tried again after Keystone has refused it: each is a failed attempt that counts
+// refusedFor is how long a login is not tried again after Keystone has refused it. Each is a failed attempt that counts
 // towards locking the account.
 const refusedFor = 30 * time.Second
 

@@ -38,8 +38,8 @@ func RefusesObject(err error) bool {
 		(refusal.Actual == http.StatusBadRequest || refusal.Actual == http.StatusForbidden)
 }
 
-// Conflict reports whether OpenStack refused a change because of the object's state: it is being changed (Octavia), or
-// was changed since it was read (Neutron's revisions).
+// Conflict reports whether OpenStack refused a change because of the object's state. The object is being changed
+// (Octavia), or was changed since it was read (Neutron's revisions).
 func Conflict(err error) bool {
 	status := statusOf(err)
 	return status == http.StatusConflict || status == http.StatusPreconditionFailed

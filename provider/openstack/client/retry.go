@@ -14,7 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// A request that was throttled is tried again so often, and waits no longer than longestThrottle each time: a worker
+// A request that was throttled is tried again so often, and waits no longer than longestThrottle each time. A worker
 // that waits for Octavia's rate limit keeps other Services waiting, and the queue's own back-off is there for the rest.
 const (
 	throttledTries  = 3

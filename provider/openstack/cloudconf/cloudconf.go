@@ -1,5 +1,6 @@
-// Package cloudconf decides how a cloud.conf of OpenStack is understood: the keys of the external provider
-// (cloud-provider-openstack), with its defaults, and what becomes of the keys that only the in-tree provider read.
+// Package cloudconf decides how a cloud.conf of OpenStack is understood. It takes the keys of the external provider
+// (cloud-provider-openstack), with its defaults, and decides what becomes of the keys that only the in-tree provider
+// read.
 package cloudconf
 
 import (

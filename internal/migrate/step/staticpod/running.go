@@ -17,7 +17,7 @@ import (
 )
 
 // IsRunning reports whether what the manifest says is what runs. There must be exactly one process with its flags, and
-// a mirror pod that shows this command and is Ready. The mirror pod alone would be wrong: a kubelet was measured to
+// a mirror pod that shows this command and is Ready. The mirror pod alone would be wrong. A kubelet was measured to
 // show the old pod as Running and Ready for 10 to 12 s after an edit. The process alone would too: one that starts and
 // dies of an unknown flag runs for a second.
 func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bool, error) {

@@ -79,8 +79,8 @@ func noPods(ctx context.Context, e *step.Env, s v1.Step) (string, error) {
 	return "", nil
 }
 
-// free says why a manager of the step's component may act by a lease. It is empty when the lease has no holder, was not
-// renewed for longer than it lasts, or is led by a manager of another kind.
+// free says why a manager of the step's component may act by a lease. It is empty when the lease has no holder, or was
+// not renewed for longer than it lasts. It is also empty when a manager of another kind leads by it.
 func free(ctx context.Context, e *step.Env, s v1.Step, lease string) (string, error) {
 	holder, err := e.LeaseClient.Holder(ctx, lease)
 	if apierrors.IsNotFound(err) || err == nil && holder == "" {
