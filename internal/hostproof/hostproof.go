@@ -202,8 +202,8 @@ func (e *Evidence) Why(node string) string {
 }
 
 // WhyChanged says why a host is no longer taken for the control plane. An address proved it before, and the host has
-// another one now. The answer is empty where it has the same. An account that may patch the status of Nodes could move
-// an address to a worker.
+// another one now. The answer is empty where it has the same, and where no address proved it before. An account that
+// may patch the status of Nodes could move an address to a worker.
 func (e *Evidence) WhyChanged(node string, before *Evidence) string {
 	old := before.proofs(node)
 	if len(old) == 0 || slices.ContainsFunc(old, func(ip string) bool { return slices.Contains(e.proofs(node), ip) }) {

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -141,31 +140,3 @@ var shortSentences = each(func(name string, content []byte) []string {
 	}
 	return broken
 })
-
-// unnamedYet is how many comments of a directory are not rewritten yet. A number may only fall.
-var unnamedYet = map[string]int{}
-
-// except lets a rule be broken so often in the listed directories, and no less: a list that was worked off is shortened.
-func except(judge rule, allowed map[string]int) rule {
-	return func(tree fs.FS) ([]string, error) {
-		all, err := judge(tree)
-		byDirectory := map[string][]string{}
-		for _, line := range all {
-			name, _, _ := strings.Cut(line, ":")
-			byDirectory[path.Dir(name)] = append(byDirectory[path.Dir(name)], line)
-		}
-		var broken []string
-		for dir, lines := range byDirectory {
-			if len(lines) > allowed[dir] {
-				broken = append(broken, lines...)
-			}
-		}
-		for dir, most := range allowed {
-			if _, err := fs.Stat(tree, dir); err == nil && len(byDirectory[dir]) < most {
-				broken = append(broken, fmt.Sprintf("%s has %d left, not %d: lower its number", dir, len(byDirectory[dir]), most))
-			}
-		}
-		slices.Sort(broken)
-		return broken, err
-	}
-}

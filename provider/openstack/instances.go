@@ -114,7 +114,7 @@ func (i *instances) list(ctx context.Context, nodes []*corev1.Node, want cloud.W
 	return states, nil
 }
 
-// stateOf reads the state of a server. A server in whatever state exists as long as Nova describes it. One that is
+// stateOf reads the state of a server. A server exists as long as Nova describes it, unless as deleted. One that is
 // stopped keeps vm_state stopped while it is resized or migrated, when its status says RESIZE or MIGRATING. The
 // shutdown taint must not come and go. A soft-deleted one is off, and may be restored.
 func stateOf(server *servers.Server, err error) cloud.InstanceState {

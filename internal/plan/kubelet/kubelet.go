@@ -75,8 +75,9 @@ func inTreeHosts(d *draft.Draft) []v1.Host {
 	return out
 }
 
-// editsFor change the flags of the provider and no other. Only a kubelet that would come back under another name is
-// told its own, too. A node's name, addresses, providerID and taints stay what they are.
+// editsFor change the flags of the provider, the feature gates that go with them, and where the credentials for images
+// come from. Only a kubelet that would come back under another name is told its own, too. A node's name, addresses,
+// providerID and taints stay what they are.
 func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	flags, n := h.Kubelet.Flags, d.KubeletMinor(h)
 	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
