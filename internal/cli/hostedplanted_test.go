@@ -273,3 +273,24 @@ func TestAPlantedRecordInASeedHidesNoStepOfTheReview(t *testing.T) {
 		t.Errorf("the image %s is not shown:\n%s", s.doc.Plan.Options.Image, r.errOut)
 	}
 }
+
+// TestARunInASeedCarriesOutThePinnedPlanAlone: the operator and a refused --yes both advise to pin it.
+func TestARunInASeedCarriesOutThePinnedPlanAlone(t *testing.T) {
+	s := newSeededJournal(t)
+	s.begin()
+	inSeed, inUser := len(s.seed.Writes()), len(s.user.Writes())
+	other := strings.Repeat("0", 64)
+	for command, sum := range map[string]string{"apply": compare.Digest(&s.doc.Plan), "rollback": compare.Digest(s.back())} {
+		fails(t, s.run(command, "--yes"), exitcode.NotApproved, "--plan-sha256 "+sum)
+		for _, flag := range []string{"--yes", "--dry-run"} {
+			fails(t, s.run(command, flag, "--plan-sha256", other), exitcode.Stale, "has SHA-256 "+sum+", and --plan-sha256 asks for "+other)
+		}
+		if r := s.run(command, "--dry-run", "--plan-sha256", sum); r.code != exitcode.OK {
+			t.Errorf("%s --dry-run: code %d:\n%s", command, r.code, r.text(nil))
+		}
+		fails(t, s.run(command, "--plan-sha256", sum), exitcode.NotApproved, "there is no terminal to ask on")
+	}
+	if written := slices.Concat(s.seed.Writes()[inSeed:], s.user.Writes()[inUser:]); len(written) > 0 {
+		t.Errorf("something was written: %v", written)
+	}
+}

@@ -209,8 +209,8 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 var hostedFlags = map[string][]string{
 	"check":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
 	"plan":     {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
-	"apply":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock"},
-	"rollback": {"yes", "dry-run", "steal-lock"},
+	"apply":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock", "plan-sha256"},
+	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256"},
 	"status":   {"output"},
 	"renew":    {"all"},
 }

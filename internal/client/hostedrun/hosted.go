@@ -57,6 +57,9 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			return err
 		}
 		p = &doc.Plan
+		if err := m.pin().Check(p, "the plan in the journal of migration "+s.Run); err != nil {
+			return err
+		}
 		approved := m.Client.IsApprovedHere(p, m.approval(m.Part))
 		if o.DryRun {
 			return m.Client.ShowPlan(shown, true)
@@ -71,6 +74,9 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		}
 	default:
 		if p, err = m.MakePlan(ctx); err != nil {
+			return err
+		}
+		if err := m.pin().Check(p, "the plan"); err != nil {
 			return err
 		}
 		if err := m.Client.ShowPlan(p, false); err != nil {
@@ -113,6 +119,9 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 	}
 	p, doc, err := m.Plane.PlanRollback(ctx)
 	if err != nil {
+		return err
+	}
+	if err := m.pin().Check(p, "the rollback"); err != nil {
 		return err
 	}
 	if o.DryRun {
