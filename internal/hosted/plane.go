@@ -80,6 +80,9 @@ type Plane struct {
 	ToolVersion string
 	// Clock is the real one when nil.
 	Clock clock.Clock
+	// Boot is the clock by which the lock runs out: the time since the boot, which counts while the machine is suspended.
+	// Nil is package boottime's. Only a test with a Clock of its own has another.
+	Boot func() time.Duration
 	// Hook is called at named points of a step ("before", "during", "after"); tests end a run there.
 	Hook func(point, step string)
 }

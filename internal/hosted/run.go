@@ -372,13 +372,9 @@ const releaseTimeout = 10 * time.Second
 
 // locked holds the lock on the cluster during do.
 func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) (err error) {
-	t := lock.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Tell: p.Tell}
+	t := lock.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Boot: p.Boot, Tell: p.Tell}
 	if t.Holder == "" {
 		t.Holder = lock.Holder("transplant")
-	}
-	if p.Clock != nil { // the lock runs out by the same clock as everything else
-		begun := p.Clock.Now()
-		t.Boot = func() time.Duration { return p.Clock.Since(begun) }
 	}
 	held, lock, err := lock.AcquireAt(ctx, p.home(Handover), p.clock(), t)
 	if err != nil {

@@ -191,6 +191,7 @@ func deployment(name string, replicas int32, c corev1.Container, volumes ...core
 }
 
 func (w *world) plane() *Plane {
+	begun := w.clock.Now()
 	return &Plane{
 		Name:      "x",
 		Namespace: ns,
@@ -200,6 +201,7 @@ func (w *world) plane() *Plane {
 		Provider:  "aws",
 		Options:   v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"},
 		Clock:     w.clock,
+		Boot:      func() time.Duration { return w.clock.Since(begun) },
 		Accept:    accepted,
 		Holder:    "test",
 	}

@@ -26,6 +26,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
@@ -224,6 +225,11 @@ func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1
 		return err
 	}
 	defer restore()
+	// A machine may wake up here after another run has taken the lock. Hosts ask for it
+	// with each change, and the API does not.
+	if err := hostaccess.CheckLock(ctx); err != nil {
+		return err
+	}
 	e.env.Report(s, "started", "")
 	if err := x.Do(ctx, s, &rec); step.IsInterrupted(err) {
 		return err // its record says that it was begun
