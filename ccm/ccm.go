@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
@@ -32,6 +31,7 @@ import (
 	genericconfig "k8s.io/controller-manager/config"
 	upstreammigration "k8s.io/controller-manager/pkg/leadermigration/config"
 
+	"github.com/transplant-dev/transplant/internal/mask/events"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
 
@@ -204,6 +204,6 @@ func (p *process) fenceEmbedding() error {
 	c.Client = client
 	// What InitFuncs have got is a recorder of this broadcaster, so that it is the sink that has to ask.
 	c.EventBroadcaster.StartStructuredLogging(0)
-	c.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	c.EventBroadcaster.StartRecordingToSink(events.Sink(client.CoreV1()))
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/transport"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/mask/events"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
@@ -132,7 +132,7 @@ func fenced(process *config.CompletedConfig, fence *election.Fence) (*config.Com
 	c.Client, c.VersionedClient = client, versioned
 	c.ClientBuilder = builder{process.ClientBuilder, fencedBy(fence)}
 	c.EventBroadcaster = record.NewBroadcaster()
-	c.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	c.EventBroadcaster.StartRecordingToSink(events.Sink(client.CoreV1()))
 	c.EventRecorder = c.EventBroadcaster.NewRecorder(
 		scheme.Scheme,
 		corev1.EventSource{Component: options.CloudControllerManagerUserAgent},

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/mask/events"
 )
 
 // process is one run of the manager.
@@ -327,9 +327,7 @@ func (p *process) runAlone(ctx context.Context) error {
 // recordEvents sends the events of the process itself, those of elections, until the returned function is called.
 func (p *process) recordEvents() (stop func()) {
 	p.config.EventBroadcaster.StartStructuredLogging(0)
-	p.config.EventBroadcaster.StartRecordingToSink(
-		&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events("")},
-	)
+	p.config.EventBroadcaster.StartRecordingToSink(events.Sink(p.config.Client.CoreV1()))
 	return func() {
 		p.config.EventBroadcaster.Shutdown()
 		if p.embedding != nil {

@@ -32,7 +32,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -45,6 +44,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
+	"github.com/transplant-dev/transplant/internal/mask/events"
 )
 
 const (
@@ -214,7 +214,7 @@ func (c *Controller) startEvents(calls context.Context) (stop func()) {
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(calls))
 	broadcaster.StartStructuredLogging(4)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.config.Client.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(events.Sink(c.config.Client.CoreV1()))
 	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 	return broadcaster.Shutdown
 }

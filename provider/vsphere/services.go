@@ -10,7 +10,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm"
+	"github.com/transplant-dev/transplant/internal/mask/events"
 )
 
 // NewControllers returns the library's controllers and node IPAM. In place of the service controller, which has nothing
@@ -78,7 +78,7 @@ func newNotices(
 	after, again time.Duration,
 ) (*notices, error) {
 	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: api.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(events.Sink(api.CoreV1()))
 	n := &notices{
 		services: factory.Core().V1().Services(), after: after, again: again,
 		queue:       workqueue.NewTypedDelayingQueue[cache.ObjectName](),

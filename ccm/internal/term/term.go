@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/mask/events"
 )
 
 // Config says whose term it is.
@@ -46,7 +46,7 @@ func Begin(ctx context.Context, config Config) (context.Context, Term) {
 	calls, cancel := fence.Bind(ctx)
 	broadcaster := record.NewBroadcaster(record.WithContext(calls))
 	broadcaster.StartStructuredLogging(config.Verbosity)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: config.Client.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(events.Sink(config.Client.CoreV1()))
 	if config.Metrics != nil {
 		config.Metrics.ControllerStarted(config.Name)
 	}
