@@ -22,6 +22,18 @@ var versions = []string{
 // Versions are the versions of kube-apiserver that the tests ran against, oldest first.
 func Versions() []string { return slices.Clone(versions) }
 
+// Ends are the oldest and the newest of them.
+func Ends() []string { return []string{versions[0], versions[len(versions)-1]} }
+
+// VersionsOf are those that the tests ran the program of a provider against, oldest first. The programs have the
+// library in common, so that one of them is run against all.
+func VersionsOf(provider string) []string {
+	if provider == "aws" {
+		return Versions()
+	}
+	return Ends()
+}
+
 // Minors are the first and the last minor version of the range, such as 26 and 36 for 1.26 to 1.36.
 func Minors() (first, last int) {
 	return minor(versions[0]), minor(versions[len(versions)-1])

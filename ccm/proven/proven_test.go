@@ -44,3 +44,16 @@ func TestAnImageOfAnotherRegistryIsNotPublishedHere(t *testing.T) {
 		}
 	}
 }
+
+// TestEachProgramIsProvenAtBothEnds: what VersionsOf says is what the trials in the lab run each program against.
+func TestEachProgramIsProvenAtBothEnds(t *testing.T) {
+	all := Versions()
+	if got := VersionsOf("aws"); !slices.Equal(got, all) {
+		t.Errorf("aws: %q", got)
+	}
+	for _, provider := range []string{"openstack", "vsphere", "other"} {
+		if got := VersionsOf(provider); !slices.Equal(got, []string{all[0], all[len(all)-1]}) {
+			t.Errorf("%s: %q", provider, got)
+		}
+	}
+}

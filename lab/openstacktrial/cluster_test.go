@@ -52,7 +52,7 @@ type cluster struct {
 	admin kubernetes.Interface
 }
 
-func newCluster(t *testing.T, s site) *cluster {
+func newCluster(t *testing.T, s site, version string) *cluster {
 	t.Helper()
 	root, err := build.FindRoot()
 	if err != nil {
@@ -63,7 +63,7 @@ func newCluster(t *testing.T, s site) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Progress: narration{t}})
+	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Progress: narration{t}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,24 +12,34 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/lab/apiserver"
 )
 
 const internal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 
+// TestTheLifeOfAClusterOnTheSimulator with both API servers that the program is said to run with.
 func TestTheLifeOfAClusterOnTheSimulator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program and starts an API server")
 	}
-	sim := simulator(t)
-	live(t, sim)
-	for _, call := range sim.Calls() {
-		if call.Unknown {
-			t.Errorf("unknown to the simulator: %s ?%s", call, call.Query)
-		}
+	for _, version := range proven.VersionsOf("openstack") {
+		t.Run(version, func(t *testing.T) {
+			sim := simulator(t)
+			live(t, sim, version)
+			for _, call := range sim.Calls() {
+				if call.Unknown {
+					t.Errorf("unknown to the simulator: %s ?%s", call, call.Query)
+				}
+			}
+		})
 	}
 }
 
-func TestTheLifeOfAClusterOnARealOpenStack(t *testing.T) { live(t, realStack(t)) }
+func TestTheLifeOfAClusterOnARealOpenStack(t *testing.T) {
+	live(t, realStack(t), apiserver.DefaultVersion)
+}
 
 // life is a cluster in the middle of the scenario.
 type life struct {
@@ -47,9 +57,9 @@ func (l *life) done(t *testing.T, what string) {
 }
 
 // live takes a cluster through all that the manager does in OpenStack, and looks at what is left.
-func live(t *testing.T, s site) {
+func live(t *testing.T, s site, version string) {
 	t.Helper()
-	l := &life{begun: time.Now(), cluster: newCluster(t, s)}
+	l := &life{begun: time.Now(), cluster: newCluster(t, s, version)}
 	l.done(t, "the manager is started")
 	before, err := l.see.objects(t.Context())
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/build"
@@ -36,7 +37,7 @@ type trial struct {
 	started      int
 }
 
-func newTrial(t *testing.T) *trial {
+func newTrial(t *testing.T, version string) *trial {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the program and starts an API server")
@@ -49,7 +50,7 @@ func newTrial(t *testing.T) *trial {
 	if w.program, err = build.BuildCommand(t.Context(), root, w.dir, "vsphere-cloud-controller-manager"); err != nil {
 		t.Fatal(err)
 	}
-	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Progress: os.Stderr}); err != nil {
+	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Progress: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.api.Stop)
@@ -179,8 +180,15 @@ func (w *trial) untilInitialised(t *testing.T, name string, want map[string]stri
 	})
 }
 
+// TestTheLifeOfNodesUnderTheProgram with both API servers that the program is said to run with.
 func TestTheLifeOfNodesUnderTheProgram(t *testing.T) {
-	w := newTrial(t)
+	for _, version := range proven.VersionsOf("vsphere") {
+		t.Run(version, func(t *testing.T) { nodesLive(t, newTrial(t, version)) })
+	}
+}
+
+func nodesLive(t *testing.T, w *trial) {
+	t.Helper()
 	sim := vcenter(t, vspheresim.Options{Machines: 4, Number: 1})
 	for category, kind := range map[string]string{"k8s-zone": "ClusterComputeResource", "k8s-region": "Datacenter"} {
 		if err := sim.Tag(t.Context(), category, category+"-1", kind); err != nil {
@@ -282,7 +290,7 @@ func TestTheLifeOfNodesUnderTheProgram(t *testing.T) {
 }
 
 func TestTheProgramEndsWhenThePasswordIsWrong(t *testing.T) {
-	w := newTrial(t)
+	w := newTrial(t, apiserver.DefaultVersion)
 	sim := vcenter(t, vspheresim.Options{Machines: 1, Number: 1})
 	data := strings.Replace(string(config(sim.Config("vc", trusted(t, sim)), "")), vspheresim.Password, "hunter2", 1)
 	manager, log := w.run(t, []byte(data))

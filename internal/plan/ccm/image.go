@@ -68,7 +68,7 @@ func DescribeManager(d *draft.Draft) []string {
 		d.Program.Image,
 		libraryRelease(d.Program.Minor),
 		max(d.APIMinor, d.Upgrade.Minor),
-		strings.Join(proven.Versions(), ", "),
+		strings.Join(proven.VersionsOf(d.Provider.Name), ", "),
 	)
 	if official, ok := cloudprovider.OfficialImage(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor)); ok {
 		out += fmt.Sprintf(
