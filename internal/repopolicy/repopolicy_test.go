@@ -89,6 +89,16 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"internal/a/b.go:2 has a sentence of 27 words: It" + strings.Repeat(" b", 13) + " does" + strings.Repeat(" b", 11) + " (htt",
 			"internal/check/explain/A-1.md:1 has a sentence of 26 words: It" + strings.Repeat(" is", 19) + " ",
 		}},
+		{"sentences of documentation are short", map[string]string{
+			"docs/a/good.md": "# A" + strings.Repeat(" b", 40) + "\n\nA" + strings.Repeat(" b", 29) + ".\nC" + strings.Repeat(" b", 20) + ":\n\n- d" +
+				strings.Repeat(" b", 20) + "\n- e" + strings.Repeat(" b", 20) + "\n  1. f" + strings.Repeat(" b", 20) + "\n\n```\nA" + strings.Repeat(" b", 40) +
+				"\n```\n| A" + strings.Repeat(" b", 40) + " |\n<!-- A" + strings.Repeat(" b", 40) + " -->\n",
+			"docs/a/bad.md": "# A\n\n```\nx\n```\n\n- A.\n- It" + strings.Repeat(" b", 13) + "\n  does `b c`" + strings.Repeat(" b", 14) + ". C.\n",
+			"README.md":     "A [b c](d)" + strings.Repeat(" b", 28) + ".\n", "lab/README.md": "A" + strings.Repeat(" b", 40) + ".\n",
+		}, []string{
+			"README.md:1 has a sentence of 31 words: A [b c](d)" + strings.Repeat(" b", 25),
+			"docs/a/bad.md:8 has a sentence of 31 words: - It" + strings.Repeat(" b", 13) + " does `b c`" + strings.Repeat(" b", 9) + " ",
+		}},
 		{"findings are not taken apart", map[string]string{
 			"internal/check/a/a.go":      "package a\nvar parts = strings.Split(f.Found, \"; \")\nvar name, _, _ = strings.Cut(strings.ToLower(bad[0].Object), \"@\")\n",
 			"internal/check/a/b.go":      "package a\nvar ok = strings.Contains(bad.Objects()[0], \"x\") || strings.HasPrefix(d.Error, \"x\")\n",

@@ -49,6 +49,7 @@ var rules = map[string]rule{
 	"texts for users use plain words":         readWords,
 	"comments name the actor":                 namedActors,
 	"sentences are short":                     shortSentences,
+	"sentences of documentation are short":    shortDocSentences,
 }
 
 // files calls visit with every file of a tree that is or could be committed.

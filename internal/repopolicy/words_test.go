@@ -15,6 +15,7 @@ import (
 
 const (
 	maxWords     = 25 // of a sentence
+	maxDocWords  = 30 // of a sentence of the documentation
 	explanations = "internal/check/explain/"
 )
 
@@ -24,10 +25,12 @@ var unnamedActors = regexp.MustCompile(`(?i)\b(nobody|somebody|someone|whoever)\
 var (
 	abbreviation = regexp.MustCompile(`\b(e\.g|i\.e|etc|vs)\.\s`)
 	sentenceEnd  = regexp.MustCompile(`[.!?][)"'”’]*\s+|\n\s*\n|\n\s*([-*|]|\d+\.)\s`)
+	listItem     = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
+	noProse      = regexp.MustCompile("^\\s*($|[|#]|<!--|```)") // between passages of Markdown
 )
 
-// longSentences returns the sentences of a text that have more than maxWords words.
-func longSentences(text string) []string {
+// longSentences returns the sentences of a text that have more than so many words.
+func longSentences(text string, most int) []string {
 	var long []string
 	for _, sentence := range sentenceEnd.Split(abbreviation.ReplaceAllString(text, "$1 "), -1) {
 		count := 0
@@ -36,7 +39,7 @@ func longSentences(text string) []string {
 				count++
 			}
 		}
-		if count > maxWords {
+		if count > most {
 			long = append(long, fmt.Sprintf("%d words: %.60s", count, strings.Join(strings.Fields(sentence), " ")))
 		}
 	}
@@ -45,7 +48,7 @@ func longSentences(text string) []string {
 
 func isAlphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// passage is a comment or a string of a Go file, or a paragraph of an explanation.
+// passage is a comment or a string of a Go file, an explanation, or a paragraph or list item of the documentation.
 type passage struct {
 	line int
 	text string
@@ -134,7 +137,42 @@ var namedActors = each(func(name string, content []byte) []string {
 var shortSentences = each(func(name string, content []byte) []string {
 	var broken []string
 	for _, p := range passagesOf(name, content, false) {
-		for _, sentence := range longSentences(p.text) {
+		for _, sentence := range longSentences(p.text, maxWords) {
+			broken = append(broken, fmt.Sprintf("%s:%d has a sentence of %s", name, p.line, sentence))
+		}
+	}
+	return broken
+})
+
+// proseOf returns the paragraphs and list items of a page, without code blocks, tables, headings and comments.
+func proseOf(content []byte) []passage {
+	var out []passage
+	number, code, open := 0, false, false
+	for line := range strings.Lines(string(content)) {
+		number++
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+		}
+		switch {
+		case code || noProse.MatchString(line):
+			open = false
+		case open && !listItem.MatchString(line):
+			out[len(out)-1].text += line
+		default:
+			out, open = append(out, passage{number, line}), true
+		}
+	}
+	return out
+}
+
+// shortDocSentences looks at the pages in docs and at those at the top of the repository.
+var shortDocSentences = each(func(name string, content []byte) []string {
+	if path.Ext(name) != ".md" || path.Dir(name) != "." && !strings.HasPrefix(name, "docs/") {
+		return nil
+	}
+	var broken []string
+	for _, p := range proseOf(content) {
+		for _, sentence := range longSentences(p.text, maxDocWords) {
 			broken = append(broken, fmt.Sprintf("%s:%d has a sentence of %s", name, p.line, sentence))
 		}
 	}
