@@ -11,8 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
-// Sink writes events to an API server, and masks their messages. A cloud's error may hold a presigned URL or a password,
-// and more accounts may read events than logs.
+// Sink writes events to an API server, and masks their messages. A cloud's error may hold a presigned URL or a
+// password, and more accounts may read events than logs.
 func Sink(api typedcorev1.EventsGetter) record.EventSink {
 	return sink{&typedcorev1.EventSinkImpl{Interface: api.Events("")}}
 }
