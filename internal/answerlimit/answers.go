@@ -58,7 +58,8 @@ type bounded struct {
 	cluster       *cluster // nil where open answers have no bound
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It refuses a change of protocol that was not asked for. Package http hands
+// the connection out for that, which no context ends. Clients read it whole before they look at the status.
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	count, err := b.lists.page(req)
 	if err != nil {
@@ -69,8 +70,15 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		req, as = askJSON(req)
 	}
 	resp, err := b.rt.RoundTrip(req)
-	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
+	switch {
+	case err != nil:
 		return resp, err
+	case resp.StatusCode == http.StatusSwitchingProtocols && req.Header.Get("Upgrade") == "":
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the answer of %s to %s %s gives the connection to another protocol, which was not asked for",
+			req.URL.Host, req.Method, req.URL.Path)
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return resp, nil
 	}
 	out := &answer{
 		ReadCloser: resp.Body,

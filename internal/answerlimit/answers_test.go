@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -180,15 +181,51 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestAConnectionThatIsTakenOverIsLeftAlone: its body is written to as well.
+// TestAConnectionThatIsTakenOverIsLeftAlone where that was asked for: its body is written to as well.
 func TestAConnectionThatIsTakenOverIsLeftAlone(t *testing.T) {
 	body := io.NopCloser(strings.NewReader(""))
 	rt := roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: body}, nil
 	})
-	resp, err := Transport(rt, nil).RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))
+	req := httptest.NewRequest(http.MethodGet, "/x", nil)
+	req.Header.Set("Upgrade", "SPDY/3.1")
+	resp, err := Transport(rt, nil).RoundTrip(req)
 	if err != nil || resp.Body != body {
 		t.Errorf("the body is %T, %v", resp.Body, err)
+	}
+}
+
+// TestAConnectionIsNotTakenOverUnasked: an API server that answers so sends bytes without end, or none at all, and no
+// context ends that.
+func TestAConnectionIsNotTakenOverUnasked(t *testing.T) {
+	for name, bound := range map[string]func(*rest.Config){"all answers": Config, "lists alone": Lists} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					_, err = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nx"))
+				}
+				if err == nil { // silent from here on, until the client leaves
+					_, err = conn.Read(make([]byte, 1))
+					_ = conn.Close()
+				}
+				ended <- err
+			}))
+			defer server.Close()
+			config := &rest.Config{Host: server.URL, QPS: -1}
+			bound(config)
+			kube, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "another protocol") {
+				t.Errorf("the error is %v", err)
+			}
+			if err := <-ended; !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the connection ended with %v", err)
+			}
+		})
 	}
 }
 

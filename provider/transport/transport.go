@@ -82,6 +82,10 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 	if err != nil {
 		return out, err
 	}
+	if out.StatusCode == http.StatusSwitchingProtocols { // no cloud's API does that, and no context ends such a connection
+		_ = out.Body.Close()
+		return nil, fmt.Errorf("the answer to %s %s gives the connection to another protocol", request.Service, request.Operation)
+	}
 	if t.options.MaxAnswer > 0 {
 		out.Body = bound(in.Context(), out.Body, request, t.options.MaxAnswer, page)
 	}

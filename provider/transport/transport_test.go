@@ -94,6 +94,22 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 }
 
+// TestAConnectionIsNotTakenOver: what answers in place of a cloud could keep a worker waiting for ever.
+func TestAConnectionIsNotTakenOver(t *testing.T) {
+	transport := New(Options{Next: &wire{status: http.StatusSwitchingProtocols, size: 1}, Gate: &Gate{}, Describe: describe})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := transport.RoundTrip(request)
+	if err == nil {
+		_ = answer.Body.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "another protocol") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // exampleMetrics are registered once in a process: of several runs of a test, each counts on.
 var exampleMetrics = NewMetrics("example", "the example cloud")
 
