@@ -168,3 +168,11 @@ var markup = strings.NewReplacer(
 	`#`, `\#`,
 	`!`, `\!`,
 )
+
+// Cut is the beginning of a text of more than most bytes, with "..." behind it. No rune is cut through.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

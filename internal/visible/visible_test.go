@@ -59,3 +59,15 @@ func FuzzLines(f *testing.F) {
 		}
 	})
 }
+
+func TestATextIsCutBetweenRunes(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		most int
+		want string
+	}{{"abc", 3, "abc"}, {"abcd", 3, "abc..."}, {"aé", 2, "a..."}, {"", 0, ""}} {
+		if got := Cut(c.in, c.most); got != c.want {
+			t.Errorf("%q in %d bytes: %q", c.in, c.most, got)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Pass returns a finding of a check that passed.
@@ -36,9 +37,14 @@ func Unknown(format string, a ...any) v1.Finding {
 // Problems are what is wrong with the objects of one check; the finding shows all of them at once.
 type Problems []v1.Problem
 
+// maxText bounds, in bytes, the text about one object. A flag in it may have a megabyte, and objects may be thousands.
+// The user of one namespace could take the memory of the operator of a whole fleet.
+const maxText = 2 << 10
+
 // Add notes what is wrong with one object, in a clause that names it.
 func (p *Problems) Add(object, format string, a ...any) {
-	*p = append(*p, v1.Problem{Object: object, Text: fmt.Sprintf(format, a...)})
+	text := fmt.Sprintf(format, a...)
+	*p = append(*p, v1.Problem{Object: visible.Cut(object, maxText), Text: visible.Cut(text, maxText)})
 }
 
 // Empty reports whether no object has a problem.

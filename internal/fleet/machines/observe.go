@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Evidence is what is known of whether a kubelet is external. The API shows no kubelet's flags, so it is what the
@@ -384,11 +385,7 @@ func noNode(m Machine) string {
 	if m.Error == "" {
 		return "has no node"
 	}
-	text := strings.Join(strings.Fields(m.Error), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "..."
-	}
-	return "has no node: " + text
+	return "has no node: " + visible.Cut(strings.Join(strings.Fields(m.Error), " "), longest)
 }
 
 // up is why a node is not one that works.

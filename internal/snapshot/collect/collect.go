@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Sources are where facts come from. What is nil is not asked, and the facts that it would give are unknown.
@@ -104,10 +105,7 @@ const maxReason = 4 << 10
 // shownReason is the beginning of a reason without secrets. A program or an API server repeats what it was given, at
 // any length, and masking takes its time.
 func shownReason(why string) string {
-	if len(why) > maxReason {
-		why = strings.ToValidUTF8(why[:maxReason], "") + "..."
-	}
-	return mask.Text(why)
+	return mask.Text(visible.Cut(why, maxReason))
 }
 
 // Unknown records that a fact could not be gathered.
