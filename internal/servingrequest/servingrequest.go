@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +26,47 @@ var isPlain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString
 // Nodes says which Nodes have a name or an address.
 type Nodes struct {
 	owners map[string][]string
+	// plane are the Nodes with the label of the control plane, which a kubelet cannot set.
+	plane map[string]bool
+	// servers are the names and addresses of API servers, and services the ranges of Services.
+	servers  map[string]bool
+	services []netip.Prefix
+}
+
+// AddControlPlane adds a Node whose names may be those of an API server.
+func (n *Nodes) AddControlPlane(node string) {
+	if n.plane == nil {
+		n.plane = map[string]bool{}
+	}
+	n.plane[node] = true
+}
+
+// AddServers adds what a snapshot says of where the API servers are. A kubelet writes the addresses of its Node. With a
+// certificate for the virtual IP of the API servers it could stand between them and their clients.
+func (n *Nodes) AddServers(s *v1.Snapshot) {
+	if n.servers == nil {
+		n.servers = map[string]bool{}
+	}
+	if at, err := url.Parse(s.Cluster.Server); err == nil && at.Hostname() != "" {
+		n.servers[keyOf(at.Hostname())] = true
+	}
+	for _, address := range s.APIServers {
+		n.servers[keyOf(address)] = true
+	}
+	for _, h := range s.Hosts {
+		n.addServices(h.Components)
+	}
+	n.addServices(s.Hosted)
+}
+
+func (n *Nodes) addServices(components []v1.Component) {
+	for _, c := range components {
+		for text := range strings.SplitSeq(c.Flags["service-cluster-ip-range"], ",") {
+			if p, err := netip.ParsePrefix(text); err == nil && !slices.Contains(n.services, p) {
+				n.services = append(n.services, p)
+			}
+		}
+	}
 }
 
 // Add adds a Node with its addresses.
@@ -41,14 +84,29 @@ func (n *Nodes) Add(node string, addresses ...string) {
 // NodesOf are those of a snapshot.
 func NodesOf(s *v1.Snapshot) *Nodes {
 	nodes := &Nodes{}
+	nodes.AddServers(s)
 	for _, node := range s.Nodes {
 		nodes.Add(node.Name)
+		if IsControlPlane(node.Labels) {
+			nodes.AddControlPlane(node.Name)
+		}
 		for _, a := range node.Addresses {
 			_, address, _ := strings.Cut(a, "=")
 			nodes.Add(node.Name, address)
 		}
 	}
 	return nodes
+}
+
+// IsControlPlane reports whether the labels of a Node are those of the control plane. The API server lets no kubelet
+// set them.
+func IsControlPlane(labels map[string]string) bool {
+	for _, role := range []string{"control-plane", "master"} {
+		if _, is := labels["node-role.kubernetes.io/"+role]; is {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf is the same for what means the same name or address.
@@ -90,7 +148,7 @@ func (n *Nodes) has(node, name string) error {
 	if ip := net.ParseIP(name); ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
 		return fmt.Errorf("it asks for %s, which every host has", name)
 	}
-	if first, _, _ := strings.Cut(strings.ToLower(name), "."); first == "localhost" || first == "kubernetes" {
+	if n.isServer(node, name) {
 		return fmt.Errorf("it asks for %s, a name of the API server", name)
 	}
 	if len(owners) > 1 {
@@ -98,6 +156,20 @@ func (n *Nodes) has(node, name string) error {
 		return fmt.Errorf("it asks for %s, which Node %s has, too", name, slices.Min(others))
 	}
 	return nil
+}
+
+// isServer reports whether a name is one by which an API server, or another Service, is reached. One of the control
+// plane's Nodes has the address of its own API server.
+func (n *Nodes) isServer(node, name string) bool {
+	labels := strings.Split(strings.ToLower(name), ".")
+	if labels[0] == "localhost" || labels[0] == "kubernetes" || slices.Contains(labels[1:], "svc") {
+		return true
+	}
+	if ip, err := netip.ParseAddr(name); err == nil &&
+		slices.ContainsFunc(n.services, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) }) {
+		return true
+	}
+	return n.servers[keyOf(name)] && !n.plane[node]
 }
 
 // Command is a command of kubectl on a request. It is without the name where a shell would read that otherwise.

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -81,8 +82,14 @@ func (x Kubelet) waiting(ctx context.Context, node string) ([]string, error) {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes := servingrequest.Nodes{}
+	if known := cmp.Or(x.Env.Live, x.Env.Before); known != nil {
+		nodes.AddServers(known)
+	}
 	for _, n := range all.Items {
 		nodes.Add(n.Name)
+		if servingrequest.IsControlPlane(n.Labels) {
+			nodes.AddControlPlane(n.Name)
+		}
 		for _, a := range n.Status.Addresses {
 			nodes.Add(n.Name, a.Address)
 		}
