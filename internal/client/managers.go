@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/ownership/recorder"
@@ -135,8 +136,9 @@ func (c *Client) observerToken(ctx context.Context) (string, error) {
 // is asked through the API server.
 func (c *Client) transport(host string) *http.Transport {
 	t := &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		DisableKeepAlives: true,
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: answerlimit.MaxHeader,
 	} //nolint:gosec // managers sign their own certificate; see scrape
 	if namespace, name, ok := workloads.PodOfPlace(host); ok {
 		dial := PortForward(c.Config, c.Kube, namespace)

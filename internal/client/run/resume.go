@@ -31,11 +31,11 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 			doc.Run,
 		)
 	}
-	before, err := journal.Before(ctx, c.Kube)
-	if err != nil {
+	if err := trust.CheckJournal(doc, nil); err != nil {
 		return err
 	}
-	if err := trust.CheckJournal(doc, nil); err != nil {
+	before, err := journal.Before(ctx, c.Kube)
+	if err != nil {
 		return err
 	}
 	c.NameCluster(doc.Plan.Cluster)

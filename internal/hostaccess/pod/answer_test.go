@@ -161,3 +161,30 @@ func TestASessionWithAnAgentOfNoUseIsOpenedOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestTheWordsOfAnAnswerAreCut: root on a worker answers in place of the agent, and what it says goes into the journal.
+func TestTheWordsOfAnAnswerAreCut(t *testing.T) {
+	long := strings.Repeat("x", 8<<20)
+	_, undecoded := decode([]byte(`{"error":{"message":7,"is":"` + long + `"}}`))
+	for name, err := range map[string]error{
+		"an answer that cannot be read": undecoded,
+		"a refusal to connect":          refusal(&http.Response{StatusCode: http.StatusBadGateway, Body: io.NopCloser(strings.NewReader(long))}),
+		"a status":                      errors.New(words("a\x1b[2Kb\n" + long)),
+	} {
+		if err == nil || len(err.Error()) > 2*maxWords || strings.ContainsAny(err.Error(), "\x1b\n") {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+	failing := &session{clock: remoteClock{}, client: &http.Transport{}}
+	failing.client.RegisterProtocol("http", status500(long))
+	if _, err := failing.call(t.Context(), agent.MethodHello, "x", nil); err == nil || !strings.Contains(err.Error(), "status 500: xxx") || len(err.Error()) > 2*maxWords {
+		t.Errorf("a call: %.200v", err)
+	}
+}
+
+// status500 answers each request with an error of these words.
+type status500 string
+
+func (s status500) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusInternalServerError, Body: io.NopCloser(strings.NewReader(string(s)))}, nil
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
 	"github.com/transplant-dev/transplant/internal/jsonweight"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 const (
@@ -57,7 +58,7 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	s.client = &http.Transport{
-		Protocols: protocols, DisableCompression: true,
+		Protocols: protocols, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: quiet, MaxReceiveBufferPerStream: 1 << 20},
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			select {
@@ -143,6 +144,9 @@ func (s *session) close() {
 	s.client.CloseIdleConnections()
 }
 
+// maxHeader bounds, in bytes, the header of an answer, which has some hundred.
+const maxHeader = 64 << 10
+
 // maxAnswer bounds, in bytes, what a pod answers, and what that takes when it is decoded: twice the largest file, as
 // base64. A process with root on the host can answer in place of the agent.
 const maxAnswer = 64 << 20
@@ -171,7 +175,7 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 		return out, fmt.Errorf("asking the agent: its answer has more than %d MiB: %w", maxAnswer>>20, errUnreadable)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, strings.TrimSpace(string(data)))
+		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, words(string(data)))
 	}
 	if out, err = decode(data); err != nil {
 		return out, fmt.Errorf("asking the agent: %w", err)
@@ -191,10 +195,17 @@ func decode(data []byte) (agent.Answer, error) {
 		err = json.Unmarshal(data, &out)
 	}
 	if err != nil {
-		return agent.Answer{}, fmt.Errorf("%w: %w", err, errUnreadable)
+		return agent.Answer{}, fmt.Errorf("%s: %w", words(err.Error()), errUnreadable)
 	}
 	return out, nil
 }
+
+// maxWords bounds, in bytes, what an error has of an answer. A process with root on a worker writes it, and it goes
+// into the journal. A record that is larger than a ConfigMap would end the change of each other node.
+const maxWords = 4 << 10
+
+// words are an answer's own words in one line.
+func words(s string) string { return visible.Line(visible.Cut(strings.TrimSpace(s), maxWords)) }
 
 func (s *session) broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -244,7 +255,7 @@ func refusal(resp *http.Response) error {
 	if err := json.Unmarshal(data, &out); err == nil && out.Error != nil {
 		return out.Error.Err()
 	}
-	return fmt.Errorf("the agent answered with status %d: %s", resp.StatusCode, strings.TrimSpace(string(data)))
+	return fmt.Errorf("the agent answered with status %d: %s", resp.StatusCode, words(string(data)))
 }
 
 // tunnel makes a connection of a request and its answer: one with deadlines, which these have not.

@@ -329,7 +329,7 @@ func (h ObjectLocation) Before(ctx context.Context) (*v1.Snapshot, error) {
 			)
 		}
 		packed = append(packed, cm.BinaryData[snapshotKey]...)
-		if cm.Data["last"] == "true" {
+		if cm.Data["last"] == "true" || i == journalParts { // more than that was never written
 			break
 		}
 	}

@@ -205,6 +205,10 @@ func (x Kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		)
 	}
 	now.Names = certified(ctx, x, s.Host)
+	if err := checkBaseline(x.Env.NodeNames[s.Host], now, rec.Flags); err != nil {
+		rec.Flags = nil
+		return err
+	}
 	rec.Node = &now
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // soakInterval is how often a canary is looked at while it is watched.
@@ -63,6 +64,34 @@ func look(ctx context.Context, e *step.Env, node string) (v1.NodeRecord, bool, e
 	slices.Sort(out.ReadyPods)
 	status, _ := drain.ReadyStatus(n)
 	return out, status == corev1.ConditionTrue, nil
+}
+
+// maxBaseline bounds, in bytes, what the journal keeps of a node and of its kubelet's flags. The kubelet, and root on
+// its host, write most of it. A record that is larger than a ConfigMap would end the change of all other nodes.
+const maxBaseline = 256 << 10
+
+// checkBaseline refuses a node of which the journal would have to keep too much, before anything is changed.
+func checkBaseline(node string, r v1.NodeRecord, flags map[string]string) error {
+	size := len(r.UID) + len(r.ProviderID)
+	for _, list := range [][]string{r.Addresses, r.Taints, r.Drivers, r.ReadyPods, r.Names} {
+		for _, s := range list {
+			size += len(s)
+		}
+	}
+	for _, all := range []map[string]string{r.Labels, r.Attachable, flags} {
+		for name, value := range all {
+			size += len(name) + len(value)
+		}
+	}
+	if size <= maxBaseline {
+		return nil
+	}
+	return fmt.Errorf(
+		"node %s was not changed: what is compared of it has %d KiB, and the journal keeps %d KiB of a node: look at its labels, addresses, taints and CSI drivers, which its kubelet writes",
+		node,
+		size>>10,
+		maxBaseline>>10,
+	)
 }
 
 // regressed says in clauses what of a node is worse than before a step, and what is merely different.
@@ -216,7 +245,21 @@ func (x Kubelet) worse(
 				english.FirstOf(5, down)+")",
 		)
 	}
-	return strings.Join(worse, "; "), different, nil
+	return visible.Cut(strings.Join(worse, "; "), maxClauses), cutClauses(different), nil
+}
+
+// maxClauses bounds, in bytes, what a record says of how a node has changed. Its kubelet writes the new values.
+const maxClauses = 4 << 10
+
+// cutClauses are the first clauses, as far as they fit.
+func cutClauses(clauses []string) []string {
+	left := maxClauses
+	for i, c := range clauses {
+		if left -= len(c); left < 0 {
+			return append(slices.Clone(clauses[:i]), english.Count(len(clauses)-i, "other change"))
+		}
+	}
+	return clauses
 }
 
 // awaitAsBefore waits until a node is as it was before a step, for as long as a step is given. What is merely different

@@ -86,3 +86,36 @@ func TestARunningKubeletIsComparedByItsFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeThatFillsTheJournalIsNotChanged: a kubelet writes its labels, and root on the host what its processes are.
+func TestANodeThatFillsTheJournalIsNotChanged(t *testing.T) {
+	long := strings.Repeat("x", 300<<10)
+	for name, c := range map[string]struct {
+		record  v1.NodeRecord
+		flags   map[string]string
+		refused bool
+	}{
+		"an ordinary one": {v1.NodeRecord{Labels: map[string]string{"zone": "a"}, Names: []string{"n"}}, map[string]string{"cloud-provider": "aws"}, false},
+		"labels":          {v1.NodeRecord{Labels: map[string]string{"zone": long}}, nil, true},
+		"addresses":       {v1.NodeRecord{Addresses: []string{long}}, nil, true},
+		"names":           {v1.NodeRecord{Names: []string{long}}, nil, true},
+		"drivers":         {v1.NodeRecord{Drivers: []string{long}}, nil, true},
+		"flags":           {v1.NodeRecord{}, map[string]string{"cloud-provider": long}, true},
+	} {
+		err := checkBaseline("n1", c.record, c.flags)
+		if (err != nil) != c.refused || err != nil && (!strings.Contains(err.Error(), "node n1 was not changed") || len(err.Error()) > 1000) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestChangesOfANodeAreNotedAsFarAsTheyFit(t *testing.T) {
+	few := []string{"a", "b"}
+	if got := cutClauses(few); len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+	many := []string{"a", strings.Repeat("x", 5000), "c"}
+	if got := cutClauses(many); len(got) != 2 || got[0] != "a" || got[1] != "2 other changes" {
+		t.Errorf("%.100q", got)
+	}
+}
