@@ -113,7 +113,9 @@ func TestAKeptFloatingIPIsNotTakenFromItsNamespace(t *testing.T) {
 // another Service, which would lose its address.
 func TestFloatingIPsOfOthersStay(t *testing.T) {
 	b := balanceOn(t, start(t, openstacksim.Options{Unfiltered: true}, "[LoadBalancer]"), 1)
-	first, second := service("first"), service("second", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "203.0.113.77" })
+	first, second := service("first"), service("second", func(s *corev1.Service) {
+		s.UID, s.Spec.LoadBalancerIP = "another", "203.0.113.77"
+	})
 	address := b.ensure(t, first)
 	b.AddFloatingIP(openstacksim.FloatingIP{Address: "203.0.113.77", Network: "public", Description: "www.example.com"})
 	before := b.FloatingIPs()

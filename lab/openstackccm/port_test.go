@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 )
@@ -91,5 +92,41 @@ func TestAPreparedPortIsTaken(t *testing.T) {
 	}
 	if lb := b.only(t); lb.VIP != "10.0.9.9" {
 		t.Errorf("the load balancer is at %s", lb.VIP)
+	}
+}
+
+// TestAnAddressOfOthersIsNotTaken: the virtual IP of a control plane may have no port, and Neutron gives it away. The
+// load balancer would answer for the API server.
+func TestAnAddressOfOthersIsNotTaken(t *testing.T) {
+	for name, test := range map[string]struct {
+		pairs []string
+		asked string
+		want  string // empty where the address is free
+	}{
+		"a virtual IP":                  {[]string{"10.0.9.9"}, "10.0.9.9", "may answer for"},
+		"of a virtual range":            {[]string{"10.0.9.8/29"}, "10.0.9.9", "may answer for"},
+		"no address":                    {nil, "x?network_id=", "is no IP address"},
+		"beside a virtual IP":           {[]string{"10.0.9.9"}, "10.0.9.10", ""},
+		"in a network with a router":    {[]string{"0.0.0.0/0"}, "10.0.9.10", ""},
+		"one that no port knows at all": {nil, "10.0.9.10", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := balance(t, 1)
+			b.AddPort(openstacksim.Port{Network: "nodes", Addresses: []string{"10.0.9.1"}, Pairs: test.pairs})
+			before := b.Ports()
+			s := service("web", annotated(private, "true"), func(s *corev1.Service) { s.Spec.LoadBalancerIP = test.asked })
+			if test.want == "" {
+				if got := b.ensure(t, s); got != test.asked {
+					t.Errorf("the address is %s", got)
+				}
+			} else if err := b.fails(t, s); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "spec.loadBalancerIP") {
+				t.Errorf("the error is %v", err)
+			}
+			b.noneUnknown(t, b.Calls())
+			b.remove(t, s)
+			if diff := cmp.Diff(before, b.Ports()); diff != "" {
+				t.Errorf("the ports have changed (-before +after):\n%s", diff)
+			}
+		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer/vipport"
 )
 
 // create makes a load balancer with all that is below it. Where trees are not taken, what is below comes with changes.
@@ -19,6 +21,11 @@ func (b *Balancers) create(ctx context.Context, o octavia, s *settings, nodes []
 	}
 	if err := b.choosePlace(ctx, s, nodes); err != nil {
 		return err
+	}
+	if address := s.ownAddress(); address != "" && s.port == "" {
+		if err := vipport.CheckAddress(ctx, b.client, s.network.value, s.subnet.value, address); err != nil {
+			return fmt.Errorf("spec.loadBalancerIP: %w", err)
+		}
 	}
 	body := s.create(o.features)
 	body["provider"] = b.conf.LoadBalancer.LBProvider
@@ -39,6 +46,14 @@ func (b *Balancers) create(ctx context.Context, o octavia, s *settings, nodes []
 	return cloudapi.NewRetryError(fmt.Sprintf("load balancer %s (%s) is being made", s.name, made), after)
 }
 
+// ownAddress is the address that a Service asks for and a load balancer has itself. Others are those of floating IPs.
+func (s *settings) ownAddress() string {
+	if s.internal || s.family == corev1.IPv6Protocol {
+		return s.service.Spec.LoadBalancerIP
+	}
+	return ""
+}
+
 // create is a new load balancer without what is below it.
 func (s *settings) create(f features) object {
 	body := object{
@@ -54,7 +69,7 @@ func (s *settings) create(f features) object {
 	set("vip_port_id", s.port, true)
 	set("vip_subnet_id", s.subnet.value, s.port == "")
 	set("vip_network_id", s.network.value, s.port == "")
-	set("vip_address", s.service.Spec.LoadBalancerIP, s.internal || s.family == corev1.IPv6Protocol)
+	set("vip_address", s.ownAddress(), true)
 	set("flavor_id", s.flavor, f.flavors())
 	set("availability_zone", s.zone, f.zones())
 	if f.tags() {

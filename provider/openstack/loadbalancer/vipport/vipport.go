@@ -1,5 +1,5 @@
-// Package vipport decides whether a load balancer may have a port that a Service names. The author of a Service
-// would take the address of a server, of a router or of a virtual IP otherwise.
+// Package vipport decides whether a load balancer may have a port, or an address, that a Service names. The author of a
+// Service would take the address of a server, of a router or of a virtual IP otherwise.
 package vipport
 
 import (
@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
@@ -41,26 +42,63 @@ func Check(ctx context.Context, c *client.Client, id string) error {
 	return notVirtual(ctx, neutron, port)
 }
 
+// CheckAddress refuses an address that others in a network answer for. The virtual IP of a control plane may have no port
+// of its own, and Neutron would give it away. The network is that of the subnet where it is empty.
+func CheckAddress(ctx context.Context, c *client.Client, network, subnet, address string) error {
+	if _, err := netip.ParseAddr(address); err != nil {
+		return fmt.Errorf("%q is no IP address", address)
+	}
+	neutron, err := c.Network(ctx)
+	if err != nil {
+		return err
+	}
+	if network == "" {
+		in, err := subnets.Get(ctx, neutron, subnet).Extract()
+		if err != nil {
+			return fmt.Errorf("reading subnet %s: %w", subnet, client.Explain(err))
+		}
+		network = in.NetworkID
+	}
+	return notAnswered(ctx, neutron, network, "", []string{address})
+}
+
 // notVirtual refuses a port whose address others answer for. Keepalived's virtual IPs are ports without a device, and
 // the servers' ports allow their addresses.
 func notVirtual(ctx context.Context, neutron *gophercloud.ServiceClient, port *ports.Port) error {
 	if len(port.FixedIPs) == 0 {
 		return fmt.Errorf("port %s has no address", port.ID)
 	}
-	all, err := client.List(ctx, "listing the ports of network "+port.NetworkID,
-		ports.List(neutron, ports.ListOpts{NetworkID: port.NetworkID}), ports.ExtractPorts)
+	var addresses []string
+	for _, ip := range port.FixedIPs {
+		addresses = append(addresses, ip.IPAddress)
+	}
+	if err := notAnswered(ctx, neutron, port.NetworkID, port.ID, addresses); err != nil {
+		return fmt.Errorf("port %s: %w", port.ID, err)
+	}
+	return nil
+}
+
+// notAnswered refuses addresses that ports of a network, but for one, are allowed to answer for.
+func notAnswered(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	network, except string,
+	addresses []string,
+) error {
+	all, err := client.List(ctx, "listing the ports of network "+network,
+		ports.List(neutron, ports.ListOpts{NetworkID: network}), ports.ExtractPorts)
 	if err != nil {
 		return err
 	}
 	for _, other := range all {
-		if other.ID == port.ID {
+		if other.ID == except {
 			continue
 		}
 		for _, pair := range other.AllowedAddressPairs {
-			i := slices.IndexFunc(port.FixedIPs, func(ip ports.IP) bool { return covers(pair.IPAddress, ip.IPAddress) })
+			i := slices.IndexFunc(addresses, func(address string) bool { return covers(pair.IPAddress, address) })
 			if i >= 0 {
-				return fmt.Errorf("address %s of port %s is one that port %s may answer for (allowed address pair %s): "+
-					"name a port that nothing uses", port.FixedIPs[i].IPAddress, port.ID, other.ID, pair.IPAddress)
+				return fmt.Errorf("address %s is one that port %s may answer for (allowed address pair %s): "+
+					"name one that nothing uses", addresses[i], other.ID, pair.IPAddress)
 			}
 		}
 	}
