@@ -62,6 +62,14 @@ func cluster(t *testing.T) (*apitest.Server, *journal.Journal) {
 			ObjectMeta:     metav1.ObjectMeta{Name: "y", Namespace: "shop"},
 			InvolvedObject: corev1.ObjectReference{Kind: "Job", Namespace: "shop", Name: "job"},
 		},
+		&corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "of-a", Namespace: "default"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "a"},
+		},
+		&corev1.Event{ // a user of this namespace has written it
+			ObjectMeta:     metav1.ObjectMeta{Name: "forged", Namespace: "shop"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Namespace: "shop", Name: "a"},
+		},
 	)
 	return server, j
 }
@@ -79,7 +87,7 @@ func TestALookReadsWhatAStatusNeedsAndNoMore(t *testing.T) {
 	b.Look(t.Context())
 	f := b.Facts()
 	if f.Journal == nil || f.Journal.Run != "run-1" || f.Lock == nil || f.Lock.PID != 4412 || len(f.Leases) != 1 || len(f.Nodes) != 2 || len(f.Pods) != 0 ||
-		len(f.Events) != 1 ||
+		len(f.Events) != 2 ||
 		len(f.NotRead) != 0 {
 		t.Errorf("%+v", f)
 	}

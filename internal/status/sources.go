@@ -73,7 +73,10 @@ func sourcesOf(kube kubernetes.Interface, leases []string) []source {
 			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
 			watch: pods.Watch,
 		})
-	for _, of := range []struct{ kind, namespace string }{{"Node", ""}, {"Service", ""}, {"Pod", namespace}} {
+	// Events about Nodes are in the namespace default. In another one, each of its users may write some about any Node.
+	for _, of := range []struct{ kind, namespace string }{
+		{"Node", metav1.NamespaceDefault}, {"Service", ""}, {"Pod", namespace},
+	} {
 		events := kube.CoreV1().Events(of.namespace)
 		out = append(out, source{
 			name: fromEvents + of.kind + "s", fields: fields.OneTermEqualSelector("involvedObject.kind", of.kind).String(),

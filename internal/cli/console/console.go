@@ -29,6 +29,7 @@ func (c *Console) Approve(yes bool, what string) error {
 	if yes {
 		return nil
 	}
+	what = visible.Line(what) // the holder of a lock is in it, as a Lease has it: it must not rewrite what is agreed to
 	if f, ok := c.In.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return exitcode.With(
 			exitcode.NotApproved,

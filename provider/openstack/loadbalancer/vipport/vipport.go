@@ -42,8 +42,8 @@ func Check(ctx context.Context, c *client.Client, id string) error {
 	return notVirtual(ctx, neutron, port)
 }
 
-// CheckAddress refuses an address that others in a network answer for. The virtual IP of a control plane may have no port
-// of its own, and Neutron would give it away. The network is that of the subnet where it is empty.
+// CheckAddress refuses an address that others in a network answer for. The virtual IP of a control plane may have no
+// port of its own, and Neutron would give it away. The network is that of the subnet where it is empty.
 func CheckAddress(ctx context.Context, c *client.Client, network, subnet, address string) error {
 	if _, err := netip.ParseAddr(address); err != nil {
 		return fmt.Errorf("%q is no IP address", address)
