@@ -20,6 +20,18 @@ func OrElse(s, otherwise string) string {
 // Few joins names, the first of them when there are many.
 func Few(names []string) string { return english.FirstOf(MaxShown, names) }
 
+// maxQuoted is how many bytes of a value a finding shows.
+const maxQuoted = 200
+
+// Short returns a value of a cluster as a finding shows it. A flag's value may have a megabyte, and many objects may
+// quote the same one.
+func Short(value string) string {
+	if len(value) <= maxQuoted {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
+}
+
 // HowMany is one of two phrases: the first for one thing, the second with the number before it for any other.
 func HowMany(n int, one, many string) string {
 	if n == 1 {

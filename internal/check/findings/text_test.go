@@ -1,6 +1,9 @@
 package findings
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNumbersGoWithTheirWords(t *testing.T) {
 	for _, c := range []struct {
@@ -17,6 +20,20 @@ func TestNumbersGoWithTheirWords(t *testing.T) {
 	} {
 		if got := Number(c.text, c.n, c.all); got != c.want {
 			t.Errorf("%q of %d: got %q, want %q", c.text, c.n, got, c.want)
+		}
+	}
+}
+
+func TestALongValueIsCutBetweenCharacters(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                "",
+		"lab":                             "lab",
+		strings.Repeat("x", 200):          strings.Repeat("x", 200),
+		strings.Repeat("x", 1<<20):        strings.Repeat("x", 200) + "…",
+		strings.Repeat("x", 199) + "éabc": strings.Repeat("x", 199) + "…",
+	} {
+		if got := Short(value); got != want {
+			t.Errorf("of %d bytes there is %q", len(value), got)
 		}
 	}
 }

@@ -269,7 +269,7 @@ func judgeLockKinds(f facts.Facts) v1.Finding {
 			minor, versioned := f.MinorOf(p)
 			switch {
 			case lockObjects[kind] == nil:
-				bad.Add(p.String(), "%s has --leader-elect-resource-lock=%s, which no version knows", p, kind)
+				bad.Add(p.String(), "%s has --leader-elect-resource-lock=%s, which no version knows", p, findings.Short(kind))
 			case versioned && !catalogue.LockKnown(kind, minor):
 				bad.Add(
 					p.String(),
@@ -287,20 +287,7 @@ func judgeLockKinds(f facts.Facts) v1.Finding {
 				)
 			}
 		}
-		for i, p := range all {
-			for _, q := range all[i+1:] {
-				if a, b := objects[p.String()], objects[q.String()]; a != nil && b != nil && !shareAny(a, b) {
-					bad.Add(
-						p.String(),
-						"%s elects by %s and %s by %s: both lead",
-						p,
-						strings.Join(a, " and "),
-						q,
-						strings.Join(b, " and "),
-					)
-				}
-			}
-		}
+		addRivals(&bad, all, objects)
 	}
 	switch {
 	case !bad.Empty():
@@ -317,6 +304,48 @@ func judgeLockKinds(f facts.Facts) v1.Finding {
 		return findings.Unknown("no manager was found")
 	}
 	return findings.Pass("%s by leases", findings.Plural(n, "manager")+" "+english.Word(n, "elects", "elect"))
+}
+
+// addRivals notes each manager whose lock does not exclude that of a later one. It names the first of these and counts
+// the others. Managers are compared by kinds of locks, of which there are five: thousands of managers have millions of
+// pairs.
+func addRivals(bad *findings.Problems, all []facts.Instance, objects map[string][]string) {
+	byKind := map[string][]int{} // positions of the managers, ascending
+	kinds := make([]string, len(all))
+	for i, p := range all {
+		if locks := objects[p.String()]; locks != nil {
+			kinds[i] = strings.Join(locks, " and ")
+			byKind[kinds[i]] = append(byKind[kinds[i]], i)
+		}
+	}
+	for i, p := range all {
+		if kinds[i] == "" {
+			continue
+		}
+		first, rivals := 0, 0
+		for _, at := range byKind {
+			if shareAny(objects[p.String()], objects[all[at[0]].String()]) {
+				continue
+			}
+			after, _ := slices.BinarySearch(at, i)
+			if after == len(at) {
+				continue
+			}
+			if rivals == 0 || at[after] < first {
+				first = at[after]
+			}
+			rivals += len(at) - after
+		}
+		if rivals == 0 {
+			continue
+		}
+		more := ""
+		if rivals > 1 {
+			more = fmt.Sprintf(", and so may %d more", rivals-1)
+		}
+		q := all[first]
+		bad.Add(p.String(), "%s elects by %s and %s by %s: both lead%s", p, kinds[i], q, kinds[first], more)
+	}
 }
 
 func shareAny(a, b []string) bool {

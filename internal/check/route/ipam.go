@@ -122,7 +122,7 @@ func podCIDRs(f facts.Facts) (cidrs []podCIDR, bad findings.Problems) {
 		for _, text := range n.PodCIDRs {
 			p, err := netip.ParsePrefix(text)
 			if err != nil {
-				bad.Add(n.Name, "%s: pod CIDR %s is none", n.Name, text)
+				bad.Add(n.Name, "%s: pod CIDR %s is none", n.Name, findings.Short(text))
 				continue
 			}
 			cidrs = append(cidrs, podCIDR{p.Masked(), n.Name})
@@ -159,6 +159,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		return findings.Skip("no node has a pod CIDR")
 	}
 	cluster := clusterCIDRs(f)
+	ranges := joined(cluster)
 	var cover podCIDR // the last one that reaches furthest: prefixes nest or are apart
 	for _, c := range cidrs {
 		if cover.IsValid() && cover.Overlaps(c.Prefix) {
@@ -168,7 +169,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		}
 		if len(cluster) > 0 &&
 			!slices.ContainsFunc(cluster, func(in netip.Prefix) bool { return in.Bits() <= c.Bits() && in.Contains(c.Addr()) }) {
-			bad.Add(c.node, "%s: %s is outside --cluster-cidr %s", c.node, c.Prefix, joined(cluster))
+			bad.Add(c.node, "%s: %s is outside --cluster-cidr %s", c.node, c.Prefix, ranges)
 		}
 	}
 	services := serviceRange(f)
@@ -182,7 +183,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 			"%s of %s: none overlap, and all are inside --cluster-cidr %s",
 			findings.Plural(len(cidrs), "pod CIDR"),
 			findings.Plural(len(f.Nodes), "node"),
-			findings.OrElse(joined(cluster), "(not given)"),
+			findings.OrElse(ranges, "(not given)"),
 		)
 	}
 	return findings.With(
@@ -197,12 +198,13 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 	)
 }
 
+// joined returns the first of some ranges. A flag may give thousands, and each Node outside of them has the text.
 func joined(prefixes []netip.Prefix) string {
 	var out []string
 	for _, p := range prefixes {
 		out = append(out, p.String())
 	}
-	return strings.Join(out, ", ")
+	return findings.Few(out)
 }
 
 // serviceRange is the first --service-cluster-ip-range that a component gives.

@@ -367,8 +367,8 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 				"%s has --%s=%s and elsewhere %s",
 				d.Workload.Ref,
 				d.Driver.ClusterFlag,
-				id,
-				ids[d.Driver.Name][0],
+				findings.Short(id),
+				findings.Short(ids[d.Driver.Name][0]),
 			)
 		case d.Driver.Name == awsDriver && len(tags) == 1 && tags[0] != id:
 			bad.Add(
@@ -376,8 +376,8 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 				"%s has --%s=%s, and the instances are tagged for %s",
 				d.Workload.Ref,
 				d.Driver.ClusterFlag,
-				id,
-				tags[0],
+				findings.Short(id),
+				findings.Short(tags[0]),
 			)
 		}
 	}
@@ -398,7 +398,7 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 	case len(ids) > 0:
 		var parts []string
 		for driver, id := range ids {
-			parts = append(parts, driver+" marks disks for "+id[0])
+			parts = append(parts, driver+" marks disks for "+findings.Short(id[0]))
 		}
 		slices.Sort(parts)
 		return findings.Pass("%s", strings.Join(parts, ", "))
