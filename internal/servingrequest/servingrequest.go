@@ -26,6 +26,7 @@ var isPlain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString
 // Nodes says which Nodes have a name or an address.
 type Nodes struct {
 	owners map[string][]string
+	added  map[ownedName]bool // what owners has: thousands of Nodes may claim one address
 	// plane are the Nodes with the label of the control plane, which a kubelet cannot set.
 	plane map[string]bool
 	// servers are the names and addresses of API servers, and services the ranges of Services.
@@ -61,7 +62,8 @@ func (n *Nodes) AddServers(s *v1.Snapshot) {
 
 func (n *Nodes) addServices(components []v1.Component) {
 	for _, c := range components {
-		for text := range strings.SplitSeq(c.Flags["service-cluster-ip-range"], ",") {
+		ranges := strings.Split(c.Flags["service-cluster-ip-range"], ",")
+		for _, text := range ranges[:min(len(ranges), 2)] { // one of each family: an API server takes no more
 			if p, err := netip.ParsePrefix(text); err == nil && !slices.Contains(n.services, p) {
 				n.services = append(n.services, p)
 			}
@@ -69,13 +71,17 @@ func (n *Nodes) addServices(components []v1.Component) {
 	}
 }
 
+// ownedName is a name or an address of one Node.
+type ownedName struct{ key, node string }
+
 // Add adds a Node with its addresses.
 func (n *Nodes) Add(node string, addresses ...string) {
 	if n.owners == nil {
-		n.owners = map[string][]string{}
+		n.owners, n.added = map[string][]string{}, map[ownedName]bool{}
 	}
 	for _, a := range append([]string{node}, addresses...) {
-		if key := keyOf(a); !slices.Contains(n.owners[key], node) {
+		if key := keyOf(a); !n.added[ownedName{key, node}] {
+			n.added[ownedName{key, node}] = true
 			n.owners[key] = append(n.owners[key], node)
 		}
 	}

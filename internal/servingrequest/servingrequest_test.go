@@ -3,6 +3,7 @@ package servingrequest_test
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -142,6 +143,28 @@ func TestAWorkerGetsNoNameOfAnAPIServer(t *testing.T) {
 		command, err := nodes.Approve(v1.CertificateRequest{Name: "csr-1", Username: "system:node:" + c.node, Names: []string{c.name}})
 		if c.approved != (err == nil) || (command != "") != c.approved || err != nil && !strings.Contains(err.Error(), "a name of the API server") {
 			t.Errorf("%s asks for %s: %q, %v", c.node, c.name, command, err)
+		}
+	}
+}
+
+// TestANodeThatIsAddedOftenOwnsItsNamesOnce: what is the same address is one, and other Nodes of it stay others.
+func TestANodeThatIsAddedOftenOwnsItsNamesOnce(t *testing.T) {
+	nodes := &servingrequest.Nodes{}
+	for range 3 {
+		nodes.Add("a", "10.0.0.1", "fd00::1", "FD00:0::1", "A")
+		nodes.Add("b", "10.0.0.2")
+	}
+	nodes.Add("a", "10.0.0.2")
+	for address, want := range map[string]string{
+		"10.0.0.1": "",
+		"fd00::1":  "",
+		"a":        "",
+		"10.0.0.2": "it asks for 10.0.0.2, which Node b has, too",
+		"b":        "it asks for b, which Node a does not have",
+	} {
+		_, err := nodes.Approve(v1.CertificateRequest{Name: "csr-1", Username: servingrequest.UserPrefix + "a", Names: []string{address}})
+		if got := fmt.Sprint(err); got != want && (want != "" || err != nil) {
+			t.Errorf("%s: have %s, want %s", address, got, want)
 		}
 	}
 }

@@ -322,9 +322,12 @@ func (f Facts) Scrapes(p Instance) []v1.Manager {
 	if m, ok := f.manager(p.Name, p.Host.Name); ok {
 		return []v1.Manager{m}
 	}
+	if p.RunKind() != v1.RunsDeployment {
+		return nil
+	}
 	var out []v1.Manager
 	for _, m := range f.Managers {
-		if p.RunKind() == v1.RunsDeployment && m.Component == p.Name &&
+		if m.Component == p.Name &&
 			(strings.HasPrefix(m.Host, p.Host.Name+"/") || !strings.Contains(m.Host, "/") && len(f.placed[p.Name]) == 1) {
 			out = append(out, m) // by pod, or by the host on which the only workload of its kind has a pod
 		}

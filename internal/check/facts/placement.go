@@ -52,9 +52,11 @@ func (p *placement) place() {
 	}
 	// An account that may create a Deployment in some namespace does not decide what checks find.
 	p.foreign = foreign
-	isForeign := func(w v1.Workload) bool {
-		return slices.ContainsFunc(foreign, func(o v1.Workload) bool { return o.Ref == w.Ref })
+	refs := make(map[string]bool, len(foreign))
+	for _, w := range foreign {
+		refs[w.Ref] = true
 	}
+	isForeign := func(w v1.Workload) bool { return refs[w.Ref] }
 	p.Workloads = slices.DeleteFunc(slices.Clone(p.Workloads), isForeign)
 }
 

@@ -32,14 +32,15 @@ func judgeHolders(f facts.Facts) v1.Finding {
 	}
 	var bad, unclear []v1.Lease
 	held := 0
+	known := newKnownHolders(f)
 	for _, l := range f.Leases {
 		if !electsManagers(f, l) || l.Holder == "" || facts.Expired(l, f.Now()) {
 			continue
 		}
 		held++
-		led, silent := leader(f, l.Name)
+		led, silent := known.leader(l.Name)
 		switch {
-		case led || knows(f, l.Holder):
+		case led || known.knows(l.Holder):
 		case silent:
 			unclear = append(unclear, l)
 		default:
@@ -79,54 +80,10 @@ func judgeHolders(f facts.Facts) v1.Finding {
 	)
 }
 
-// leader reports whether one of the known managers says that it leads by a lease, and otherwise whether one that might
-// was silent.
-func leader(f facts.Facts, lease string) (led, silent bool) {
-	for _, p := range f.AllManagers() {
-		all := f.Scrapes(p)
-		silent = silent || len(all) == 0
-		for _, m := range all {
-			led = led || slices.Contains(m.Leads, lease)
-			silent = silent || m.Error != ""
-		}
-	}
-	return led, silent && !led
-}
-
 // electsManagers reports whether a lease is an election of managers.
 func electsManagers(f facts.Facts, l v1.Lease) bool {
 	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, component.CCM) ||
 		strings.Contains(l.Name, "cloud-provider")
-}
-
-// knows reports whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that
-// runs managers.
-func knows(f facts.Facts, holder string) bool {
-	name, _, _ := strings.Cut(holder, "_")
-	short, _, _ := strings.Cut(name, ".")
-	for _, h := range f.Hosts {
-		for _, known := range []string{h.Name, h.NodeName} {
-			if known == "" {
-				continue
-			}
-			if knownShort, _, _ := strings.Cut(
-				known,
-				".",
-			); strings.EqualFold(known, name) ||
-				strings.EqualFold(knownShort, short) {
-				return true
-			}
-		}
-	}
-	for _, c := range f.Hosted {
-		if parts := strings.Split(c.Manifest, "/"); strings.HasPrefix(name, parts[len(parts)-1]) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool {
-		return w.Role == v1.RoleCCM && f.Stage() == facts.StageExternal &&
-			(slices.Contains(w.Nodes, name) || strings.HasPrefix(name, w.Ref[strings.LastIndex(w.Ref, "/")+1:]))
-	})
 }
 
 func hostNames(f facts.Facts) []string {

@@ -159,7 +159,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		return findings.Skip("no node has a pod CIDR")
 	}
 	cluster := clusterCIDRs(f)
-	ranges := joined(cluster)
+	ranges, inside := joined(cluster), newRangeSet(cluster)
 	var cover podCIDR // the last one that reaches furthest: prefixes nest or are apart
 	for _, c := range cidrs {
 		if cover.IsValid() && cover.Overlaps(c.Prefix) {
@@ -167,8 +167,7 @@ func judgePodCIDRs(f facts.Facts) v1.Finding {
 		} else {
 			cover = c
 		}
-		if len(cluster) > 0 &&
-			!slices.ContainsFunc(cluster, func(in netip.Prefix) bool { return in.Bits() <= c.Bits() && in.Contains(c.Addr()) }) {
+		if len(cluster) > 0 && !inside.contains(c.Prefix) {
 			bad.Add(c.node, "%s: %s is outside --cluster-cidr %s", c.node, c.Prefix, ranges)
 		}
 	}

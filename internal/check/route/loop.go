@@ -320,7 +320,7 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 			owner[cidr] = n.Name
 		}
 	}
-	targets, cluster := f.RouteTargets(), clusterCIDRs(f)
+	targets, cluster := f.RouteTargets(), newRangeSet(clusterCIDRs(f))
 	routed := map[string]bool{}
 	var wrong, extra findings.Problems
 	for _, r := range f.Cloud.Routes {
@@ -374,19 +374,51 @@ func judgeRoutesDiffer(f facts.Facts) v1.Finding {
 // clusterCIDRs are the values of --cluster-cidr that managers run with.
 func clusterCIDRs(f facts.Facts) []netip.Prefix {
 	var out []netip.Prefix
+	seen := map[netip.Prefix]bool{}
 	for _, p := range f.AllManagers() {
 		for text := range strings.SplitSeq(p.Flag("cluster-cidr", ""), ",") {
-			if prefix, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil && !slices.Contains(out, prefix.Masked()) {
-				out = append(out, prefix.Masked())
+			prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+			if err != nil || seen[prefix.Masked()] {
+				continue
 			}
+			seen[prefix.Masked()] = true
+			out = append(out, prefix.Masked())
 		}
 	}
 	return out
 }
 
+// rangeSet are ranges by their masked prefix. A lookup costs the number of their sizes, of which there are at most 129,
+// and not the number of ranges.
+type rangeSet struct {
+	ranges map[netip.Prefix]bool
+	sizes  []int // their numbers of bits, each once
+}
+
+func newRangeSet(ranges []netip.Prefix) rangeSet {
+	set := rangeSet{ranges: make(map[netip.Prefix]bool, len(ranges))}
+	for _, r := range ranges {
+		set.ranges[r.Masked()] = true
+		set.sizes = append(set.sizes, r.Bits())
+	}
+	slices.Sort(set.sizes)
+	set.sizes = slices.Compact(set.sizes)
+	return set
+}
+
+// contains reports whether a prefix lies in one of the ranges.
+func (s rangeSet) contains(p netip.Prefix) bool {
+	return slices.ContainsFunc(s.sizes, func(bits int) bool {
+		if bits > p.Bits() {
+			return false
+		}
+		wider, err := p.Addr().Prefix(bits)
+		return err == nil && s.ranges[wider]
+	})
+}
+
 // insideOf reports whether a CIDR lies in one of several.
-func insideOf(cidr string, in []netip.Prefix) bool {
+func insideOf(cidr string, in rangeSet) bool {
 	p, err := netip.ParsePrefix(cidr)
-	return err == nil &&
-		slices.ContainsFunc(in, func(c netip.Prefix) bool { return c.Bits() <= p.Bits() && c.Contains(p.Addr()) })
+	return err == nil && in.contains(p)
 }

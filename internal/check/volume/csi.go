@@ -86,11 +86,15 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 	registered, migrated := driverLimits(vols), migratedNodes(vols)
 	var failing, warning findings.Problems
 	nodes := nodesForPods(f)
+	installed := map[string]bool{}
+	for _, driver := range vols.CSIDrivers {
+		installed[driver] = true
+	}
 	for _, n := range nodes {
 		for _, u := range uses {
 			_, there := registered[n.Name][u.Driver]
 			switch {
-			case there || !slices.Contains(vols.CSIDrivers, u.Driver): // what is not installed at all is CSI-001's
+			case there || !installed[u.Driver]: // what is not installed at all is CSI-001's
 			case migrated[n.Name][u.Name]:
 				failing.Add(n.Name, "%s has no %s", n.Name, u.Driver)
 			default:
@@ -345,7 +349,7 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 	if finding, ok := f.Missing("workloads"); ok {
 		return finding
 	}
-	ids := map[string][]string{}
+	ids, several := map[string]string{}, map[string]bool{} // by driver: the first ID, and whether there are others
 	var bad findings.Problems
 	var secret string
 	tags := clusterIDs(f)
@@ -357,18 +361,22 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 		if d.Driver.ClusterFlag == "" || id == "" {
 			continue
 		}
-		if !slices.Contains(ids[d.Driver.Name], id) {
-			ids[d.Driver.Name] = append(ids[d.Driver.Name], id)
+		first, known := ids[d.Driver.Name]
+		if !known {
+			ids[d.Driver.Name], first = id, id
+		}
+		if id != first {
+			several[d.Driver.Name] = true
 		}
 		switch {
-		case len(ids[d.Driver.Name]) > 1:
+		case several[d.Driver.Name]:
 			bad.Add(
 				d.Workload.Ref,
 				"%s has --%s=%s and elsewhere %s",
 				d.Workload.Ref,
 				d.Driver.ClusterFlag,
 				findings.Short(id),
-				findings.Short(ids[d.Driver.Name][0]),
+				findings.Short(first),
 			)
 		case d.Driver.Name == awsDriver && len(tags) == 1 && tags[0] != id:
 			bad.Add(
@@ -398,7 +406,7 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 	case len(ids) > 0:
 		var parts []string
 		for driver, id := range ids {
-			parts = append(parts, driver+" marks disks for "+findings.Short(id[0]))
+			parts = append(parts, driver+" marks disks for "+findings.Short(id))
 		}
 		slices.Sort(parts)
 		return findings.Pass("%s", strings.Join(parts, ", "))

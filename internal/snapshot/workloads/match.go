@@ -32,10 +32,14 @@ func MatchPods(g *collect.Collector) {
 	slices.Sort(g.Snap.ControlPlaneNodes)
 	g.Snap.ControlPlaneNodes = slices.Compact(g.Snap.ControlPlaneNodes)
 
+	pods, isNode := newMirrorPods(g), map[string]bool{}
+	for i := range g.Snap.Nodes {
+		isNode[g.Snap.Nodes[i].Name] = true
+	}
 	taken := map[string]bool{}
 	for i := range g.Snap.Hosts {
 		h := &g.Snap.Hosts[i]
-		h.NodeName = nodeByName(g, h)
+		h.NodeName = nodeByName(g, h, isNode)
 		taken[h.NodeName] = true
 	}
 	for i := range g.Snap.Hosts {
@@ -44,17 +48,17 @@ func MatchPods(g *collect.Collector) {
 			h.NodeName = nodeByPods(g, h, taken)
 		}
 		for j := range h.Components {
-			h.Components[j].Pod = podOf(g, h.NodeName, h.Components[j])
+			h.Components[j].Pod = pods.describe(h.NodeName, h.Components[j].Name)
 		}
 	}
-	addUnreached(g)
+	addUnreached(g, pods)
 }
 
 // addUnreached adds a host for each Node with a part of the control plane whose host was not named. All that is known
 // of it is its mirror pods. They lag behind the manifests, so nothing is planned from them, but they report whether a
 // manager is there that no step would stop. While the Node of some named host is not known, none is added: it could be
 // the same machine.
-func addUnreached(g *collect.Collector) {
+func addUnreached(g *collect.Collector, pods *mirrorPods) {
 	reached := map[string]bool{}
 	for _, h := range g.Snap.Hosts {
 		if h.ControlPlane && h.NodeName == "" {
@@ -67,13 +71,9 @@ func addUnreached(g *collect.Collector) {
 			continue
 		}
 		h := v1.Host{Name: node, NodeName: node, APIOnly: true}
-		for i := range g.Mirrors {
-			p := &g.Mirrors[i]
-			if p.Spec.NodeName != node {
-				continue
-			}
+		for _, p := range pods.byNode[node] {
 			if at := slices.IndexFunc(collect.ComponentNames, func(name string) bool { return IsPodOf(p, name) }); at >= 0 {
-				h.Components = append(h.Components, describeMirrorPod(g, collect.ComponentNames[at], p))
+				h.Components = append(h.Components, describeMirrorPod(pods, collect.ComponentNames[at], p))
 			}
 		}
 		slices.SortFunc(h.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
@@ -87,7 +87,7 @@ func addUnreached(g *collect.Collector) {
 }
 
 // describeMirrorPod is a component as its mirror pod shows it.
-func describeMirrorPod(g *collect.Collector, name string, p *corev1.Pod) v1.Component {
+func describeMirrorPod(pods *mirrorPods, name string, p *corev1.Pod) v1.Component {
 	out := v1.Component{Name: name, Manifest: "Pod/" + p.Namespace + "/" + p.Name}
 	if len(p.Spec.Containers) > 0 {
 		c := containerOf(&p.Spec.Containers[0])
@@ -96,19 +96,19 @@ func describeMirrorPod(g *collect.Collector, name string, p *corev1.Pod) v1.Comp
 			0,
 		)
 	}
-	out.Pod = podOf(g, p.Spec.NodeName, out)
+	out.Pod = pods.describe(p.Spec.NodeName, name)
 	return out
 }
 
 // nodeByName is the Node that the kubelet was told to register as, or the one with the host's name. The flag is the
 // host's own word. Where hosts are reached by their Nodes' names, it could claim the Node of another, and is not asked.
-func nodeByName(g *collect.Collector, h *v1.Host) string {
+func nodeByName(g *collect.Collector, h *v1.Host, isNode map[string]bool) string {
 	names := []string{h.Name}
 	if h.Kubelet != nil && h.Kubelet.Flags["hostname-override"] != "" && !g.HostsAreNodes {
 		names = []string{h.Kubelet.Flags["hostname-override"], h.Name}
 	}
 	for _, name := range names {
-		if slices.ContainsFunc(g.Snap.Nodes, func(n v1.Node) bool { return n.Name == name }) {
+		if isNode[name] {
 			return name
 		}
 	}
@@ -177,27 +177,60 @@ func isComponent(name, wanted string) bool {
 	return name == wanted || wanted == component.CCM && strings.HasSuffix(name, "-"+component.CCM)
 }
 
-// podOf is the mirror pod of a component on a Node; nil when the API has none.
-func podOf(g *collect.Collector, node string, c v1.Component) *v1.MirrorPod {
+// mirrorPods are the mirror pods by Node. A component's is looked for once: an account that may create pods can add
+// thousands to one Node.
+type mirrorPods struct {
+	byNode map[string][]*corev1.Pod
+	first  map[componentOn]*corev1.Pod
+}
+
+// componentOn is a component on a Node.
+type componentOn struct{ node, component string }
+
+func newMirrorPods(g *collect.Collector) *mirrorPods {
+	m := &mirrorPods{byNode: map[string][]*corev1.Pod{}, first: map[componentOn]*corev1.Pod{}}
 	for i := range g.Mirrors {
 		p := &g.Mirrors[i]
-		if node == "" || p.Spec.NodeName != node || !IsPodOf(p, c.Name) {
-			continue
-		}
-		out := &v1.MirrorPod{
-			Name:    p.Name,
-			UID:     string(p.UID),
-			Hash:    p.Annotations["kubernetes.io/config.hash"],
-			Command: mask.Command(podCommand(p)),
-		}
-		for _, condition := range p.Status.Conditions {
-			if condition.Type == corev1.PodReady {
-				out.Ready = condition.Status == corev1.ConditionTrue
-			}
-		}
-		return out
+		m.byNode[p.Spec.NodeName] = append(m.byNode[p.Spec.NodeName], p)
 	}
-	return nil
+	return m
+}
+
+// of is the first mirror pod of a component on a Node; nil when the API has none.
+func (m *mirrorPods) of(node, component string) *corev1.Pod {
+	if node == "" {
+		return nil
+	}
+	key := componentOn{node, component}
+	pod, known := m.first[key]
+	if known {
+		return pod
+	}
+	if at := slices.IndexFunc(m.byNode[node], func(p *corev1.Pod) bool { return IsPodOf(p, component) }); at >= 0 {
+		pod = m.byNode[node][at]
+	}
+	m.first[key] = pod
+	return pod
+}
+
+// describe is the mirror pod of a component on a Node as a snapshot has it; nil when the API has none.
+func (m *mirrorPods) describe(node, component string) *v1.MirrorPod {
+	p := m.of(node, component)
+	if p == nil {
+		return nil
+	}
+	out := &v1.MirrorPod{
+		Name:    p.Name,
+		UID:     string(p.UID),
+		Hash:    p.Annotations["kubernetes.io/config.hash"],
+		Command: mask.Command(podCommand(p)),
+	}
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			out.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return out
 }
 
 // podCommand is the first container's command with its arguments.

@@ -146,6 +146,7 @@ func GatherWebhookEndpoints(ctx context.Context, g *collect.Collector) {
 	if err != nil {
 		g.Unknown("webhooks/endpoints", g.Describe("reading the endpoints of the webhooks' services", err))
 	}
+	behind := newBackends(g, services)
 	for i := range g.Snap.Webhooks {
 		w := &g.Snap.Webhooks[i]
 		if w.Service == "" {
@@ -154,7 +155,7 @@ func GatherWebhookEndpoints(ctx context.Context, g *collect.Collector) {
 		if err == nil {
 			w.Ready = ptr.To(ready[w.Service])
 		}
-		w.Backend = backendOf(g, w.Service)
+		w.Backend = behind.of(w.Service)
 	}
 }
 
@@ -244,18 +245,64 @@ func readBetaEndpoints(ctx context.Context, g *collect.Collector, service string
 	return nil
 }
 
-// backendOf marks the workload whose pods a Service selects, and returns its Ref; empty when none of the listed ones
-// is.
-func backendOf(g *collect.Collector, service string) string {
-	selects := g.Selectors[service]
+// backends finds the workloads behind Services. Services and workloads may be many: each Service looks only at the
+// workloads with the rarest of its labels.
+type backends struct {
+	g       *collect.Collector
+	byLabel map[namespacedLabel][]int // positions in g.Found, ascending
+	known   map[string]string         // Ref by Service
+}
+
+// namespacedLabel is a label of pods in a namespace.
+type namespacedLabel struct{ namespace, key, value string }
+
+// newBackends indexes the workloads in the namespaces of the Services.
+func newBackends(g *collect.Collector, services []string) *backends {
+	b := &backends{g: g, byLabel: map[namespacedLabel][]int{}, known: map[string]string{}}
+	used := map[string]bool{}
+	for _, s := range services {
+		ns, _, _ := strings.Cut(s, "/")
+		used[ns] = true
+	}
+	for i := range g.Found {
+		w := &g.Found[i]
+		if !used[w.Namespace] {
+			continue
+		}
+		for key, value := range w.Template.Labels {
+			label := namespacedLabel{w.Namespace, key, value}
+			b.byLabel[label] = append(b.byLabel[label], i)
+		}
+	}
+	return b
+}
+
+// of marks the workload whose pods a Service selects, and returns its Ref; empty when none of the listed ones is.
+func (b *backends) of(service string) string {
+	ref, known := b.known[service]
+	if !known {
+		ref = b.find(service)
+		b.known[service] = ref
+	}
+	return ref
+}
+
+func (b *backends) find(service string) string {
+	selects := b.g.Selectors[service]
 	if len(selects) == 0 {
 		return ""
 	}
 	ns, _, _ := strings.Cut(service, "/")
+	var candidates []int
+	first := true
+	for key, value := range selects {
+		if at := b.byLabel[namespacedLabel{ns, key, value}]; first || len(at) < len(candidates) {
+			candidates, first = at, false
+		}
+	}
 	match := labels.SelectorFromSet(selects)
-	for i := range g.Found {
-		w := &g.Found[i]
-		if w.Namespace == ns && match.Matches(labels.Set(w.Template.Labels)) {
+	for _, i := range candidates {
+		if w := &b.g.Found[i]; match.Matches(labels.Set(w.Template.Labels)) {
 			w.Backs = true
 			return w.Ref
 		}

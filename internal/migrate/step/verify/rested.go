@@ -119,13 +119,25 @@ func isSilent(ctx context.Context, e *step.Env, s v1.Step, lease string) (bool, 
 // machines are those of machine-controller, whose Nodes come and go with them.
 var machines = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machines"}
 
+// areAllThere reports whether each node from before is there, and is the same object.
+func areAllThere(before []v1.Node, now []corev1.Node) bool {
+	type identity struct{ name, uid string }
+	there := make(map[identity]bool, len(now))
+	for i := range now {
+		there[identity{now[i].Name, string(now[i].UID)}] = true
+	}
+	for i := range before {
+		if !there[identity{before[i].Name, before[i].UID}] {
+			return false
+		}
+	}
+	return true
+}
+
 // notReplaced leaves out the nodes from before whose Machine is gone or is being deleted: their owner took them down
 // while the migration ran. A node that is gone while its Machine stays was deleted by a manager.
 func notReplaced(ctx context.Context, e *step.Env, before []v1.Node, now []corev1.Node) ([]v1.Node, error) {
-	missing := slices.ContainsFunc(before, func(b v1.Node) bool {
-		return !slices.ContainsFunc(now, func(n corev1.Node) bool { return n.Name == b.Name && string(n.UID) == b.UID })
-	})
-	if !missing {
+	if areAllThere(before, now) {
 		return before, nil
 	}
 	list, err := e.Dynamic.Resource(machines).Namespace(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
