@@ -74,13 +74,20 @@ type world struct {
 	lookedAfter func()
 }
 
-func newWorld(t *testing.T, replicas int32, wrapped bool) *world {
+// emptyWorld is a seed and a user cluster without objects.
+func emptyWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, seed: apitest.New(t), user: apitest.New(t), stuck: map[string]bool{}, dying: map[string]int{}}
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), w}
 	w.user.Now = w.clock.Now
 	w.s.Kube, w.s.Dynamic = w.seed.Clients(t)
 	w.u.Kube, w.u.Dynamic = w.user.Clients(t)
+	return w
+}
+
+func newWorld(t *testing.T, replicas int32, wrapped bool) *world {
+	t.Helper()
+	w := emptyWorld(t)
 	command, args := []string{
 		"/usr/local/bin/kube-controller-manager",
 	}, []string{
