@@ -168,3 +168,23 @@ func TestTrafficCountsByVerb(t *testing.T) {
 		t.Errorf("calls (-want +got):\n%s clock %v", diff, clock)
 	}
 }
+
+// TestDiscoveryEndsWithItsTime: an API server may want to be asked again in years, and one answer a byte at a time. The
+// operator's clients have no timeout of their own.
+func TestDiscoveryEndsWithItsTime(t *testing.T) {
+	s := everything(t)
+	s.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/version" && r.URL.Path != "/api" && r.URL.Path != "/apis" {
+			return false
+		}
+		w.Header().Set("Retry-After", "2000000000")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	}
+	got := Gather(t.Context(), live(t, s), collect.Options{Timeout: time.Second})
+	for _, fact := range []string{"cluster/version", "apigroups"} {
+		if why(got, fact) == "" {
+			t.Errorf("%s is known: %+v", fact, got.Errors)
+		}
+	}
+}

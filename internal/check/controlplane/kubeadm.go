@@ -104,11 +104,11 @@ func kubeadmComplaints(f facts.Facts, section string, p facts.Instance) []string
 		switch {
 		case given == configured && (!given || sameValue(flag, have, want)):
 		case given && configured:
-			out = append(out, fmt.Sprintf("--%s is %s in the manifest and %s in kubeadm-config", flag, have, want))
+			out = append(out, fmt.Sprintf("--%s is %s in the manifest and %s in kubeadm-config", flag, findings.Short(have), findings.Short(want)))
 		case configured:
-			out = append(out, fmt.Sprintf("--%s=%s stands in kubeadm-config and not in the manifest", flag, want))
+			out = append(out, fmt.Sprintf("--%s=%s stands in kubeadm-config and not in the manifest", flag, findings.Short(want)))
 		case flag != "controllers" || have != kubeadmControllers:
-			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))
+			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, findings.Short(have)))
 		}
 	}
 	if p.Name == component.KCM {
@@ -125,16 +125,24 @@ func kubeadmFields(f facts.Facts, p facts.Instance, args map[string]string) []st
 		if _, extra := args[field.flag]; !extra && given && field.want != "" && have != field.want {
 			out = append(
 				out,
-				fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", field.flag, have, field.want),
+				fmt.Sprintf(
+					"--%s is %s in the manifest, and kubeadm would write %s",
+					field.flag,
+					findings.Short(have),
+					findings.Short(field.want),
+				),
 			)
 		}
 	}
 	return out
 }
 
+// maxSorted bounds, in bytes, the lists that are sorted for a comparison, for each of the pods that may be there.
+const maxSorted = 64 << 10
+
 // sameValue compares lists without regard to their order where the order means nothing.
 func sameValue(flag, a, b string) bool {
-	if flag != "feature-gates" {
+	if flag != "feature-gates" || len(a) != len(b) || len(a) > maxSorted {
 		return a == b
 	}
 	return slices.Equal(sorted(strings.Split(a, ",")), sorted(strings.Split(b, ",")))

@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -28,21 +29,28 @@ func GatherCluster(ctx context.Context, g *collect.Collector) {
 	} else {
 		g.Snap.Cluster.UID = string(ns.UID)
 	}
-	// The discovery client takes no context; the client's own timeout bounds it.
-	if v, err := g.Kube.Discovery().ServerVersion(); err != nil {
+	if v, err := discover(g).ServerVersionWithContext(ctx); err != nil {
 		g.Unknown("cluster/version", g.Describe("reading /version", err))
 	} else {
 		g.Snap.Cluster.Version = v.GitVersion
 	}
 }
 
+// discover asks with a context. Without one the operator would wait for as long as a user cluster's API server likes:
+// clients have no timeout there, and Retry-After may be years.
+func discover(g *collect.Collector) discovery.DiscoveryInterfaceWithContext {
+	return discovery.ToDiscoveryInterfaceWithContext(g.Kube.Discovery())
+}
+
 // GatherGroups asks which APIs the server has: two requests, whatever their number.
-func GatherGroups(_ context.Context, g *collect.Collector) {
+func GatherGroups(ctx context.Context, g *collect.Collector) {
 	if g.Kube == nil {
 		g.Unknown("apigroups", collect.NoAPI)
 		return
 	}
-	list, err := g.Kube.Discovery().ServerGroups()
+	ctx, cancel := g.Call(ctx)
+	defer cancel()
+	list, err := discover(g).ServerGroupsWithContext(ctx)
 	if err != nil {
 		g.Unknown("apigroups", g.Describe("discovering the API groups", err))
 		return

@@ -103,3 +103,28 @@ func TestAMirrorPodIsTheFirstOfItsComponentOnTheNode(t *testing.T) {
 		}
 	}
 }
+
+// TestManyMirrorPodsShareOneDescription: the first one's command may have a megabyte, and an account that may create pods
+// can add a thousand others to its Node.
+func TestManyMirrorPodsShareOneDescription(t *testing.T) {
+	g := &collect.Collector{Snap: &v1.Snapshot{ControlPlaneNodes: []string{"n1"}}}
+	for i := range 1000 {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: fmt.Sprintf("kube-controller-manager-%04d", i)}}
+		p.Spec.NodeName = "n1"
+		p.Spec.Containers = []corev1.Container{{Command: []string{component.KCM}}}
+		if i == 0 {
+			p.Spec.Containers[0].Args = make([]string, 10_000)
+		}
+		g.Mirrors = append(g.Mirrors, p)
+	}
+	addUnreached(g, newMirrorPods(g))
+	if len(g.Snap.Hosts) != 1 || len(g.Snap.Hosts[0].Components) != 10 {
+		t.Fatalf("%d hosts, %d components", len(g.Snap.Hosts), len(g.Snap.Hosts[0].Components))
+	}
+	first := g.Snap.Hosts[0].Components[0].Pod
+	for _, c := range g.Snap.Hosts[0].Components {
+		if c.Name != component.KCM || c.Pod == nil || c.Pod.Name != "kube-controller-manager-0000" || &c.Pod.Command[0] != &first.Command[0] {
+			t.Errorf("%s has a description of its own", c.Manifest)
+		}
+	}
+}

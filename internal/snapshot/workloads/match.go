@@ -59,6 +59,9 @@ func MatchPods(g *collect.Collector) {
 // manager is there that no step would stop. While the Node of some named host is not known, none is added: it could be
 // the same machine.
 func addUnreached(g *collect.Collector, pods *mirrorPods) {
+	// More than one of a component is a fault that is told of. An account that may create pods can add thousands.
+	const maxUnreached = 10
+
 	reached := map[string]bool{}
 	for _, h := range g.Snap.Hosts {
 		if h.ControlPlane && h.NodeName == "" {
@@ -71,10 +74,14 @@ func addUnreached(g *collect.Collector, pods *mirrorPods) {
 			continue
 		}
 		h := v1.Host{Name: node, NodeName: node, APIOnly: true}
+		shown := map[string]int{}
 		for _, p := range pods.byNode[node] {
-			if at := slices.IndexFunc(collect.ComponentNames, func(name string) bool { return IsPodOf(p, name) }); at >= 0 {
-				h.Components = append(h.Components, describeMirrorPod(pods, collect.ComponentNames[at], p))
+			at := slices.IndexFunc(collect.ComponentNames, func(name string) bool { return IsPodOf(p, name) })
+			if at < 0 || shown[collect.ComponentNames[at]] == maxUnreached {
+				continue
 			}
+			shown[collect.ComponentNames[at]]++
+			h.Components = append(h.Components, describeMirrorPod(pods, collect.ComponentNames[at], p))
 		}
 		slices.SortFunc(h.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
 		h.ControlPlane = slices.ContainsFunc(
@@ -182,13 +189,19 @@ func isComponent(name, wanted string) bool {
 type mirrorPods struct {
 	byNode map[string][]*corev1.Pod
 	first  map[componentOn]*corev1.Pod
+	// described are those of first. Each of a thousand mirror pods is shown with the first one's command.
+	described map[componentOn]*v1.MirrorPod
 }
 
 // componentOn is a component on a Node.
 type componentOn struct{ node, component string }
 
 func newMirrorPods(g *collect.Collector) *mirrorPods {
-	m := &mirrorPods{byNode: map[string][]*corev1.Pod{}, first: map[componentOn]*corev1.Pod{}}
+	m := &mirrorPods{
+		byNode:    map[string][]*corev1.Pod{},
+		first:     map[componentOn]*corev1.Pod{},
+		described: map[componentOn]*v1.MirrorPod{},
+	}
 	for i := range g.Mirrors {
 		p := &g.Mirrors[i]
 		m.byNode[p.Spec.NodeName] = append(m.byNode[p.Spec.NodeName], p)
@@ -219,6 +232,11 @@ func (m *mirrorPods) describe(node, component string) *v1.MirrorPod {
 	if p == nil {
 		return nil
 	}
+	key := componentOn{node, component}
+	if before := m.described[key]; before != nil {
+		out := *before
+		return &out
+	}
 	out := &v1.MirrorPod{
 		Name:    p.Name,
 		UID:     string(p.UID),
@@ -230,6 +248,7 @@ func (m *mirrorPods) describe(node, component string) *v1.MirrorPod {
 			out.Ready = condition.Status == corev1.ConditionTrue
 		}
 	}
+	m.described[key] = out
 	return out
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -79,6 +80,8 @@ func (x verify) Do(ctx context.Context, _ v1.Step, rec *v1.StepRecord) error {
 
 // lost names the nodes and load balancers that are not as they were.
 func (x verify) lost(ctx context.Context) ([]string, error) {
+	ctx, done := answerlimit.Keep(ctx) // all of a user cluster's Nodes, Services and Machines are held at once
+	defer done()
 	nodes, err := x.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
