@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/hosted"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Run judges a snapshot with every check of the list and returns the findings in the order of the list. It does not
@@ -70,6 +71,7 @@ func one(c rule.Check, f facts.Facts) v1.Finding {
 	} else {
 		finding = c.Judge(f)
 	}
+	finding.Fix = visible.Line(finding.Fix) // a line break in a command would begin another one
 	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
 	finding.Level, finding.Impact = c.Level, c.Impact
 	if blocks(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {

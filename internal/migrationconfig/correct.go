@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // Correct returns the file that was meant, for component of version 1.minor. It holds what could be read of data, with
@@ -95,9 +96,10 @@ func word(text string) string {
 func Command(file []byte, path string) string {
 	var lines []string
 	for line := range strings.Lines(string(file)) {
-		lines = append(lines, shellQuote(strings.TrimSuffix(line, "\n")))
+		lines = append(lines, quoteLine(strings.TrimSuffix(line, "\n")))
 	}
-	return fmt.Sprintf(`printf '%%s\n' %s > %s`, strings.Join(lines, " "), path)
+	return fmt.Sprintf(`printf '%%s\n' %s > %s`, strings.Join(lines, " "), shell.Quote(path))
 }
 
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quoteLine is a line of a file as one word, in quotes even where it needs none.
+func quoteLine(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

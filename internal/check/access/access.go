@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var apiReachable = rule.Check{
@@ -186,11 +187,11 @@ func firstDenied(f facts.Facts) string {
 // canI is the arguments of kubectl auth can-i that ask the same question.
 func canI(a v1.AccessAnswer) string {
 	if a.Path != "" {
-		return a.Verb + " " + a.Path
+		return shell.Quote(a.Verb) + " " + shell.Quote(a.Path)
 	}
-	s := a.Verb + " " + resourceOf(a)
+	s := shell.Quote(a.Verb) + " " + shell.Quote(resourceOf(a))
 	if a.Namespace != "" {
-		s += " -n " + a.Namespace
+		s += " -n " + shell.Quote(a.Namespace)
 	}
 	return s
 }
@@ -198,9 +199,9 @@ func canI(a v1.AccessAnswer) string {
 // describeAccess is "create leases.coordination.k8s.io in kube-system".
 func describeAccess(a v1.AccessAnswer) string {
 	if a.Path != "" {
-		return a.Verb + " " + a.Path
+		return shell.Quote(a.Verb) + " " + shell.Quote(a.Path)
 	}
-	s := a.Verb + " " + resourceOf(a)
+	s := shell.Quote(a.Verb) + " " + shell.Quote(resourceOf(a))
 	if a.Namespace != "" {
 		s += " in " + a.Namespace
 	}

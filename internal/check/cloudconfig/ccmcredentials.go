@@ -167,14 +167,7 @@ var ccmResources = rule.Check{
 			bad.Some(v1.Warn, "%s", bad[0].Text),
 			"requests, no CPU limit, system-cluster-critical",
 			"/apis/apps/v1",
-			"kubectl -n "+facts.NamespaceOf(
-				bad[0].Object,
-			)+" get "+strings.ToLower(
-				facts.KindOf(bad[0].Object),
-			)+" "+facts.NameOf(
-				bad[0].Object,
-			)+
-				" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'",
+			"kubectl "+facts.Named("get", bad[0].Object)+" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'",
 		)
 	},
 }

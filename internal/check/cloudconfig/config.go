@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var cloudConfig = rule.Check{
@@ -134,9 +135,9 @@ func judgeMountedConfig(p facts.Instance) v1.Finding {
 		"--cloud-config of "+p.Manifest,
 		fmt.Sprintf(
 			"kubectl -n %s get %s %s -o yaml | grep -n -A3 volumes",
-			parts[1],
-			strings.ToLower(parts[0]),
-			parts[len(parts)-1],
+			shell.Quote(parts[1]),
+			shell.Quote(strings.ToLower(parts[0])),
+			shell.Quote(parts[len(parts)-1]),
 		),
 	)
 }
@@ -153,7 +154,7 @@ func judgeManagersWithoutConfig(without []facts.Instance, all int) v1.Finding {
 			finding,
 			"the same on every host",
 			"--cloud-config of "+component.KCM,
-			"grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name,
+			"grep -n cloud-config "+shell.Quote(first.Manifest)+"   # on host "+shell.Quote(first.Host.Name),
 		)
 	}
 	provider, _ := cloudprovider.Lookup(first.Flags["cloud-provider"])

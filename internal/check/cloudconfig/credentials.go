@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var credentialsOnKubelets = rule.Check{
@@ -55,11 +56,7 @@ func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
 			),
 			"no --cloud-config on an external kubelet",
 			"flags of the kubelets",
-			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+sourceOf(
-				f,
-				bad[0].Object,
-				"cloud-config",
-			)+" && systemctl restart kubelet   # on host "+facts.HostIn(
+			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+shell.Quote(sourceOf(f, bad[0].Object, "cloud-config"))+" && systemctl restart kubelet   # on host "+facts.HostIn(
 				bad[0].Object,
 			),
 		)
@@ -162,6 +159,6 @@ func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
 		),
 		"an instance profile, or --ccm-env with a credentials file",
 		"ec2:DescribeInstances",
-		"aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad[0].Object].ID,
+		"aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+shell.Quote(instances[bad[0].Object].ID),
 	)
 }

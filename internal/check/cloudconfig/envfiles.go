@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // mountedBelow is the directory below which a plan mounts the files that --ccm-env names into the new manager.
@@ -44,7 +45,7 @@ func envFiles(f facts.Facts, wanted func(name string) bool) (finding v1.Finding,
 			case !there:
 				missing.Add(h.Name+":"+at, "%s=%s is not on host %s", name, at, h.Name)
 				if fix == "" {
-					fix = "ls -l " + at + "   # on host " + h.Name
+					fix = "ls -l " + shell.Quote(at) + "   # on host " + shell.Quote(h.Name)
 				}
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // environmentNames are the variables by which a manager reaches the cloud and whom it trusts on the way. Credentials
@@ -88,7 +89,7 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 			source,
 			"grep -n -A1 'name: "+catalogue.ReadsEnvironment(
 				f.CloudName(),
-			)+"' "+in[0].Manifest+"   # on host "+facts.HostIn(
+			)+"' "+shell.Quote(in[0].Manifest)+"   # on host "+facts.HostIn(
 				all[0].Object,
 			),
 		)
@@ -101,7 +102,7 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 		),
 		expected,
 		source,
-		"transplant plan --ccm-env "+strings.Join(missing, "=<value> --ccm-env ")+"=<value>",
+		"transplant plan --ccm-env "+strings.Join(shell.QuoteAll(missing), "=<value> --ccm-env ")+"=<value>",
 	)
 }
 
@@ -218,7 +219,7 @@ func judgeMetadata(f facts.Facts) v1.Finding {
 			all.Some(outcome, "%s", warning[0].Text),
 			expected,
 			all[0].Object,
-			"grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all[0].Object),
+			"grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+shell.Quote(pathOf(all[0].Object)),
 		)
 	}
 	if len(podNetwork) == 0 {
@@ -282,7 +283,7 @@ func shortHops(f facts.Facts) (nodes []string, asked bool) {
 func instanceOf(f facts.Facts, node string) string {
 	for _, i := range f.Cloud.Instances {
 		if i.Node == node {
-			return i.ID
+			return shell.Quote(i.ID)
 		}
 	}
 	return "<instance>"

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // configured is a cloud config on a host.
@@ -66,7 +67,7 @@ var configKeys = rule.Check{
 			keys += len(c.Keys)
 			for _, p := range c.Problems {
 				if bad.Empty() {
-					fix = "grep -n " + firstKey(p) + " " + c.Path + "   # on host " + c.host.Name
+					fix = "grep -n " + shell.Quote(firstKey(p)) + " " + shell.Quote(c.Path) + "   # on host " + shell.Quote(c.host.Name)
 				}
 				bad.Add(c.String(), "%s on %s: %s", c.Path, c.host.Name, p)
 			}
@@ -123,7 +124,7 @@ var settingLost = rule.Check{
 				bad.Some(v1.Warn, "%s", bad[0].Text),
 				"no default that changes",
 				bad[0].Object,
-				"grep -n -i -E 'vmType|loadBalancerSku' "+pathOf(bad[0].Object)+"   # on host "+hostOf(bad[0].Object),
+				"grep -n -i -E 'vmType|loadBalancerSku' "+shell.Quote(pathOf(bad[0].Object))+"   # on host "+shell.Quote(hostOf(bad[0].Object)),
 			)
 		case !ignored.Empty():
 			finding := ignored.Some(
@@ -213,14 +214,14 @@ var secretsReadable = rule.Check{
 				),
 				"mode 0600",
 				bad[0].Object,
-				"chmod 600 "+pathOf(bad[0].Object)+"   # on host "+hostOf(bad[0].Object),
+				"chmod 600 "+shell.Quote(pathOf(bad[0].Object))+"   # on host "+shell.Quote(hostOf(bad[0].Object)),
 			)
 		case len(unclear) > 0:
 			return findings.With(
 				findings.Unknown("the mode of %s is not known", findings.Few(unclear)),
 				"mode 0600",
 				unclear[0],
-				"stat -c %a "+pathOf(unclear[0]),
+				"stat -c %a "+shell.Quote(pathOf(unclear[0])),
 			)
 		case secrets == 0:
 			return findings.Pass("%s no secret", findings.HowMany(len(configs), "the cloud config holds", "cloud configs hold"))

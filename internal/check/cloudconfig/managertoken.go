@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var tokenExpires = rule.Check{
@@ -64,7 +65,7 @@ func judgeTokenExpiry(f facts.Facts) v1.Finding {
 	}
 	fix := "transplant renew --host-access=pod:node-role.kubernetes.io/control-plane"
 	if f.Cluster.Seed != "" {
-		fix = "transplant renew --seed-namespace " + f.Cluster.Seed
+		fix = "transplant renew --seed-namespace " + shell.Quote(f.Cluster.Seed)
 	}
 	return findings.With(bad.Some(v1.Warn, "%s within 30 days or cannot be used: run transplant renew",
 		findings.HowMany(len(bad), "1 manager's token ends", "managers' tokens end")),

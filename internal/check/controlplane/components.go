@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var manifestsParse = rule.Check{
@@ -51,7 +52,7 @@ func judgeManifests(f facts.Facts) v1.Finding {
 				strings.Join(files[name], ", "),
 			)
 			if fix == "" {
-				fix = fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", likelyCopy(files[name]), h.Name)
+				fix = fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", shell.Quote(likelyCopy(files[name])), shell.Quote(h.Name))
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var halfMigrated = rule.Check{
@@ -108,7 +109,7 @@ func giveBack(f facts.Facts, external []facts.Instance) string {
 		other, _ := providerScript(f, o)
 		return o.Manifest != p.Manifest || o.RunKind() != p.RunKind() || other != script
 	})
-	fix := facts.EditManifest(p.Manifest, script) + "   # on host " + facts.Names(same)
+	fix := facts.EditManifest(p.Manifest, script) + "   # on host " + facts.QuotedNames(same)
 	if config != "" && len(p.HostPaths) > 0 && !mounted(p, config) {
 		fix += "; the pod has to mount " + config + " again, too"
 	}
@@ -119,20 +120,20 @@ func giveBack(f facts.Facts, external []facts.Instance) string {
 func editCommand(p facts.Instance, script string) string {
 	if parts := strings.SplitN(p.Manifest, "/", 3); p.RunKind() == v1.RunsDeployment && len(parts) == 3 {
 		return fmt.Sprintf(
-			"kubectl -n %s get %s %s -o yaml | sed '%s' | kubectl replace -f -",
-			parts[1],
-			strings.ToLower(parts[0]),
-			parts[2],
-			script,
+			"kubectl -n %s get %s %s -o yaml | sed %s | kubectl replace -f -",
+			shell.Quote(parts[1]),
+			shell.Quote(strings.ToLower(parts[0])),
+			shell.Quote(parts[2]),
+			shell.InQuotes(script),
 		)
 	}
-	return fmt.Sprintf("systemctl edit --full %s   # on host %s", p.Unit, p.Host.Name)
+	return fmt.Sprintf("systemctl edit --full %s   # on host %s", shell.Quote(p.Unit), shell.Quote(p.Host.Name))
 }
 
 // providerScript is what sed does to a manifest. It puts the provider instead of external, and adds a line with the
 // cloud config if there is none. config is the path in that line, and empty if none is added.
 func providerScript(f facts.Facts, p facts.Instance) (script, config string) {
-	script = "s|--cloud-provider=external|--cloud-provider=" + findings.OrElse(providerBefore(f), "<provider>") + "|"
+	script = "s|--cloud-provider=external|--cloud-provider=" + findings.OrElse(plainProvider.FindString(providerBefore(f)), "<provider>") + "|"
 	if _, kept := p.Flags["cloud-config"]; !kept {
 		config = cloudConfigBefore(f, p)
 	}
@@ -154,6 +155,9 @@ func providerBefore(f facts.Facts) string {
 	}
 	return ""
 }
+
+// plainProvider is a provider that means itself to sed, which runs commands when a script says so.
+var plainProvider = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // plainPath is a path that means itself to sed and to a shell.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var portTaken = rule.Check{
@@ -46,7 +47,7 @@ func judgePorts(f facts.Facts) v1.Finding {
 		)
 	case !somewhere.Empty():
 		return findings.With(somewhere.Some(v1.Warn, "%s", somewhere[0].Text), expected, "workloads",
-			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+facts.NameOf(somewhere[0].Object))
+			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+shell.Quote(facts.NameOf(somewhere[0].Object)))
 	}
 	return findings.Pass(
 		"port %s is free for the cloud-controller-manager on %s",

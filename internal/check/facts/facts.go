@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // Stage is how far a cluster has come, as its manifests say.
@@ -112,17 +113,31 @@ func (p Instance) String() string { return p.Name + "@" + p.Host.Name }
 
 // Grep is the command that shows where a component is given a word.
 func (p Instance) Grep(word string) string {
+	word = quoteWord(word)
 	parts := strings.SplitN(p.Manifest, "/", 3)
 	if p.RunKind() == v1.RunsDeployment && len(parts) == 3 {
 		return fmt.Sprintf(
-			"kubectl -n %s get %s %s -o yaml | grep -n -- %q",
-			parts[1],
-			strings.ToLower(parts[0]),
-			parts[2],
+			"kubectl -n %s get %s %s -o yaml | grep -n -- %s",
+			shell.Quote(parts[1]),
+			shell.Quote(strings.ToLower(parts[0])),
+			shell.Quote(parts[2]),
 			word,
 		)
 	}
-	return fmt.Sprintf("grep -n -- %q %s   # on host %s", word, p.Manifest, p.Host.Name)
+	return fmt.Sprintf(
+		"grep -n -- %s %s   # on host %s",
+		word,
+		shell.Quote(p.Manifest),
+		shell.Quote(p.Host.Name),
+	)
+}
+
+// quoteWord is what grep looks for, in quotes. A shell expands variables and commands between double ones.
+func quoteWord(word string) string {
+	if shell.IsPlain(strings.TrimLeft(word, "-")) {
+		return strconv.Quote(word)
+	}
+	return shell.Quote(word)
 }
 
 // Flag returns the value of a flag, or what the component takes when it is not given.

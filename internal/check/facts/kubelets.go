@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // Kubelet is the kubelet of a host that could be read.
@@ -119,7 +120,7 @@ func (f Facts) NoKubelets() (v1.Finding, bool) {
 }
 
 // HostIn returns the host in the text of an Instance or a Kubelet.
-func HostIn(placed string) string { return placed[strings.Index(placed, "@")+1:] }
+func HostIn(placed string) string { return shell.Quote(placed[strings.Index(placed, "@")+1:]) }
 
 // NameIn returns the component in the text of an Instance.
 func NameIn(placed string) string {

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // ManagerOf is the container that is the manager: the first one that names a cloud provider, else the first. The
@@ -122,19 +123,27 @@ func Remove(ccms []Instance) string {
 	case v1.RunsDeployment:
 		return DeleteCommand(p.Manifest)
 	case v1.RunsSystemd:
-		return fmt.Sprintf("systemctl disable --now %s   # on host %s", p.Unit, Names(ccms))
+		return fmt.Sprintf("systemctl disable --now %s   # on host %s", shell.Quote(p.Unit), QuotedNames(ccms))
 	}
-	return fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", p.Manifest, Names(ccms))
+	return fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", shell.Quote(p.Manifest), QuotedNames(ccms))
 }
 
 // Names joins the hosts of components.
-func Names(all []Instance) string {
+func Names(all []Instance) string { return strings.Join(hostsOf(all), ", ") }
+
+// hostsOf are the hosts of components, sorted.
+func hostsOf(all []Instance) []string {
 	var out []string
 	for _, p := range all {
 		out = append(out, p.Host.Name)
 	}
 	slices.Sort(out)
-	return strings.Join(out, ", ")
+	return out
+}
+
+// QuotedNames joins the hosts of components for the comment of a command. Some shells run what is in one.
+func QuotedNames(all []Instance) string {
+	return strings.Join(shell.QuoteAll(hostsOf(all)), ", ")
 }
 
 // DeleteCommand is kubectl for a workload's Ref.
@@ -145,9 +154,9 @@ func DeleteCommand(ref string) string {
 	}
 	return fmt.Sprintf(
 		"kubectl -n %s delete %s %s   # or with the tool that installed it",
-		parts[1],
-		strings.ToLower(parts[0]),
-		parts[2],
+		shell.Quote(parts[1]),
+		shell.Quote(strings.ToLower(parts[0])),
+		shell.Quote(parts[2]),
 	)
 }
 
@@ -157,10 +166,10 @@ func DeleteCommand(ref string) string {
 func EditManifest(manifest, script string) string {
 	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")
 	return fmt.Sprintf(
-		"cp -p --backup=numbered %[1]s /var/tmp/ && cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s",
-		manifest,
-		aside,
-		script,
+		"cp -p --backup=numbered %[1]s /var/tmp/ && cp -p %[1]s %[2]s && sed -i %[3]s %[2]s && mv %[2]s %[1]s",
+		shell.Quote(manifest),
+		shell.Quote(aside),
+		shell.InQuotes(script),
 	)
 }
 

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // CloudName is the provider whose loops are to move. It is the one that the in-tree managers or the snapshot name, or
@@ -141,12 +143,22 @@ func ListNodes(f Facts) ([]v1.Node, v1.Finding, bool) {
 // fill in by hand is no fix.
 func (f Facts) GiveProviderID(node string) string {
 	if id := f.providerIDOf(node); id != "" {
-		return fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, node, id)
+		patch := fmt.Sprintf(`{"spec":{"providerID":%s}}`, jsonText(id))
+		return fmt.Sprintf("kubectl patch node %s -p %s", shell.Quote(node), shell.Quote(patch))
 	}
 	if i, ok := cloudprovider.InventoryOf(f.CloudName()); ok && f.Preview == nil {
 		return "transplant check " + i.Flag + " --prove   # the fix names the providerID then"
 	}
-	return "kubectl get node " + node + " -o yaml   # look its instance up in the cloud: a providerID can be set once"
+	return "kubectl get node " + shell.Quote(node) + " -o yaml   # look its instance up in the cloud: a providerID can be set once"
+}
+
+// jsonText is a text as JSON has it.
+func jsonText(text string) string {
+	out, err := json.Marshal(text)
+	if err != nil {
+		return `""`
+	}
+	return string(out)
 }
 
 // providerIDOf is the providerID that a node should have, as the new provider or the inventory says; empty when neither

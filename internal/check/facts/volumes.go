@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // KindOf returns the kind in Kind/namespace/name.
@@ -25,6 +26,12 @@ func NamespaceOf(ref string) string {
 		return ""
 	}
 	return parts[1]
+}
+
+// Named is what kubectl does with an object Kind/namespace/name: its namespace, the verb, and its name.
+func Named(verb, ref string) string {
+	return "-n " + shell.Quote(NamespaceOf(ref)) + " " + verb + " " + shell.Quote(strings.ToLower(KindOf(ref))) + " " +
+		shell.Quote(NameOf(ref))
 }
 
 // InTreeMounts are the in-tree cloud plugins by which a node has volumes in use.

@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const partFinish = v1.PartFinish
@@ -183,7 +184,7 @@ var seedConfig = rule.Check{
 				),
 				Fix: fmt.Sprintf(
 					"kubectl -n %s create secret generic cloud-controller-manager-cloud-config --from-file=config=FILE",
-					f.Cluster.Seed,
+					shell.Quote(f.Cluster.Seed),
 				),
 			}
 		case f.Opts.Part == facts.PartInstall && c.Flags["cloud-config"] == "":

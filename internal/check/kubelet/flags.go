@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var kubeletUnknown = rule.Check{
@@ -43,7 +44,7 @@ var kubeletUnknown = rule.Check{
 					findings.Unknown("the kubelet of host %s: %s", h.Name, h.Kubelet.Error),
 					"its flags",
 					h.Name+":"+h.Kubelet.Source,
-					"systemctl cat kubelet   # on host "+h.Name,
+					"systemctl cat kubelet   # on host "+shell.Quote(h.Name),
 				)
 			}
 		}

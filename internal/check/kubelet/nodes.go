@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/servingrequest"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var nameFromCloud = rule.Check{
@@ -155,7 +156,7 @@ var nodeIPAbsent = rule.Check{
 			),
 			"--node-ip on each kubelet",
 			"/api/v1/nodes, flags of the kubelets",
-			"kubectl get node "+bad[0].Object+" -o jsonpath='{.metadata.annotations}'",
+			"kubectl get node "+shell.Quote(bad[0].Object)+" -o jsonpath='{.metadata.annotations}'",
 		)
 	},
 }
@@ -209,17 +210,15 @@ func judgeKubeletDefaults(f facts.Facts) v1.Finding {
 		}
 	}
 	all, outcome, bad := findings.Worst(failing, warning)
-	fix := "kubectl -n kube-system edit configmap " + findings.OrElse(d.Name, "kubelet-config")
+	configMap := shell.Quote(findings.OrElse(d.Name, "kubelet-config"))
+	fix := "kubectl -n kube-system edit configmap " + configMap
 	switch {
 	case bad && outcome == v1.Fail:
 		return findings.With(
 			all.Some(outcome, "%s", failing[0].Text),
 			"no providerID there",
 			name,
-			"kubectl -n kube-system get configmap "+findings.OrElse(
-				d.Name,
-				"kubelet-config",
-			)+" -o yaml | sed '/^ *providerID:/d' | kubectl replace -f -",
+			"kubectl -n kube-system get configmap "+configMap+" -o yaml | sed '/^ *providerID:/d' | kubectl replace -f -",
 		)
 	case bad:
 		return findings.With(

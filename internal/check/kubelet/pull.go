@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const gateNoInTreeCredentials = catalogue.DisableKubeletCloudCredentialProviders
@@ -204,16 +205,11 @@ func askProvider(kubelets []facts.Kubelet, name string) string {
 	c := kubelets[i].Credentials
 	for _, p := range c.Providers {
 		if p.Present && p.Asked != "" && !p.Answered {
-			return fmt.Sprintf(
-				`echo '{"apiVersion":%q,"kind":"CredentialProviderRequest","image":%q}' | %s/%s`,
-				p.APIVersion,
-				p.Asked,
-				c.BinDir,
-				p.Name,
-			)
+			request := fmt.Sprintf(`{"apiVersion":%q,"kind":"CredentialProviderRequest","image":%q}`, p.APIVersion, p.Asked)
+			return "echo " + shell.Quote(request) + " | " + shell.Quote(c.BinDir+"/"+p.Name)
 		}
 	}
-	return "ls -l " + findings.OrElse(c.BinDir, c.ConfigPath)
+	return "ls -l " + shell.Quote(findings.OrElse(c.BinDir, c.ConfigPath))
 }
 
 var credentialProviderVersion = rule.Check{
@@ -252,7 +248,7 @@ var credentialProviderVersion = rule.Check{
 			all.Some(outcome, "%s", all[0].Text),
 			"a version that the kubelet knows",
 			"--image-credential-provider-config",
-			"head -3 "+configOf(kubelets, all[0].Object)+"   # on host "+facts.HostIn(all[0].Object),
+			"head -3 "+shell.Quote(configOf(kubelets, all[0].Object))+"   # on host "+facts.HostIn(all[0].Object),
 		)
 	},
 }
@@ -335,7 +331,7 @@ var registryNotMatched = rule.Check{
 			bad.Some(v1.Fail, "%s: its images would be pulled without credentials", bad[0].Text),
 			"a pattern in matchImages for each registry",
 			"CredentialProviderConfig, status.images of the Nodes",
-			"grep -n -A8 matchImages "+configOf(kubelets, bad[0].Object)+"   # on host "+facts.HostIn(bad[0].Object),
+			"grep -n -A8 matchImages "+shell.Quote(configOf(kubelets, bad[0].Object))+"   # on host "+facts.HostIn(bad[0].Object),
 		)
 	},
 }

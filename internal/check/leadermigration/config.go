@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // judged is a leader migration config with what is wrong with it for the manager that reads it.
@@ -74,9 +75,7 @@ func (j judged) rewrite(hosts []string) string {
 	return migrationconfig.Command(
 		file,
 		j.path,
-	) + "   # on " + findings.Few(
-		hosts,
-	) + "; " + j.Name + " reads it when it starts"
+	) + "   # on " + findings.Few(shell.QuoteAll(hosts)) + "; " + j.Name + " reads it when it starts"
 }
 
 // migrationConfigs judges the config of every manager that names one, and says which could not be judged.
@@ -389,15 +388,15 @@ var differentLeases = rule.Check{
 // or the first file that names another is changed.
 func sameLease(f facts.Facts, configs []judged, names []string) string {
 	if len(names) == 1 {
-		return "transplant check --lease-name=" + names[0] + "   # if that name is meant"
+		return "transplant check --lease-name=" + shell.Quote(names[0]) + "   # if that name is meant"
 	}
 	for _, group := range alike(configs) {
 		if j := group[0]; j.config.LeaderName != f.Opts.LeaseName {
 			return fmt.Sprintf(
-				"sed -i.before 's/^leaderName: .*/leaderName: %s/' %s   # on %s; %s reads it when it starts",
-				f.Opts.LeaseName,
-				j.path,
-				strings.Join(hostsOf(group), ", "),
+				"sed -i.before %s %s   # on %s; %s reads it when it starts",
+				shell.InQuotes("s/^leaderName: .*/leaderName: "+f.Opts.LeaseName+"/"),
+				shell.Quote(j.path),
+				strings.Join(shell.QuoteAll(hostsOf(group)), ", "),
 				j.Name,
 			)
 		}

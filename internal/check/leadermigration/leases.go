@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var holderUnknown = rule.Check{
@@ -53,7 +54,7 @@ func judgeHolders(f facts.Facts) v1.Finding {
 	claim := func(l v1.Lease) string { return l.Holder + " holds the lease " + l.Name }
 	search := func(l v1.Lease) string {
 		host, _, _ := strings.Cut(l.Holder, "_")
-		return "kubectl get nodes -o wide | grep " + host
+		return "kubectl get nodes -o wide | grep " + shell.Quote(host)
 	}
 	switch {
 	case len(bad) > 0:

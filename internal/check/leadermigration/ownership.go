@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var leaseAccess = rule.Check{
@@ -91,7 +92,7 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 func grantLease(lease string) string {
 	var parts []string
 	for _, role := range []struct{ name, rule string }{
-		{"leader-migration", "get,update --resource=leases --resource-name=" + lease},
+		{"leader-migration", "get,update --resource=leases --resource-name=" + shell.Quote(lease)},
 		{"leader-migration-create", "create --resource=leases"},
 	} {
 		parts = append(
@@ -278,7 +279,7 @@ func judgeIdleHolder(f facts.Facts) v1.Finding {
 		bad.Finding(v1.Fail, "the migration lease is held by %s, which is none of the managers on these hosts", lease.Holder),
 		"a holder that runs the loops",
 		source,
-		"kubectl -n kube-system get lease "+lease.Name+" -o yaml",
+		"kubectl -n kube-system get lease "+shell.Quote(lease.Name)+" -o yaml",
 	)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // inventoried reports whether the cloud's load balancers were read; the finding says why not.
@@ -223,14 +224,14 @@ var balancersLeft = rule.Check{
 		}
 		fix, others := "", false
 		if !bad.Empty() {
-			fix = cloudprovider.InventoryOrDefault(f.CloudName()).Balancer + bad[0].Object
+			fix = cloudprovider.InventoryOrDefault(f.CloudName()).Balancer + shell.Quote(bad[0].Object)
 		}
 		if left := leftovers(f); len(left) > 0 {
 			others = true
 			for _, l := range left {
 				bad.Add(l.Name, "%s %s (%s)", l.Kind, l.Name, l.ID)
 			}
-			fix = findings.OrElse(fix, "openstack "+strings.ToLower(left[0].Kind)+" show "+left[0].ID)
+			fix = findings.OrElse(fix, showLeftover(left[0]))
 		}
 		if bad.Empty() {
 			return findings.Pass(
@@ -249,6 +250,12 @@ var balancersLeft = rule.Check{
 			fix,
 		)
 	},
+}
+
+// showLeftover is the command that shows an object in OpenStack, whose kind may have two words.
+func showLeftover(l v1.CloudLeftover) string {
+	kind := strings.Join(shell.QuoteAll(strings.Fields(strings.ToLower(l.Kind))), " ")
+	return "openstack " + kind + " show " + shell.Quote(l.ID)
 }
 
 // countLeft is how many load balancers, or other objects of Services, are left.

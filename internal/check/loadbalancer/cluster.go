@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // defaultClusterName is what both managers take when --cluster-name is not given.
@@ -299,7 +300,7 @@ func judgeClusterTags(f facts.Facts) v1.Finding {
 			most,
 		)
 	}
-	cluster := findings.OrElse(most, findings.OrElse(f.Cluster.Name, "<id>"))
+	cluster := findings.OrElse(most, findings.OrElse(f.Cluster.Name, unknownCluster))
 	instances := facts.InstancesByNode(f)
 	return findings.With(
 		bad.Finding(
@@ -324,12 +325,19 @@ func clusterIDs(i v1.CloudInstance) []string {
 	return slices.Compact(ids)
 }
 
+// unknownCluster stands for an ID that the reader has to fill in.
+const unknownCluster = "<id>"
+
 // retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it is never
 // without an owner.
 func retag(i v1.CloudInstance, cluster string) string {
 	fix := ""
 	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {
-		fix = fmt.Sprintf("aws ec2 create-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=owned", i.ID, cluster)
+		tag := "Key=kubernetes.io/cluster/" + cluster + ",Value=owned"
+		if cluster != unknownCluster {
+			tag = shell.Quote(tag)
+		}
+		fix = fmt.Sprintf("aws ec2 create-tags --resources %s --tags %s", shell.Quote(i.ID), tag)
 	}
 	for _, tag := range slices.Sorted(slices.Values(i.ClusterTags)) {
 		id, value, _ := strings.Cut(tag, "=")
@@ -340,7 +348,8 @@ func retag(i v1.CloudInstance, cluster string) string {
 			fix += " && "
 		}
 		// no other value's
-		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=%s", i.ID, id, value)
+		tag := shell.Quote("Key=kubernetes.io/cluster/" + id + ",Value=" + value)
+		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags %s", shell.Quote(i.ID), tag)
 	}
 	return fix
 }
@@ -389,7 +398,7 @@ var taggedGroups = rule.Check{
 		}
 		const expected, source = "one security group with the tag kubernetes.io/cluster/<id>", "ec2:DescribeInstances, ec2:DescribeSecurityGroups"
 		fix := func(node string) string {
-			return "aws ec2 describe-instances --instance-ids " + facts.InstancesByNode(f)[node].ID + " --query 'Reservations[].Instances[].SecurityGroups'"
+			return "aws ec2 describe-instances --instance-ids " + shell.Quote(facts.InstancesByNode(f)[node].ID) + " --query 'Reservations[].Instances[].SecurityGroups'"
 		}
 		switch {
 		case read == 0:
@@ -449,7 +458,7 @@ var excludeLabel = rule.Check{
 		Fails:    "# [node is|nodes are] excluded from load balancers now and would be registered at takeover",
 		Expected: "true, or no such label",
 		Fix: func(name string) string {
-			return "kubectl label --overwrite node " + name + " " + facts.LabelExclude + "=true"
+			return "kubectl label --overwrite node " + shell.Quote(name) + " " + facts.LabelExclude + "=true"
 		},
 	}),
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const (
@@ -77,7 +78,7 @@ func readings(f facts.Facts, s v1.Service) []catalogue.Annotation {
 // kubectlService names a Service from a finding's object in a command.
 func kubectlService(verb, object, rest string) string {
 	namespace, name, _ := strings.Cut(object, "/")
-	return strings.TrimSpace(fmt.Sprintf("kubectl -n %s %s service %s %s", namespace, verb, name, rest))
+	return strings.TrimSpace(fmt.Sprintf("kubectl -n %s %s service %s %s", shell.Quote(namespace), verb, shell.Quote(name), rest))
 }
 
 var servicesServed = rule.Check{

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var addressShared = rule.Check{
@@ -96,7 +97,7 @@ func judgeProvidedAddress(f facts.Facts) v1.Finding {
 		bad.Finding(v1.Fail, "the new manager would not write the addresses of %s", findings.Plural(len(bad), "node")),
 		"one of the addresses that the cloud knows",
 		facts.SourceNodes,
-		"kubectl get node "+bad[0].Object+" -o jsonpath='{.metadata.annotations}{.status.addresses}'",
+		"kubectl get node "+shell.Quote(bad[0].Object)+" -o jsonpath='{.metadata.annotations}{.status.addresses}'",
 	)
 }
 

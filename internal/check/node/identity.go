@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var providerIDForm = rule.Check{
@@ -65,20 +66,21 @@ func registerAgain(f facts.Facts, bad []string, judged int) string {
 		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID"
 	}
 	name := bad[0]
-	remove := "kubectl delete node " + name
+	remove := "kubectl delete node " + shell.Quote(name)
 	for _, n := range f.Nodes {
 		if n.Name == name && n.UID != "" {
 			remove = fmt.Sprintf(
-				`printf '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"%s"}}' | kubectl delete --raw /api/v1/nodes/%s -f -`,
-				n.UID,
-				name,
+				"printf %s | kubectl delete --raw %s -f -",
+				shell.Quote(`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"`+n.UID+`"}}`),
+				shell.Quote("/api/v1/nodes/"+name),
 			)
 		}
 	}
 	return fmt.Sprintf(
-		"test ! -e %[1]s.yaml && kubectl get node %[1]s -o yaml > %[1]s.yaml && kubectl drain %[1]s --ignore-daemonsets && %[2]s   # then restart the kubelet of %[1]s: it registers when it starts",
-		name,
+		"test ! -e %[3]s && kubectl get node %[1]s -o yaml > %[3]s && kubectl drain %[1]s --ignore-daemonsets && %[2]s   # then restart the kubelet of %[1]s: it registers when it starts",
+		shell.Quote(name),
 		remove,
+		shell.Quote(name+".yaml"),
 	)
 }
 
@@ -168,7 +170,7 @@ func judgeNodeNames(f facts.Facts) v1.Finding {
 		),
 		"the node's name",
 		facts.SourceNodes+", the kubelets' flags",
-		"kubectl get node "+bad[0].Object+" -o wide",
+		"kubectl get node "+shell.Quote(bad[0].Object)+" -o wide",
 	)
 }
 
@@ -234,7 +236,7 @@ var resourceNames = rule.Check{
 			bad.Finding(v1.Warn, "%s would register under another name", findings.Plural(len(bad), "node")),
 			"ip-name for nodes named after addresses, or --hostname-override",
 			"ec2:DescribeInstances",
-			"aws ec2 describe-instances --instance-ids "+instances[bad[0].Object].ID+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'",
+			"aws ec2 describe-instances --instance-ids "+shell.Quote(instances[bad[0].Object].ID)+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'",
 		)
 	},
 }
@@ -280,7 +282,7 @@ var systemUUIDs = rule.Check{
 		Fails:    "# [node has|nodes have] another UUID than their virtual machine",
 		Expected: "the UUID in the providerID",
 		Fix: func(name string) string {
-			return "kubectl get node " + name + " -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'"
+			return "kubectl get node " + shell.Quote(name) + " -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'"
 		},
 	}),
 }

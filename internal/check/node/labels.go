@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // labelPair is a label that exists under two keys.
@@ -142,7 +143,7 @@ var metadataAtRisk = rule.Check{
 			),
 			"ready, or found in the cloud",
 			facts.SourceNodes,
-			"kubectl get node "+bad[0].Object+" -o yaml > "+bad[0].Object+".yaml",
+			"kubectl get node "+shell.Quote(bad[0].Object)+" -o yaml > "+shell.Quote(bad[0].Object)+".yaml",
 		)
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var providerIDs = rule.Check{
@@ -91,7 +92,7 @@ func judgeNodesInCloud(f facts.Facts) v1.Finding {
 			bad.Finding(v1.Fail, "the external manager would delete or lose %s", findings.Plural(len(bad), "node")),
 			expected,
 			source,
-			"kubectl get node "+bad[0].Object+" -o wide",
+			"kubectl get node "+shell.Quote(bad[0].Object)+" -o wide",
 		)
 	case len(unasked) > 0:
 		why := strings.Join(f.CloudErrors("instances"), "; ")
@@ -145,7 +146,7 @@ var nodesReady = rule.Check{
 			),
 			"Ready is True",
 			"/api/v1/nodes",
-			"kubectl describe node "+bad[0].Object,
+			"kubectl describe node "+shell.Quote(bad[0].Object),
 		)
 	},
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const sourcePreview = "the new provider's code, asked for every node"
@@ -65,7 +66,7 @@ func compared(
 			bad.Finding(v1.Fail, complaint, len(bad), findings.Plural(len(f.Nodes), "node")),
 			expected,
 			sourcePreview,
-			fmt.Sprintf(fix, bad[0].Object),
+			fmt.Sprintf(fix, shell.Quote(bad[0].Object)),
 		)
 	case !ok || len(unanswered) > 0:
 		return findings.Dependent("NODE-010")
@@ -114,7 +115,7 @@ var previewFound = rule.Check{
 				bad.Finding(v1.Fail, "the new manager would delete %s when not ready", findings.Plural(len(bad), "node")),
 				expected,
 				sourcePreview,
-				"kubectl get node "+bad[0].Object+" -o wide",
+				"kubectl get node "+shell.Quote(bad[0].Object)+" -o wide",
 			)
 		case len(unanswered) > 0:
 			return findings.With(

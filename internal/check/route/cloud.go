@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var routesHaveNodes = rule.Check{
@@ -71,6 +72,9 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 
 // deleteRoute is the command that deletes a route, if it leads still where it led.
 func deleteRoute(r v1.Route) string {
+	if !shell.IsPlain(r.Table) || !shell.IsPlain(r.CIDR) || !shell.IsPlain(r.Target) {
+		return "aws ec2 describe-route-tables --route-table-ids " + shell.Quote(r.Table)
+	}
 	return fmt.Sprintf(
 		"aws ec2 describe-route-tables --route-table-ids %[1]s --query \"RouteTables[].Routes[?DestinationCidrBlock=='%[2]s'].InstanceId\" --output text | grep -qx %[3]s && "+
 			"aws ec2 delete-route --route-table-id %[1]s --destination-cidr-block %[2]s",

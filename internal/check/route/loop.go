@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var onManifests = []string{"API-001", "HOST-001"}
@@ -52,7 +53,7 @@ var networkUnavailable = rule.Check{
 				bad.Finding(v1.Warn, "%s for a route", findings.Counting(len(bad), "node", "waits", "wait")),
 				expected,
 				facts.SourceNodes,
-				"kubectl describe node "+bad[0].Object,
+				"kubectl describe node "+shell.Quote(bad[0].Object),
 			)
 		}
 		return findings.With(
@@ -63,7 +64,7 @@ var networkUnavailable = rule.Check{
 			),
 			expected,
 			facts.SourceNodes,
-			"kubectl describe node "+bad[0].Object,
+			"kubectl describe node "+shell.Quote(bad[0].Object),
 		)
 	},
 }
@@ -295,7 +296,7 @@ var routeTables = rule.Check{
 			),
 			"one route table",
 			"ec2:DescribeRouteTables",
-			"aws ec2 describe-route-tables --route-table-ids "+strings.Join(bad.Objects(), " ")+" --query 'RouteTables[].[RouteTableId,Tags]'",
+			"aws ec2 describe-route-tables --route-table-ids "+strings.Join(shell.QuoteAll(bad.Objects()), " ")+" --query 'RouteTables[].[RouteTableId,Tags]'",
 		)
 	},
 }

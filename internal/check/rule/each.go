@@ -4,6 +4,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // Each is a check of single objects by one rule. It passes when no object has a problem.
@@ -69,4 +70,4 @@ func Always[T any](wrong func(T) string) func(facts.Facts) func(T) string {
 }
 
 // DescribeNode is the command that shows a Node.
-func DescribeNode(name string) string { return "kubectl describe node " + name }
+func DescribeNode(name string) string { return "kubectl describe node " + shell.Quote(name) }

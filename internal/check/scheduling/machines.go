@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const sourceMachines = "machine objects of cluster.k8s.io and cluster.x-k8s.io"
@@ -35,6 +36,7 @@ var autoscalerActive = rule.Check{
 			}
 			bad.Add(w.Ref, "%s with %s", w.Ref, findings.Plural(int(w.Replicas), "replica"))
 			if parts := strings.Split(w.Ref, "/"); len(parts) == 3 {
+				parts = shell.QuoteAll(parts)
 				fix = fmt.Sprintf("kubectl -n %s scale %s %s --replicas=0", parts[1], strings.ToLower(parts[0]), parts[2])
 			}
 		}
@@ -107,9 +109,9 @@ func readyReplicas(m v1.MachineObject) int32 {
 
 // kubectlObject names the object of a Ref Kind.group/namespace/name in a command.
 func kubectlObject(verb, ref string) string {
-	parts := strings.Split(ref, "/")
+	parts := shell.QuoteAll(strings.Split(ref, "/"))
 	if len(parts) != 3 {
-		return "kubectl " + verb + " " + strings.ToLower(strings.ReplaceAll(ref, "/", " "))
+		return "kubectl " + verb + " " + strings.ToLower(strings.Join(parts, " "))
 	}
 	return fmt.Sprintf("kubectl -n %s %s %s %s", parts[1], verb, strings.ToLower(parts[0]), parts[2])
 }

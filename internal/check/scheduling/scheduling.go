@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const sourceWorkloads = "/apis/apps/v1"
@@ -179,14 +180,14 @@ var controlPlaneUnschedulable = rule.Check{
 				bad.Finding(v1.Fail, "none of %s is ready", findings.Plural(total, "control-plane node")),
 				expected,
 				facts.SourceNodes,
-				"kubectl describe node "+bad[0].Object,
+				"kubectl describe node "+shell.Quote(bad[0].Object),
 			)
 		}
 		return findings.With(
 			bad.Finding(v1.Warn, "none of %s takes pods", findings.Plural(total, "control-plane node")),
 			expected,
 			facts.SourceNodes,
-			"kubectl uncordon "+bad[0].Object,
+			"kubectl uncordon "+shell.Quote(bad[0].Object),
 		)
 	},
 }
@@ -218,7 +219,7 @@ var drainBlocked = rule.Check{
 		Source:   "/apis/policy/v1/poddisruptionbudgets",
 		Fix: func(object string) string {
 			namespace, name, _ := strings.Cut(object, "/")
-			return fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", namespace, name)
+			return fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", shell.Quote(namespace), shell.Quote(name))
 		},
 	}.Judge,
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // vital is a kind of object without whose writes the migration, or the cluster during it, stands still.
@@ -98,17 +99,16 @@ func must(w v1.Webhook) bool { return w.FailurePolicy != "Ignore" }
 func webhookOf(ref string) string {
 	kind, rest, _ := strings.Cut(ref, "/")
 	name, _, _ := strings.Cut(rest, "/")
-	return strings.ToLower(kind) + " " + name
+	return shell.Quote(strings.ToLower(kind)) + " " + shell.Quote(name)
 }
 
 // patchWebhook is the command that changes one webhook of a configuration and leaves the others as they are: they are
 // merged by their names.
 func patchWebhook(ref, change string) string {
 	return fmt.Sprintf(
-		`kubectl patch %s -p '{"webhooks":[{"name":"%s",%s}]}'`,
+		"kubectl patch %s -p %s",
 		webhookOf(ref),
-		ref[strings.LastIndex(ref, "/")+1:],
-		change,
+		shell.Quote(fmt.Sprintf(`{"webhooks":[{"name":"%s",%s}]}`, ref[strings.LastIndex(ref, "/")+1:], change)),
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 const sourceWebhooks = "/apis/admissionregistration.k8s.io/v1"
@@ -134,7 +135,7 @@ func backendOf(f facts.Facts, ref string) string {
 
 // addToleration is the command that gives a workload the toleration of the uninitialised.
 func addToleration(w v1.Workload) string {
-	parts := strings.Split(w.Ref, "/")
+	parts := shell.QuoteAll(strings.Split(w.Ref, "/"))
 	if len(parts) != 3 {
 		return ""
 	}
@@ -255,7 +256,7 @@ var webhookOutside = rule.Check{
 			bad.Finding(v1.Warn, "%s must answer from outside the cluster", findings.Plural(len(bad), "webhook")),
 			"a Service of the cluster, or failurePolicy Ignore",
 			sourceWebhooks,
-			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+url,
+			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+shell.Quote(url),
 		)
 	},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // serverName is how a sentence calls the API server that versions are judged against.
@@ -54,7 +55,7 @@ func judgeImages(f facts.Facts) v1.Finding {
 			n++
 			if !slices.Contains(imagesOf(f, p.Host.NodeName), image) {
 				missing[p.Host.Name] = append(missing[p.Host.Name], image)
-				commands["crictl pull "+image] = true
+				commands["crictl pull "+shell.Quote(image)] = true
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var deletionLeaks = rule.Check{
@@ -66,14 +67,14 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 			all.Some(outcome, "%d of %s could not be deleted", len(all), findings.Plural(n, "volume")),
 			expected,
 			source,
-			"kubectl describe pv "+all[0].Object,
+			"kubectl describe pv "+shell.Quote(all[0].Object),
 		)
 	}
 	return findings.With(
 		all.Some(outcome, "%d of %s would leave their disks behind", len(failing), findings.Plural(n, "volume")),
 		expected,
 		source,
-		"kubectl annotate --overwrite pv "+all[0].Object+" "+markOf(vols, all[0].Object),
+		"kubectl annotate --overwrite pv "+shell.Quote(all[0].Object)+" "+shell.Quote(markOf(vols, all[0].Object)),
 	)
 }
 
@@ -239,14 +240,14 @@ var defaultClass = rule.Check{
 				},
 				expected,
 				source,
-				"kubectl annotate --overwrite storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true",
+				"kubectl annotate --overwrite storageclass "+shell.Quote(vols.StorageClasses[0].Name)+" storageclass.kubernetes.io/is-default-class=true",
 			)
 		case len(bad) > 1:
 			return findings.With(
 				bad.Some(v1.Warn, "%s call themselves the default", findings.Plural(len(bad), "class")),
 				expected,
 				source,
-				"kubectl annotate storageclass "+bad[0].Object+" storageclass.kubernetes.io/is-default-class-",
+				"kubectl annotate storageclass "+shell.Quote(bad[0].Object)+" storageclass.kubernetes.io/is-default-class-",
 			)
 		case len(inTree) > 0:
 			return findings.Pass(
@@ -303,7 +304,7 @@ var volumesUnsupported = rule.Check{
 				all.Some(outcome, "the CSI driver does not take %s", findings.Plural(len(failing), "existing volume")),
 				expected,
 				source,
-				"kubectl get "+strings.ToLower(all[0].Object)+" -o yaml",
+				"kubectl get "+shell.Quote(strings.ToLower(all[0].Object))+" -o yaml",
 			)
 		case bad:
 			return findings.With(
@@ -314,7 +315,7 @@ var volumesUnsupported = rule.Check{
 				),
 				expected,
 				source,
-				"kubectl get "+strings.ToLower(all[0].Object)+" -o yaml",
+				"kubectl get "+shell.Quote(strings.ToLower(all[0].Object))+" -o yaml",
 			)
 		case n == 0 && len(facts.Uses(f, vols)) == 0:
 			return findings.Skip("no in-tree cloud plugin is in use")

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var driverMissing = rule.Check{
@@ -117,7 +118,7 @@ func judgeDriverOnNodes(f facts.Facts) v1.Finding {
 		all.Some(outcome, "the CSI driver does not run on %d of %s", len(all), findings.Plural(len(nodes), "node")),
 		"spec.drivers with "+uses[0].Driver,
 		"/apis/storage.k8s.io/v1/csinodes",
-		"kubectl describe csinode "+all[0].Object,
+		"kubectl describe csinode "+shell.Quote(all[0].Object),
 	)
 }
 
@@ -217,13 +218,7 @@ func judgeDriverVersion(f facts.Facts) v1.Finding {
 			all.Some(outcome, "%s (the cluster is 1.%d)", all[0].Text, cluster),
 			"a release that migrates and is meant for 1."+fmt.Sprint(cluster),
 			"images of "+all[0].Object,
-			"kubectl -n "+facts.NamespaceOf(
-				all[0].Object,
-			)+" get "+strings.ToLower(
-				facts.KindOf(all[0].Object),
-			)+" "+facts.NameOf(
-				all[0].Object,
-			)+" -o wide",
+			"kubectl "+facts.Named("get", all[0].Object)+" -o wide",
 		)
 	}
 	return findings.Pass(
@@ -292,12 +287,8 @@ func judgeDriverRuns(f facts.Facts) v1.Finding {
 		return findings.Pass("the drivers of %s are ready, with their sidecars", describeUses(uses))
 	}
 	fix := "kubectl get deployments,daemonsets,statefulsets -A -o wide | grep csi"
-	if ns := facts.NamespaceOf(all[0].Object); ns != "" {
-		fix = "kubectl -n " + ns + " describe " + strings.ToLower(
-			facts.KindOf(all[0].Object),
-		) + " " + facts.NameOf(
-			all[0].Object,
-		)
+	if facts.NamespaceOf(all[0].Object) != "" {
+		fix = "kubectl " + facts.Named("describe", all[0].Object)
 	}
 	return findings.With(
 		all.Finding(outcome, "%s", all[0].Text),
@@ -395,13 +386,7 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 			bad.Finding(v1.Warn, "%s", bad[0].Text),
 			"one ID, that of the cluster",
 			"flags of the CSI drivers",
-			"kubectl -n "+facts.NamespaceOf(
-				bad[0].Object,
-			)+" get "+strings.ToLower(
-				facts.KindOf(bad[0].Object),
-			)+" "+facts.NameOf(
-				bad[0].Object,
-			)+" -o yaml",
+			"kubectl "+facts.Named("get", bad[0].Object)+" -o yaml",
 		)
 	case len(ids) > 0:
 		var parts []string

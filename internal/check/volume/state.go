@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 var mountedInTree = rule.Check{
@@ -99,14 +100,14 @@ func judgeMounted(f facts.Facts) v1.Finding {
 // unmount is the command for the first object: a node is drained, an attachment looked at.
 func unmount(objects []string) string {
 	if name, ok := strings.CutPrefix(objects[0], "VolumeAttachment/"); ok {
-		return "kubectl describe volumeattachment " + name
+		return "kubectl describe volumeattachment " + shell.Quote(name)
 	}
 	return drain(objects[0])
 }
 
 // drain is the command that drains a node. It names pods whose local data would be lost, and those that nothing
 // recreates. Their owner decides whether they may be lost.
-func drain(node string) string { return "kubectl drain --ignore-daemonsets " + node }
+func drain(node string) string { return "kubectl drain --ignore-daemonsets " + shell.Quote(node) }
 
 var attachmentsStuck = rule.Check{
 	Code:      "VOL-009",
@@ -170,7 +171,7 @@ func judgeStuck(f facts.Facts) v1.Finding {
 		),
 		"attached to a node that exists",
 		"/apis/storage.k8s.io/v1/volumeattachments",
-		"kubectl describe volumeattachment "+all[0].Object,
+		"kubectl describe volumeattachment "+shell.Quote(all[0].Object),
 	)
 }
 
