@@ -36,8 +36,8 @@ func GatherCluster(ctx context.Context, g *collect.Collector) {
 	}
 }
 
-// discover asks with a context. Without one the operator would wait for as long as a user cluster's API server likes:
-// clients have no timeout there, and Retry-After may be years.
+// discover asks with a context. Without one the operator would wait for as long as a user cluster's API server likes.
+// Its clients have no timeout of their own, and Retry-After may be years.
 func discover(g *collect.Collector) discovery.DiscoveryInterfaceWithContext {
 	return discovery.ToDiscoveryInterfaceWithContext(g.Kube.Discovery())
 }
