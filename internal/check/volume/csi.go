@@ -361,25 +361,22 @@ func judgeDriverCluster(f facts.Facts) v1.Finding {
 		}
 		switch {
 		case several[d.Driver.Name]:
-			bad.Add(
-				d.Workload.Ref,
-				"%s has --%s=%s and elsewhere %s",
-				d.Workload.Ref,
-				d.Driver.ClusterFlag,
-				findings.Short(id),
-				findings.Short(first),
-			)
+			marksOther(&bad, d, id, "%s has --%s=%s and elsewhere %s", first)
 		case d.Driver.Name == awsDriver && len(tags) == 1 && tags[0] != id:
-			bad.Add(
-				d.Workload.Ref,
-				"%s has --%s=%s, and the instances are tagged for %s",
-				d.Workload.Ref,
-				d.Driver.ClusterFlag,
-				findings.Short(id),
-				findings.Short(tags[0]),
-			)
+			marksOther(&bad, d, id, "%s has --%s=%s, and the instances are tagged for %s", tags[0])
 		}
 	}
+	return clusterFinding(bad, ids, secret)
+}
+
+// marksOther notes a driver that marks disks for another cluster than is expected.
+func marksOther(bad *findings.Problems, d facts.Installed, id, format, other string) {
+	ref := d.Workload.Ref
+	bad.Add(ref, format, ref, d.Driver.ClusterFlag, findings.Short(id), findings.Short(other))
+}
+
+// clusterFinding is what the drivers' IDs come to. The secret is one that holds an ID, and is not read.
+func clusterFinding(bad findings.Problems, ids map[string]string, secret string) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(

@@ -52,25 +52,12 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			s.StepsDone,
 			s.StepsTotal,
 		)
-		doc, shown, err := m.Plane.Journal(ctx, m.Part)
-		if err != nil {
+		var shown *v1.Plan
+		if p, shown, err = m.resumed(ctx, o); err != nil {
 			return err
 		}
-		p = &doc.Plan
-		if err := m.pin().Check(p, "the plan in the journal of migration "+s.Run); err != nil {
-			return err
-		}
-		approved := m.Client.IsApprovedHere(p, m.approval(m.Part))
 		if o.DryRun {
 			return m.Client.ShowPlan(shown, true)
-		}
-		if !approved {
-			if err := m.reviewUnseen(doc, shown); err != nil {
-				return err
-			}
-		}
-		if err := m.pin().CheckApproved(o.Yes, approved, p, "transplant apply --dry-run"+m.where(m.Part)); err != nil {
-			return err
 		}
 	default:
 		if p, err = m.MakePlan(ctx); err != nil {
@@ -103,6 +90,27 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 	return m.runInterruptibly(ctx, func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 		return m.Plane.Run(ctx, m.Part, tell, stop)
 	})
+}
+
+// resumed is the plan of the journal that a run goes on with, and as it is shown. Unless it is only shown, it was
+// approved here, or is reviewed now.
+func (m *Migration) resumed(ctx context.Context, o run.Options) (stored, shown *v1.Plan, err error) {
+	doc, shown, err := m.Plane.Journal(ctx, m.Part)
+	if err != nil {
+		return nil, nil, err
+	}
+	stored = &doc.Plan
+	if err := m.pin().Check(stored, "the plan in the journal of migration "+doc.Run); err != nil || o.DryRun {
+		return stored, shown, err
+	}
+	approved := m.Client.IsApprovedHere(stored, m.approval(m.Part))
+	if !approved {
+		if err := m.reviewUnseen(doc, shown); err != nil {
+			return nil, nil, err
+		}
+	}
+	look := "transplant apply --dry-run" + m.where(m.Part)
+	return stored, shown, m.pin().CheckApproved(o.Yes, approved, stored, look)
 }
 
 // Rollback takes the handover back, from wherever it stands.

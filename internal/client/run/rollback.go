@@ -75,10 +75,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	if f.DryRun {
 		return nil
 	}
-	if err := checkHosts(snap); err != nil {
-		return err
-	}
-	if err := f.mayRollBack(c, &doc, p); err != nil {
+	if err := f.mayRollBack(c, snap, &doc, p); err != nil {
 		return err
 	}
 	if err := c.Approve(
@@ -93,8 +90,12 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	})
 }
 
-// mayRollBack says why a rollback is not begun: it was not approved, or its effect would not be seen.
-func (f *Options) mayRollBack(c *client.Client, doc *v1.Journal, p *v1.Plan) error {
+// mayRollBack says why a rollback is not begun: its hosts are not clear, it was not approved, or its effect would not
+// be seen.
+func (f *Options) mayRollBack(c *client.Client, now *v1.Snapshot, doc *v1.Journal, p *v1.Plan) error {
+	if err := checkHosts(now); err != nil {
+		return err
+	}
 	if err := seesProcesses(c); err != nil {
 		return err
 	}
