@@ -189,11 +189,8 @@ func neutronMissing(kind, id string) *refusal {
 // extras are the requests of Neutron about floating IPs, subnets and security groups.
 func (c *Cloud) extras(in request) (answer, *refusal) {
 	kind := in.path[0]
-	if in.Method == http.MethodGet && kind == "subnets" && len(in.path) == 2 && c.neutron.subnets[in.path[1]] == nil {
-		if network := c.networkOf(in.path[1]); network != "" { // one that each network with a port has
-			subnet := Subnet{ID: in.path[1], Name: in.path[1], Network: network}
-			return answer{status: http.StatusOK, body: object{"subnet": showSubnet(&subnet)}}, nil
-		}
+	if subnet := c.implicitSubnet(in); subnet != nil {
+		return answer{status: http.StatusOK, body: object{"subnet": showSubnet(subnet)}}, nil
 	}
 	switch in.Method + " " + template(in.path) {
 	case "GET subnets":
@@ -231,6 +228,18 @@ func only(in request, keys ...string) *refusal {
 		}
 	}
 	return nil
+}
+
+// implicitSubnet is the subnet that each network with a port has, where a request asks for it; else nil.
+func (c *Cloud) implicitSubnet(in request) *Subnet {
+	if in.Method != http.MethodGet || in.path[0] != "subnets" || len(in.path) != 2 || c.neutron.subnets[in.path[1]] != nil {
+		return nil
+	}
+	network := c.networkOf(in.path[1])
+	if network == "" {
+		return nil
+	}
+	return &Subnet{ID: in.path[1], Name: in.path[1], Network: network}
 }
 
 func showSubnet(s *Subnet) object {
