@@ -96,10 +96,7 @@ func word(text string) string {
 func Command(file []byte, path string) string {
 	var lines []string
 	for line := range strings.Lines(string(file)) {
-		lines = append(lines, quoteLine(strings.TrimSuffix(line, "\n")))
+		lines = append(lines, shell.Literal(strings.TrimSuffix(line, "\n")))
 	}
 	return fmt.Sprintf(`printf '%%s\n' %s > %s`, strings.Join(lines, " "), shell.Quote(path))
 }
-
-// quoteLine is a line of a file as one word, in quotes even where it needs none.
-func quoteLine(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

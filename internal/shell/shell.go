@@ -34,8 +34,12 @@ func InQuotes(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, isControl) {
 		return Refused
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return Literal(text)
 }
+
+// Literal returns a text as one word in quotes, whatever it holds. It is for a file's own lines, which have to stay as
+// they are.
+func Literal(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // QuoteAll returns each text as one word.
 func QuoteAll(texts []string) []string {

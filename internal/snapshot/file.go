@@ -13,6 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/safeyaml"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // maxSize is more than a snapshot of 5,000 nodes takes.
@@ -163,10 +164,7 @@ func firstLines(complaint string) string {
 	for more && len(out) < errorLines {
 		var line string
 		line, rest, more = strings.Cut(rest, "\n")
-		if len(line) > errorWidth {
-			line = strings.ToValidUTF8(line[:errorWidth], "") + "..."
-		}
-		out = append(out, line)
+		out = append(out, visible.Cut(line, errorWidth))
 	}
 	if more {
 		out = append(out, fmt.Sprintf("  and %d more lines", strings.Count(rest, "\n")+1))

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/shell"
 )
 
 // block is the text for one commit: comments, and commands of which each runs only when the one before it went well.
@@ -30,7 +31,7 @@ func (m *manual) block(ctx context.Context, queue []*change, staged *staged) (st
 	input := ""
 	end := func() {
 		if len(script) > 0 {
-			calls = append(calls, "ssh "+quote(m.Name())+" "+quoted(strings.Join(script, " &&\n  "))+input)
+			calls = append(calls, "ssh "+quote(m.Name())+" "+shell.Literal(strings.Join(script, " &&\n  "))+input)
 		}
 		script, input = nil, ""
 	}
@@ -139,7 +140,5 @@ func quote(s string) string {
 	if plain.MatchString(s) {
 		return s
 	}
-	return quoted(s)
+	return shell.Literal(s)
 }
-
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
 	"github.com/transplant-dev/transplant/internal/jsonweight"
@@ -58,7 +59,7 @@ func open(ctx context.Context, run executor, namespace, pod string) (*session, e
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	s.client = &http.Transport{
-		Protocols: protocols, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		Protocols: protocols, DisableCompression: true, MaxResponseHeaderBytes: answerlimit.MaxHeader,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: quiet, MaxReceiveBufferPerStream: 1 << 20},
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			select {
@@ -143,9 +144,6 @@ func (s *session) close() {
 	s.cancel()
 	s.client.CloseIdleConnections()
 }
-
-// maxHeader bounds, in bytes, the header of an answer, which has some hundred.
-const maxHeader = 64 << 10
 
 // maxAnswer bounds, in bytes, what a pod answers, and what that takes when it is decoded: twice the largest file, as
 // base64. A process with root on the host can answer in place of the agent.

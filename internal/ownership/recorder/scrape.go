@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 )
 
 // scrapeTarget scrapes one manager until ctx ends.
@@ -72,9 +73,6 @@ func (r *Recorder) now() time.Time { return r.opts.Clock.Now().UTC().Round(0) }
 // megabytes.
 const maxMetrics = 64 << 20
 
-// maxHeader bounds, in bytes, the header of an answer. Each key of it takes many times its bytes.
-const maxHeader = 64 << 10
-
 // maxWanted bounds, in bytes, the lines that are parsed. A manager has a few hundred of them, and to parse one takes
 // some twenty times its size. In a seed the operator asks the managers of every user cluster.
 const maxWanted = 1 << 20
@@ -110,7 +108,7 @@ func NewClient(roots *x509.CertPool) *http.Client {
 			MaxIdleConnsPerHost: 1,
 			IdleConnTimeout:     30 * time.Second,
 			// A manager's answer has some hundred bytes of them.
-			MaxResponseHeaderBytes: maxHeader,
+			MaxResponseHeaderBytes: answerlimit.MaxHeader,
 			DisableCompression:     true, // gzip would cost the manager more than the loopback or a local network does
 		},
 		CheckRedirect: neverRedirect,
