@@ -142,7 +142,7 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 func TestACloudThatLosesOurOwnInstanceDeletesNoNode(t *testing.T) {
 	b := set(t, 20, inTree)
 	b.all(t, 2, b.VanishInstance)
-	c := watchOver(t, b, 1, func(config *nodelifecycle.Config) { config.HostName = b.nodes[1].Name })
+	c := watchOver(t, b, 1, func(config *nodelifecycle.Config) { config.Host = nodelifecycle.Host{Name: b.nodes[1].Name} })
 	eventually(t, "the event", func() bool { return c.told(nodelifecycle.NodeDeletionHeld) == 1 })
 	if n := c.left(); n != 20 {
 		t.Errorf("%d nodes are left of 20", n)
