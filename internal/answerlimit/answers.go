@@ -65,6 +65,9 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r := readerOf(req.Context()); r != nil {
+		r.next()
+	}
 	var as []reflect.Type
 	if b.answer > 0 {
 		req, as = askJSON(req)
@@ -95,7 +98,7 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		if b.event == 0 {
 			return resp, nil
 		}
-		out.most, out.events, out.cluster = b.event, &jsonValues{}, nil
+		out.most, out.events = b.event, &eventStream{}
 	}
 	resp.Body = out
 	if b.answer > 0 {
@@ -128,7 +131,7 @@ type answer struct {
 	ctx                context.Context // that of the request
 	method, host, path string
 	read, most         int
-	events             *jsonValues // nil where the answer is no stream
+	events             *eventStream // nil where the answer is no stream
 	err                error
 
 	lists   *lists
@@ -158,7 +161,7 @@ func (a *answer) Read(p []byte) (int, error) {
 				return a.refuse("%s has more than %d MiB, and is not read", a.name(), a.most>>20)
 			}
 			if a.events != nil && a.events.ends(c) {
-				a.read = 0
+				a.events.longest, a.read = max(a.events.longest, a.read), 0
 			}
 		}
 	}
@@ -169,16 +172,34 @@ func (a *answer) Read(p []byte) (int, error) {
 			a.lists.most>>20,
 		)
 	}
+	holds := n
+	if a.events != nil {
+		holds = a.events.grown(a.read)
+	}
+	if refused := a.hold(holds); refused != nil {
+		return 0, refused
+	}
+	return n, err
+}
+
+// hold counts bytes of memory with those of other answers. Its error is that of the answer, which has ended then.
+func (a *answer) hold(n int) error {
 	switch a.cluster.hold(a, n) {
 	case mayGoOn:
 	case overCluster:
-		return a.refuse(
+		_, _ = a.refuse(
 			"%s and others that are read at the same time have more than %d MiB, and it is not read",
 			a.name(),
 			a.cluster.most>>20,
 		)
+	case overWatches:
+		_, _ = a.refuse(
+			"%s and the events of other watches of that cluster take more than %d MiB of memory, and it is not read",
+			a.name(),
+			a.cluster.mostWatched>>20,
+		)
 	case overTotal:
-		return a.refuse(
+		_, _ = a.refuse(
 			"the answers of all clusters that are read at the same time have more than %d MiB, "+
 				"and %s, whose cluster has the most of them, is not read",
 			a.cluster.total.most>>20,
@@ -187,9 +208,8 @@ func (a *answer) Read(p []byte) (int, error) {
 	case requestEnded:
 		a.err = context.Cause(a.ctx)
 		_ = a.Close()
-		return 0, a.err
 	}
-	return n, err
+	return a.err
 }
 
 // refuse ends an answer. What comes of closing it is not read.
@@ -203,28 +223,4 @@ func (a *answer) refuse(format string, args ...any) (int, error) {
 func (a *answer) Close() error {
 	a.cluster.free(a)
 	return a.ReadCloser.Close()
-}
-
-// jsonValues finds where the objects of a stream end. Line breaks do not tell: an object may have any number.
-type jsonValues struct {
-	depth           int
-	quoted, escaped bool
-}
-
-// ends reports whether a byte is the last one of an object.
-func (v *jsonValues) ends(c byte) bool {
-	switch {
-	case v.escaped:
-		v.escaped = false
-	case v.quoted:
-		v.escaped, v.quoted = c == '\\', c != '"'
-	case c == '"':
-		v.quoted = true
-	case c == '{', c == '[':
-		v.depth++
-	case c == '}', c == ']':
-		v.depth--
-		return v.depth == 0
-	}
-	return false
 }

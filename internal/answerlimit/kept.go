@@ -12,8 +12,24 @@ const (
 	maxKept = 160 << 20
 	// maxAllKept is what those of all readers may that ask user clusters at the same time. The operator's limit is
 	// 512Mi.
-	maxAllKept = 224 << 20
+	maxAllKept = 192 << 20
 )
+
+// reader is who reads answers of user clusters. Its context says so.
+type reader interface {
+	// next is called before each request.
+	next()
+	// take counts what an answer takes when it is decoded, and says where that is too much.
+	take(a *answer, weight int64) error
+}
+
+type readerKey struct{}
+
+// readerOf is nil for a context that says nothing.
+func readerOf(ctx context.Context) reader {
+	r, _ := ctx.Value(readerKey{}).(reader)
+	return r
+}
 
 // kept counts what the answers take that one reader keeps.
 type kept struct {
@@ -24,20 +40,13 @@ type kept struct {
 	totals []*Total // those of the clusters that were asked
 }
 
-type keptKey struct{}
-
 // Keep returns a context for a reader that keeps what it reads of user clusters, as a snapshot does. Its answers are
 // bounded together, and with those of the other readers that ask clusters of the same Total. The reader that keeps the
 // most of them is ended where that is too much. It calls done when it has cut down what it keeps.
 func Keep(ctx context.Context) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	k := &kept{end: end}
-	return context.WithValue(ctx, keptKey{}, k), k.done
-}
-
-func keptOf(ctx context.Context) *kept {
-	k, _ := ctx.Value(keptKey{}).(*kept)
-	return k
+	return context.WithValue(ctx, readerKey{}, k), k.done
 }
 
 func (k *kept) done() {
@@ -50,11 +59,12 @@ func (k *kept) done() {
 	k.end(nil)
 }
 
+func (*kept) next() {}
+
+func (k *kept) take(a *answer, weight int64) error { return k.add(weight, a.cluster.total) }
+
 // add counts what an answer of a cluster takes, and says where that is too much.
 func (k *kept) add(n int64, t *Total) error {
-	if k == nil {
-		return nil
-	}
 	k.mu.Lock()
 	k.weight += n
 	isTooMuch := k.weight > maxKept

@@ -12,7 +12,9 @@ func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 	total := newTotal(0)
 	total.mostKept = 100
 	reader := func() (context.Context, func()) { return Keep(t.Context()) }
-	keeps := func(ctx context.Context, n int64) error { return keptOf(ctx).add(n, total) }
+	keeps := func(ctx context.Context, n int64) error {
+		return readerOf(ctx).take(&answer{cluster: total.cluster(0)}, n)
+	}
 	large, doneLarge := reader()
 	small, doneSmall := reader()
 	last, doneLast := reader()

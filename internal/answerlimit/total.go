@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -28,12 +30,14 @@ type Total struct {
 
 	mostKept, kept int64           // in bytes of memory; mostKept is 0 for no bound
 	readers        map[*kept]int64 // what each keeps
+
+	passing *semaphore.Weighted // nil for no bound
 }
 
 // NewTotal returns the limit for the user clusters of one process.
 func NewTotal() *Total {
 	t := newTotal(maxTotal)
-	t.mostKept = maxAllKept
+	t.mostKept, t.passing = maxAllKept, semaphore.NewWeighted(maxPassing)
 	return t
 }
 
@@ -47,15 +51,18 @@ func newTotal(most int) *Total {
 	}
 }
 
-// cluster is one cluster of a Total, with a bound of its own. Its fields but the first two are guarded by the Total.
+// cluster is one cluster of a Total, with bounds of its own. Its last three fields are guarded by the Total.
 type cluster struct {
-	total *Total
-	most  int
-	held  int
-	open  []*answer // those that hold something
+	total             *Total
+	most, mostWatched int
+
+	held, watched int       // watched is what its watches hold of that
+	open          []*answer // those that hold something
 }
 
-func (t *Total) cluster(most int) *cluster { return &cluster{total: t, most: most} }
+func (t *Total) cluster(most int) *cluster {
+	return &cluster{total: t, most: most, mostWatched: maxWatched}
+}
 
 // holding is what an answer holds, until it is free. An answer that is cut was refused while it was not read.
 type holding struct {
@@ -69,6 +76,7 @@ type verdict int
 const (
 	mayGoOn verdict = iota
 	overCluster
+	overWatches
 	overTotal
 	requestEnded
 )
@@ -94,8 +102,14 @@ func (c *cluster) hold(a *answer, n int) verdict {
 	c.held += n
 	t.held += n
 	t.clusters[c] = true
-	if c.held > c.most {
+	if a.events != nil {
+		c.watched += n
+	}
+	switch {
+	case c.held > c.most:
 		return overCluster
+	case c.watched > c.mostWatched:
+		return overWatches
 	}
 	return t.waitForRoom(a)
 }
@@ -186,6 +200,9 @@ func (t *Total) release(a *answer) {
 	c := a.cluster
 	c.open = slices.DeleteFunc(c.open, func(other *answer) bool { return other == a })
 	c.held -= a.held.bytes
+	if a.events != nil {
+		c.watched -= a.held.bytes
+	}
 	t.held -= a.held.bytes
 	a.held.bytes = 0
 	if c.held == 0 {

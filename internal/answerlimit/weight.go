@@ -106,7 +106,10 @@ func (w *weighing) taken(weight int64) error {
 		return fmt.Errorf("the pages of %s would take more than %d MiB of memory together",
 			listName(w.host, w.path), w.lists.weight>>20)
 	}
-	return keptOf(w.ctx).add(weight, w.cluster.total)
+	if r := readerOf(w.ctx); r != nil {
+		return r.take(w.answer, weight)
+	}
+	return nil
 }
 
 // refusal says which answer is refused.
@@ -123,7 +126,7 @@ func (w *weighed) Read(p []byte) (int, error) {
 		w.isRead = true
 		var data []byte
 		if data, w.err = io.ReadAll(w.answer); w.err == nil {
-			weight, err := weigh(data, w.as, w.count != nil || keptOf(w.ctx) != nil)
+			weight, err := weigh(data, w.as, w.count != nil || readerOf(w.ctx) != nil)
 			if err == nil {
 				err = w.taken(weight)
 			}
@@ -145,6 +148,9 @@ type weighedEvents struct {
 	event  []byte
 }
 
+// usualEvent is how long an event is for which memory is kept.
+const usualEvent = 64 << 10
+
 // Read implements io.Reader.
 func (w *weighedEvents) Read(p []byte) (int, error) {
 	if w.err != nil {
@@ -156,12 +162,27 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 		if !w.values.ends(c) {
 			continue
 		}
-		if w.err = w.refusal(weighEvent(w.event, w.as)); w.err != nil {
+		if w.err = w.take(); w.err != nil {
 			return 0, w.err
 		}
-		w.event = w.event[:0]
+		if w.event = w.event[:0]; cap(w.event) > usualEvent {
+			w.event = nil
+		}
 	}
 	return n, err
+}
+
+// take weighs an event, and counts what it takes if none of its watch took more.
+func (w *weighedEvents) take() error {
+	if boundOf(w.event) <= w.events.heaviest {
+		return nil
+	}
+	weight, err := weighEvent(w.event, w.as)
+	if err != nil || weight <= w.events.heaviest {
+		return w.refusal(err)
+	}
+	w.events.heaviest = weight
+	return w.hold(w.events.grown(0))
 }
 
 // kindOf is what clients take to find out what an answer is.
@@ -175,37 +196,38 @@ type eventOf struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// isLight reports whether data takes little in any type.
-func isLight(data []byte) bool {
+// boundOf is more than data takes in any type.
+func boundOf(data []byte) int64 {
 	structure := bytes.Count(data, []byte(",")) + bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("["))
-	return len(data)+structure*heaviest <= maxWeight/typeless
+	return int64(len(data) + structure*heaviest)
 }
 
 // weigh is what an answer would take, and an error where that is too much. What is light is weighed only where that is
 // counted.
 func weigh(data []byte, as []reflect.Type, isCounted bool) (int64, error) {
-	if !isCounted && isLight(data) {
+	if !isCounted && boundOf(data) <= maxWeight/typeless {
 		return 0, nil
 	}
 	return weighObject(data, as, maxWeight)
 }
 
-// weighEvent is an error where an event would take too much.
-func weighEvent(data []byte, as []reflect.Type) error {
-	if isLight(data) {
-		return nil
-	}
+// weighEvent is what an event would take, and an error where that is too much.
+func weighEvent(data []byte, as []reflect.Type) (int64, error) {
 	var e eventOf
 	if utiljson.Unmarshal(data, &e) != nil {
-		return nil // nor does a client read it
+		return 0, nil // nor does a client read it
 	}
-	_, err := weighObject(e.Object, as, maxEventWeight)
+	limit := int64(maxEventWeight)
+	if boundOf(data) <= maxWeight/typeless {
+		limit = maxWeight // it takes little in any type
+	}
+	weight, err := weighObject(e.Object, as, limit)
 	var kind kindOf
 	if json.Unmarshal(data, &kind) == nil && kind.Kind != "" { // which clients take for more than an event
-		_, whole := weighObject(data, as, maxEventWeight)
-		err = errors.Join(err, whole)
+		whole, wholeErr := weighObject(data, as, limit)
+		weight, err = max(weight, whole), errors.Join(err, wholeErr)
 	}
-	return err
+	return weight, err
 }
 
 // weighObject is what an object would take in the heaviest of the types that it may be decoded into.

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/pages"
 )
 
 // The resources of machine-controller.
@@ -48,7 +48,6 @@ const (
 	ownedBy         = "machine-controller/owned-by"
 	migratedPlugins = "storage.alpha.kubernetes.io/migrated-plugins"
 	uninitialized   = "node.cloudprovider.kubernetes.io/uninitialized"
-	pageSize        = 250
 )
 
 // Bounds of what is kept of a user cluster. Its administrator may write anything, and the operator's memory is for all
@@ -168,11 +167,9 @@ func (g *gatherer) nodes(ctx context.Context) {
 	}))
 }
 
-func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Object)) error {
-	p := pager.New(list)
-	p.PageSize, p.PageBufferSize = pageSize, 0
+func each(ctx context.Context, list pages.List, visit func(runtime.Object)) error {
 	n := 0
-	err := p.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+	err := pages.Each(ctx, list, func(o runtime.Object) error {
 		if n++; n > maxObjects {
 			return fmt.Errorf("there are more than %d: delete those that are not needed", maxObjects)
 		}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 )
 
 // Watch calls changed whenever Look may find something else, first when it has begun to watch, until ctx ends or a
@@ -30,10 +32,12 @@ func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interfa
 			w.Stop()
 		}
 	}()
+	starting, started := answerlimit.Pass(ctx)
+	defer started()
 	for _, r := range []schema.GroupVersionResource{
 		MachinesResource, SetsResource, DeploymentsResource, csiNodesResource,
 	} {
-		w, err := watchMetadata(ctx, meta, r)
+		w, err := watchMetadata(starting, meta, r)
 		if apierrors.IsNotFound(err) { // there is no machine-controller
 			continue
 		}
@@ -42,11 +46,12 @@ func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interfa
 		}
 		open = append(open, watched{w, r.Resource, func(watch.Event) (bool, error) { return true, nil }})
 	}
-	nodes, err := watchNodes(ctx, kube)
+	nodes, err := watchNodes(starting, kube)
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	open = append(open, watched{nodes, "nodes", newNodes().differ})
+	started()
 	changed() // what came between the last look and now
 	ends := make(chan error, len(open))
 	for _, w := range open {

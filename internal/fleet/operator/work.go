@@ -18,6 +18,7 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
@@ -89,10 +90,12 @@ func (j *jobs) start(name, what string, job func()) {
 // errTooSlow is the cause of the end of a look that took too long.
 var errTooSlow = errors.New("no answer in time")
 
-// bounded gives f the time of one look.
+// bounded gives f the time of one look, which goes through answers one after the other.
 func (j *jobs) bounded(ctx context.Context, name, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.LookTimeout, errTooSlow)
 	defer cancel()
+	ctx, done := answerlimit.Pass(ctx)
+	defer done()
 	return j.guard(name, what, func() error { return f(ctx) })
 }
 
@@ -194,6 +197,8 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	begun := time.Now()
 	err := op.jobs.guard(t.Name, "run", func() error {
+		ctx, done := answerlimit.Pass(ctx)
+		defer done()
 		return op.Engine.Run(ctx, t, r.part, r.back, func(e step.Event) { op.heard(t, e) }, r.stop)
 	})
 	result, message := outcome(err)

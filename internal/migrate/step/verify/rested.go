@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/pages"
 )
 
 // rolloutProblem says why the rollout of a workload in the seed is not proven; empty when it is. The pods must be those
@@ -120,11 +121,11 @@ func isSilent(ctx context.Context, e *step.Env, s v1.Step, lease string) (bool, 
 var machines = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machines"}
 
 // areAllThere reports whether each node from before is there, and is the same object.
-func areAllThere(before []v1.Node, now []corev1.Node) bool {
+func areAllThere(before, now []v1.Node) bool {
 	type identity struct{ name, uid string }
 	there := make(map[identity]bool, len(now))
 	for i := range now {
-		there[identity{now[i].Name, string(now[i].UID)}] = true
+		there[identity{now[i].Name, now[i].UID}] = true
 	}
 	for i := range before {
 		if !there[identity{before[i].Name, before[i].UID}] {
@@ -136,36 +137,29 @@ func areAllThere(before []v1.Node, now []corev1.Node) bool {
 
 // notReplaced leaves out the nodes from before whose Machine is gone or is being deleted: their owner took them down
 // while the migration ran. A node that is gone while its Machine stays was deleted by a manager.
-func notReplaced(ctx context.Context, e *step.Env, before []v1.Node, now []corev1.Node) ([]v1.Node, error) {
+func notReplaced(ctx context.Context, e *step.Env, before, now []v1.Node) ([]v1.Node, error) {
 	if areAllThere(before, now) {
 		return before, nil
 	}
-	list, err := e.Dynamic.Resource(machines).Namespace(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	stay := map[string]bool{}
+	err := pages.Each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return e.Dynamic.Resource(machines).Namespace(metav1.NamespaceAll).List(ctx, o)
+	}, func(o runtime.Object) error {
+		m, ok := o.(*unstructured.Unstructured)
+		if !ok || m.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		for _, field := range []string{"uid", "name"} {
+			if value, _, err := unstructured.NestedString(m.Object, "status", "nodeRef", field); err == nil {
+				stay[value] = true
+			}
+		}
+		return nil
+	})
 	if apierrors.IsNotFound(err) {
 		return before, nil // no controller manages machines here
 	} else if err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
-	}
-	stay := map[string]bool{}
-	for _, m := range list.Items {
-		if uid, _, err := unstructured.NestedString(
-			m.Object,
-			"status",
-			"nodeRef",
-			"uid",
-		); err == nil &&
-			m.GetDeletionTimestamp() == nil {
-			stay[uid] = true
-		}
-		if name, _, err := unstructured.NestedString(
-			m.Object,
-			"status",
-			"nodeRef",
-			"name",
-		); err == nil &&
-			m.GetDeletionTimestamp() == nil {
-			stay[name] = true
-		}
 	}
 	return slices.DeleteFunc(slices.Clone(before), func(b v1.Node) bool { return !stay[b.UID] && !stay[b.Name] }), nil
 }

@@ -4,10 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
@@ -16,18 +12,17 @@ func TestAllNodesAreThereByNameAndUID(t *testing.T) {
 	nodes := []v1.Node{{Name: "a", UID: "1"}, {Name: "a", UID: "2"}, {Name: "b", UID: "1"}, {Name: "c"}}
 	for before := range 1 << len(nodes) {
 		for now := range 1 << len(nodes) {
-			var was []v1.Node
-			var is []corev1.Node
+			var was, is []v1.Node
 			for i, n := range nodes {
 				if before>>i&1 == 1 {
 					was = append(was, n)
 				}
 				if now>>i&1 == 1 {
-					is = append(is, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.UID)}})
+					is = append(is, n)
 				}
 			}
 			want := !slices.ContainsFunc(was, func(b v1.Node) bool {
-				return !slices.ContainsFunc(is, func(n corev1.Node) bool { return n.Name == b.Name && string(n.UID) == b.UID })
+				return !slices.ContainsFunc(is, func(n v1.Node) bool { return n.Name == b.Name && n.UID == b.UID })
 			})
 			if got := areAllThere(was, is); got != want {
 				t.Errorf("%v among %d: have %t, want %t", was, now, got, want)

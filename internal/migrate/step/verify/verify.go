@@ -10,12 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/pages"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
@@ -80,23 +81,54 @@ func (x verify) Do(ctx context.Context, _ v1.Step, rec *v1.StepRecord) error {
 
 // lost names the nodes and load balancers that are not as they were.
 func (x verify) lost(ctx context.Context) ([]string, error) {
-	ctx, done := answerlimit.Keep(ctx) // all of a user cluster's Nodes, Services and Machines are held at once
-	defer done()
-	nodes, err := x.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := nodesNow(ctx, x.env)
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	services, err := x.env.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	services, err := servicesNow(ctx, x.env)
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
 	staying := x.staying()
 	if x.env.Seed != nil {
-		if staying, err = notReplaced(ctx, x.env, staying, nodes.Items); err != nil {
+		if staying, err = notReplaced(ctx, x.env, staying, nodes); err != nil {
 			return nil, err
 		}
 	}
-	return append(lostNodes(staying, nodes.Items), lostServices(x.env.Before.Services, services.Items)...), nil
+	return append(lostNodes(staying, nodes), lostServices(x.env.Before.Services, services)...), nil
+}
+
+// nodesNow are the nodes, with what is compared of them alone: thousands are not held whole.
+func nodesNow(ctx context.Context, e *step.Env) (out []v1.Node, _ error) {
+	return out, pages.Each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return e.Kube.CoreV1().Nodes().List(ctx, o)
+	}, func(o runtime.Object) error {
+		if n, ok := o.(*corev1.Node); ok {
+			out = append(out, v1.Node{
+				Name:       strings.Clone(n.Name),
+				UID:        strings.Clone(string(n.UID)),
+				ProviderID: strings.Clone(n.Spec.ProviderID),
+			})
+		}
+		return nil
+	})
+}
+
+// servicesNow are the Services, with what is compared of them alone.
+func servicesNow(ctx context.Context, e *step.Env) (out []v1.Service, _ error) {
+	return out, pages.Each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return e.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
+	}, func(o runtime.Object) error {
+		if s, ok := o.(*corev1.Service); ok {
+			out = append(out, v1.Service{
+				Namespace: strings.Clone(s.Namespace),
+				Name:      strings.Clone(s.Name),
+				UID:       strings.Clone(string(s.UID)),
+				Addresses: objects.Addresses(s),
+			})
+		}
+		return nil
+	})
 }
 
 // staying are the nodes from before that the plan does not have taken down.
@@ -114,8 +146,8 @@ func (x verify) staying() []v1.Node {
 	return slices.DeleteFunc(slices.Clone(x.env.Before.Nodes), func(n v1.Node) bool { return goes[n.Name] })
 }
 
-func lostNodes(before []v1.Node, after []corev1.Node) []string {
-	now := map[string]corev1.Node{}
+func lostNodes(before, after []v1.Node) []string {
+	now := map[string]v1.Node{}
 	for _, n := range after {
 		now[n.Name] = n
 	}
@@ -125,31 +157,30 @@ func lostNodes(before []v1.Node, after []corev1.Node) []string {
 		switch {
 		case !ok:
 			out = append(out, fmt.Sprintf("node %s is gone", b.Name))
-		case string(n.UID) != b.UID:
+		case n.UID != b.UID:
 			out = append(out, fmt.Sprintf("node %s was recreated: its uid is %s, it was %s", b.Name, n.UID, b.UID))
-		case n.Spec.ProviderID != b.ProviderID:
-			out = append(out, fmt.Sprintf("node %s has provider id %q, it had %q", b.Name, n.Spec.ProviderID, b.ProviderID))
+		case n.ProviderID != b.ProviderID:
+			out = append(out, fmt.Sprintf("node %s has provider id %q, it had %q", b.Name, n.ProviderID, b.ProviderID))
 		}
 	}
 	return out
 }
 
-func lostServices(before []v1.Service, after []corev1.Service) []string {
-	now := map[string]corev1.Service{}
+func lostServices(before, after []v1.Service) []string {
+	now := map[string]v1.Service{}
 	for _, s := range after {
 		now[s.Namespace+"/"+s.Name] = s
 	}
 	var out []string
 	for _, b := range before {
 		s, ok := now[b.Namespace+"/"+b.Name]
-		if !ok || string(s.UID) != b.UID {
+		if !ok || s.UID != b.UID {
 			continue // its owner deleted it meanwhile; that is no effect of the migration
 		}
-		have := objects.Addresses(&s)
-		if !slices.Equal(have, b.Addresses) {
+		if !slices.Equal(s.Addresses, b.Addresses) {
 			out = append(
 				out,
-				fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses),
+				fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, s.Addresses, b.Addresses),
 			)
 		}
 	}
