@@ -9,9 +9,9 @@
 // read to its end and weighed before its reader gets it. So is an event of a watch. It is weighed by the type that its
 // reader decodes it into. What protobuf takes is not known before it is decoded: it is neither asked for nor taken.
 //
-// An answer is closed before it is decoded, so what it takes then is not among the open ones. The context
-// of its reader says how long that has it. Keep is for a reader of which all answers stay in memory. Pass is for one that
-// has them one by one.
+// An answer is closed before it is decoded, so what it takes then is not among the open ones. The context of its reader
+// says how long that has it. Keep is for a reader of which all answers stay in memory. Pass is for one that has them
+// one by one.
 //
 // A watch is open for long, and its reader's buffers stay as large as its largest event made them. So that event counts
 // among the open answers until the watch ends.
