@@ -3,8 +3,8 @@ package answerlimit
 const (
 	// maxWatched is what the watches of one user cluster may hold together. One event as large as may be takes all of it.
 	maxWatched = 48 << 20
-	// copies is how often an event is in memory at most before it is decoded. It is here, and in the buffers of client-go's
-	// two decoders, which double and never shrink. What the first gives the second is one more.
+	// copies is how often an event is in memory at most before it is decoded. It is here, and in the buffers of
+	// client-go's two decoders, which double and never shrink. What the first gives the second is one more.
 	copies = 7
 	// decoded is how many events of a watch are in memory decoded: the one that its reader has, and the next one.
 	decoded = 2

@@ -22,10 +22,10 @@ type passing struct {
 	free func() // gives back what its last answer took; nil for none
 }
 
-// Pass returns a context for a reader that goes through answers of user clusters one after the other, and keeps
-// little of each. Where those of all such readers of the same Total take too much memory, an answer waits for its turn before
-// it is decoded. A reader has its turn until it asks for its next answer, calls done, or has had it for long. Of answers
-// that it reads at the same time the last one counts.
+// Pass returns a context for a reader that goes through answers of user clusters one after the other, and keeps little
+// of each. Where those of all such readers of the same Total take too much memory, an answer waits for its turn before
+// it is decoded. A reader has its turn until it asks for its next answer, calls done, or has had it for long. Of
+// answers that it reads at the same time the last one counts.
 func Pass(ctx context.Context) (_ context.Context, done func()) {
 	p := &passing{}
 	return context.WithValue(ctx, readerKey{}, p), p.next

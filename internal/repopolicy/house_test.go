@@ -1,6 +1,8 @@
 package repopolicy
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -173,4 +175,31 @@ func clientImports(tree fs.FS) ([]string, error) {
 	}
 	slices.Sort(broken)
 	return broken, err
+}
+
+// namedPackages reports packages of the product that ARCHITECTURE.md leaves out. One below another that it names is
+// described with that. A tree without the page is not asked.
+func namedPackages(tree fs.FS) ([]string, error) {
+	page, err := fs.ReadFile(tree, "ARCHITECTURE.md")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	packages, err := sources(tree)
+	if err != nil {
+		return nil, err
+	}
+	var broken []string
+	for dir := range packages {
+		named := dir
+		for strings.Contains(named, "/") && !bytes.Contains(page, []byte("`"+named+"`")) {
+			named = path.Dir(named)
+		}
+		if strings.Contains(dir, "/") && !strings.Contains(named, "/") {
+			broken = append(broken, dir+" is not named in ARCHITECTURE.md")
+		}
+	}
+	slices.Sort(broken)
+	return broken, nil
 }

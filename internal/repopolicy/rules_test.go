@@ -50,6 +50,7 @@ var rules = map[string]rule{
 	"comments name the actor":                 namedActors,
 	"sentences are short":                     shortSentences,
 	"sentences of documentation are short":    shortDocSentences,
+	"the page of packages names each":         namedPackages,
 }
 
 // files calls visit with every file of a tree that is or could be committed.
