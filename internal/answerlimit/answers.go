@@ -18,6 +18,8 @@ const (
 	maxAnswer = 32 << 20
 	// maxEvent is more than an API server takes for one object.
 	maxEvent = 4 << 20
+	// maxProblem bounds what says why something failed, and what is no JSON. Each layer that adds to an error copies it.
+	maxProblem = 64 << 10
 )
 
 // MaxHeader bounds, in bytes, the header of an answer. Each key of it takes many times its bytes. Transport sees the
@@ -94,11 +96,14 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		count:      count,
 		cluster:    b.cluster,
 	}
-	if req.URL.Query().Has("watch") && resp.StatusCode == http.StatusOK {
-		if b.event == 0 {
-			return resp, nil
-		}
+	isWatch := req.URL.Query().Has("watch") && resp.StatusCode == http.StatusOK
+	switch {
+	case isWatch && b.event == 0:
+		return resp, nil
+	case isWatch:
 		out.most, out.events = b.event, &eventStream{}
+	case resp.StatusCode >= http.StatusBadRequest || mediaType(resp) != jsonType:
+		out.most, out.isProblem = min(out.most, maxProblem), true
 	}
 	resp.Body = out
 	if b.answer > 0 {
@@ -112,6 +117,9 @@ func (a *answer) weighed(resp *http.Response, as []reflect.Type) (*http.Response
 	switch kind := mediaType(resp); {
 	case isRefusedType(kind) && resp.ContentLength != 0:
 		_, err := a.refuse("%s is of type %q, which was not asked for", a.name(), kind)
+		return nil, err
+	case kind != jsonType && a.events != nil:
+		_, err := a.refuse("%s is of type %q, and no stream of events", a.name(), kind)
 		return nil, err
 	case kind != jsonType:
 		return resp, nil
@@ -131,6 +139,7 @@ type answer struct {
 	ctx                context.Context // that of the request
 	method, host, path string
 	read, most         int
+	isProblem          bool         // it says why something failed, or is no JSON
 	events             *eventStream // nil where the answer is no stream
 	err                error
 
@@ -158,7 +167,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	if a.most > 0 {
 		for _, c := range p[:n] {
 			if a.read++; a.read > a.most {
-				return a.refuse("%s has more than %d MiB, and is not read", a.name(), a.most>>20)
+				return a.refuse("%s has more than %s, and is not read", a.name(), inUnits(a.most))
 			}
 			if a.events != nil && a.events.ends(c) {
 				a.events.longest, a.read = max(a.events.longest, a.read), 0
@@ -210,6 +219,14 @@ func (a *answer) hold(n int) error {
 		_ = a.Close()
 	}
 	return a.err
+}
+
+// inUnits is how a limit is told of.
+func inUnits(bytes int) string {
+	if bytes < 1<<20 {
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
 // refuse ends an answer. What comes of closing it is not read.

@@ -88,17 +88,21 @@ func TestAnAnswerOfAUserClusterIsReadToABound(t *testing.T) {
 	} {
 		s := serve(t, write)
 		kube := boundedClient(t, s)
+		limit := "32 MiB"
+		if name == "an error" {
+			limit = "64 KiB"
+		}
 		_, err := kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 500})
 		if err == nil {
 			t.Errorf("%s: an answer of %d bytes is taken", name, 2*maxAnswer)
-		} else if want := strings.TrimPrefix(s.URL, "http://") + " to GET /api/v1/nodes has more than 32 MiB"; !strings.Contains(err.Error(), want) &&
+		} else if want := strings.TrimPrefix(s.URL, "http://") + " to GET /api/v1/nodes has more than " + limit; !strings.Contains(err.Error(), want) &&
 			name != "compressed unasked" {
 			t.Errorf("%s: the error does not say %q: %v", name, want, err)
 		}
 		if name != "an error" {
 			continue
 		}
-		if _, err := kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "more than 32 MiB") {
+		if _, err := kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "more than 64 KiB") {
 			t.Errorf("a watch that is refused at length: %v", err)
 		}
 	}
@@ -143,8 +147,12 @@ func TestAWatchIsNotCutAndItsEventsAreBounded(t *testing.T) {
 
 type answers string
 
-func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(iotest.OneByteReader(strings.NewReader(string(a))))}, nil
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	header := http.Header{}
+	if r.URL.Query().Has("watch") {
+		header.Set("Content-Type", jsonType)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(iotest.OneByteReader(strings.NewReader(string(a))))}, nil
 }
 
 func TestWhatIsReadOfAnAnswer(t *testing.T) {
@@ -337,7 +345,7 @@ func TestWhatOneReaderKeepsIsBoundedTogether(t *testing.T) {
 	}
 	for range 2 {
 		ctx, done := Keep(t.Context())
-		defer done()
+		defer done(0)
 		n := 0
 		err := list(ctx)
 		for ; err == nil && n < 14; n++ {

@@ -42,19 +42,24 @@ type kept struct {
 
 // Keep returns a context for a reader that keeps what it reads of user clusters, as a snapshot does. Its answers are
 // bounded together, and with those of the other readers that ask clusters of the same Total. The reader that keeps the
-// most of them is ended where that is too much. It calls done when it has cut down what it keeps.
-func Keep(ctx context.Context) (_ context.Context, done func()) {
+// most of them is ended where that is too much. It calls done when it has cut down what it keeps to so many bytes. Those
+// count until the reader that it is a part of is done, if there is one; see Pass.
+func Keep(ctx context.Context) (_ context.Context, done func(left int64)) {
+	whole, _ := readerOf(ctx).(*passing)
 	ctx, end := context.WithCancelCause(ctx)
 	k := &kept{end: end}
-	return context.WithValue(ctx, readerKey{}, k), k.done
+	return context.WithValue(ctx, readerKey{}, k), func(left int64) { k.done(whole, left) }
 }
 
-func (k *kept) done() {
+func (k *kept) done(whole *passing, left int64) {
 	k.mu.Lock()
 	totals := k.totals
 	k.mu.Unlock()
 	for _, t := range totals {
 		t.forget(k)
+		if whole != nil {
+			whole.keep(t, left)
+		}
 	}
 	k.end(nil)
 }

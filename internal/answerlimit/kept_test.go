@@ -11,7 +11,10 @@ import (
 func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 	total := newTotal(0)
 	total.mostKept = 100
-	reader := func() (context.Context, func()) { return Keep(t.Context()) }
+	reader := func() (context.Context, func()) {
+		ctx, done := Keep(t.Context())
+		return ctx, func() { done(0) }
+	}
 	keeps := func(ctx context.Context, n int64) error {
 		return readerOf(ctx).take(&answer{cluster: total.cluster(0)}, n)
 	}
@@ -46,5 +49,55 @@ func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 	}
 	if total.kept != 0 || len(total.readers) != 0 {
 		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
+	}
+}
+
+// TestWhatIsLeftCountsUntilItsReaderIsDone: a run keeps the snapshot that it began with, for as long as it goes on.
+func TestWhatIsLeftCountsUntilItsReaderIsDone(t *testing.T) {
+	total := newTotal(0)
+	total.mostKept = 100
+	run, ended := Pass(t.Context())
+	snapshot := func(ctx context.Context, reads, left int64) error {
+		part, done := Keep(ctx)
+		defer done(left)
+		return readerOf(part).take(&answer{cluster: total.cluster(0)}, reads)
+	}
+	if err := snapshot(run, 60, 30); err != nil {
+		t.Fatal(err)
+	}
+	if total.kept != 30 {
+		t.Errorf("%d bytes count for what the run has left", total.kept)
+	}
+	if err := snapshot(t.Context(), 70, 50); err != nil { // nothing is left of a look that is no part of anything
+		t.Error(err)
+	}
+	if err := snapshot(run, 10, 40); err != nil {
+		t.Error(err)
+	}
+	if total.kept != 70 || run.Err() != nil {
+		t.Errorf("%d bytes count for both of the run's snapshots: %v", total.kept, run.Err())
+	}
+	other, otherEnded := Pass(t.Context())
+	if err := snapshot(other, 20, 20); err != nil {
+		t.Error(err)
+	}
+	if err := snapshot(t.Context(), 15, 0); err != nil || other.Err() != nil {
+		t.Errorf("one that keeps less is refused: %v, %v", err, other.Err())
+	}
+	if err := context.Cause(run); err == nil || !strings.Contains(err.Error(), "has taken the most of it") {
+		t.Errorf("the run that keeps the most goes on: %v", err)
+	}
+	ended()
+	otherEnded()
+	if total.kept != 0 || len(total.readers) != 0 {
+		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
+	}
+	late, done := Keep(run)
+	if err := readerOf(late).take(&answer{cluster: total.cluster(0)}, 10); err != nil {
+		t.Error(err)
+	}
+	done(10)
+	if total.kept != 0 {
+		t.Errorf("%d bytes count for a run that has ended", total.kept)
 	}
 }

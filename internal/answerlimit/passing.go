@@ -8,27 +8,63 @@ import (
 )
 
 const (
-	// maxPassing is what the answers may take that all passing readers have in memory. One page as heavy as may be fits.
+	// maxPassing is what the answers may take that all passing readers have in memory.
 	maxPassing = 96 << 20
-	// longestTurn ends the turn of a reader that waits for something else, as a run does for a lease.
-	longestTurn = 5 * time.Second
+	// maxPassed is what one of them may. A page of 100 large nodes takes less than half of it.
+	maxPassed = 32 << 20
+	// small is for what no turn is taken: an object, and not a page. No cluster waits with these for another one.
+	small = 512 << 10
+	// longestTurn ends the turn of a reader that waits for something else, as a run does for a lease. An answer is
+	// decoded in a tenth of that.
+	longestTurn = time.Second
 	// buffers is how often an answer is in memory while it is decoded: here, and in the buffer of client-go.
 	buffers = 2
 )
 
 // passing is a reader that has one answer in memory at a time.
 type passing struct {
+	end context.CancelCauseFunc
+
 	mu   sync.Mutex
-	free func() // gives back what its last answer took; nil for none
+	free func()           // gives back what its last answer took; nil for none
+	kept map[*Total]*kept // what its parts have left
 }
 
 // Pass returns a context for a reader that goes through answers of user clusters one after the other, and keeps little
 // of each. Where those of all such readers of the same Total take too much memory, an answer waits for its turn before
-// it is decoded. A reader has its turn until it asks for its next answer, calls done, or has had it for long. Of
-// answers that it reads at the same time the last one counts.
+// it is decoded. A reader has its turn until it asks for its next answer, calls done, or has had it for long. A cluster
+// has one turn at a time. Of answers that a reader has at the same time the last one counts. What parts of it Keep
+// counts until done; where that is too much for all readers, the context of the one that has the most ends.
 func Pass(ctx context.Context) (_ context.Context, done func()) {
-	p := &passing{}
-	return context.WithValue(ctx, readerKey{}, p), p.next
+	ctx, end := context.WithCancelCause(ctx)
+	p := &passing{end: end, kept: map[*Total]*kept{}}
+	return context.WithValue(ctx, readerKey{}, p), p.done
+}
+
+func (p *passing) done() {
+	p.next()
+	p.mu.Lock()
+	kept := p.kept
+	p.kept = nil
+	p.mu.Unlock()
+	for t, k := range kept {
+		t.forget(k)
+	}
+	p.end(nil)
+}
+
+// keep counts what a part has left of the clusters of a Total. What comes after done is not counted.
+func (p *passing) keep(t *Total, n int64) {
+	p.mu.Lock()
+	k := p.kept[t]
+	if k == nil && p.kept != nil {
+		k = &kept{end: p.end}
+		p.kept[t] = k
+	}
+	p.mu.Unlock()
+	if k != nil {
+		_ = t.keep(k, n) // where that is too much, the context of the one that has the most ends
+	}
 }
 
 func (p *passing) next() {
@@ -43,15 +79,27 @@ func (p *passing) next() {
 
 func (p *passing) take(a *answer, weight int64) error {
 	turns := a.cluster.total.passing
-	if turns == nil {
+	n := weight + buffers*int64(a.read)
+	switch {
+	case turns == nil || n <= small:
 		return nil
+	case n > maxPassed:
+		return fmt.Errorf("it would take more than %d MiB of memory while it is decoded", maxPassed>>20)
 	}
 	p.next()
-	n := min(weight+buffers*int64(a.read), maxPassing)
-	if turns.Acquire(a.ctx, n) != nil {
-		return fmt.Errorf("it waited for the answers of other clusters to be decoded: %w", context.Cause(a.ctx))
+	ctx, cancel := a.cluster.total.untilCut(a)
+	defer cancel(nil)
+	if err := a.cluster.turn.Acquire(ctx, 1); err != nil {
+		return notDecoded(ctx)
 	}
-	free := sync.OnceFunc(func() { turns.Release(n) })
+	if err := turns.Acquire(ctx, n); err != nil {
+		a.cluster.turn.Release(1)
+		return notDecoded(ctx)
+	}
+	free := sync.OnceFunc(func() {
+		turns.Release(n)
+		a.cluster.turn.Release(1)
+	})
 	late := time.AfterFunc(longestTurn, free)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,4 +111,8 @@ func (p *passing) take(a *answer, weight int64) error {
 		free()
 	}
 	return nil
+}
+
+func notDecoded(ctx context.Context) error {
+	return fmt.Errorf("it waited for other answers to be decoded: %w", context.Cause(ctx))
 }

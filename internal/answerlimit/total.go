@@ -1,6 +1,8 @@
 package answerlimit
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -55,19 +57,37 @@ func newTotal(most int) *Total {
 type cluster struct {
 	total             *Total
 	most, mostWatched int
+	turn              *semaphore.Weighted // of its own answers
 
 	held, watched int       // watched is what its watches hold of that
 	open          []*answer // those that hold something
 }
 
 func (t *Total) cluster(most int) *cluster {
-	return &cluster{total: t, most: most, mostWatched: maxWatched}
+	return &cluster{total: t, most: most, mostWatched: maxWatched, turn: semaphore.NewWeighted(1)}
 }
 
 // holding is what an answer holds, until it is free. An answer that is cut was refused while it was not read.
 type holding struct {
 	bytes         int
 	isFree, isCut bool
+	whenCut       context.CancelCauseFunc // ends what the answer waits for; nil where it waits for nothing else
+}
+
+// errCut is why an answer ends that was read to its end.
+var errCut = errors.New(
+	"the answers of all clusters that are read at the same time have too much, and its cluster has the most of them",
+)
+
+// untilCut is a context that ends with the request, and when the answer is cut.
+func (t *Total) untilCut(a *answer) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.held.whenCut = cancel; a.held.isCut {
+		cancel(errCut)
+	}
+	return ctx, cancel
 }
 
 // verdict is what becomes of an answer.
@@ -169,6 +189,9 @@ func (t *Total) cut(c *cluster) {
 	answers := slices.Clone(c.open)
 	for _, a := range answers {
 		a.held.isCut = true
+		if a.held.whenCut != nil {
+			a.held.whenCut(errCut)
+		}
 		t.release(a)
 	}
 	t.mu.Unlock()

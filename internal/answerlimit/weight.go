@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -26,6 +27,8 @@ const (
 	maxWeight = 64 << 20
 	// maxEventWeight is that of an event of a watch. A cluster has several watches, each with two events in memory.
 	maxEventWeight = 8 << 20
+	// maxProblemWeight is that of an answer that says why something failed.
+	maxProblemWeight = 1 << 20
 	// heaviest is more than any element of a list takes, apart from its own elements.
 	heaviest = 2 << 10
 	// listed is what each element of a list without types takes next to what was sent of it. Client-go gives it a kind
@@ -49,15 +52,25 @@ var (
 	}
 )
 
+// discovered is what a client of discovery decodes the lists of groups and versions into, whatever they say that they are.
+var discovered = []reflect.Type{
+	reflect.TypeFor[apidiscoveryv2.APIGroupDiscoveryList](),
+	reflect.TypeFor[metav1.APIGroupList](),
+	reflect.TypeFor[metav1.APIVersions](),
+}
+
 // askJSON makes a request ask for JSON, where it would take something else, too. What an answer in protobuf takes is
 // not known before it is decoded. It returns what the answer is decoded into, if not into what it says that it is.
 func askJSON(req *http.Request) (_ *http.Request, as []reflect.Type) {
 	accept := req.Header.Get("Accept")
-	if strings.Contains(accept, "as=PartialObjectMetadata") {
+	switch {
+	case strings.Contains(accept, "as=PartialObjectMetadata"):
 		as = metadataOnly
+	case strings.Contains(accept, "as=APIGroupDiscoveryList"):
+		as = discovered
 	}
 	if !strings.Contains(accept, protobuf) {
-		return req, append(as, untyped...)
+		return req, slices.Concat(as, untyped)
 	}
 	var kept []string
 	for part := range strings.SplitSeq(accept, ",") {
@@ -100,13 +113,14 @@ type weighing struct {
 	err  error
 }
 
-// taken counts what was weighed with the other pages of a list, and with what else its reader keeps.
+// taken counts what was weighed with the other pages of a list, and with what else its reader has.
 func (w *weighing) taken(weight int64) error {
-	if w.lists.addWeight(w.count, weight) {
+	r := readerOf(w.ctx)
+	if _, isPassing := r.(*passing); !isPassing && w.lists.addWeight(w.count, weight) {
 		return fmt.Errorf("the pages of %s would take more than %d MiB of memory together",
 			listName(w.host, w.path), w.lists.weight>>20)
 	}
-	if r := readerOf(w.ctx); r != nil {
+	if r != nil {
 		return r.take(w.answer, weight)
 	}
 	return nil
@@ -126,11 +140,7 @@ func (w *weighed) Read(p []byte) (int, error) {
 		w.isRead = true
 		var data []byte
 		if data, w.err = io.ReadAll(w.answer); w.err == nil {
-			weight, err := weigh(data, w.as, w.count != nil || readerOf(w.ctx) != nil)
-			if err == nil {
-				err = w.taken(weight)
-			}
-			w.err = w.refusal(err)
+			w.err = w.refusal(w.weigh(data))
 		}
 		w.data.Reset(data)
 	}
@@ -138,6 +148,28 @@ func (w *weighed) Read(p []byte) (int, error) {
 		return 0, w.err
 	}
 	return w.data.Read(p)
+}
+
+// weigh is an error where the answer would take too much.
+func (w *weighed) weigh(data []byte) error {
+	if w.isProblem {
+		_, err := weighObject(data, w.as, maxProblemWeight)
+		return err
+	}
+	if len(data) > maxProblem && isStatus(data) {
+		return fmt.Errorf("it says why something failed in more than %d KiB", maxProblem>>10)
+	}
+	weight, err := weigh(data, w.as, w.count != nil || readerOf(w.ctx) != nil)
+	if err != nil {
+		return err
+	}
+	return w.taken(weight)
+}
+
+// isStatus reports whether clients take an object for an error.
+func isStatus(data []byte) bool {
+	var kind kindOf
+	return json.Unmarshal(data, &kind) == nil && kind.Kind == "Status"
 }
 
 // weighedEvents is a watch whose events are weighed. A reader decodes an event when it has all of it.
@@ -178,11 +210,20 @@ func (w *weighedEvents) take() error {
 		return nil
 	}
 	weight, err := weighEvent(w.event, w.as)
+	if err == nil && len(w.event) > maxProblem && isErrorEvent(w.event) {
+		err = fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
+	}
 	if err != nil || weight <= w.events.heaviest {
 		return w.refusal(err)
 	}
 	w.events.heaviest = weight
 	return w.hold(w.events.grown(0))
+}
+
+// isErrorEvent reports whether the object of an event is an error.
+func isErrorEvent(data []byte) bool {
+	var e eventOf
+	return utiljson.Unmarshal(data, &e) == nil && isStatus(e.Object)
 }
 
 // kindOf is what clients take to find out what an answer is.

@@ -65,9 +65,12 @@ func TestAnAnswerIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 		"of another form":       {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `0`, n, `]}`)},
 		"taints of a node":      {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"spec":{"taints":[`, `{}`, 4*n, `]}}]}`)},
 		"another list":          {answer: repeated(`{"kind":"PodList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},
-		"a status":              {answer: repeated(`{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`, `{}`, 6*n, `]}}`)},
-		"nodes in protobuf":     {kind: protobufType, answer: protobufNodes(t, n), want: "was not asked for"},
-		"nodes in no type":      {kind: "none", answer: protobufNodes(t, n), want: "was not asked for"},
+		"a status": {
+			answer: repeated(`{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`, `{}`, 6*n, `]}}`),
+			want:   "says why something failed in more than 64 KiB",
+		},
+		"nodes in protobuf": {kind: protobufType, answer: protobufNodes(t, n), want: "was not asked for"},
+		"nodes in no type":  {kind: "none", answer: protobufNodes(t, n), want: "was not asked for"},
 		"what machines hold": {
 			answer:  repeated(`{"kind":"MachineList","apiVersion":"cluster.k8s.io/v1alpha1","items":[{"kind":"Machine","spec":{"x":[`, `{"":0}`, n, `]}}]}`),
 			dynamic: &machines,

@@ -79,7 +79,7 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 		}
 	}
 	if t != nil && decodesItself(t) {
-		t = nil
+		return w.whole(token, depth)
 	}
 	isAny := t != nil && t.Kind() == reflect.Interface
 	switch token := token.(type) {
@@ -99,6 +99,29 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 		return w.members(t, depth)
 	}
 	return nil
+}
+
+// whole weighs a value whose type decodes it itself: it may keep all of its bytes, as a RawMessage does. token is its
+// first one.
+func (w *weighing) whole(token json.Token, depth int) error {
+	if text, ok := token.(string); ok {
+		return w.add(int64(len(text)))
+	}
+	delim, ok := token.(json.Delim)
+	if !ok {
+		return nil
+	}
+	before := w.tokens.InputOffset()
+	var err error
+	if delim == '[' {
+		err = w.elements(nil, depth)
+	} else {
+		err = w.members(nil, depth)
+	}
+	if err != nil {
+		return err
+	}
+	return w.add(w.tokens.InputOffset() - before)
 }
 
 // pointed weighs what a pointer leads to, and returns its type.

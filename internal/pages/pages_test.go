@@ -30,7 +30,7 @@ func TestEachAsksForThePagesOneAfterTheOther(t *testing.T) {
 		did = append(did, o.(*corev1.Node).Name)
 		return nil
 	})
-	want := []string{`page "" of 250`, "a", "b", `page "2" of 250`, `page "3" of 250`, "c"}
+	want := []string{`page "" of 100`, "a", "b", `page "2" of 100`, `page "3" of 100`, "c"}
 	if err != nil || !slices.Equal(did, want) {
 		t.Errorf("it did %q, %v; want %q", did, err, want)
 	}
