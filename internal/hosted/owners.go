@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // survey is one look at who runs the loops of a cluster: the managers' pods, their cloud configs, and what they said.
@@ -56,7 +56,7 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 // ask asks every manager which loops it runs.
 func (s *survey) ask(ctx context.Context) {
 	s.found.Managers = make([]v1.Manager, len(s.pods))
-	var wg sync.WaitGroup
+	var wg together.Group
 	for i, m := range s.pods {
 		wg.Go(func() { s.found.Managers[i] = s.askOne(ctx, m) })
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 	"github.com/transplant-dev/transplant/internal/snapshot/volume"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // Gather looks at everything once. It returns a snapshot in any case; what could not be learnt is in its Errors.
@@ -51,7 +52,7 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 		before = g.Traffic.Mark()
 	}
 	ctx, done := answerlimit.Keep(ctx)
-	defer done()
+	defer func() { done(answerlimit.Size(g.Snap)) }()
 	// The groups say which version of an API to ask for, the manifests which leases, managers and rights. The nodes say
 	// which instances to ask for, the webhooks which endpoints.
 	collect.Together(ctx, g, objects.GatherCluster, objects.GatherGroups)
@@ -97,7 +98,7 @@ func Gather(ctx context.Context, src collect.Sources, opts collect.Options) *v1.
 
 // gatherManagers asks every manager that a manifest names for its gauges.
 func gatherManagers(ctx context.Context, g *collect.Collector) {
-	var wg sync.WaitGroup
+	var wg together.Group
 	var mu sync.Mutex
 	for _, h := range g.Snap.Hosts {
 		if h.APIOnly {

@@ -26,6 +26,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // panicError is a panic in what was done for one cluster. What a journal, an object or an answer holds may be anything,
@@ -54,6 +55,10 @@ func (j *jobs) guard(name, what string, f func() error) (err error) {
 		}
 		failed := &panicError{shownText(fmt.Sprint(value))}
 		err = failed
+		stack := debug.Stack()
+		if inner, is := value.(*together.Panic); is {
+			stack = inner.Stack
+		}
 		j.Metrics.panicked(what)
 		j.Log.Error(
 			failed,
@@ -63,7 +68,7 @@ func (j *jobs) guard(name, what string, f func() error) (err error) {
 			"what",
 			what,
 			"stack",
-			string(debug.Stack()),
+			string(stack),
 		)
 		for _, o := range j.clusters.get(name) {
 			j.Recorder.Event(

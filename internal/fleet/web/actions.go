@@ -360,7 +360,7 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	}
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
-	plane, done, err := s.opened(ctx, o)
+	ctx, plane, done, err := s.opened(ctx, o)
 	if err != nil {
 		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + mask.Error(err)}
 	}

@@ -14,9 +14,11 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // looking bounds what is asked of one control plane for the page.
@@ -27,17 +29,21 @@ const looking = 30 * time.Second
 const maxLooks = 8
 
 // opened is a control plane to look at, when there is a place among the looks; done gives the place back.
-func (s *server) opened(ctx context.Context, o view.Object) (plane Plane, done func(), err error) {
+func (s *server) opened(ctx context.Context, o view.Object) (_ context.Context, plane Plane, done func(), err error) {
 	select {
 	case s.looks <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, errors.New("too many clusters are looked at at a time: try again")
+		return nil, nil, nil, errors.New("too many clusters are looked at at a time: try again")
 	}
-	done = func() { <-s.looks }
+	ctx, passed := answerlimit.Pass(ctx)
+	done = func() {
+		passed()
+		<-s.looks
+	}
 	if plane, err = s.Plane(ctx, o); err != nil {
 		done()
 	}
-	return plane, done, err
+	return ctx, plane, done, err
 }
 
 // Detail is one cluster: its row, and what is not in its object.
@@ -94,7 +100,7 @@ func begun(row v1.FleetCluster) bool {
 // look asks for what is not in the object, side by side.
 func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
 	var mu sync.Mutex
-	var wg sync.WaitGroup
+	var wg together.Group
 	missing := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -108,7 +114,7 @@ func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
 		}
 	})
 	if s.Plane != nil && (begun(d.Cluster) || d.Cluster.External) {
-		plane, done, err := s.opened(ctx, o)
+		ctx, plane, done, err := s.opened(ctx, o)
 		if err != nil {
 			missing("its control plane: %v", err)
 		} else {
@@ -206,7 +212,7 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), looking)
 	defer cancel()
-	plane, done, err := s.opened(ctx, object)
+	ctx, plane, done, err := s.opened(ctx, object)
 	if err != nil {
 		s.fail(w, &refusal{http.StatusBadGateway, mask.Error(err)})
 		return

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// together is for how long changes are collected before they are sent. beating is how often something is sent even if
+	// collecting is for how long changes are collected before they are sent. beating is how often something is sent even if
 	// nothing changed, and the listener's rights are checked again.
-	together = 250 * time.Millisecond
-	beating  = 15 * time.Second
+	collecting = 250 * time.Millisecond
+	beating    = 15 * time.Second
 	// maxStreams is how many pages may be live at a time.
 	maxStreams = 200
 	// sending bounds the sending of one event: a browser that is suspended takes nothing.
@@ -68,7 +68,7 @@ func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan s
 		case <-r.Context().Done():
 			return
 		case <-changed:
-			if !s.pause(r, together) {
+			if !s.pause(r, collecting) {
 				return
 			}
 		case <-beat.C():

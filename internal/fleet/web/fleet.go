@@ -8,6 +8,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/roster"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // fleet answers with the clusters that the user may see.
@@ -76,7 +77,7 @@ func (s *server) lists(ctx context.Context, p *person) (map[string]bool, error) 
 // allowed reports of each row whether the user may see it.
 func (s *server) allowed(ctx context.Context, p *person, rows []v1.FleetCluster, all map[string]bool) ([]bool, error) {
 	out := make([]bool, len(rows))
-	var wg sync.WaitGroup
+	var wg together.Group
 	var mu sync.Mutex
 	var failed error
 	places := make(chan struct{}, questions)

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // AddTargets adds the managers whose component has none on the same host yet.
@@ -30,7 +30,7 @@ func Ask(ctx context.Context, e *step.Env, components ...string) ([]v1.Manager, 
 		return nil, err
 	}
 	out := make([]v1.Manager, len(targets))
-	var wg sync.WaitGroup
+	var wg together.Group
 	for i, t := range targets {
 		wg.Go(func() {
 			m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)

@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/together"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -149,7 +150,7 @@ func (g *Collector) Components() []v1.Component {
 
 // Together gathers several parts of a snapshot at a time, and returns when all are done.
 func Together(ctx context.Context, g *Collector, parts ...func(context.Context, *Collector)) {
-	var wg sync.WaitGroup
+	var wg together.Group
 	for _, part := range parts {
 		wg.Go(func() { part(ctx, g) })
 	}

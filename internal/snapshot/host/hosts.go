@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -17,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // defaultLeaderMigration is where the documentation puts the leader migration config.
@@ -42,7 +42,7 @@ func GatherHosts(ctx context.Context, g *collect.Collector) {
 		return
 	}
 	out := make([]v1.Host, len(g.Hosts))
-	var wg sync.WaitGroup
+	var wg together.Group
 	for i, h := range g.Hosts {
 		wg.Go(func() {
 			look := hostReader{Collector: g, access: h, host: v1.Host{Name: h.Name()}}

@@ -8,11 +8,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // AskSeedManagers asks the pods of the managers in the seed for their gauges.
 func AskSeedManagers(ctx context.Context, g *collect.Collector) {
-	var wg sync.WaitGroup
+	var wg together.Group
 	var mu sync.Mutex
 	for _, p := range workloads.SeedPods(g.SeedPods, component.KCM, component.CCM) {
 		if !p.RunsNow() {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // NewManager is who the new manager is in the API.
@@ -67,7 +67,7 @@ func GatherAccess(ctx context.Context, g *collect.Collector) {
 // Answer asks the API server every question, a few at a time.
 func Answer(ctx context.Context, g *collect.Collector, questions []v1.AccessAnswer) {
 	work := make(chan int)
-	var wg sync.WaitGroup
+	var wg together.Group
 	for range min(reviewers, len(questions)) {
 		wg.Go(func() {
 			for i := range work {

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/together"
 )
 
 // PodOfPlace returns the pod that a place of Place names; ok is false for a host.
@@ -29,7 +30,7 @@ func AskDeployedManagers(ctx context.Context, g *collect.Collector) {
 			hosts[h.NodeName] = h.Name
 		}
 	}
-	var wg sync.WaitGroup
+	var wg together.Group
 	var mu sync.Mutex
 	add := func(m v1.Manager, fact, of string) {
 		if m.Error != "" {
