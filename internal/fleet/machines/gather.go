@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/pages"
 )
 
@@ -59,6 +60,8 @@ const (
 	maxName, maxText = 253, 512
 	// maxDrivers is more CSI drivers, and plugins, than any node has.
 	maxDrivers = 16
+	// maxFacts bounds what is kept of all machines and nodes of a cluster together. Those of 5,000 nodes take a third.
+	maxFacts = 16 << 20
 	// maxError bounds why something could not be listed: an API server says so at any length.
 	maxError = 4 << 10
 )
@@ -78,6 +81,17 @@ type gatherer struct {
 	kube  kubernetes.Interface
 	dyn   dynamic.Interface
 	facts *Facts
+	taken int64 // what is kept, in bytes
+}
+
+// keep appends what is kept of an object to the others of its kind.
+func keep[T any](g *gatherer, all *[]T, one T) error {
+	if g.taken += answerlimit.Size(one); g.taken > maxFacts {
+		return fmt.Errorf("what is looked at of machines and nodes takes more than %d MiB: look at what that API server runs",
+			maxFacts>>20)
+	}
+	*all = append(*all, one)
+	return nil
 }
 
 func (g *gatherer) unknown(what string, err error) {
@@ -92,21 +106,22 @@ func (g *gatherer) machines(ctx context.Context) {
 	absent := 0
 	for _, r := range []struct {
 		resource schema.GroupVersionResource
-		add      func(u *unstructured.Unstructured)
+		add      func(u *unstructured.Unstructured) error
 	}{
-		{MachinesResource, func(u *unstructured.Unstructured) { g.facts.Machines = append(g.facts.Machines, machineOf(u)) }},
-		{SetsResource, func(u *unstructured.Unstructured) { g.facts.Sets = append(g.facts.Sets, setOf(u)) }},
+		{MachinesResource, func(u *unstructured.Unstructured) error { return keep(g, &g.facts.Machines, machineOf(u)) }},
+		{SetsResource, func(u *unstructured.Unstructured) error { return keep(g, &g.facts.Sets, setOf(u)) }},
 		{
 			DeploymentsResource,
-			func(u *unstructured.Unstructured) { g.facts.Deployments = append(g.facts.Deployments, DeploymentOf(u)) },
+			func(u *unstructured.Unstructured) error { return keep(g, &g.facts.Deployments, DeploymentOf(u)) },
 		},
 	} {
 		err := each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return g.dyn.Resource(r.resource).List(ctx, o)
-		}, func(o runtime.Object) {
+		}, func(o runtime.Object) error {
 			if u, ok := o.(*unstructured.Unstructured); ok {
-				r.add(u)
+				return r.add(u)
 			}
+			return nil
 		})
 		if apierrors.IsNotFound(err) {
 			absent++
@@ -128,23 +143,34 @@ func (g *gatherer) machines(ctx context.Context) {
 
 func (g *gatherer) nodes(ctx context.Context) {
 	csi := map[string]csiNode{}
+	var seen []csiNode
 	g.unknown("csinodes", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().CSINodes().List(ctx, o)
-	}, func(o runtime.Object) {
-		if c, ok := o.(*storagev1.CSINode); ok {
-			csi[cut(c.Name, maxName)] = csiNodeOf(c)
+	}, func(o runtime.Object) error {
+		c, ok := o.(*storagev1.CSINode)
+		if !ok {
+			return nil
 		}
+		one := csiNodeOf(c)
+		csi[cut(c.Name, maxName)] = one
+		return keep(g, &seen, one)
 	}))
 	exists := map[string]bool{}
 	err := each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.CoreV1().Nodes().List(ctx, o)
-	}, func(o runtime.Object) {
-		if n, ok := o.(*corev1.Node); ok {
-			node := NodeOf(n)
-			node.Drivers, node.Plugins = csi[node.Name].drivers, csi[node.Name].plugins
-			exists[node.Name] = true
-			g.facts.Nodes = append(g.facts.Nodes, node)
+	}, func(o runtime.Object) error {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			return nil
 		}
+		node := NodeOf(n)
+		exists[node.Name] = true
+		err := keep(g, &g.facts.Nodes, node)
+		if err == nil {
+			last := &g.facts.Nodes[len(g.facts.Nodes)-1]
+			last.Drivers, last.Plugins = csi[node.Name].drivers, csi[node.Name].plugins
+		}
+		return err
 	})
 	if err != nil {
 		g.unknown("nodes", err)
@@ -152,29 +178,30 @@ func (g *gatherer) nodes(ctx context.Context) {
 	}
 	g.unknown("volumeattachments", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().VolumeAttachments().List(ctx, o)
-	}, func(o runtime.Object) {
-		if a, ok := o.(*storagev1.VolumeAttachment); ok && !exists[cut(a.Spec.NodeName, maxName)] {
-			volume := a.Name
-			if a.Spec.Source.PersistentVolumeName != nil {
-				volume = *a.Spec.Source.PersistentVolumeName
-			}
-			g.facts.Attachments = append(g.facts.Attachments, Attachment{
-				Name:   cut(a.Name, maxName),
-				Node:   cut(a.Spec.NodeName, maxName),
-				Volume: cut(volume, maxName),
-			})
+	}, func(o runtime.Object) error {
+		a, ok := o.(*storagev1.VolumeAttachment)
+		if !ok || exists[cut(a.Spec.NodeName, maxName)] {
+			return nil
 		}
+		volume := a.Name
+		if a.Spec.Source.PersistentVolumeName != nil {
+			volume = *a.Spec.Source.PersistentVolumeName
+		}
+		return keep(g, &g.facts.Attachments, Attachment{
+			Name:   cut(a.Name, maxName),
+			Node:   cut(a.Spec.NodeName, maxName),
+			Volume: cut(volume, maxName),
+		})
 	}))
 }
 
-func each(ctx context.Context, list pages.List, visit func(runtime.Object)) error {
+func each(ctx context.Context, list pages.List, visit func(runtime.Object) error) error {
 	n := 0
 	err := pages.Each(ctx, list, func(o runtime.Object) error {
 		if n++; n > maxObjects {
 			return fmt.Errorf("there are more than %d: delete those that are not needed", maxObjects)
 		}
-		visit(o)
-		return nil
+		return visit(o)
 	})
 	if err == nil && ctx.Err() != nil {
 		return errors.New("the look was given up before it ended")

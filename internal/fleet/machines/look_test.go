@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/apitest"
 )
 
@@ -221,6 +222,28 @@ func TestMoreObjectsThanAreLookedAtAreUnknown(t *testing.T) {
 	want := []string{"listing csinodes: there are more than 10000: delete those that are not needed"}
 	if diff := cmp.Diff(want, f.Unknown); err != nil || diff != "" {
 		t.Errorf("%v, unknown (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestWhatIsKeptOfAllObjectsIsBounded: each of them may be within its bounds.
+func TestWhatIsKeptOfAllObjectsIsBounded(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	long := strings.Repeat("x", maxName)
+	for i := range 2500 {
+		csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+		csi.Annotations = map[string]string{migratedPlugins: strings.Repeat(long+",", maxDrivers)}
+		for range maxDrivers {
+			csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: long})
+		}
+		p.user.Put(t, csi)
+	}
+	f, err := Gather(t.Context(), p.restarter.Kube, p.restarter.Dynamic, changed)
+	if err != nil || len(f.Unknown) == 0 || !strings.Contains(f.Unknown[0], "listing csinodes: what is looked at of machines and nodes takes more than 16 MiB") {
+		t.Errorf("%v, unknown %v", err, f.Unknown)
+	}
+	if n := answerlimit.Size(crowd(5000)); n > maxFacts/2 {
+		t.Errorf("what is kept of 5,000 usual machines takes %d KiB of %d", n>>10, maxFacts>>10)
 	}
 }
 

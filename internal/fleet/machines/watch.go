@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,45 +26,62 @@ import (
 // of each are kept to compare. The error is nil when a watch ended in order, as the API server ends each after a while,
 // or had fallen behind. Start again then. A watch that tells of more nodes than are looked at is an error.
 func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interface, changed func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(startWithin, func() { cancel(errLate) }) // Retry-After may be years
+	defer late.Stop()
+	listing, listed := answerlimit.Pass(ctx)
+	defer listed()
 	var open []watched
 	defer func() {
 		for _, w := range open {
 			w.Stop()
 		}
 	}()
-	starting, started := answerlimit.Pass(ctx)
-	defer started()
 	for _, r := range []schema.GroupVersionResource{
 		MachinesResource, SetsResource, DeploymentsResource, csiNodesResource,
 	} {
-		w, err := watchMetadata(starting, meta, r)
+		w, err := watchMetadata(ctx, listing, meta, r)
 		if apierrors.IsNotFound(err) { // there is no machine-controller
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("watching %s: %w", r.Resource, err)
+			return fmt.Errorf("watching %s: %w", r.Resource, cause(ctx, err))
 		}
 		open = append(open, watched{w, r.Resource, func(watch.Event) (bool, error) { return true, nil }})
 	}
-	nodes, err := watchNodes(starting, kube)
+	nodes, err := watchNodes(ctx, listing, kube)
 	if err != nil {
-		return fmt.Errorf("watching nodes: %w", err)
+		return fmt.Errorf("watching nodes: %w", cause(ctx, err))
 	}
 	open = append(open, watched{nodes, "nodes", newNodes().differ})
-	started()
+	if listed(); !late.Stop() {
+		return errLate
+	}
 	changed() // what came between the last look and now
 	ends := make(chan error, len(open))
 	for _, w := range open {
 		go func() { ends <- w.follow(ctx, changed) }()
 	}
 	first := <-ends
-	cancel()
+	cancel(nil)
 	for range len(open) - 1 {
 		<-ends //nolint:errcheck // they end because of the first
 	}
 	return first
+}
+
+// startWithin is how long five watches may take to begin.
+const startWithin = time.Minute
+
+var errLate = errors.New("the watches did not begin in time")
+
+// cause is why a context ended, if it has, and else err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // csiNodesResource says which CSI drivers a node runs.
@@ -72,19 +91,19 @@ var csiNodesResource = schema.GroupVersionResource{Group: "storage.k8s.io", Vers
 var one = metav1.ListOptions{Limit: 1}
 
 func watchMetadata(
-	ctx context.Context,
+	ctx, listing context.Context,
 	meta metadata.Interface,
 	r schema.GroupVersionResource,
 ) (watch.Interface, error) {
-	now, err := meta.Resource(r).List(ctx, one)
+	now, err := meta.Resource(r).List(listing, one)
 	if err != nil {
 		return nil, err
 	}
 	return meta.Resource(r).Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
 }
 
-func watchNodes(ctx context.Context, kube kubernetes.Interface) (watch.Interface, error) {
-	now, err := kube.CoreV1().Nodes().List(ctx, one)
+func watchNodes(ctx, listing context.Context, kube kubernetes.Interface) (watch.Interface, error) {
+	now, err := kube.CoreV1().Nodes().List(listing, one)
 	if err != nil {
 		return nil, err
 	}

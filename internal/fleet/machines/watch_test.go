@@ -2,16 +2,21 @@ package machines
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 )
 
 // watching watches the user cluster until the test ends or the function is called, which returns how the watch ended.
@@ -175,4 +180,35 @@ func TestAWatchThatTellsOfMoreNodesThanThereCanBeEnds(t *testing.T) {
 	if err := <-ended; err == nil || err.Error() != "watching nodes: there are more than 10000" {
 		t.Errorf("the watch ends with %v", err)
 	}
+}
+
+// askLater is an API server that wants to be asked again in an hour.
+type askLater struct{}
+
+func (askLater) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusTooManyRequests,
+		Header:     http.Header{"Retry-After": {"3600"}},
+		Body:       http.NoBody,
+	}, nil
+}
+
+// TestAWatchThatDoesNotBeginEnds: what has begun of it takes the operator's memory.
+func TestAWatchThatDoesNotBeginEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{Host: "https://user-cluster.invalid", Transport: askLater{}}
+		kube, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := metadata.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		err = Watch(t.Context(), kube, meta, func() { t.Error("it has begun") })
+		if took := time.Since(begun); !errors.Is(err, errLate) || took != startWithin {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }

@@ -13,10 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/pages"
 )
 
 // drivers installs the CSI drivers of the provider and looks at them.
@@ -256,15 +258,13 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 	known, _ := csidriver.DriverOf(d.name)
 	missing := []string{"controller", "node part"}
 	for _, kind := range []string{"deployments", "statefulsets", "daemonsets"} {
-		list, err := p.User.Dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: kind}).
-			List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return "", fmt.Errorf("listing %s: %w", kind, err)
-		}
-		for i := range list.Items {
-			o := &list.Items[i]
-			if !runs(o, known) {
-				continue
+		resource := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: kind}
+		err := pages.Each(ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return p.User.Dynamic.Resource(resource).List(ctx, options)
+		}, func(object runtime.Object) error {
+			o, ok := object.(*unstructured.Unstructured)
+			if !ok || !runs(o, known) {
+				return nil
 			}
 			part, ready := "controller", available(o, "availableReplicas")
 			if kind == "daemonsets" {
@@ -273,6 +273,10 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 			if ready {
 				missing = slices.DeleteFunc(missing, func(m string) bool { return m == part })
 			}
+			return nil
+		})
+		if err != nil {
+			return "", fmt.Errorf("listing %s: %w", kind, err)
 		}
 	}
 	if len(missing) == 0 {

@@ -22,7 +22,9 @@ const (
 	idle       = 30 * time.Second
 	perCluster = 32 // connections, where the server does not speak HTTP/2
 	pingAfter  = 30 * time.Second
-	pingAnswer = 15 * time.Second
+	// maxBuffered bounds what of an answer has come and is not read. Nothing else counts it.
+	maxBuffered = 256 << 10
+	pingAnswer  = 15 * time.Second
 )
 
 // connection is a way to one API server with one set of credentials. The transport is its own: client-go's are kept for
@@ -65,8 +67,12 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 		MaxConnsPerHost:        perCluster,
 		MaxIdleConnsPerHost:    perCluster,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
-		DisableCompression:     true, // see answerlimit.Transport
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout:           pingAfter,
+			PingTimeout:               pingAnswer,
+			MaxReceiveBufferPerStream: maxBuffered,
+		},
+		DisableCompression: true, // see answerlimit.Transport
 	}
 	rt, err := rest.HTTPWrappersForConfig(c, base)
 	if err != nil {
