@@ -141,7 +141,10 @@ func notReplaced(ctx context.Context, e *step.Env, before, now []v1.Node) ([]v1.
 	if areAllThere(before, now) {
 		return before, nil
 	}
-	stay := map[string]bool{}
+	known, stay := map[string]bool{}, map[string]bool{} // by uid and by name
+	for i := range before {
+		known[before[i].UID], known[before[i].Name] = true, true
+	}
 	err := pages.Each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return e.Dynamic.Resource(machines).Namespace(metav1.NamespaceAll).List(ctx, o)
 	}, func(o runtime.Object) error {
@@ -150,7 +153,7 @@ func notReplaced(ctx context.Context, e *step.Env, before, now []v1.Node) ([]v1.
 			return nil
 		}
 		for _, field := range []string{"uid", "name"} {
-			if value, _, err := unstructured.NestedString(m.Object, "status", "nodeRef", field); err == nil {
+			if value, _, err := unstructured.NestedString(m.Object, "status", "nodeRef", field); err == nil && known[value] {
 				stay[value] = true
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/pages"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // verify looks, and changes nothing.
@@ -98,35 +99,61 @@ func (x verify) lost(ctx context.Context) ([]string, error) {
 	return append(lostNodes(staying, nodes), lostServices(x.env.Before.Services, services)...), nil
 }
 
-// nodesNow are the nodes, with what is compared of them alone: thousands are not held whole.
+// maxText is more than a provider ID or an address has. A user cluster may write anything, and its text is kept here.
+const maxText = 1 << 10
+
+// nodesNow are the nodes that were there before, with what is compared of them alone. Neither thousands of whole nodes
+// are held, nor any number of others.
 func nodesNow(ctx context.Context, e *step.Env) (out []v1.Node, _ error) {
+	known := map[string]bool{}
+	for _, n := range e.Before.Nodes {
+		known[n.Name] = true
+	}
 	return out, pages.Each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return e.Kube.CoreV1().Nodes().List(ctx, o)
 	}, func(o runtime.Object) error {
-		if n, ok := o.(*corev1.Node); ok {
+		if n, ok := o.(*corev1.Node); ok && known[n.Name] {
+			delete(known, n.Name)
 			out = append(out, v1.Node{
 				Name:       strings.Clone(n.Name),
-				UID:        strings.Clone(string(n.UID)),
-				ProviderID: strings.Clone(n.Spec.ProviderID),
+				UID:        visible.Cut(string(n.UID), maxText),
+				ProviderID: visible.Cut(n.Spec.ProviderID, maxText),
 			})
 		}
 		return nil
 	})
 }
 
-// servicesNow are the Services, with what is compared of them alone.
+// servicesNow are the Services that were there before, with what is compared of them alone.
 func servicesNow(ctx context.Context, e *step.Env) (out []v1.Service, _ error) {
+	known := map[string]int{} // by namespace and name, how many addresses it had
+	for i := range e.Before.Services {
+		s := &e.Before.Services[i]
+		known[s.Namespace+"/"+s.Name] = len(s.Addresses)
+	}
 	return out, pages.Each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return e.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
 	}, func(o runtime.Object) error {
-		if s, ok := o.(*corev1.Service); ok {
-			out = append(out, v1.Service{
-				Namespace: strings.Clone(s.Namespace),
-				Name:      strings.Clone(s.Name),
-				UID:       strings.Clone(string(s.UID)),
-				Addresses: objects.Addresses(s),
-			})
+		s, ok := o.(*corev1.Service)
+		if !ok {
+			return nil
 		}
+		had, isKnown := known[s.Namespace+"/"+s.Name]
+		if !isKnown {
+			return nil
+		}
+		delete(known, s.Namespace+"/"+s.Name)
+		have := objects.Addresses(s)
+		have = have[:min(len(have), had+1)] // one more is a difference, too
+		for i := range have {
+			have[i] = visible.Cut(have[i], maxText)
+		}
+		out = append(out, v1.Service{
+			Namespace: strings.Clone(s.Namespace),
+			Name:      strings.Clone(s.Name),
+			UID:       visible.Cut(string(s.UID), maxText),
+			Addresses: slices.Clone(have),
+		})
 		return nil
 	})
 }
