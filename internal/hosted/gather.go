@@ -3,8 +3,10 @@ package hosted
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -35,6 +37,23 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	}, collect.Options{LeaseName: p.Options.LeaseName, ObjectRefs: layout.ObjectRefs(), Needs: permission.DefaultNeeds})
 	snap.Cluster.Context = p.Name
 	return snap
+}
+
+// maxMemory bounds, in bytes, what is kept of a cluster while it is migrated, and what is read of it later: the snapshot,
+// and the journal. A snapshot of 5,000 nodes takes a third. The operator's memory is for all clusters.
+const maxMemory = 32 << 20
+
+// gatherBounded is Gather for a run, which keeps the snapshot. Names and labels in it are as long as the user cluster
+// makes them.
+func (p *Plane) gatherBounded(ctx context.Context) (*v1.Snapshot, error) {
+	snap := p.Gather(ctx)
+	if size := answerlimit.Size(snap); size > maxMemory {
+		return nil, fmt.Errorf(
+			"the snapshot of %s takes %d MiB of memory, and may take %d: look at what the API server of the user cluster runs",
+			p.Name, size>>20, maxMemory>>20,
+		)
+	}
+	return snap, nil
 }
 
 func (p *Plane) seed() *collect.Seed {

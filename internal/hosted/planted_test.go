@@ -3,15 +3,18 @@ package hosted
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
@@ -63,6 +66,25 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestALargeSnapshotIsNotKept: it would stay in the operator's memory for as long as the run goes on.
+func TestALargeSnapshotIsNotKept(t *testing.T) {
+	w := newWorld(t, 1, false)
+	for i := range 4 {
+		n := &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", i)}}
+		n.Labels = map[string]string{"long": strings.Repeat("x", 10<<20)}
+		w.user.Put(t, n)
+	}
+	err := w.plane().Run(t.Context(), Handover, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "MiB of memory, and may take 32: look at what the API server of the user cluster runs") {
+		t.Errorf("the run: %.500v", err)
+	}
+	for at := range w.seed.Objects() {
+		if strings.Contains(at, journal.BeforeName) {
+			t.Errorf("it is kept in %s", at)
+		}
 	}
 }
 

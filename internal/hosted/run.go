@@ -133,7 +133,10 @@ func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Pla
 	if err := p.observe(ctx); err != nil {
 		return nil, nil, nil, err
 	}
-	snap := p.Gather(ctx)
+	snap, err := p.gatherBounded(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	made, err := p.Plan(snap, part)
 	if err != nil {
 		return nil, nil, nil, err
@@ -313,7 +316,10 @@ func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 	if err := p.keepsRules(doc); err != nil {
 		return err
 	}
-	live := p.Gather(ctx)
+	live, err := p.gatherBounded(ctx)
+	if err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -389,7 +395,7 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 }
 
 func (p *Plane) home(part Part) journal.ObjectLocation {
-	h := journal.ObjectLocation{Kube: p.Seed.Kube, Namespace: p.Namespace}
+	h := journal.ObjectLocation{Kube: p.Seed.Kube, Namespace: p.Namespace, Memory: maxMemory}
 	if part == Finish {
 		h.Part = string(part)
 	}

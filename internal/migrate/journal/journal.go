@@ -334,11 +334,11 @@ func (h ObjectLocation) Before(ctx context.Context) (*v1.Snapshot, error) {
 		}
 	}
 	object := fmt.Sprintf("snapshot from before the migration, ConfigMap %s/%s", h.NamespaceOrDefault(), h.beforeName(0))
-	raw, err := unpack(packed)
+	raw, err := unpack(packed, h.memory())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
-	if _, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), maxMemory); err != nil {
+	if _, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), h.memory()); err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
 	var s v1.Snapshot
@@ -365,11 +365,11 @@ func BeforeNames() []string {
 }
 
 // readable says why a snapshot could not be read for a rollback.
-func readable(raw []byte) error {
-	if err := judgeUnpacked(len(raw), maxUnpacked); err != nil {
+func (h ObjectLocation) readable(raw []byte) error {
+	if err := judgeUnpacked(len(raw), h.memory()); err != nil {
 		return err
 	}
-	_, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), maxMemory)
+	_, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), h.memory())
 	return err
 }
 
@@ -394,7 +394,7 @@ func (h ObjectLocation) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 			limit>>20,
 		)
 	}
-	if err := readable(raw); err != nil {
+	if err := h.readable(raw); err != nil {
 		return fmt.Errorf(
 			"the snapshot from before the migration could not be read again: %w: migrate with fewer hosts in --host-access at a time; nothing was changed",
 			err,
@@ -465,12 +465,8 @@ func compress(raw []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxUnpacked bounds, in bytes, what a ConfigMap may unpack to: one of zeros would take a gigabyte of its reader.
-const maxUnpacked = 256 << 20
-
-func unpack(packed []byte) ([]byte, error) { return unpackAtMost(packed, maxUnpacked) }
-
-func unpackAtMost(packed []byte, limit int64) ([]byte, error) {
+// unpack refuses what unpacks to more than limit bytes: a ConfigMap of zeros would take a gigabyte of its reader.
+func unpack(packed []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("it is not what transplant wrote: %w", err)

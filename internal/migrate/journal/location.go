@@ -19,6 +19,16 @@ type ObjectLocation struct {
 	Part string
 	// Sizes of what the journal is kept in; the usual ones when nil.
 	Sizes *Sizes
+	// Memory bounds, in bytes, what the journal and the snapshot from before take of their reader's memory. The usual
+	// bound, for the largest supported cluster, when 0.
+	Memory int64
+}
+
+func (h ObjectLocation) memory() int64 {
+	if h.Memory == 0 {
+		return maxMemory
+	}
+	return h.Memory
 }
 
 // Sizes bound what a journal keeps where, in bytes when packed.

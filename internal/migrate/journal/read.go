@@ -111,8 +111,8 @@ type stored struct {
 	recent map[int]bool
 	// versions of the parts, by name.
 	versions map[string]string
-	// left is how many bytes of memory the rest of the journal may take.
-	left int64
+	// left is how many bytes of memory the rest of the journal may take, of limit.
+	left, limit int64
 }
 
 // maxMemory bounds what a journal takes of its reader's memory, all parts together, and so what the snapshot from
@@ -123,7 +123,7 @@ const maxMemory = 256 << 20
 func (s *stored) weigh(raw []byte, into reflect.Type) (int64, error) {
 	weight, err := jsonweight.Of(raw, into, s.left)
 	if heavy, is := errors.AsType[*jsonweight.TooHeavyError](err); is {
-		heavy.Limit = maxMemory // of all pieces together, not what the ones before have left
+		heavy.Limit = s.limit // of all pieces together, not what the ones before have left
 	}
 	s.left -= weight
 	return weight, err
@@ -132,7 +132,7 @@ func (s *stored) weigh(raw []byte, into reflect.Type) (int64, error) {
 // take takes the weight of a piece that is remembered.
 func (s *stored) take(weight int64) error {
 	if s.left -= weight; s.left < 0 {
-		return &jsonweight.TooHeavyError{Limit: maxMemory}
+		return &jsonweight.TooHeavyError{Limit: s.limit}
 	}
 	return nil
 }
@@ -184,11 +184,11 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 	if data == nil {
 		data = cm.BinaryData[earlierKey]
 	}
-	raw, err := unpack(data)
+	raw, err := unpack(data, r.home.memory())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
-	first := &stored{left: maxMemory}
+	first := &stored{left: r.home.memory(), limit: r.home.memory()}
 	if _, err := first.weigh(raw, reflect.TypeFor[head]()); err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
@@ -203,6 +203,7 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 		recent:     map[int]bool{},
 		versions:   map[string]string{},
 		left:       first.left,
+		limit:      first.limit,
 	}
 	if len(h.Kept.Parts) == 0 && len(h.Kept.Recent) == 0 {
 		for i := range s.doc.Records { // a journal in one piece, as earlier versions wrote it
@@ -323,7 +324,7 @@ func (r *Reader) plan(
 		}
 		packed = append(packed, data...)
 	}
-	raw, err := unpack(packed)
+	raw, err := unpack(packed, r.home.memory())
 	if err != nil {
 		return nil, nil, fmt.Errorf("the %s of %s: %w", holds, object, err)
 	}
@@ -348,7 +349,7 @@ func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part
 	if err != nil {
 		return nil, err
 	}
-	raw, err := unpack(data)
+	raw, err := unpack(data, r.home.memory())
 	if err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
 	}

@@ -82,6 +82,31 @@ func TestASmallConfigMapTakesNoGigabytesOfItsReader(t *testing.T) {
 	}
 }
 
+// TestAReaderOfManyJournalsBoundsEach: a ConfigMap in the namespace of one control plane must not end the operator of all.
+func TestAReaderOfManyJournalsBoundsEach(t *testing.T) {
+	for name, text := range map[string]string{
+		"blanks":  `{"apiVersion":"transplant.dev/v1alpha1"` + strings.Repeat(" ", 2<<20) + "}",
+		"records": `{"apiVersion":"transplant.dev/v1alpha1","kind":"Journal","records":` + many("{}", 10_000) + "}",
+	} {
+		server := apitest.New(t)
+		home := ObjectLocation{Namespace: "tenant-a", Memory: 1 << 20}
+		home.Kube, _ = server.Clients(t)
+		for at, key := range map[string]string{Name: journalKey, BeforeName: snapshotKey} {
+			server.Put(t, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: at, Namespace: home.Namespace}, Data: map[string]string{"last": "true"},
+				BinaryData: map[string][]byte{key: zipped(t, text)},
+			})
+		}
+		_, err := home.Open(t.Context())
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("than %d bytes", 1<<20)) {
+			t.Errorf("%s in the journal: %v", name, err)
+		}
+		if _, err := home.Before(t.Context()); name == "blanks" && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("than %d bytes", 1<<20))) {
+			t.Errorf("%s in the snapshot from before: %v", name, err)
+		}
+	}
+}
+
 // TestThePartsOfAJournalShareItsMemory has parts that are well below the limit each, and above it together; also for a reader that remembers them.
 func TestThePartsOfAJournalShareItsMemory(t *testing.T) {
 	server := apitest.New(t)
