@@ -20,7 +20,7 @@ import (
 // PortForward connects to the pods of a namespace through the API server. Who asks a pod by its address from elsewhere
 // may find another pod of the same address, and take its answer for a proof.
 func PortForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) dialer {
-	return func(_ context.Context, pod, address string) (net.Conn, error) {
+	return func(ctx context.Context, pod, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("address %s of pod %s: %w", address, pod, err)
@@ -37,10 +37,14 @@ func PortForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) 
 			Name(pod).
 			SubResource("portforward").
 			URL()
-		conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{
-			Transport: transport, Timeout: 0,
-		}, http.MethodPost, at).
-			Dial(portforward.PortForwardProtocolV1Name)
+		conn, err := within(ctx, func() (net.Conn, error) {
+			conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, at).
+				Dial(portforward.PortForwardProtocolV1Name)
+			if err != nil {
+				return nil, err
+			}
+			return forwarded(conn, port)
+		})
 		if err != nil {
 			return nil, fmt.Errorf(
 				"reaching pod %s/%s through the API server (pods/portforward; --seed-direct where the addresses of a seed's pods are reached from here): %w",
@@ -49,7 +53,32 @@ func PortForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) 
 				err,
 			)
 		}
-		return forwarded(conn, port)
+		return conn, nil
+	}
+}
+
+// within is open until ctx ends. The dialer of client-go takes no context, and an API server that accepts and says
+// nothing would hold its caller for ever. A connection that comes later is closed.
+func within(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
+	type opened struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		conn, err := open()
+		done <- opened{conn, err}
+	}()
+	select {
+	case o := <-done:
+		return o.conn, o.err
+	case <-ctx.Done():
+		go func() {
+			if o := <-done; o.err == nil {
+				_ = o.conn.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
 	}
 }
 
