@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds what a test waits for; a slow machine may take as long.
-const patience = 8 * time.Minute
+const patience = 20 * time.Minute
 
 // Flags of the operator that make it look more often than it would in earnest.
 var quick = []string{"--look-interval=1s", "--retry=1s", "--max-retry=5s"}

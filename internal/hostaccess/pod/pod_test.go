@@ -183,16 +183,19 @@ func TestNothingIsDoneTwice(t *testing.T) {
 	}
 	defer release(t.Context())
 	var wg sync.WaitGroup
-	stop := make(chan struct{})
+	stop, written := make(chan struct{}), make(chan struct{})
 	wg.Go(func() {
-		ticker := time.NewTicker(3 * time.Millisecond)
-		defer ticker.Stop()
+		const first = time.Millisecond
+		after := first // twice as long after each cut: on a busy machine no session would last for a call
 		for {
 			select {
 			case <-stop:
 				return
-			case <-ticker.C:
+			case <-written:
+				after = first
+			case <-time.After(after):
 				c.cut()
+				after *= 2
 			}
 		}
 	})
@@ -208,11 +211,15 @@ func TestNothingIsDoneTwice(t *testing.T) {
 		if err := os.Remove(at); err != nil { // a second try of the same call would bring it back
 			t.Fatal(err)
 		}
+		written <- struct{}{}
 	}
 	close(stop)
 	wg.Wait()
 	if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a call was done twice: %v", err)
+	}
+	if c.opened < 10 {
+		t.Errorf("%d sessions were opened: hardly one was cut", c.opened)
 	}
 }
 
