@@ -42,8 +42,8 @@ type kept struct {
 
 // Keep returns a context for a reader that keeps what it reads of user clusters, as a snapshot does. Its answers are
 // bounded together, and with those of the other readers that ask clusters of the same Total. The reader that keeps the
-// most of them is ended where that is too much. It calls done when it has cut down what it keeps to so many bytes. Those
-// count until the reader that it is a part of is done, if there is one; see Pass.
+// most of them is ended where that is too much. It calls done when it has cut down what it keeps to so many bytes.
+// Those count until the reader that it is a part of is done, if there is one; see Pass.
 func Keep(ctx context.Context) (_ context.Context, done func(left int64)) {
 	whole, _ := readerOf(ctx).(*passing)
 	ctx, end := context.WithCancelCause(ctx)

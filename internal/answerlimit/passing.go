@@ -33,8 +33,10 @@ type passing struct {
 // Pass returns a context for a reader that goes through answers of user clusters one after the other, and keeps little
 // of each. Where those of all such readers of the same Total take too much memory, an answer waits for its turn before
 // it is decoded. A reader has its turn until it asks for its next answer, calls done, or has had it for long. A cluster
-// has one turn at a time. Of answers that a reader has at the same time the last one counts. What parts of it Keep
-// counts until done; where that is too much for all readers, the context of the one that has the most ends.
+// has one turn at a time. Of answers that a reader has at the same time the last one counts.
+//
+// What its parts have left counts until done; see Keep. Where all readers keep too much, the context of the one that
+// keeps the most ends.
 func Pass(ctx context.Context) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	p := &passing{end: end, kept: map[*Total]*kept{}}

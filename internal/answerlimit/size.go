@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Size is about how many bytes of memory a value takes, with all that it leads to. What two places lead to counts twice.
-// The value leads to nothing that leads back to it.
+// Size is about how many bytes of memory a value takes, with all that it leads to. What two places lead to counts
+// twice. The value leads to nothing that leads back to it.
 func Size(v any) int64 {
 	r := reflect.ValueOf(v)
 	if !r.IsValid() {

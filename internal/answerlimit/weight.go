@@ -52,7 +52,7 @@ var (
 	}
 )
 
-// discovered is what a client of discovery decodes the lists of groups and versions into, whatever they say that they are.
+// discovered is what a client of discovery decodes lists of groups and versions into, whatever they say that they are.
 var discovered = []reflect.Type{
 	reflect.TypeFor[apidiscoveryv2.APIGroupDiscoveryList](),
 	reflect.TypeFor[metav1.APIGroupList](),

@@ -133,8 +133,8 @@ func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Pla
 	if err := p.observe(ctx); err != nil {
 		return nil, nil, nil, err
 	}
-	snap, err := p.gatherBounded(ctx)
-	if err != nil {
+	snap := p.Gather(ctx)
+	if err := bounded(snap); err != nil {
 		return nil, nil, nil, err
 	}
 	made, err := p.Plan(snap, part)
@@ -316,8 +316,8 @@ func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 	if err := p.keepsRules(doc); err != nil {
 		return err
 	}
-	live, err := p.gatherBounded(ctx)
-	if err != nil {
+	live := p.Gather(ctx)
+	if err := bounded(live); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

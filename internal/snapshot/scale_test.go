@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -80,6 +81,11 @@ func TestTheCostOfGatheringDoesNotGrowWithTheCluster(t *testing.T) {
 		if w.Ref == "DaemonSet/kube-system/calico-node" && (len(w.Nodes) != 500 || w.Nodes[0] != "node-0000") {
 			t.Errorf("%s runs on %d nodes", w.Ref, len(w.Nodes))
 		}
+	}
+	if size := answerlimit.Size(got); size > 1<<20 { // a run on a hosted cluster of 5,000 nodes keeps ten times that
+		t.Errorf("the snapshot of 500 nodes takes %d KiB of memory", size>>10)
+	} else {
+		t.Logf("the snapshot of 500 nodes takes %d KiB of memory", size>>10)
 	}
 	told := 0
 	for _, n := range got.Calls {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// collecting is for how long changes are collected before they are sent. beating is how often something is sent even if
-	// nothing changed, and the listener's rights are checked again.
+	// collecting is for how long changes are collected before they are sent. beating is how often something is sent even
+	// if nothing changed, and the listener's rights are checked again.
 	collecting = 250 * time.Millisecond
 	beating    = 15 * time.Second
 	// maxStreams is how many pages may be live at a time.
