@@ -129,7 +129,7 @@ func TestATurnEndsByItself(t *testing.T) {
 		idle.has("the first one")
 		other.asks(30)
 		other.waits("the other one")
-		time.Sleep(longestTurn)
+		<-time.After(longestTurn)
 		other.has("when the first one has done nothing for long")
 		idle.done() // gives back nothing twice
 		third := s.reader(t.Context())
