@@ -26,6 +26,9 @@ const (
 // body alone, so the transport below has to be made with it.
 const MaxHeader = 64 << 10
 
+// copied is how often what was read of an answer is in memory while the rest comes.
+const copied = 2
+
 // maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
 const maxRead = 64 << 10
 
@@ -33,7 +36,9 @@ const maxRead = 64 << 10
 // by event, and a list over its pages. It also bounds all answers that are open at the same time. The total bounds
 // these and the ones of other clusters with the same Total; it may be nil. The transport below must not decompress,
 // since a thousandth of the bytes would do on the wire then.
-func Transport(rt http.RoundTripper, total *Total) http.RoundTripper {
+//
+// Transports of one Total and one name are of one cluster; one without a name is of a cluster of its own.
+func Transport(rt http.RoundTripper, total *Total, name string) http.RoundTripper {
 	if total == nil {
 		total = newTotal(0)
 	}
@@ -42,14 +47,14 @@ func Transport(rt http.RoundTripper, total *Total) http.RoundTripper {
 		answer:  maxAnswer,
 		event:   maxEvent,
 		lists:   newLists(maxList, maxListWeight, maxPages),
-		cluster: total.cluster(maxOpen),
+		cluster: total.named(name),
 	}
 }
 
 // Config makes clients of a configuration bound what they read of answers, and ask for answers that are not compressed.
 func Config(c *rest.Config) {
 	c.DisableCompression = true
-	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return Transport(rt, nil) })
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return Transport(rt, nil, "") })
 }
 
 type bounded struct {
@@ -128,6 +133,7 @@ func (a *answer) weighed(resp *http.Response, as []reflect.Type) (*http.Response
 	if a.events != nil {
 		resp.Body = &weighedEvents{weighing: w}
 	} else {
+		a.isWhole = true
 		resp.Body = &weighed{weighing: w}
 	}
 	return resp, nil
@@ -140,6 +146,7 @@ type answer struct {
 	method, host, path string
 	read, most         int
 	isProblem          bool         // it says why something failed, or is no JSON
+	isWhole            bool         // it is read to its end before its reader gets it
 	events             *eventStream // nil where the answer is no stream
 	err                error
 
@@ -182,8 +189,11 @@ func (a *answer) Read(p []byte) (int, error) {
 		)
 	}
 	holds := n
-	if a.events != nil {
+	switch {
+	case a.events != nil:
 		holds = a.events.grown(a.read)
+	case a.isWhole:
+		holds = copied * n
 	}
 	if refused := a.hold(holds); refused != nil {
 		return 0, refused

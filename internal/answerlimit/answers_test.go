@@ -197,7 +197,7 @@ func TestAConnectionThatIsTakenOverIsLeftAlone(t *testing.T) {
 	})
 	req := httptest.NewRequest(http.MethodGet, "/x", nil)
 	req.Header.Set("Upgrade", "SPDY/3.1")
-	resp, err := Transport(rt, nil).RoundTrip(req)
+	resp, err := Transport(rt, nil, "").RoundTrip(req)
 	if err != nil || resp.Body != body {
 		t.Errorf("the body is %T, %v", resp.Body, err)
 	}

@@ -20,7 +20,7 @@ import (
 func clusterOf(t *testing.T, s *httptest.Server, total *Total) *kubernetes.Clientset {
 	t.Helper()
 	c := &rest.Config{Host: s.URL, QPS: -1, DisableCompression: true}
-	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return Transport(rt, total) })
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return Transport(rt, total, "") })
 	kube, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func watchOne(t *testing.T, kube *kubernetes.Clientset) (watch.Interface, watch.
 // TestAWatchCountsWhatItHolds: client-go's buffers stay as large as the largest event, for as long as the watch lasts.
 func TestAWatchCountsWhatItHolds(t *testing.T) {
 	n := largeNode(0)
-	n.Annotations = map[string]string{"a": strings.Repeat("x", 3<<20)}
+	n.Annotations = map[string]string{"a": strings.Repeat("x", 3<<19), "b": strings.Repeat("x", 3<<19)}
 	total := NewTotal()
 	kube := clusterOf(t, eventServer(t, n), total)
 	heap := func() int {
@@ -88,7 +88,7 @@ func TestAWatchCountsWhatItHolds(t *testing.T) {
 // TestTheWatchesOfAClusterAreBoundedTogether: each of them would do alone.
 func TestTheWatchesOfAClusterAreBoundedTogether(t *testing.T) {
 	n := corev1.Node{}
-	n.Annotations = map[string]string{"a": strings.Repeat("x", 2<<20)}
+	n.Annotations = map[string]string{"a": strings.Repeat("x", 1<<20), "b": strings.Repeat("x", 1<<20)}
 	total := NewTotal()
 	s := eventServer(t, n)
 	kube, other := clusterOf(t, s, total), clusterOf(t, s, total)

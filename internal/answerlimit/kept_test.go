@@ -52,6 +52,38 @@ func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 	}
 }
 
+// TestWhatIsHeldCountsUntilItsReaderIsDone: a run that goes on keeps the snapshot from before, which it reads of the seed.
+func TestWhatIsHeldCountsUntilItsReaderIsDone(t *testing.T) {
+	total := newTotal(0)
+	total.mostKept = 100
+	run, ended := Pass(t.Context())
+	Hold(run, 30)
+	if total.kept != 0 {
+		t.Errorf("%d bytes count before a cluster was asked", total.kept)
+	}
+	asks := func() {
+		if err := readerOf(run).take(&answer{ctx: run, cluster: total.cluster(0)}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks()
+	asks()
+	if total.kept != 30 {
+		t.Errorf("%d bytes count when a cluster was asked", total.kept)
+	}
+	if Hold(run, 20); total.kept != 50 {
+		t.Errorf("%d bytes count when more is held", total.kept)
+	}
+	Hold(t.Context(), 1000) // the command line
+	if Hold(run, 60); context.Cause(run) == nil || total.kept != 0 {
+		t.Errorf("%d bytes count, and the run goes on: %v", total.kept, context.Cause(run))
+	}
+	ended()
+	if total.kept != 0 || len(total.readers) != 0 {
+		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
+	}
+}
+
 // TestWhatIsLeftCountsUntilItsReaderIsDone: a run keeps the snapshot that it began with, for as long as it goes on.
 func TestWhatIsLeftCountsUntilItsReaderIsDone(t *testing.T) {
 	total := newTotal(0)

@@ -28,6 +28,7 @@ type passing struct {
 	mu   sync.Mutex
 	free func()           // gives back what its last answer took; nil for none
 	kept map[*Total]*kept // what its parts have left
+	held int64            // what it holds besides, until a Total is known
 }
 
 // Pass returns a context for a reader that goes through answers of user clusters one after the other, and keeps little
@@ -41,6 +42,36 @@ func Pass(ctx context.Context) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	p := &passing{end: end, kept: map[*Total]*kept{}}
 	return context.WithValue(ctx, readerKey{}, p), p.done
+}
+
+// Hold counts what a reader keeps until it is done, as if one of its parts had left it. It does nothing where the
+// context is not one of Pass.
+func Hold(ctx context.Context, bytes int64) {
+	p, ok := readerOf(ctx).(*passing)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	p.held += bytes
+	var known *Total
+	for t := range p.kept {
+		known = t
+	}
+	p.mu.Unlock()
+	if known != nil {
+		p.settle(known)
+	}
+}
+
+// settle counts with a Total what no Total counts yet.
+func (p *passing) settle(t *Total) {
+	p.mu.Lock()
+	n := p.held
+	p.held = 0
+	p.mu.Unlock()
+	if n > 0 {
+		p.keep(t, n)
+	}
 }
 
 func (p *passing) done() {
@@ -80,6 +111,7 @@ func (p *passing) next() {
 }
 
 func (p *passing) take(a *answer, weight int64) error {
+	p.settle(a.cluster.total)
 	turns := a.cluster.total.passing
 	n := weight + buffers*int64(a.read)
 	switch {

@@ -16,9 +16,10 @@ import (
 func TestDiscoveryIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 	for name, c := range map[string]struct{ kind, answer, want string }{
 		"as text":           {"text/plain", repeated(`{"groups":[`, `{}`, 900_000, `]}`), "more than 64 KiB"},
-		"without a kind":    {jsonType, repeated(`{"groups":[`, `{}`, 900_000, `]}`), "MiB of memory"},
+		"without a kind":    {jsonType, repeated(`{"groups":[`, `{}`, 900_000, `]}`), "does not say what kind and version"},
+		"of its kind":       {jsonType, repeated(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`, `{}`, 900_000, `]}`), "MiB of memory"},
 		"of another kind":   {jsonType, repeated(`{"kind":"X","apiVersion":"v1","groups":[`, `{}`, 900_000, `]}`), "MiB of memory"},
-		"in its own format": {jsonType + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", repeated(`{"items":[`, `{}`, 900_000, `]}`), "MiB of memory"},
+		"in its own format": {jsonType + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", repeated(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[`, `{}`, 900_000, `]}`), "MiB of memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {

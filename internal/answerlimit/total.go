@@ -28,7 +28,8 @@ type Total struct {
 	mu       sync.Mutex
 	held     int
 	clusters map[*cluster]bool // those that hold something
-	freed    chan struct{}     // closed when something is free
+	names    map[string]*cluster
+	freed    chan struct{} // closed when something is free
 
 	mostKept, kept int64           // in bytes of memory; mostKept is 0 for no bound
 	readers        map[*kept]int64 // what each keeps
@@ -48,6 +49,7 @@ func newTotal(most int) *Total {
 		most:     most,
 		patience: patience,
 		clusters: map[*cluster]bool{},
+		names:    map[string]*cluster{},
 		freed:    make(chan struct{}),
 		readers:  map[*kept]int64{},
 	}
@@ -65,6 +67,19 @@ type cluster struct {
 
 func (t *Total) cluster(most int) *cluster {
 	return &cluster{total: t, most: most, mostWatched: maxWatched, turn: semaphore.NewWeighted(1)}
+}
+
+// named is the cluster of a name. It is kept, as a pool may ask for it again.
+func (t *Total) named(name string) *cluster {
+	if name == "" {
+		return t.cluster(maxOpen)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.names[name] == nil {
+		t.names[name] = t.cluster(maxOpen)
+	}
+	return t.names[name]
 }
 
 // holding is what an answer holds, until it is free. An answer that is cut was refused while it was not read.

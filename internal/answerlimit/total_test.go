@@ -133,6 +133,15 @@ func (r *reading) isRefused(t *testing.T, what string) {
 	}
 }
 
+// TestAClusterIsOneForAllOfItsPools: that of the operator, and that of its page.
+func TestAClusterIsOneForAllOfItsPools(t *testing.T) {
+	total := newTotal(0)
+	of := func(name string) *cluster { return Transport(nil, total, name).(*bounded).cluster }
+	if of("cluster-a") != of("cluster-a") || of("cluster-a") == of("cluster-b") || of("") == of("") {
+		t.Error("clusters are told apart by something else than their names")
+	}
+}
+
 // TestAnAnswerWaitsForRoomAndGoesOn, as long as a cluster that holds more is being read.
 func TestAnAnswerWaitsForRoomAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

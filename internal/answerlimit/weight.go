@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/transplant-dev/transplant/internal/jsonweight"
@@ -140,7 +141,8 @@ func (w *weighed) Read(p []byte) (int, error) {
 		w.isRead = true
 		var data []byte
 		if data, w.err = io.ReadAll(w.answer); w.err == nil {
-			w.err = w.refusal(w.weigh(data))
+			data, w.err = w.weigh(data)
+			w.err = w.refusal(w.err)
 		}
 		w.data.Reset(data)
 	}
@@ -150,20 +152,27 @@ func (w *weighed) Read(p []byte) (int, error) {
 	return w.data.Read(p)
 }
 
-// weigh is an error where the answer would take too much.
-func (w *weighed) weigh(data []byte) error {
+// weigh is the answer as its reader gets it, and an error where that would take too much.
+func (w *weighed) weigh(data []byte) ([]byte, error) {
+	data, isSuspect, err := tidy(data)
+	if err != nil {
+		return nil, err
+	}
 	if w.isProblem {
 		_, err := weighObject(data, w.as, maxProblemWeight)
-		return err
+		return data, err
+	}
+	if err := named(data); err != nil {
+		return nil, err
 	}
 	if len(data) > maxProblem && isStatus(data) {
-		return fmt.Errorf("it says why something failed in more than %d KiB", maxProblem>>10)
+		return nil, fmt.Errorf("it says why something failed in more than %d KiB", maxProblem>>10)
 	}
-	weight, err := weigh(data, w.as, w.count != nil || readerOf(w.ctx) != nil)
+	weight, err := weigh(data, w.as, isSuspect || w.count != nil || readerOf(w.ctx) != nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return w.taken(weight)
+	return data, w.taken(weight)
 }
 
 // isStatus reports whether clients take an object for an error.
@@ -206,13 +215,14 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 
 // take weighs an event, and counts what it takes if none of its watch took more.
 func (w *weighedEvents) take() error {
-	if boundOf(w.event) <= w.events.heaviest {
-		return nil
+	event, isSuspect, err := tidy(w.event)
+	if err == nil {
+		err = eventNamed(event)
 	}
-	weight, err := weighEvent(w.event, w.as)
-	if err == nil && len(w.event) > maxProblem && isErrorEvent(w.event) {
-		err = fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
+	if err != nil || boundOf(event) <= w.events.heaviest && !isSuspect {
+		return w.refusal(err)
 	}
+	weight, err := weighEvent(event, w.as)
 	if err != nil || weight <= w.events.heaviest {
 		return w.refusal(err)
 	}
@@ -220,10 +230,19 @@ func (w *weighedEvents) take() error {
 	return w.hold(w.events.grown(0))
 }
 
-// isErrorEvent reports whether the object of an event is an error.
-func isErrorEvent(data []byte) bool {
+// eventNamed refuses an event that does not say what it is, or says at length why the watch failed.
+func eventNamed(data []byte) error {
+	if len(data) <= maxProblem {
+		return nil
+	}
 	var e eventOf
-	return utiljson.Unmarshal(data, &e) == nil && isStatus(e.Object)
+	if utiljson.Unmarshal(data, &e) != nil {
+		return nil // nor does a client read it
+	}
+	if len(e.Type) > maxName || e.Type == string(watch.Error) || isStatus(e.Object) {
+		return fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
+	}
+	return named(e.Object)
 }
 
 // kindOf is what clients take to find out what an answer is.
@@ -234,6 +253,7 @@ type kindOf struct {
 
 // eventOf is what clients take of an event for its object.
 type eventOf struct {
+	Type   string          `json:"type"`
 	Object json.RawMessage `json:"object"`
 }
 
@@ -293,6 +313,9 @@ func weighObject(data []byte, as []reflect.Type, limit int64) (most int64, _ err
 			elements = listed * elementsOf(data)
 		}
 		weight, err := jsonweight.Of(data, t, limit-elements)
+		if errors.Is(err, jsonweight.ErrQuantity) {
+			return 0, err
+		}
 		if err != nil || elements > limit {
 			return 0, fmt.Errorf("it would take more than %d MiB of memory, or nests too deep", limit>>20)
 		}
@@ -306,9 +329,7 @@ func elementsOf(data []byte) int64 {
 	var list struct {
 		Items []skipped `json:"items"`
 	}
-	if json.Unmarshal(data, &list) != nil {
-		return 0 // nor does a client read it as a list
-	}
+	_ = utiljson.Unmarshal(data, &list) // a client of a list may go on where this one ends
 	return int64(len(list.Items))
 }
 

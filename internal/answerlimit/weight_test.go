@@ -60,8 +60,8 @@ func TestAnAnswerIsBoundedByTheMemoryThatItTakes(t *testing.T) {
 	}{
 		"nodes":                 {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},
 		"their kind at the end": {answer: repeated(`{"items":[`, `{}`, n, `],"kind":"NodeList","apiVersion":"v1"}`)},
-		"without their kind":    {answer: repeated(`{"items":[`, `{}`, n, `]}`)},
-		"without their version": {answer: repeated(`{"kind":"NodeList","items":[`, `{}`, n, `]}`)},
+		"without their kind":    {answer: repeated(`{"items":[`, `{}`, n, `]}`), want: "does not say what kind"},
+		"without their version": {answer: repeated(`{"kind":"NodeList","items":[`, `{}`, n, `]}`), want: "does not say what kind"},
 		"of another form":       {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[`, `0`, n, `]}`)},
 		"taints of a node":      {answer: repeated(`{"kind":"NodeList","apiVersion":"v1","items":[{"spec":{"taints":[`, `{}`, 4*n, `]}}]}`)},
 		"another list":          {answer: repeated(`{"kind":"PodList","apiVersion":"v1","items":[`, `{}`, n, `]}`)},

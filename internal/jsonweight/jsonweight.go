@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // maxDepth is more than any document nests. A reader that goes into each level would run out of stack, which ends the
@@ -43,14 +45,37 @@ func (e *TooHeavyError) Error() string {
 // it makes room for anything.
 func Of(data []byte, into reflect.Type, limit int64) (int64, error) {
 	w := &weighing{tokens: json.NewDecoder(bytes.NewReader(data)), left: limit, limit: limit}
+	w.tokens.UseNumber() // decoders go on behind a number that is out of range
 	err := w.value(into, 0)
-	if _, heavy := errors.AsType[*TooHeavyError](err); heavy || errors.Is(err, errTooDeep) {
+	if _, heavy := errors.AsType[*TooHeavyError](err); heavy || errors.Is(err, errTooDeep) || errors.Is(err, ErrQuantity) {
 		return limit - w.left, err
 	}
 	return limit - w.left, nil
 }
 
 var errTooDeep = fmt.Errorf("it nests deeper than %d levels, which no document of transplant does", maxDepth)
+
+var quantity = reflect.TypeFor[resource.Quantity]()
+
+// ErrQuantity says that a quantity is larger than any that Kubernetes writes. It is decoded into the number that it
+// stands for, and one of twelve characters may have a billion digits.
+var ErrQuantity = fmt.Errorf("it has a quantity of more than %d characters, or with an exponent of more than %d digits",
+	maxQuantity, maxExponent)
+
+const (
+	maxQuantity = 64
+	maxExponent = 2
+)
+
+// isLarge reports whether a quantity is larger than Kubernetes writes any.
+func isLarge(token json.Token) bool {
+	text := fmt.Sprint(token)
+	if len(text) > maxQuantity {
+		return true
+	}
+	_, exponent, has := strings.Cut(strings.ToLower(text), "e")
+	return has && len(strings.TrimLeft(exponent, "+-")) > maxExponent
+}
 
 type weighing struct {
 	tokens      *json.Decoder
@@ -79,6 +104,9 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 		}
 	}
 	if t != nil && decodesItself(t) {
+		if t == quantity && isLarge(token) {
+			return ErrQuantity
+		}
 		return w.whole(token, depth)
 	}
 	isAny := t != nil && t.Kind() == reflect.Interface
@@ -88,7 +116,7 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 			return w.add(int64(len(token)) + int64(reflect.TypeFor[string]().Size()))
 		}
 		return w.add(int64(len(token)))
-	case float64:
+	case json.Number:
 		if isAny {
 			return w.add(boxed)
 		}

@@ -33,7 +33,7 @@ func (heavyNodes) RoundTrip(*http.Request) (*http.Response, error) {
 func lister(t *testing.T) func(context.Context) error {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "https://user-cluster.invalid", Transport: answerlimit.Transport(heavyNodes{}, answerlimit.NewTotal()), QPS: -1,
+		Host: "https://user-cluster.invalid", Transport: answerlimit.Transport(heavyNodes{}, answerlimit.NewTotal(), ""), QPS: -1,
 	})
 	if err != nil {
 		t.Fatal(err)

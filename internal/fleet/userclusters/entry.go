@@ -80,7 +80,7 @@ func (e *entry) build(o Options) error {
 			ContentType:        "application/json",
 		},
 	}
-	rt := answerlimit.Transport(e, o.Total)
+	rt := answerlimit.Transport(e, o.Total, e.namespace)
 	if o.Wrap != nil {
 		rt = o.Wrap(rt)
 	}
