@@ -39,18 +39,13 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	return snap
 }
 
-// maxMemory bounds, in bytes, what is kept of a cluster during its migration, and what is read of it later. It is that
-// of the snapshot, and that of the journal. A snapshot of 5,000 nodes takes a third. The operator's memory is for all
-// clusters.
-const maxMemory = 32 << 20
-
 // bounded refuses a snapshot that a run should not keep. Names and labels in it are as long as the user cluster makes
 // them.
-func bounded(snap *v1.Snapshot) error {
-	if size := answerlimit.Size(snap); size > maxMemory {
+func bounded(snap *v1.Snapshot, limit int64) error {
+	if size := answerlimit.Size(snap); limit > 0 && size > limit {
 		return fmt.Errorf(
 			"the snapshot of %s takes %d MiB of memory, and may take %d: look at what the API server of the user cluster runs",
-			snap.Cluster.Context, size>>20, maxMemory>>20,
+			snap.Cluster.Context, size>>20, limit>>20,
 		)
 	}
 	return nil

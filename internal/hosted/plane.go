@@ -78,6 +78,9 @@ type Plane struct {
 	Tell func(string)
 	// ToolVersion stands in snapshots and plans.
 	ToolVersion string
+	// Memory bounds, in bytes, what a run keeps of the cluster: the snapshot, and the journal. The usual bound, for the
+	// largest supported cluster, when 0. The operator's memory is for all clusters.
+	Memory int64
 	// Clock is the real one when nil.
 	Clock clock.Clock
 	// Boot is the clock by which the lock runs out: the time since the boot, which counts while the machine is suspended.

@@ -77,7 +77,9 @@ func TestALargeSnapshotIsNotKept(t *testing.T) {
 		n.Labels = map[string]string{"long": strings.Repeat("x", 10<<20)}
 		w.user.Put(t, n)
 	}
-	err := w.plane().Run(t.Context(), Handover, nil, nil)
+	plane := w.plane()
+	plane.Memory = 32 << 20
+	err := plane.Run(t.Context(), Handover, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "MiB of memory, and may take 32: look at what the API server of the user cluster runs") {
 		t.Errorf("the run: %.500v", err)
 	}

@@ -34,6 +34,7 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/answerlimit"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
@@ -134,7 +135,7 @@ func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Pla
 		return nil, nil, nil, err
 	}
 	snap := p.Gather(ctx)
-	if err := bounded(snap); err != nil {
+	if err := bounded(snap, p.Memory); err != nil {
 		return nil, nil, nil, err
 	}
 	made, err := p.Plan(snap, part)
@@ -177,6 +178,7 @@ func reworded(ctx context.Context, home journal.ObjectLocation, doc *v1.Journal)
 	if err != nil {
 		return nil, nil, err
 	}
+	answerlimit.Hold(ctx, answerlimit.Size(before)+answerlimit.Size(doc))
 	return plan.Reworded(&doc.Plan, before), before, nil
 }
 
@@ -209,6 +211,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan
 		if err != nil {
 			return err
 		}
+		answerlimit.Hold(ctx, answerlimit.Size(before)+answerlimit.Size(&doc))
 		back, err := p.beginBack(ctx, j, before)
 		if err != nil {
 			return err
@@ -317,7 +320,7 @@ func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 		return err
 	}
 	live := p.Gather(ctx)
-	if err := bounded(live); err != nil {
+	if err := bounded(live, p.Memory); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -395,7 +398,7 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 }
 
 func (p *Plane) home(part Part) journal.ObjectLocation {
-	h := journal.ObjectLocation{Kube: p.Seed.Kube, Namespace: p.Namespace, Memory: maxMemory}
+	h := journal.ObjectLocation{Kube: p.Seed.Kube, Namespace: p.Namespace, Memory: p.Memory}
 	if part == Finish {
 		h.Part = string(part)
 	}

@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -78,5 +79,12 @@ func TestAnnotationsThatAreTooLongAreLeftOut(t *testing.T) {
 	})
 	if have["a"] != strings.Repeat("x ", maxAnnotation/2) || have["b"] != Masked || len(have) != 2 {
 		t.Errorf("have %d annotations, b is %.20q", len(have), have["b"])
+	}
+}
+
+// TestALongErrorIsCutBeforeItIsMasked: the other end of a connection writes into some.
+func TestALongErrorIsCutBeforeItIsMasked(t *testing.T) {
+	if got := Error(errors.New(strings.Repeat("a ", 10<<20))); len(got) > maxError+10 || !strings.HasSuffix(got, "...") {
+		t.Errorf("%d bytes are left", len(got))
 	}
 }

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
@@ -103,5 +106,20 @@ func TestAClusterConfigurationThatIsNotUnderstoodSaysSo(t *testing.T) {
 				t.Errorf("got %q, want %q", got.Error, tc.want)
 			}
 		})
+	}
+}
+
+// TestALongConfigurationIsNotUnderstood: as YAML, a list of single letters takes a hundred times its bytes.
+func TestALongConfigurationIsNotUnderstood(t *testing.T) {
+	long := kubeadmMap + "\nx: [" + strings.Repeat("a,", 1<<20) + "a]\n"
+	got := objects.Kubeadm(long)
+	if want := "the ClusterConfiguration is not understood: it has 2"; !strings.HasPrefix(got.Error, want) || got.ClusterConfiguration != "" {
+		t.Errorf("the error is %q, and %d bytes are kept", got.Error, len(got.ClusterConfiguration))
+	}
+	s := everything(t)
+	s.Put(t, &corev1.ConfigMap{ObjectMeta: meta(component.Namespace, "kubelet-config"), Data: map[string]string{component.Kubelet: long}})
+	live := Gather(t.Context(), live(t, s), collect.Options{})
+	if w := why(live, "kubelet-defaults"); !strings.Contains(w, "and is read up to 256") || live.KubeletDefaults != nil {
+		t.Errorf("kubelets' defaults are unknown because of %q: %v", w, live.KubeletDefaults)
 	}
 }

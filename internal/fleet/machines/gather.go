@@ -62,6 +62,8 @@ const (
 	maxDrivers = 16
 	// maxFacts bounds what is kept of all machines and nodes of a cluster together. Those of 5,000 nodes take a third.
 	maxFacts = 16 << 20
+	// maxFields bounds the list of the fields that one manager has of a node. Decoded it takes ten times as much.
+	maxFields = 256 << 10
 	// maxError bounds why something could not be listed: an API server says so at any length.
 	maxError = 4 << 10
 )
@@ -268,6 +270,9 @@ func providerIDBy(fields []metav1.ManagedFieldsEntry) (manager string, at time.T
 	for _, e := range fields {
 		if e.FieldsV1 == nil || e.Subresource != "" {
 			continue
+		}
+		if len(e.FieldsV1.GetRawBytes()) > maxFields {
+			continue // no manager has as many fields of a node
 		}
 		var set struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`

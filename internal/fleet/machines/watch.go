@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +118,13 @@ type watched struct {
 	news     func(watch.Event) (bool, error)
 }
 
-func (w watched) follow(ctx context.Context, changed func()) error {
+// follow tells of what is news. A panic is its error: what a user cluster sends must not end the operator of all.
+func (w watched) follow(ctx context.Context, changed func()) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("watching %s: panic: %v\n%s", w.resource, value, debug.Stack())
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():

@@ -276,12 +276,15 @@ func (h *Hosted) Plane(ctx context.Context, t Target) (*hosted.Plane, error) {
 	return p, nil
 }
 
+// runMemory bounds what a run keeps of a cluster. A snapshot of 5,000 nodes takes a third of it.
+const runMemory = 32 << 20
+
 // seedOnly is the plane for what does not ask the user cluster.
 func (h *Hosted) seedOnly(t Target) *hosted.Plane {
 	provider := engineProvider(t)
 	return &hosted.Plane{
 		Name: t.Name, Namespace: t.Namespace, Seed: h.Seed, Holder: h.Holder, ToolVersion: h.ToolVersion, Provider: provider,
-		Confirmed: confirmationOf(t.Cluster),
+		Confirmed: confirmationOf(t.Cluster), Memory: runMemory,
 		Ledger: planLedger{client: h.Seed.Dynamic, target: t, version: h.ToolVersion,
 			images: func(image string) bool { return h.isOwnImage(provider, image) }},
 		Options: v1.Options{Image: h.Images[provider], Strategy: strategyOf(t)},

@@ -193,7 +193,7 @@ func keepOwner(f *os.File, old fs.FileInfo) error {
 // createTemp returns a new file that is locked. Between its creation and the lock a sweeper may have taken it for a
 // left-over, hence the second look.
 func createTemp(root *os.Root, dir string) (*os.File, string, error) {
-	for {
+	for range lockTries {
 		name := path.Join(dir, tempPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(tempNumber.Add(1), 10)+tempSuffix)
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
@@ -205,9 +205,15 @@ func createTemp(root *os.Root, dir string) (*os.File, string, error) {
 		if hostaccess.TryLockFile(f) && same(root, name, f) {
 			return f, name, nil
 		}
+		_ = root.Remove(name) // where nothing can be locked, no sweeper finds it
 		_ = f.Close()
 	}
+	return nil, "", fmt.Errorf("no new file in %s can be locked (flock): look at what file system it is on", dir)
 }
+
+// lockTries is how often a sweeper may take a new file for a left-over. Without a bound, a file system that knows no
+// locks would be filled.
+const lockTries = 100
 
 func same(root *os.Root, name string, f *os.File) bool {
 	byName, err := root.Lstat(name)

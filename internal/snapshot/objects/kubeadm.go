@@ -70,9 +70,25 @@ type controlPlanePart struct {
 	} `json:"extraVolumes"`
 }
 
+// maxConfig is what a configuration of kubeadm or of kubelets may have. One of another user's that is a list of single
+// letters would take a hundred times as much when it is understood.
+const maxConfig = 256 << 10
+
+// tooLong says that a configuration is not read; empty for one that is.
+func tooLong(text string) string {
+	if len(text) <= maxConfig {
+		return ""
+	}
+	return fmt.Sprintf("it has %d KiB, and is read up to %d", len(text)>>10, maxConfig>>10)
+}
+
 // Kubeadm understands a ClusterConfiguration. What it cannot understand is told in Error.
 func Kubeadm(text string) *v1.KubeadmConfig {
 	out := &v1.KubeadmConfig{SHA256: hostaccess.SHA256([]byte(text))}
+	if why := tooLong(text); why != "" {
+		out.Error = "the ClusterConfiguration is not understood: " + why
+		return out
+	}
 	var in clusterConfiguration
 	if err := safeyaml.Unmarshal([]byte(text), &in); err != nil {
 		out.Error = "the ClusterConfiguration is not understood: " + mask.Text(err.Error())
@@ -168,6 +184,10 @@ func GatherKubeletDefaults(ctx context.Context, g *collect.Collector) {
 			continue
 		}
 		text := cm.Data[component.Kubelet]
+		if why := tooLong(text); why != "" {
+			g.Unknown("kubelet-defaults", "reading ConfigMap "+component.Namespace+"/"+name+": "+why)
+			return
+		}
 		out := &v1.KubeletDefaults{Name: name, SHA256: hostaccess.SHA256([]byte(text)), Text: mask.YAML(text)}
 		var in struct {
 			FeatureGates       map[string]bool `json:"featureGates"`

@@ -66,7 +66,11 @@ func GatherAccess(ctx context.Context, g *collect.Collector) {
 
 // Answer asks the API server every question, a few at a time.
 func Answer(ctx context.Context, g *collect.Collector, questions []v1.AccessAnswer) {
-	work := make(chan int)
+	work := make(chan int, len(questions))
+	for i := range questions {
+		work <- i
+	}
+	close(work)
 	var wg together.Group
 	for range min(reviewers, len(questions)) {
 		wg.Go(func() {
@@ -75,10 +79,6 @@ func Answer(ctx context.Context, g *collect.Collector, questions []v1.AccessAnsw
 			}
 		})
 	}
-	for i := range questions {
-		work <- i
-	}
-	close(work)
 	wg.Wait()
 }
 

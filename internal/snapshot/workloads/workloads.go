@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // GatherWorkloads lists Deployments, DaemonSets and StatefulSets of all namespaces. Which of them are kept is decided
@@ -140,8 +141,19 @@ var shownEnv = []string{
 	"SKIP_NODE_DELETION",
 }
 
+// maxWord is what is read of one word of a command. A script of blanks takes many times its bytes when it is masked.
+const maxWord = 64 << 10
+
+// shortWords are the words of a command, without the end of those that are too long.
+func shortWords(words []string) []string {
+	for i, word := range words {
+		words[i] = visible.Cut(word, maxWord)
+	}
+	return words
+}
+
 func containerOf(c *corev1.Container) v1.Container {
-	command := commandline.Unwrapped(slices.Concat(c.Command, c.Args))
+	command := commandline.Unwrapped(shortWords(slices.Concat(c.Command, c.Args)))
 	out := v1.Container{
 		Name: c.Name, Image: c.Image, Command: mask.Command(command), Flags: mask.Map(commandline.FlagsOf(wordsOf(command))),
 		Requests: quantities(c.Resources.Requests), Limits: quantities(c.Resources.Limits),
