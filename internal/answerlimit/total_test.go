@@ -137,7 +137,8 @@ func (r *reading) isRefused(t *testing.T, what string) {
 func TestAClusterIsOneForAllOfItsPools(t *testing.T) {
 	total := newTotal(0)
 	of := func(name string) *cluster { return Transport(nil, total, name).(*bounded).cluster }
-	if of("cluster-a") != of("cluster-a") || of("cluster-a") == of("cluster-b") || of("") == of("") {
+	one, same, other := of("cluster-a"), of("cluster-a"), of("cluster-b")
+	if nameless := of(""); one != same || one == other || nameless == of("") {
 		t.Error("clusters are told apart by something else than their names")
 	}
 }

@@ -104,10 +104,7 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 		}
 	}
 	if t != nil && decodesItself(t) {
-		if t == quantity && isLarge(token) {
-			return ErrQuantity
-		}
-		return w.whole(token, depth)
+		return w.whole(t, token, depth)
 	}
 	isAny := t != nil && t.Kind() == reflect.Interface
 	switch token := token.(type) {
@@ -131,7 +128,10 @@ func (w *weighing) value(t reflect.Type, depth int) error {
 
 // whole weighs a value whose type decodes it itself: it may keep all of its bytes, as a RawMessage does. token is its
 // first one.
-func (w *weighing) whole(token json.Token, depth int) error {
+func (w *weighing) whole(t reflect.Type, token json.Token, depth int) error {
+	if t == quantity && isLarge(token) {
+		return ErrQuantity
+	}
 	if text, ok := token.(string); ok {
 		return w.add(int64(len(text)))
 	}
