@@ -26,9 +26,6 @@ const (
 // body alone, so the transport below has to be made with it.
 const MaxHeader = 64 << 10
 
-// copied is how often what was read of an answer is in memory while the rest comes.
-const copied = 2
-
 // maxRead bounds how much is read at a time, and so how far an answer that waits is over a Total.
 const maxRead = 64 << 10
 
@@ -189,11 +186,8 @@ func (a *answer) Read(p []byte) (int, error) {
 		)
 	}
 	holds := n
-	switch {
-	case a.events != nil:
+	if a.events != nil {
 		holds = a.events.grown(a.read)
-	case a.isWhole:
-		holds = copied * n
 	}
 	if refused := a.hold(holds); refused != nil {
 		return 0, refused

@@ -168,7 +168,7 @@ func TestWhatIsReadOfAnAnswer(t *testing.T) {
 		{"line breaks in an event", "/x?watch=1", `{"a":1}{` + strings.Repeat("\n", 30) + "}", 27, false},
 		{"blanks between events", "/x?watch=1", `{"a":1}` + strings.Repeat(" ", 21) + "{}", 27, false},
 		{"braces in a text", "/x?watch=1", `{"a":"` + strings.Repeat(`}\"{`, 6) + `"}`, 20, false},
-		{"brackets", "/x?watch=1", strings.Repeat(`[{"a":[1]},{}]`, 10), 140, true},
+		{"brackets", "/x?watch=1", strings.Repeat(`{"a":[[1],{}]}`, 10), 140, true},
 	} {
 		req := httptest.NewRequest(http.MethodGet, c.url, nil)
 		resp, err := (&bounded{rt: answers(c.answer), answer: 40, event: 20}).RoundTrip(req)

@@ -94,7 +94,7 @@ func TestAWatchThatIsNoJSONIsRefused(t *testing.T) {
 func TestManagedFieldsWeighWhatTheyHave(t *testing.T) {
 	const long = 3 << 20
 	node := fmt.Sprintf(`{"kind":"Node","apiVersion":"v1","metadata":{"managedFields":[{"fieldsV1":{"%s":{}}}]}}`, strings.Repeat("x", long))
-	weight, err := weigh([]byte(node), nil, true)
+	weight, err := weighObject([]byte(node), nil, maxWeight)
 	if err != nil || weight < long || weight > 2*long {
 		t.Errorf("%d bytes weigh %d: %v", len(node), weight, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -12,18 +13,15 @@ const (
 	// maxString is what a string of an answer may have. The annotations of an object have 256 KiB, which escapes make six
 	// times as long.
 	maxString = 2 << 20
-	// maxNumber is what a number may have, and a quantity, and maxExponent the digits of its exponent. An API server
-	// writes quantities in a canonical form. A decoder of numbers takes time and memory for what they stand for.
-	maxNumber   = 64
-	maxExponent = 2
+	// maxNumber is what a number may have.
+	maxNumber = 64
 	// maxName is what a kind, a version or the type of an event may have.
 	maxName = 256
 )
 
 // tidy makes one blank of each run of them, and writes into data. It refuses tokens that no API server sends: decoders
-// copy them several times, and quote them in errors. An answer is suspect where a number in it, or a string that may be
-// a quantity, stands for more than it has bytes.
-func tidy(data []byte) (_ []byte, isSuspect bool, _ error) {
+// copy them several times, and quote them in errors.
+func tidy(data []byte) ([]byte, error) {
 	tidied := data[:0]
 	for i := 0; i < len(data); {
 		end := i + 1
@@ -37,23 +35,20 @@ func tidy(data []byte) (_ []byte, isSuspect bool, _ error) {
 			continue
 		case c == '"':
 			if end = endOfString(data, i); end-i > maxString {
-				return nil, false, fmt.Errorf("it has a string of more than %d MiB", maxString>>20)
+				return nil, fmt.Errorf("it has a string of more than %d MiB", maxString>>20)
 			}
-			text := bytes.TrimSuffix(data[i+1:end], []byte{'"'})
-			isSuspect = isSuspect || isLargeNumber(text) || bytes.Contains(text, []byte(`\u`)) // which may be a digit
 		case c == '-' || isDigit(c):
 			for end < len(data) && isOfNumber(data[end]) {
 				end++
 			}
 			if end-i > maxNumber {
-				return nil, false, fmt.Errorf("it has a number of more than %d characters", maxNumber)
+				return nil, fmt.Errorf("it has a number of more than %d characters", maxNumber)
 			}
-			isSuspect = isSuspect || isLargeNumber(data[i:end])
 		}
 		tidied = append(tidied, data[i:end]...)
 		i = end
 	}
-	return tidied, isSuspect, nil
+	return tidied, nil
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
@@ -75,34 +70,24 @@ func endOfString(data []byte, i int) int {
 	return len(data)
 }
 
-// isLargeNumber reports whether a text may be a quantity, and is longer, or has a larger exponent, than one that an API
-// server sends. Names may look so, too.
-func isLargeNumber(text []byte) bool {
-	if len(text) == 0 || bytes.IndexByte([]byte("+-."), text[0]) < 0 && !isDigit(text[0]) {
-		return false
-	}
-	if len(text) > maxNumber {
-		return true
-	}
-	digits := bytes.TrimLeft(text, "+-.0123456789")
-	if len(digits) == 0 || digits[0] != 'e' && digits[0] != 'E' {
-		return false
-	}
-	exponent := bytes.TrimLeft(digits[1:], "+-")
-	return len(bytes.TrimLeft(exponent, "0123456789")) == 0 && len(exponent) > maxExponent
-}
-
 // named refuses an answer of some length that does not say what it is: decoders quote it in their errors. They do not
 // agree on whether letters may be large or small.
 func named(data []byte) error {
 	if len(data) <= maxProblem {
 		return nil
 	}
-	var one, other kindOf
+	var one, other struct {
+		APIVersion json.RawMessage `json:"apiVersion"`
+		Kind       json.RawMessage `json:"kind"`
+	}
 	if json.Unmarshal(data, &one) != nil || utiljson.Unmarshal(data, &other) != nil {
 		return nil // nor does a client read it, and its error quotes nothing
 	}
-	if one != other || one.Kind == "" || one.APIVersion == "" || len(one.Kind) > maxName || len(one.APIVersion) > maxName {
+	var kind, version string
+	isSaid := bytes.Equal(one.Kind, other.Kind) && bytes.Equal(one.APIVersion, other.APIVersion) &&
+		len(one.Kind) <= maxName && len(one.APIVersion) <= maxName &&
+		json.Unmarshal(one.Kind, &kind) == nil && json.Unmarshal(one.APIVersion, &version) == nil
+	if gv, err := schema.ParseGroupVersion(version); !isSaid || kind == "" || err != nil || gv.Version == "" {
 		return fmt.Errorf("it has more than %d KiB and does not say what kind and version it has", maxProblem>>10)
 	}
 	return nil

@@ -9,23 +9,31 @@ import (
 )
 
 func TestTidyLeavesWhatAnAPIServerSends(t *testing.T) {
-	for _, c := range []struct {
-		in, out   string
-		isSuspect bool
-	}{
-		{"{\"a\" :\t[1,\r\n  -2.5e10, true, null ],\"b\":\"x  y\"}\n", `{"a" : [1, -2.5e10, true, null ],"b":"x  y"} `, false},
-		{`{"a":"\"  \\","b":"  "}`, `{"a":"\"  \\","b":"  "}`, false},
-		{`{"cpu":"1e-999999999"}`, `{"cpu":"1e-999999999"}`, true},
-		{`{"cpu":1E+100}`, `{"cpu":1E+100}`, true},
-		{`{"cpu":"\u0031e999"}`, `{"cpu":"\u0031e999"}`, true},
-		{`{"cpu":"` + strings.Repeat("1", 65) + `"}`, `{"cpu":"` + strings.Repeat("1", 65) + `"}`, true},
-		{`{"cpu":"100m","memory":"16Gi","x":"1e3","y":"2E","hash":"1e3a5"}`, `{"cpu":"100m","memory":"16Gi","x":"1e3","y":"2E","hash":"1e3a5"}`, false},
-		{`{"cut`, `{"cut`, false},
-		{``, ``, false},
+	for in, want := range map[string]string{
+		"{\"a\" :\t[1,\r\n  -2.5e10, true, null ],\"b\":\"x  y\"}\n": `{"a" : [1, -2.5e10, true, null ],"b":"x  y"} `,
+		`{"a":"\"  \\","b":"  "}`:                                    `{"a":"\"  \\","b":"  "}`,
+		`{"cut`:                                                      `{"cut`,
+		`{"cut\`:                                                     `{"cut\`,
+		``:                                                           ``,
 	} {
-		out, isSuspect, err := tidy([]byte(c.in))
-		if err != nil || string(out) != c.out || isSuspect != c.isSuspect {
-			t.Errorf("of %.80q comes %.80q, suspect %v, %v", c.in, out, isSuspect, err)
+		out, err := tidy([]byte(in))
+		if err != nil || string(out) != want {
+			t.Errorf("of %q comes %q, %v", in, out, err)
+		}
+	}
+}
+
+// TestQuantitiesOfAPIServersAreTaken, and those that stand for a billion digits are not.
+func TestQuantitiesOfAPIServersAreTaken(t *testing.T) {
+	for q, isTaken := range map[string]bool{
+		`"1E"`: true, `"12Ei"`: true, `"100m"`: true, `"1e3"`: true, `"-129e6"`: true, `"128974848"`: true, `7`: true, `"1e-100"`: true, `"n"`: true,
+		`"1e-999999999"`: false, `" 1e-999999999"`: false, `"1e-999999999 "`: false, `"\t1E+999999999"`: false, `"\u0031e999999999"`: false, `1e999999999`: false,
+		"\"\u00a01e-999999999\"":            false,
+		`"` + strings.Repeat("1", 65) + `"`: false,
+	} {
+		node := `{"kind":"Node","apiVersion":"v1","status":{"capacity":{"cpu":` + q + `}}}`
+		if _, err := weighObject([]byte(node), nil, maxWeight); (err == nil) != isTaken {
+			t.Errorf("%s: %v", q, err)
 		}
 	}
 }
@@ -46,6 +54,8 @@ func TestWhatNoAPIServerSendsIsRefused(t *testing.T) {
 		"a long quantity":                  {strings.Replace(nodes(""), `"1"`, `"`+strings.Repeat("1", 65)+`"`, 1), "has a quantity of more than 64 characters"},
 		"much without a kind":              {`{"apiVersion":"v1","items":[],"x":"` + long + `"}`, "does not say what kind and version"},
 		"much without a version":           {`{"kind":"NodeList","items":[],"x":"` + long + `"}`, "does not say what kind and version"},
+		"much with an empty version":       {`{"kind":"NodeList","apiVersion":"x/","items":[],"x":"` + long + `"}`, "does not say what kind and version"},
+		"much whose kind is taken back":    {`{"kind":"NodeList","apiVersion":"v1","items":[],"x":"` + long + `","kind":null}`, "does not say what kind and version"},
 		"much of a kind in large letters":  {`{"KIND":"NodeList","apiVersion":"v1","items":[],"x":"` + long + `"}`, "does not say what kind and version"},
 		"much of a kind with a long name":  {`{"kind":"` + long + `","apiVersion":"v1","items":[]}`, "does not say what kind and version"},
 		"an element of a list that hides":  {`{"kind":"XList","apiVersion":"x/v1","items":[` + strings.Repeat("{},", 200_000) + `{}],"Items":0}`, "more than 64 MiB of memory"},
@@ -70,7 +80,10 @@ func TestEventsThatNoAPIServerSendsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ event, want string }{
 		"a quantity of a billion digits": {`{"type":"ADDED","object":` + fmt.Sprintf(node, "1e-999999999") + `}`, "has a quantity of more than 64 characters"},
 		"an error that is no status":     {`{"type":"ERROR","object":{"kind":"Node","apiVersion":"v1","x":"` + long + `"}}`, "says why the watch failed in more than 64 KiB"},
-		"a type that is long":            {`{"type":"` + long + `","object":` + fmt.Sprintf(node, "1") + `}`, "says why the watch failed in more than 64 KiB"},
+		"a type that is long":            {`{"type":"` + long + `","object":` + fmt.Sprintf(node, "1") + `}`, "is no event of a watch"},
+		"a type that is a number":        {`{"type":5,"kind":"NodeList","apiVersion":"v1","items":[{}]}`, "is no event of a watch"},
+		"a list":                         {`{"type":"ADDED","kind":"NodeList","apiVersion":"v1","items":[{}]}`, "is no event of a watch"},
+		"a quantity behind a blank":      {`{"type":"ADDED","object":` + fmt.Sprintf(node, " 1e-999999999") + `}`, "has a quantity of more than 64 characters"},
 		"much without a kind":            {`{"type":"ADDED","object":{"x":"` + long + `"}}`, "does not say what kind and version"},
 	} {
 		light := `{"type":"ADDED","object":` + fmt.Sprintf(node, "1") + `}`

@@ -116,6 +116,15 @@ const (
 	requestEnded
 )
 
+// copies is how often what was read of an answer is in memory while the rest comes. A Total counts that. The bound of a
+// cluster is for what was read: of its answers none waits for the others.
+func (a *answer) copies() int {
+	if a.isWhole {
+		return 2
+	}
+	return 1
+}
+
 // hold counts bytes of an answer that are in memory now, and waits until there is room for them.
 func (c *cluster) hold(a *answer, n int) verdict {
 	if c == nil {
@@ -135,7 +144,7 @@ func (c *cluster) hold(a *answer, n int) verdict {
 	}
 	a.held.bytes += n
 	c.held += n
-	t.held += n
+	t.held += n * a.copies()
 	t.clusters[c] = true
 	if a.events != nil {
 		c.watched += n
@@ -241,7 +250,7 @@ func (t *Total) release(a *answer) {
 	if a.events != nil {
 		c.watched -= a.held.bytes
 	}
-	t.held -= a.held.bytes
+	t.held -= a.held.bytes * a.copies()
 	a.held.bytes = 0
 	if c.held == 0 {
 		delete(t.clusters, c)

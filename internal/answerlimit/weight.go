@@ -154,7 +154,7 @@ func (w *weighed) Read(p []byte) (int, error) {
 
 // weigh is the answer as its reader gets it, and an error where that would take too much.
 func (w *weighed) weigh(data []byte) ([]byte, error) {
-	data, isSuspect, err := tidy(data)
+	data, err := tidy(data)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (w *weighed) weigh(data []byte) ([]byte, error) {
 	if len(data) > maxProblem && isStatus(data) {
 		return nil, fmt.Errorf("it says why something failed in more than %d KiB", maxProblem>>10)
 	}
-	weight, err := weigh(data, w.as, isSuspect || w.count != nil || readerOf(w.ctx) != nil)
+	weight, err := weighObject(data, w.as, maxWeight)
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +215,11 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 
 // take weighs an event, and counts what it takes if none of its watch took more.
 func (w *weighedEvents) take() error {
-	event, isSuspect, err := tidy(w.event)
+	event, err := tidy(w.event)
 	if err == nil {
 		err = eventNamed(event)
 	}
-	if err != nil || boundOf(event) <= w.events.heaviest && !isSuspect {
+	if err != nil {
 		return w.refusal(err)
 	}
 	weight, err := weighEvent(event, w.as)
@@ -230,16 +230,20 @@ func (w *weighedEvents) take() error {
 	return w.hold(w.events.grown(0))
 }
 
-// eventNamed refuses an event that does not say what it is, or says at length why the watch failed.
+// errNoEvent says that a watch has something else. Clients decode that whole, whatever it is.
+var errNoEvent = errors.New("it is no event of a watch")
+
+// eventNamed refuses what is no event, and one that does not say what it is, or says at length why the watch failed.
 func eventNamed(data []byte) error {
-	if len(data) <= maxProblem {
-		return nil
-	}
 	var e eventOf
-	if utiljson.Unmarshal(data, &e) != nil {
-		return nil // nor does a client read it
+	if utiljson.Unmarshal(data, &e) != nil || len(e.Type) > maxName {
+		return errNoEvent
 	}
-	if len(e.Type) > maxName || e.Type == string(watch.Error) || isStatus(e.Object) {
+	var kind kindOf
+	if _ = json.Unmarshal(data, &kind); kind.Kind != "" || kind.APIVersion != "" {
+		return errNoEvent
+	}
+	if len(data) > maxProblem && (e.Type == string(watch.Error) || isStatus(e.Object)) {
 		return fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
 	}
 	return named(e.Object)
@@ -263,32 +267,17 @@ func boundOf(data []byte) int64 {
 	return int64(len(data) + structure*heaviest)
 }
 
-// weigh is what an answer would take, and an error where that is too much. What is light is weighed only where that is
-// counted.
-func weigh(data []byte, as []reflect.Type, isCounted bool) (int64, error) {
-	if !isCounted && boundOf(data) <= maxWeight/typeless {
-		return 0, nil
-	}
-	return weighObject(data, as, maxWeight)
-}
-
-// weighEvent is what an event would take, and an error where that is too much.
+// weighEvent is what the object of an event would take, and an error where that is too much.
 func weighEvent(data []byte, as []reflect.Type) (int64, error) {
 	var e eventOf
-	if utiljson.Unmarshal(data, &e) != nil {
-		return 0, nil // nor does a client read it
+	if err := utiljson.Unmarshal(data, &e); err != nil {
+		return 0, errNoEvent
 	}
 	limit := int64(maxEventWeight)
 	if boundOf(data) <= maxWeight/typeless {
 		limit = maxWeight // it takes little in any type
 	}
-	weight, err := weighObject(e.Object, as, limit)
-	var kind kindOf
-	if json.Unmarshal(data, &kind) == nil && kind.Kind != "" { // which clients take for more than an event
-		whole, wholeErr := weighObject(data, as, limit)
-		weight, err = max(weight, whole), errors.Join(err, wholeErr)
-	}
-	return weight, err
+	return weighObject(e.Object, as, limit)
 }
 
 // weighObject is what an object would take in the heaviest of the types that it may be decoded into.

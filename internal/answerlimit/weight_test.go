@@ -166,7 +166,7 @@ func TestALargePageIsDecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, as := range map[string][]reflect.Type{"types": nil, "metadata": metadataOnly, "no types": untyped} {
-		if _, err := weigh(data, as, true); err != nil {
+		if _, err := weighObject(data, as, maxWeight); err != nil {
 			t.Errorf("%d KiB, with %s: %v", len(data)>>10, name, err)
 		}
 	}

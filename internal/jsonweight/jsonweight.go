@@ -64,7 +64,7 @@ var ErrQuantity = fmt.Errorf("it has a quantity of more than %d characters, or w
 
 const (
 	maxQuantity = 64
-	maxExponent = 2
+	maxExponent = 3
 )
 
 // isLarge reports whether a quantity is larger than Kubernetes writes any.
