@@ -225,7 +225,7 @@ func (a *answer) hold(n int) error {
 	return a.err
 }
 
-// inUnits is how a limit is told of.
+// inUnits is a limit in KiB or MiB, in words.
 func inUnits(bytes int) string {
 	if bytes < 1<<20 {
 		return fmt.Sprintf("%d KiB", bytes>>10)

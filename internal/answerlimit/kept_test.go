@@ -47,9 +47,7 @@ func TestTheReaderThatKeepsTheMostIsEnded(t *testing.T) {
 	if err := keeps(last, 1); err == nil || context.Cause(last) != err { //nolint:errorlint // the same one
 		t.Errorf("it keeps more than the limit: %v", err)
 	}
-	if total.kept != 0 || len(total.readers) != 0 {
-		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
-	}
+	countsNothing(t, total)
 }
 
 // TestWhatIsHeldCountsUntilItsReaderIsDone: a run that goes on keeps the snapshot from before, which it reads of the seed.
@@ -79,9 +77,7 @@ func TestWhatIsHeldCountsUntilItsReaderIsDone(t *testing.T) {
 		t.Errorf("%d bytes count, and the run goes on: %v", total.kept, context.Cause(run))
 	}
 	ended()
-	if total.kept != 0 || len(total.readers) != 0 {
-		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
-	}
+	countsNothing(t, total)
 }
 
 // TestWhatIsLeftCountsUntilItsReaderIsDone: a run keeps the snapshot that it began with, for as long as it goes on.
@@ -121,9 +117,7 @@ func TestWhatIsLeftCountsUntilItsReaderIsDone(t *testing.T) {
 	}
 	ended()
 	otherEnded()
-	if total.kept != 0 || len(total.readers) != 0 {
-		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
-	}
+	countsNothing(t, total)
 	late, done := Keep(run)
 	if err := readerOf(late).take(&answer{cluster: total.cluster(0)}, 10); err != nil {
 		t.Error(err)
@@ -131,5 +125,13 @@ func TestWhatIsLeftCountsUntilItsReaderIsDone(t *testing.T) {
 	done(10)
 	if total.kept != 0 {
 		t.Errorf("%d bytes count for a run that has ended", total.kept)
+	}
+}
+
+// countsNothing fails the test where something of a reader that is done is counted on.
+func countsNothing(t *testing.T, total *Total) {
+	t.Helper()
+	if total.kept != 0 || len(total.readers) != 0 {
+		t.Errorf("%d bytes of %d readers are counted on", total.kept, len(total.readers))
 	}
 }

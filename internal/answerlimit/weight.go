@@ -216,13 +216,18 @@ func (w *weighedEvents) Read(p []byte) (int, error) {
 // take weighs an event, and counts what it takes if none of its watch took more.
 func (w *weighedEvents) take() error {
 	event, err := tidy(w.event)
-	if err == nil {
-		err = eventNamed(event)
-	}
 	if err != nil {
 		return w.refusal(err)
 	}
-	weight, err := weighEvent(event, w.as)
+	object, err := objectOf(event)
+	if err != nil {
+		return w.refusal(err)
+	}
+	limit := int64(maxEventWeight)
+	if boundOf(event) <= maxWeight/typeless {
+		limit = maxWeight // it takes little in any type
+	}
+	weight, err := weighObject(object, w.as, limit)
 	if err != nil || weight <= w.events.heaviest {
 		return w.refusal(err)
 	}
@@ -233,20 +238,21 @@ func (w *weighedEvents) take() error {
 // errNoEvent says that a watch has something else. Clients decode that whole, whatever it is.
 var errNoEvent = errors.New("it is no event of a watch")
 
-// eventNamed refuses what is no event, and one that does not say what it is, or says at length why the watch failed.
-func eventNamed(data []byte) error {
+// objectOf is the object of an event. It refuses what is no event, and one that does not say what its object is, or
+// says at length why the watch failed.
+func objectOf(event []byte) ([]byte, error) {
 	var e eventOf
-	if utiljson.Unmarshal(data, &e) != nil || len(e.Type) > maxName {
-		return errNoEvent
+	if utiljson.Unmarshal(event, &e) != nil || len(e.Type) > maxName {
+		return nil, errNoEvent
 	}
 	var kind kindOf
-	if _ = json.Unmarshal(data, &kind); kind.Kind != "" || kind.APIVersion != "" {
-		return errNoEvent
+	if _ = json.Unmarshal(event, &kind); kind.Kind != "" || kind.APIVersion != "" {
+		return nil, errNoEvent
 	}
-	if len(data) > maxProblem && (e.Type == string(watch.Error) || isStatus(e.Object)) {
-		return fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
+	if len(event) > maxProblem && (e.Type == string(watch.Error) || isStatus(e.Object)) {
+		return nil, fmt.Errorf("it says why the watch failed in more than %d KiB", maxProblem>>10)
 	}
-	return named(e.Object)
+	return e.Object, named(e.Object)
 }
 
 // kindOf is what clients take to find out what an answer is.
@@ -265,19 +271,6 @@ type eventOf struct {
 func boundOf(data []byte) int64 {
 	structure := bytes.Count(data, []byte(",")) + bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("["))
 	return int64(len(data) + structure*heaviest)
-}
-
-// weighEvent is what the object of an event would take, and an error where that is too much.
-func weighEvent(data []byte, as []reflect.Type) (int64, error) {
-	var e eventOf
-	if err := utiljson.Unmarshal(data, &e); err != nil {
-		return 0, errNoEvent
-	}
-	limit := int64(maxEventWeight)
-	if boundOf(data) <= maxWeight/typeless {
-		limit = maxWeight // it takes little in any type
-	}
-	return weighObject(e.Object, as, limit)
 }
 
 // weighObject is what an object would take in the heaviest of the types that it may be decoded into.

@@ -39,10 +39,13 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	return snap
 }
 
-// bounded refuses a snapshot that a run should not keep. Names and labels in it are as long as the user cluster makes
-// them.
+// bounded refuses a snapshot that a run should not keep; a limit of 0 is none. Names and labels in it are as long as
+// the user cluster makes them.
 func bounded(snap *v1.Snapshot, limit int64) error {
-	if size := answerlimit.Size(snap); limit > 0 && size > limit {
+	if limit == 0 {
+		return nil
+	}
+	if size := answerlimit.Size(snap); size > limit {
 		return fmt.Errorf(
 			"the snapshot of %s takes %d MiB of memory, and may take %d: look at what the API server of the user cluster runs",
 			snap.Cluster.Context, size>>20, limit>>20,

@@ -59,8 +59,11 @@ var quantity = reflect.TypeFor[resource.Quantity]()
 
 // ErrQuantity says that a quantity is larger than any that Kubernetes writes. It is decoded into the number that it
 // stands for, and one of twelve characters may have a billion digits.
-var ErrQuantity = fmt.Errorf("it has a quantity of more than %d characters, or with an exponent of more than %d digits",
-	maxQuantity, maxExponent)
+var ErrQuantity = fmt.Errorf(
+	"it has a quantity of more than %d characters, or with an exponent of more than %d digits",
+	maxQuantity,
+	maxExponent,
+)
 
 const (
 	maxQuantity = 64

@@ -232,7 +232,8 @@ func only(in request, keys ...string) *refusal {
 
 // implicitSubnet is the subnet that each network with a port has, where a request asks for it; else nil.
 func (c *Cloud) implicitSubnet(in request) *Subnet {
-	if in.Method != http.MethodGet || in.path[0] != "subnets" || len(in.path) != 2 || c.neutron.subnets[in.path[1]] != nil {
+	if in.Method != http.MethodGet || in.path[0] != "subnets" || len(in.path) != 2 ||
+		c.neutron.subnets[in.path[1]] != nil {
 		return nil
 	}
 	network := c.networkOf(in.path[1])

@@ -86,11 +86,19 @@ type gatherer struct {
 	taken int64 // what is kept, in bytes
 }
 
-// keep appends what is kept of an object to the others of its kind.
-func keep[T any](g *gatherer, all *[]T, one T) error {
-	if g.taken += answerlimit.Size(one); g.taken > maxFacts {
+// count counts what is kept of an object, and says where that is too much of all together.
+func (g *gatherer) count(kept any) error {
+	if g.taken += answerlimit.Size(kept); g.taken > maxFacts {
 		return fmt.Errorf("what is looked at of machines and nodes takes more than %d MiB: look at what that API server runs",
 			maxFacts>>20)
+	}
+	return nil
+}
+
+// keep appends what is kept of an object to the others of its kind.
+func keep[T any](g *gatherer, all *[]T, one T) error {
+	if err := g.count(one); err != nil {
+		return err
 	}
 	*all = append(*all, one)
 	return nil
@@ -145,7 +153,6 @@ func (g *gatherer) machines(ctx context.Context) {
 
 func (g *gatherer) nodes(ctx context.Context) {
 	csi := map[string]csiNode{}
-	var seen []csiNode
 	g.unknown("csinodes", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return g.kube.StorageV1().CSINodes().List(ctx, o)
 	}, func(o runtime.Object) error {
@@ -155,7 +162,7 @@ func (g *gatherer) nodes(ctx context.Context) {
 		}
 		one := csiNodeOf(c)
 		csi[cut(c.Name, maxName)] = one
-		return keep(g, &seen, one)
+		return g.count(one)
 	}))
 	exists := map[string]bool{}
 	err := each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -167,12 +174,12 @@ func (g *gatherer) nodes(ctx context.Context) {
 		}
 		node := NodeOf(n)
 		exists[node.Name] = true
-		err := keep(g, &g.facts.Nodes, node)
-		if err == nil {
-			last := &g.facts.Nodes[len(g.facts.Nodes)-1]
-			last.Drivers, last.Plugins = csi[node.Name].drivers, csi[node.Name].plugins
+		if err := g.count(node); err != nil { // without its drivers, which its CSINode counts
+			return err
 		}
-		return err
+		node.Drivers, node.Plugins = csi[node.Name].drivers, csi[node.Name].plugins
+		g.facts.Nodes = append(g.facts.Nodes, node)
+		return nil
 	})
 	if err != nil {
 		g.unknown("nodes", err)
