@@ -27,7 +27,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
-var everyRecord = flag.Bool("migrate.all", false, "write each record of five thousand workers by itself, as the engine does")
+var everyRecord = flag.Bool("migrate.all", false, "write each record of five thousand workers by itself, as the engine does, and go on in another process behind each batch")
 
 // noisy is a record that does not shrink much when it is packed.
 func noisy(i int, result string) v1.StepRecord {
@@ -317,9 +317,11 @@ func largest(s v1.Step, now time.Time, lean bool) v1.StepRecord {
 func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	t.Parallel()
 	const workers, atOnce = 5000, 500
-	every := 25 // each record is written with so many others; with -migrate.all by itself, as the engine does, which takes minutes
+	// Each record is written with so many others, and another process goes on behind so many batches. With -migrate.all each is
+	// written by itself, as the engine does, which takes minutes.
+	every, anew := 100, 5
 	if *everyRecord {
-		every = 1
+		every, anew = 1, 1
 	}
 	api := apitest.New(t)
 	kube, _ := api.Clients(t)
@@ -365,6 +367,7 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	}
 	report("begun", 0)
 	carryOut := func(steps []v1.Step) (saves int) {
+		batches := 0
 		for batch := range slices.Chunk(steps, atOnce) {
 			for _, lean := range []bool{false, true} {
 				for i, s := range batch {
@@ -378,6 +381,9 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 					saves++
 				}
 			}
+			if batches++; batches%anew != 0 {
+				continue
+			}
 			again, err := home.Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -385,7 +391,7 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 			if len(again.doc.Records) != len(j.doc.Records) || !cmp.Equal(again.doc.Records[len(again.doc.Records)-1], j.doc.Records[len(j.doc.Records)-1]) {
 				t.Fatal("what is read is not what was written")
 			}
-			j = again // another process goes on
+			j = again
 		}
 		return saves
 	}

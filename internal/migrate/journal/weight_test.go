@@ -110,14 +110,14 @@ func TestAReaderOfManyJournalsBoundsEach(t *testing.T) {
 // TestThePartsOfAJournalShareItsMemory has parts that are well below the limit each, and above it together; also for a reader that remembers them.
 func TestThePartsOfAJournalShareItsMemory(t *testing.T) {
 	server := apitest.New(t)
-	home := ObjectLocation{Namespace: component.Namespace}
+	home := ObjectLocation{Namespace: component.Namespace, Memory: 16 << 20}
 	home.Kube, _ = server.Clients(t)
 	one := int64(reflect.TypeFor[placed]().Size())
 	var h head
 	h.Journal = doc()
 	for i := range journalParts {
 		record := fmt.Sprintf(`{"at":%d,"record":{"id":"s","error":%q}}`, i, strings.Repeat("e", 100))
-		data := zipped(t, many(record, int(maxMemory/(journalParts-1)/(one+101))))
+		data := zipped(t, many(record, int(home.Memory/(journalParts-1)/(one+101))))
 		name := partName(Name, i+1)
 		server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace}, BinaryData: map[string][]byte{partKey: data}})
 		h.Kept.Parts = append(h.Kept.Parts, part{Name: name, Holds: holdsRecords, SHA256: hostaccess.SHA256(data), Bytes: len(data)})
@@ -142,7 +142,7 @@ func TestThePartsOfAJournalShareItsMemory(t *testing.T) {
 	for range 2 {
 		_, err := reader.Read(t.Context(), put(journalParts))
 		heavy, is := errors.AsType[*jsonweight.TooHeavyError](err)
-		if !is || heavy.Limit != maxMemory {
+		if !is || heavy.Limit != home.Memory {
 			t.Fatalf("all parts: %v", err)
 		}
 	}
@@ -151,9 +151,9 @@ func TestThePartsOfAJournalShareItsMemory(t *testing.T) {
 // TestTheSnapshotOfAJournalIsWeighed reads one that somebody wrote, and refuses to keep one that a rollback could not read.
 func TestTheSnapshotOfAJournalIsWeighed(t *testing.T) {
 	server := apitest.New(t)
-	home := ObjectLocation{Namespace: component.Namespace}
+	home := ObjectLocation{Namespace: component.Namespace, Memory: 16 << 20}
 	home.Kube, _ = server.Clients(t)
-	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"nodes":%s}`, v1.GroupVersion, v1.KindSnapshot, many("{}", 1_000_000))
+	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"nodes":%s}`, v1.GroupVersion, v1.KindSnapshot, many("{}", 60_000))
 	server.Put(t, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      BeforeName,
@@ -164,7 +164,7 @@ func TestTheSnapshotOfAJournalIsWeighed(t *testing.T) {
 	})
 	var err error
 	took := allocated(func() { _, err = home.Before(t.Context()) })
-	if _, is := errors.AsType[*jsonweight.TooHeavyError](err); !is || took > maxMemory {
+	if _, is := errors.AsType[*jsonweight.TooHeavyError](err); !is || took > home.Memory {
 		t.Errorf("%v, after %d MiB", err, took>>20)
 	}
 	var snap v1.Snapshot
