@@ -34,7 +34,7 @@ import (
 
 // lead starts the controllers of a group. ctx carries the fence of its lease and ends when the work under it has to.
 func (p *process) lead(ctx context.Context, g *group) {
-	if !g.workers.begin() {
+	if !g.workers.addWorker() {
 		return // the process was told to end before it came to this
 	}
 	defer g.workers.end()

@@ -134,12 +134,12 @@ func (r roster) normalise(file migrationconfig.Config) (migrationconfig.Config, 
 		at[name] = len(normal.Leaders)
 		normal.Leaders = append(normal.Leaders, migrationconfig.Leader{Name: name, Component: leader.Component})
 	}
-	judged, err := r.judge(normal)
+	judged, err := r.checkConfig(normal)
 	return normal, append(notes, judged...), err
 }
 
-// judge sorts what is wrong with a normalised config into notes and an error.
-func (r roster) judge(normal migrationconfig.Config) ([]string, error) {
+// checkConfig sorts what is wrong with a normalised config into notes and an error.
+func (r roster) checkConfig(normal migrationconfig.Config) ([]string, error) {
 	if !slices.ContainsFunc(normal.Leaders, r.runs) {
 		return nil, fmt.Errorf(
 			"controllerLeaders: %s would have nothing to run under the lease %s, and may be the only manager that could; give it a loop, "+

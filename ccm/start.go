@@ -108,8 +108,8 @@ type workers struct {
 	asked   chan struct{} // closed when nothing runs any more, once that was asked for; nil before
 }
 
-// begin counts one more worker, unless those that there were have been waited for.
-func (w *workers) begin() bool {
+// addWorker counts one more worker, unless those that there were have been waited for.
+func (w *workers) addWorker() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.asked != nil && w.running == 0 {
@@ -163,7 +163,7 @@ func Go(ctx context.Context, work func(context.Context)) {
 		go work(ctx)
 		return
 	}
-	if !w.begin() {
+	if !w.addWorker() {
 		return // it would begin under a lease that is released
 	}
 	go func() {

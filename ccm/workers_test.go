@@ -39,7 +39,7 @@ func TestNothingBeginsUnderALeaseThatIsReleased(t *testing.T) {
 		t.Fatal("a lease without workers has to be waited for")
 	}
 	Go(withWorkers(t.Context(), w), func(context.Context) { t.Error("it ran") })
-	if w.begin() {
+	if w.addWorker() {
 		t.Error("a worker began")
 	}
 }
@@ -73,7 +73,7 @@ func TestAWorkerThatNeverEndsIsNotWaitedForOnceTheProcessHasEnded(t *testing.T) 
 	p := &process{ended: make(chan struct{}), start: newProviderStart()}
 	g := &group{}
 	p.groups = []*group{g}
-	g.workers.begin() // and never ends
+	g.workers.addWorker() // and never ends
 	drained := p.drained(g)
 	close(p.ended)
 	receive(t, drained)

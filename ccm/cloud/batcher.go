@@ -21,8 +21,8 @@ type batch struct {
 // spareCalls is enough to find one node in a thousand that makes a call fail.
 const spareCalls = 24
 
-// begin notes that items are being asked for. The caller has the reader's lock.
-func (b *batch) begin(items []*item) {
+// markRunning notes that items are being asked for. The caller has the reader's lock.
+func (b *batch) markRunning(items []*item) {
 	b.wanted, b.spare = len(items), spareCalls
 	now := time.Now()
 	for _, i := range items {
@@ -254,7 +254,7 @@ func (l *batcher) run(ctx context.Context) {
 	if r.BatchSize() > 1 {
 		l.inBurst = len(items) > 1
 	}
-	b.begin(items)
+	b.markRunning(items)
 	l.schedule(ctx)
 	r.mu.Unlock()
 	if len(items) > 0 {

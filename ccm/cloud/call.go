@@ -193,7 +193,7 @@ func callInGoroutine[T any](
 			r.err,
 		)
 	}
-	return r.answer, settle(ctx, r.err)
+	return r.answer, normalizeError(ctx, r.err)
 }
 
 // wait returns the reply, or nothing if there is none shortly after the context has ended.
@@ -244,9 +244,9 @@ var sentinels = []error{
 	cloudprovider.DiskNotFound,
 }
 
-// settle turns a provider's error into one that controllers understand. A sentinel that the provider wrapped is
+// normalizeError turns a provider's error into one that controllers understand. A sentinel that the provider wrapped is
 // returned bare, since upstream's controllers compare with ==. The end of a context says that it was the fence's.
-func settle(ctx context.Context, err error) error {
+func normalizeError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

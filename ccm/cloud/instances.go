@@ -247,7 +247,7 @@ type InstanceState struct {
 // node. A provider embeds it.
 type ListedInstances struct{ Lister InstancesLister }
 
-func (l ListedInstances) one(ctx context.Context, node *corev1.Node, want Want) (InstanceState, error) {
+func (l ListedInstances) instanceOf(ctx context.Context, node *corev1.Node, want Want) (InstanceState, error) {
 	states, err := l.Lister.ListInstances(ctx, []*corev1.Node{node}, want)
 	if err != nil {
 		return InstanceState{}, err
@@ -257,13 +257,13 @@ func (l ListedInstances) one(ctx context.Context, node *corev1.Node, want Want) 
 
 // InstanceExists implements cloudprovider.InstancesV2.
 func (l ListedInstances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	state, err := l.one(ctx, node, WantExists)
+	state, err := l.instanceOf(ctx, node, WantExists)
 	return state.Exists, err
 }
 
 // InstanceShutdown implements cloudprovider.InstancesV2.
 func (l ListedInstances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	state, err := l.one(ctx, node, WantShutdown)
+	state, err := l.instanceOf(ctx, node, WantShutdown)
 	if err == nil && !state.Exists {
 		err = cloudprovider.InstanceNotFound
 	}
@@ -275,7 +275,7 @@ func (l ListedInstances) InstanceMetadata(
 	ctx context.Context,
 	node *corev1.Node,
 ) (*cloudprovider.InstanceMetadata, error) {
-	state, err := l.one(ctx, node, WantMetadata)
+	state, err := l.instanceOf(ctx, node, WantMetadata)
 	switch {
 	case err != nil:
 		return nil, err

@@ -106,7 +106,7 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	select {
 	case <-w.granted:
 	case <-ctx.Done():
-		if b.leave(w) {
+		if b.leaveQueue(w) {
 			return nil, ended(ctx)
 		}
 	}
@@ -115,8 +115,8 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	return w.ticket, nil
 }
 
-// leave takes a waiter out of its queue. It is false if its call was granted meanwhile.
-func (b *budget) leave(w *waiter) bool {
+// leaveQueue takes a waiter out of its queue. It is false if its call was granted meanwhile.
+func (b *budget) leaveQueue(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := w.ticket.queue

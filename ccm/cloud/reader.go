@@ -145,14 +145,14 @@ func (r *reader) wait(ctx context.Context, item *item, want Want) InstanceState 
 	case <-item.done:
 		return given(item.state, want)
 	case <-ctx.Done():
-		r.leave(item)
+		r.dropWaiter(item)
 		return InstanceState{Err: ended(ctx)}
 	}
 }
 
-// leave is for a waiter that does not wait any more. A question without a waiting caller is not asked, or its call is
-// cancelled.
-func (r *reader) leave(item *item) {
+// dropWaiter is for a waiter that does not wait any more. A question without a waiting caller is not asked, or its call
+// is cancelled.
+func (r *reader) dropWaiter(item *item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	item.waiters--

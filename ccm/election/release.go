@@ -15,7 +15,7 @@ import (
 // releases the lease. Leases that follow this one are released before it, so that a successor never has this one alone.
 func (c *candidate) finish(own context.Context) error {
 	if !c.leading() {
-		return c.settle(own)
+		return c.releaseUnsure(own)
 	}
 	drained := c.drained()
 	inTime := c.hold(own, drained, c.e.config.DrainTimeout)
@@ -70,9 +70,9 @@ func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.
 	}
 }
 
-// settle gives back a lease that may have been won without an answer: it would have to expire, held by a process that
-// has ended.
-func (c *candidate) settle(own context.Context) error {
+// releaseUnsure gives back a lease that may have been won without an answer: it would have to expire, held by a process
+// that has ended.
+func (c *candidate) releaseUnsure(own context.Context) error {
 	c.mu.Lock()
 	unsure := len(c.record.sent) > 0
 	c.mu.Unlock()

@@ -154,7 +154,7 @@ func (c *Controller) hand(ctx context.Context, j *job) {
 func (c *Controller) work(ctx, calls context.Context) {
 	for j := range c.jobs {
 		if ctx.Err() == nil && calls.Err() == nil {
-			c.settle(ctx, calls, j, c.do(calls, j))
+			c.finishJob(ctx, calls, j, c.do(calls, j))
 		}
 		c.queue.Done(j.item)
 	}
@@ -178,13 +178,13 @@ func (c *Controller) do(calls context.Context, j *job) (err error) {
 	}
 }
 
-func (c *Controller) settle(ctx, calls context.Context, j *job, err error) {
+func (c *Controller) finishJob(ctx, calls context.Context, j *job, err error) {
 	switch {
 	case err == nil:
 		c.queue.Forget(j.item)
 		c.teller.forget(j.node.Name)
 	case final(calls, err) || ctx.Err() != nil:
-	case elsewhere(j.state.Err):
+	case isImplementedElsewhere(j.state.Err):
 		c.queue.Forget(j.item) // another controller handles it
 	default:
 		c.fail(ctx, j, err)

@@ -104,7 +104,7 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 	switch {
 	case err == nil:
 		c.teller.forget(j.node.Name)
-	case final(calls, err), elsewhere(j.state.Err), ctx.Err() != nil:
+	case final(calls, err), isImplementedElsewhere(j.state.Err), ctx.Err() != nil:
 	case errors.As(err, &f) && f.lasting:
 		c.fail(ctx, j, err) // the next period is soon enough
 	case errors.As(err, &f) && f.reason == InstanceMissing:
@@ -118,5 +118,7 @@ func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error)
 	}
 }
 
-// elsewhere reports whether a provider has said that a node is not its to look after.
-func elsewhere(err error) bool { return errors.Is(err, cloudprovider.ImplementedElsewhere) }
+// isImplementedElsewhere reports whether a provider has said that a node is not its to look after.
+func isImplementedElsewhere(err error) bool {
+	return errors.Is(err, cloudprovider.ImplementedElsewhere)
+}

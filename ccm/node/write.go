@@ -28,7 +28,7 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 			return err
 		}
 		var written *corev1.Node
-		if written, err = c.carryOut(calls, node, does); err == nil {
+		if written, err = c.writeNode(calls, node, does); err == nil {
 			c.initialised(calls, written, does)
 			return nil
 		}
@@ -42,10 +42,10 @@ func (c *Controller) initialise(calls context.Context, node *corev1.Node, state 
 	)
 }
 
-// carryOut writes the addresses first: when the taint goes, pods come that may need them. The status needs no resource
+// writeNode writes the addresses first: when the taint goes, pods come that may need them. The status needs no resource
 // version: the kubelet writes it all the time, and addresses are replaced as a whole. Taints are written as a whole
 // too, and have other owners.
-func (c *Controller) carryOut(calls context.Context, node *corev1.Node, does initialisation) (*corev1.Node, error) {
+func (c *Controller) writeNode(calls context.Context, node *corev1.Node, does initialisation) (*corev1.Node, error) {
 	if does.addresses != nil && !sameAddresses(node.Status.Addresses, does.addresses) {
 		var err error
 		if node, err = c.patchAddresses(calls, node, does.addresses); err != nil {

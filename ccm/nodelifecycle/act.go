@@ -40,9 +40,9 @@ const (
 	warnAfter = 3
 )
 
-// settle does what follows from an answer about a node that was not Ready when it was asked for. It is not deleted
+// applyAnswer does what follows from an answer about a node that was not Ready when it was asked for. It is not deleted
 // here.
-func (c *Controller) settle(calls context.Context, node *corev1.Node, state cloud.InstanceState) error {
+func (c *Controller) applyAnswer(calls context.Context, node *corev1.Node, state cloud.InstanceState) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
 	c.mu.Unlock() // the node is busy: no other worker changes it

@@ -98,9 +98,9 @@ func (e *evidence) giveUp(q question, own bool) {
 	}
 }
 
-// judge returns why the answers of the pass prove nothing, and whether enough of them are there to say so. One that
-// hangs is not waited for: the next pass is made without it.
-func (e *evidence) judge() (doubt holdReason, settled bool) {
+// judgeAnswers returns why the answers of the pass prove nothing, and whether enough of them are there to say so. One
+// that hangs is not waited for: the next pass is made without it.
+func (e *evidence) judgeAnswers() (doubt holdReason, settled bool) {
 	doubt, settled = e.judgeOwn()
 	switch {
 	case doubt != "" || !settled:
@@ -291,7 +291,7 @@ func (c *Controller) mayDelete(w *watched, count tally) bool {
 	if w.terminated {
 		return c.mayDeleteTerminated(w, count)
 	}
-	doubt, settled := w.evidence.judge()
+	doubt, settled := w.evidence.judgeAnswers()
 	if !settled || !w.isConfirmed() {
 		return false
 	}

@@ -39,7 +39,7 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 	if err != nil {
 		return // the cache always answers
 	}
-	questions, back := c.look(all, begun)
+	questions, back := c.chooseQuestions(all, begun)
 	c.mu.Lock()
 	c.noteOwnNode(calls)
 	c.mu.Unlock()
@@ -88,9 +88,9 @@ func (c *Controller) beginPass(questions []question) *evidence {
 	return pass
 }
 
-// look returns what to ask the cloud, and the nodes that are Ready again and have the shutdown taint still. All are
-// busy from now on.
-func (c *Controller) look(all []*corev1.Node, now time.Time) (questions []question, back []*corev1.Node) {
+// chooseQuestions returns what to ask the cloud, and the nodes that are Ready again and have the shutdown taint still.
+// All are busy from now on.
+func (c *Controller) chooseQuestions(all []*corev1.Node, now time.Time) (questions []question, back []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ticked, c.known, c.own = now, len(all), c.host.node(all)
@@ -119,7 +119,7 @@ func (c *Controller) look(all []*corev1.Node, now time.Time) (questions []questi
 		c.witnesses[node.Name] = true
 		questions = append(questions, question{node: node, witness: true})
 	}
-	for _, node := range c.inTurn(due, len(questions)) {
+	for _, node := range c.takeTurns(due, len(questions)) {
 		c.watched[node.Name].busy = true
 		questions = append(questions, question{node: node})
 	}
@@ -139,11 +139,11 @@ func (c *Controller) forgetOthers(present map[string]bool) {
 	kept.Set(float64(delayed))
 }
 
-// inTurn returns those of the nodes that are asked for in this tick. New ones come first, as their due time is zero, so
-// that none is asked for twice before all were once. Then come those of which a second read has to confirm that they
+// takeTurns returns those of the nodes that are asked for in this tick. New ones come first, as their due time is zero,
+// so that none is asked for twice before all were once. Then come those of which a second read has to confirm that they
 // have no instance. Then come those that have waited for longest. Others are asked for with them. The caller has the
 // lock.
-func (c *Controller) inTurn(due []*corev1.Node, others int) []*corev1.Node {
+func (c *Controller) takeTurns(due []*corev1.Node, others int) []*corev1.Node {
 	slices.SortFunc(due, func(a, b *corev1.Node) int {
 		x, y := c.watched[a.Name], c.watched[b.Name]
 		return cmp.Or(cmp.Compare(x.turn(), y.turn()), x.due.Compare(y.due), strings.Compare(a.Name, b.Name))
@@ -194,7 +194,7 @@ func (c *Controller) ask(reads, calls context.Context, group []question, begun t
 				reads,
 				calls,
 				f.node,
-				func(calls context.Context, node *corev1.Node) error { return c.settle(calls, node, f.state) },
+				func(calls context.Context, node *corev1.Node) error { return c.applyAnswer(calls, node, f.state) },
 			)
 		})
 	}

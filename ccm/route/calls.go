@@ -47,10 +47,10 @@ func (a attempts) choose(c change, now time.Time) change {
 	return due
 }
 
-// carryOut makes the calls of a change, one after the other. A create is tried even if a delete before it failed: some
-// clouds replace routes. It is not ok if the fence closed or the manager stops: then nothing is known and nothing will
-// be retried.
-func (c *Controller) carryOut(ctx, calls context.Context, change change) (changed, ok bool) {
+// makeChange makes the calls of a change, one after the other. A create is tried even if a delete before it failed:
+// some clouds replace routes. It is not ok if the fence closed or the manager stops: then nothing is known and nothing
+// will be retried.
+func (c *Controller) makeChange(ctx, calls context.Context, change change) (changed, ok bool) {
 	defer c.queue.AddAfter(retry, gather/4) // conditions, and what has become due
 	select {
 	case c.slots <- struct{}{}:

@@ -86,9 +86,9 @@ func judgeNode(n needs, a attempts) verdict {
 	return pending
 }
 
-// settle brings the conditions of nodes in line with their routes: one patch for each node whose condition says
-// something else.
-func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
+// updateConditions brings the conditions of nodes in line with their routes: one patch for each node whose condition
+// says something else.
+func (c *Controller) updateConditions(ctx, calls context.Context, nodes []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -101,7 +101,7 @@ func (c *Controller) settle(ctx, calls context.Context, nodes []*corev1.Node) {
 			delete(c.patches, name)
 		}
 	}
-	judged := judge(nodes, c.current(nodes), c.clusterCIDRs).nodes
+	judged := planChanges(nodes, c.current(nodes), c.clusterCIDRs).nodes
 	c.tellRefused(judged)
 	for _, n := range judged {
 		verdict := judgeNode(n, c.attempts)

@@ -50,8 +50,8 @@ type judgement struct {
 	relist  []destination // can only be judged with a newer list
 }
 
-// judge compares the routes that nodes need with those that are known.
-func judge(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgement {
+// planChanges compares the routes that nodes need with those that are known.
+func planChanges(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgement {
 	j := &judging{
 		known:        known,
 		clusterCIDRs: clusterCIDRs,

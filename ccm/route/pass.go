@@ -29,7 +29,7 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 		if delay := c.listDelay(trigger); delay > 0 {
 			c.queue.AddAfter(retry, delay)
 			if !c.givenUp() {
-				c.settle(ctx, calls, nodes)
+				c.updateConditions(ctx, calls, nodes)
 				return nil
 			}
 		} else {
@@ -38,7 +38,7 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 				recordSync(trigger, false, true)
 				c.queue.AddAfter(retry, c.listDelay(retry))
 				if !c.givenUp() {
-					c.settle(ctx, calls, nodes)
+					c.updateConditions(ctx, calls, nodes)
 					return err
 				}
 			}
@@ -46,7 +46,7 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 	}
 	due := c.take(nodes)
 	// by what was found: a route that is deleted at once would leave its node without a word about it
-	c.settle(ctx, calls, nodes)
+	c.updateConditions(ctx, calls, nodes)
 	started := c.start(ctx, calls, trigger, due)
 	if listed && !started && err == nil {
 		recordSync(trigger, false, false)
@@ -66,7 +66,7 @@ func (c *Controller) wantsList(nodes []*corev1.Node, trigger string) bool {
 	if trigger == periodic {
 		return now.Sub(c.listedAt) > c.period*8/10 // a list for another reason has served for this one
 	}
-	found := judge(nodes, c.known, c.clusterCIDRs)
+	found := planChanges(nodes, c.known, c.clusterCIDRs)
 	for _, d := range found.relist {
 		wait := c.settled[d].Sub(now)
 		if wait <= 0 {
@@ -168,7 +168,7 @@ func (c *Controller) take(nodes []*corev1.Node) []change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	found := judge(nodes, c.current(nodes), c.clusterCIDRs)
+	found := planChanges(nodes, c.current(nodes), c.clusterCIDRs)
 	wanted := map[call]bool{}
 	for _, change := range found.changes {
 		for _, call := range change.calls() {
@@ -253,7 +253,7 @@ func (c *Controller) start(ctx, calls context.Context, trigger string, due []cha
 	started := &round{trigger: trigger, left: len(due)}
 	for _, change := range due {
 		c.work.Go(func() {
-			if changed, ok := c.carryOut(ctx, calls, change); ok {
+			if changed, ok := c.makeChange(ctx, calls, change); ok {
 				started.ended(changed)
 			}
 		})

@@ -339,12 +339,12 @@ type facts struct {
 	now     time.Time
 }
 
-// judge decides what the load balancer of one Service needs.
+// chooseOperation decides what the load balancer of one Service needs.
 //
 // A Service that disappears before its deletion started had lost our finalizer before. A user wants to keep the load
 // balancer, and upstream keeps it. One that is being deleted and has no finalizer of ours is left alone for the same
 // reason. What is half made goes, as it does upstream.
-func judge(f facts) operation {
+func chooseOperation(f facts) operation {
 	switch {
 	case f.service == nil:
 		return judgeGone(f)

@@ -72,7 +72,7 @@ func TestWhatALoadBalancerNeeds(t *testing.T) {
 			if tc.page != nil {
 				f.known, f.page = true, *tc.page
 			}
-			if got := judge(f); got != tc.want {
+			if got := chooseOperation(f); got != tc.want {
 				t.Errorf("operation %d, want %d", got, tc.want)
 			}
 		})

@@ -161,7 +161,7 @@ func (c *Controller) giveBatches(ctx, calls context.Context) {
 		c.batches.Add(1)
 		v := c.nodes.view()
 		keys := c.book.lacking(v)
-		c.rounds.begin(keys, c.clock.Now())
+		c.rounds.beginRound(keys, c.clock.Now())
 		c.state.withdraw(calls, keys...) // all at once: one write, and not one for each
 		for _, key := range keys {
 			c.queue.Add(key)
@@ -181,7 +181,7 @@ type round struct {
 	left  int
 }
 
-func (r *rounds) begin(keys []string, now time.Time) {
+func (r *rounds) beginRound(keys []string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	nodeBatches.Inc()

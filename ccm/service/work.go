@@ -80,7 +80,7 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	}
 	page, known := c.book.get(key)
 	now := c.clock.Now()
-	switch judge(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
+	switch chooseOperation(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
 	case opOrphan:
 		page.gone = true
 		c.book.put(key, page)

@@ -59,12 +59,12 @@ func Hold(ctx context.Context, bytes int64) {
 	}
 	p.mu.Unlock()
 	if known != nil {
-		p.settle(known)
+		p.moveToTotal(known)
 	}
 }
 
-// settle counts with a Total what no Total counts yet.
-func (p *passing) settle(t *Total) {
+// moveToTotal counts with a Total what no Total counts yet.
+func (p *passing) moveToTotal(t *Total) {
 	p.mu.Lock()
 	n := p.held
 	p.held = 0
@@ -111,7 +111,7 @@ func (p *passing) next() {
 }
 
 func (p *passing) take(a *answer, weight int64) error {
-	p.settle(a.cluster.total)
+	p.moveToTotal(a.cluster.total)
 	turns := a.cluster.total.passing
 	n := weight + buffers*int64(a.read)
 	switch {

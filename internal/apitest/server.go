@@ -199,18 +199,18 @@ func (s *Server) store(path string, o map[string]any) {
 	}
 	m["resourceVersion"] = strconv.Itoa(s.version)
 	s.objects[path] = o
-	s.tell(kind, path, o)
+	s.sendEvent(kind, path, o)
 }
 
 func (s *Server) remove(path string) {
 	if o, ok := s.objects[path]; ok {
 		s.version++
 		delete(s.objects, path)
-		s.tell("DELETED", path, o)
+		s.sendEvent("DELETED", path, o)
 	}
 }
 
-func (s *Server) tell(kind, path string, o map[string]any) {
+func (s *Server) sendEvent(kind, path string, o map[string]any) {
 	s.told = append(s.told, told{s.version, path, event{kind, o}})
 	if n := len(s.told) / 2; n >= remembered {
 		s.forgot, s.told = s.told[n-1].version, append([]told(nil), s.told[n:]...)

@@ -37,7 +37,7 @@ func Run(s *v1.Snapshot, opts facts.Options) v1.CheckReport {
 	}
 	f := facts.New(s, opts)
 	for _, c := range checksFor(s) {
-		finding := one(c, f)
+		finding := runCheck(c, f)
 		f.Outcomes[c.Code] = finding.Outcome
 		if *f.Blocker == "" && (finding.Outcome == v1.Fail || finding.Outcome == v1.Unknown) {
 			*f.Blocker = c.Code
@@ -62,7 +62,7 @@ func staleCodes(accept map[string]string, findings []v1.Finding) []string {
 	return out
 }
 
-func one(c rule.Check, f facts.Facts) v1.Finding {
+func runCheck(c rule.Check, f facts.Facts) v1.Finding {
 	finding := v1.Finding{}
 	if why := hosted.WhyNot(c, f); why != "" {
 		finding = findings.Skip("%s", why)

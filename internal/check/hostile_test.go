@@ -111,7 +111,7 @@ func fixOf(code, document string, opts facts.Options) string {
 	for _, c := range checksFor(&s) {
 		if c.Code == code {
 			c.DependsOn = nil
-			return one(c, f).Fix
+			return runCheck(c, f).Fix
 		}
 	}
 	return ""

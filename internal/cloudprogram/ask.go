@@ -144,7 +144,7 @@ func ask(ctx context.Context, cloud, program, command string, q Question) (*Answ
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("running %s %s: %w%s", program, command, err, said(words.data))
+		return nil, fmt.Errorf("running %s %s: %w%s", program, command, err, stderrText(words.data))
 	}
 	answer, err := decode(out.data)
 	if err != nil {
@@ -159,8 +159,8 @@ func ask(ctx context.Context, cloud, program, command string, q Question) (*Answ
 // Argument0 is what the first argument of a program begins with that is asked about a cloud.
 const Argument0 = "transplant-looks-at-"
 
-// said is the end of what a program wrote to standard error.
-func said(words []byte) string {
+// stderrText is the end of what a program wrote to standard error.
+func stderrText(words []byte) string {
 	if words = bytes.TrimSpace(words); len(words) == 0 {
 		return ""
 	}

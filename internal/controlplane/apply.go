@@ -57,7 +57,7 @@ func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 			}
 			return data, nil
 		}
-		if data, err = m.carryOut(c); err != nil {
+		if data, err = m.applyChange(c); err != nil {
 			return nil, err
 		}
 	}
@@ -80,8 +80,8 @@ func (m *Manifest) next(e v1.Edit) (*change, error) {
 	}
 }
 
-// carryOut makes a change and compares what the manifest says with what it ought to say.
-func (m *Manifest) carryOut(c *change) ([]byte, error) {
+// applyChange makes a change and compares what the manifest says with what it ought to say.
+func (m *Manifest) applyChange(c *change) ([]byte, error) {
 	want, err := m.doc.ParseTree()
 	if err != nil {
 		return nil, err

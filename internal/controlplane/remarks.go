@@ -91,7 +91,7 @@ func (m *Manifest) Remarks() []string {
 	}
 	out = append(out, m.unknownFields()...)
 	s := styles{}
-	s.look(m.doc.Root, 0)
+	s.inspect(m.doc.Root, 0)
 	if s.anchors {
 		out = append(out, "anchors: an edit of a list that is written elsewhere writes it out where it is used")
 	}
@@ -110,14 +110,14 @@ type styles struct{ anchors, merges bool }
 // maxDepth bounds how deep a manifest is looked into; a Pod is less than 20 deep.
 const maxDepth = 100
 
-func (s *styles) look(n *yaml.Node, depth int) {
+func (s *styles) inspect(n *yaml.Node, depth int) {
 	if depth > maxDepth {
 		return
 	}
 	s.anchors = s.anchors || n.Kind == yaml.AliasNode
 	s.merges = s.merges || n.Tag == "!!merge"
 	for _, c := range n.Content {
-		s.look(c, depth+1)
+		s.inspect(c, depth+1)
 	}
 }
 

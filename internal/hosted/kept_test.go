@@ -142,7 +142,7 @@ func rollBack(ctx context.Context, p *Plane) error { return p.Rollback(ctx, nil,
 // begin makes the journal of a handover, and begins no step.
 func begin(ctx context.Context, p *Plane) error {
 	return p.locked(ctx, func(ctx context.Context, _ func(string)) error {
-		_, _, _, err := p.begin(ctx, Handover)
+		_, _, _, err := p.openPart(ctx, Handover)
 		return err
 	})
 }

@@ -49,7 +49,7 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 	s.ask(ctx)
 	s.readLeases(ctx)
 	s.readConfigs(ctx, pods.Items)
-	s.judge()
+	s.nameOwners()
 	return s.found, nil
 }
 
@@ -103,8 +103,8 @@ func (s *survey) readConfigs(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// judge names the owner of each loop that the cluster has, or that a manager runs.
-func (s *survey) judge() {
+// nameOwners names the owner of each loop that the cluster has, or that a manager runs.
+func (s *survey) nameOwners() {
 	silent, expected := s.silent(), s.expected()
 	for _, loop := range LoopNames() {
 		owner := ownerOf(s.found.Managers, loop)

@@ -58,7 +58,7 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop 
 		if done, err := p.done(ctx, part); done || err != nil { // another process may have changed it until the lock was free
 			return err
 		}
-		j, made, before, err := p.begin(ctx, part)
+		j, made, before, err := p.openPart(ctx, part)
 		if err != nil {
 			return err
 		}
@@ -114,10 +114,10 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 	return j.Doc().Phase, nil
 }
 
-// begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was
-// begun is made again: what it was made from may be days old. What a person confirmed is compared with the plan that is
-// made here, so that nothing else is begun. What is gone on with has the words of the plan that is made again.
-func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Plan, *v1.Snapshot, error) {
+// openPart opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step
+// was begun is made again: what it was made from may be days old. What a person confirmed is compared with the plan
+// that is made here, so that nothing else is begun. What is gone on with has the words of the plan that is made again.
+func (p *Plane) openPart(ctx context.Context, part Part) (*journal.Journal, *v1.Plan, *v1.Snapshot, error) {
 	home := p.home(part)
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {

@@ -62,9 +62,9 @@ func (l Looks) preview(ctx context.Context, q cloudprogram.Question, a *cloudpro
 	return err
 }
 
-type look func(context.Context, cloudprogram.Question, *cloudprogram.Answer) error
+type answerFunc func(context.Context, cloudprogram.Question, *cloudprogram.Answer) error
 
-func command(name, version, short string, answer look) *cobra.Command {
+func command(name, version, short string, answer answerFunc) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,7 +76,7 @@ func command(name, version, short string, answer look) *cobra.Command {
 
 // serve answers one question. What is wrong with it or with the cloud is an answer, too. The error is that there is
 // none.
-func serve(ctx context.Context, in io.Reader, out io.Writer, version string, answer look) error {
+func serve(ctx context.Context, in io.Reader, out io.Writer, version string, answer answerFunc) error {
 	if ctx == nil {
 		return errors.New("the command was run without a context")
 	}

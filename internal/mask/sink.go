@@ -41,7 +41,7 @@ func (s sink) Info(level int, message string, values ...any) {
 // Error implements logr.LogSink.
 func (s sink) Error(err error, message string, values ...any) {
 	if err != nil {
-		if text := shown(err); Text(text) != text {
+		if text := textOf(err); Text(text) != text {
 			err = errors.New(Text(text))
 		}
 	}
@@ -70,7 +70,7 @@ func logValues(in []any) []any {
 	for i, value := range in {
 		out[i] = value
 		if i%2 == 1 {
-			out[i] = logValue(shown(in[i-1]), value)
+			out[i] = logValue(textOf(in[i-1]), value)
 		}
 	}
 	return out
@@ -93,7 +93,7 @@ func logValue(key string, value any) any {
 	case logr.Marshaler:
 		return logMarshaler(key, v)
 	case error, fmt.Stringer:
-		text := shown(v)
+		text := textOf(v)
 		return keepOr(value, text, Named(key, text))
 	}
 	return logStructure(key, value)
@@ -157,8 +157,8 @@ func marshalLog(m logr.Marshaler) (chosen any, ok bool) {
 	return chosen, !again
 }
 
-// shown returns the text of a value, also of a nil pointer that has methods.
-func shown(value any) string {
+// textOf returns the text of a value, also of a nil pointer that has methods.
+func textOf(value any) string {
 	if text, ok := value.(string); ok {
 		return text
 	}

@@ -20,7 +20,7 @@ var (
 	basic     = regexp.MustCompile(`(?i)\b(basic\s+)([A-Za-z0-9+/]{6,}={0,2})`)
 	// looks are secrets that are known by their looks. Each has one of some pieces in it: most texts have none, and
 	// looking for a piece costs a hundredth of matching.
-	looks = []look{
+	looks = []secretPattern{
 		{[]string{"eyJ"}, regexp.MustCompile(`\beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?`)}, // JWT
 		{
 			[]string{"AKIA", "ASIA", "ABIA", "ACCA"}, // AWS
@@ -62,13 +62,13 @@ var (
 	uid        = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
-// look is how a secret of some cloud or service looks, and a piece of it, one of which each has.
-type look struct {
+// secretPattern is how a secret of some cloud or service looks, and a piece of it, one of which each has.
+type secretPattern struct {
 	pieces  []string
 	pattern *regexp.Regexp
 }
 
-func (l look) mask(text string) string {
+func (l secretPattern) mask(text string) string {
 	for _, piece := range l.pieces {
 		if strings.Contains(text, piece) {
 			return l.pattern.ReplaceAllString(text, hidden)

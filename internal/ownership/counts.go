@@ -103,8 +103,8 @@ func (c *counts) unseenAt(owner Owner, call v1.CloudCall) {
 	c.unseen[owner].add(call)
 }
 
-// tell turns the counts into sentences.
-func (c *counts) tell(j *judge) {
+// describeCounts turns the counts into sentences.
+func (c *counts) describeCounts(j *judge) {
 	for key, s := range c.unknownKeys {
 		j.unknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): by whom is unknown",
 			calls(s.calls), key, clockTime(s.first), clockTime(s.last), listed(s.actions))

@@ -32,7 +32,7 @@ type processInstance struct {
 	// alive is the last moment at which it was seen to live.
 	alive time.Time
 	end   *end
-	looks []look
+	looks []scrape
 	// segments are the times during which its gauges were at 1, in order.
 	segments []*segment
 }
@@ -45,8 +45,8 @@ type end struct {
 	proof  string
 }
 
-// look is one answer of a manager.
-type look struct {
+// scrape is one answer of a manager.
+type scrape struct {
 	began, ended time.Time
 	after        time.Time // when the answer before began; zero for the first one
 	loops, leads []string
@@ -55,7 +55,7 @@ type look struct {
 // segment is a time during which a loop's gauge was at 1.
 type segment struct {
 	loop string
-	look look
+	look scrape
 	// from is when it was first read as 1, seen the last moment at which it was certainly 1.
 	from, seen time.Time
 	stopped    *end
@@ -76,8 +76,8 @@ func Began(e v1.OwnershipEvent) time.Time {
 	return e.Time
 }
 
-// settle makes incarnations of the lines.
-func (h *history) settle(until time.Time, maxSilence time.Duration) {
+// buildInstances makes incarnations of the lines.
+func (h *history) buildInstances(until time.Time, maxSilence time.Duration) {
 	var last *v1.OwnershipEvent
 	for n, e := range h.processes {
 		h.processFails.observe(last, e)
@@ -235,7 +235,7 @@ func (i *processInstance) confirm(at time.Time) {
 }
 
 func (i *processInstance) answered(e v1.OwnershipEvent, again bool) {
-	l := look{began: Began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
+	l := scrape{began: Began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
 	if again && e.Looked != nil {
 		l.after = *e.Looked
 	}
@@ -282,13 +282,13 @@ func (i *processInstance) leadsAt(t time.Time) ([]string, bool) {
 }
 
 // everLed is the first answer in which the incarnation said that it leads the lease.
-func (i *processInstance) everLed(lease string) (look, bool) {
+func (i *processInstance) everLed(lease string) (scrape, bool) {
 	for _, l := range i.looks {
 		if contains(l.leads, lease) {
 			return l, true
 		}
 	}
-	return look{}, false
+	return scrape{}, false
 }
 
 // leaseHistory is what was seen of one lease.

@@ -138,7 +138,7 @@ func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Own
 		}
 	}
 	for _, h := range j.sortedManagers() {
-		h.settle(j.opts.Until, j.opts.MaxSilence)
+		h.buildInstances(j.opts.Until, j.opts.MaxSilence)
 	}
 	for _, l := range j.leases {
 		l.fails.close(l.any, j.opts.Until, j.opts.MaxSilence)

@@ -137,7 +137,7 @@ func (j *judge) attribute(calls []v1.CloudCall, keys map[string]Owner) {
 			j.attributeTo(owner, call, &c)
 		}
 	}
-	c.tell(j)
+	c.describeCounts(j)
 }
 
 func (j *judge) attributeTo(owner Owner, call v1.CloudCall, c *counts) {

@@ -79,7 +79,7 @@ func (j *judge) unseenLoops(i *processInstance) {
 }
 
 func (i *processInstance) answeredAfter(t time.Time) bool {
-	return slices.ContainsFunc(i.looks, func(l look) bool { return l.began.After(t) })
+	return slices.ContainsFunc(i.looks, func(l scrape) bool { return l.began.After(t) })
 }
 
 func (i *processInstance) openLoops() []string {

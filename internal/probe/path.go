@@ -31,8 +31,8 @@ type path struct {
 	slowest                time.Duration
 }
 
-// look takes the result of a look.
-func (p *path) look(began, ended time.Time, err error) {
+// addLook takes the result of a look.
+func (p *path) addLook(began, ended time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.looks++

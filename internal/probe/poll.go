@@ -40,7 +40,7 @@ func (r *run) once(ctx context.Context, p *path, look func(context.Context) erro
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %s", r.Timeout)
 	}
-	p.look(began, ended, err)
+	p.addLook(began, ended, err)
 	every := retrySkipped
 	if !p.isSkipped() {
 		p.mu.Lock()

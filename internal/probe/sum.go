@@ -28,7 +28,7 @@ func Sum(events []v1.ProbeEvent) *v1.Disruption {
 			s.out.To = e.Time
 		}
 	}
-	s.settle()
+	s.closeRun()
 	s.finish()
 	return &s.out
 }
@@ -62,7 +62,7 @@ func (s *summer) take(e v1.ProbeEvent) {
 	k := key{e.Kind, e.Path}
 	switch e.Event {
 	case v1.ProbeBegin:
-		s.begin(e)
+		s.beginRun(e)
 	case v1.ProbePath:
 		p := s.path(k)
 		p.Gone, p.IntervalSeconds = false, e.IntervalSeconds
@@ -104,10 +104,10 @@ func (s *summer) path(k key) *summed {
 	return p
 }
 
-// begin takes the begin of a run: what was before is settled, and the time since then was not observed.
-func (s *summer) begin(e v1.ProbeEvent) {
+// beginRun takes the begin of a run: what was before is settled, and the time since then was not observed.
+func (s *summer) beginRun(e v1.ProbeEvent) {
 	if s.begun {
-		s.settle()
+		s.closeRun()
 		u := v1.Unobserved{From: s.last, To: e.Time, Seconds: round(max(0, e.Time.Sub(s.last))), Why: e.Error}
 		switch {
 		case u.Why != "":
@@ -124,8 +124,8 @@ func (s *summer) begin(e v1.ProbeEvent) {
 	s.out.IntervalSeconds, s.out.BudgetSeconds = e.IntervalSeconds, e.BudgetSeconds
 }
 
-// settle ends what was under way with the last line.
-func (s *summer) settle() {
+// closeRun ends what was under way with the last line.
+func (s *summer) closeRun() {
 	for _, p := range s.paths {
 		p.close(s.last, s.last, true)
 		p.Looks, p.Reconnects = p.Looks+p.looks, p.Reconnects+p.reconnects
@@ -199,10 +199,10 @@ func (s *summer) finish() {
 		s.out.NotProbed,
 		func(a, b v1.NotProbed) int { return strings.Compare(a.Kind+" "+a.Path, b.Kind+" "+b.Path) },
 	)
-	s.judge()
+	s.judgePaths()
 }
 
-func (s *summer) judge() {
+func (s *summer) judgePaths() {
 	s.out.Result = v1.DisruptionMeasured
 	for i := range s.out.Paths {
 		s.out.Paths[i].Result = v1.DisruptionMeasured

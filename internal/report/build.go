@@ -77,7 +77,7 @@ func Build(in Input) v1.Report {
 		Without:     j.Without,
 	}
 	r.DurationSeconds = round(r.Ended.Sub(r.Started))
-	judged := judge(in, r.Ended)
+	judged := judgeOwnership(in, r.Ended)
 	r.Tenures, r.Overlaps, r.LateEffects = judged.Tenures, judged.Overlaps, judged.LateEffects
 	for _, g := range judged.Gaps {
 		if stays(j.Plan, g.Loop) {
@@ -123,9 +123,9 @@ func ended(j v1.Journal, now time.Time) time.Time {
 // round gives seconds to the millisecond.
 func round(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// judge asks who ran which loop while the run went on. The journal knows when processes that were waited for had ended,
-// and which step went on when.
-func judge(in Input, ended time.Time) ownership.Judgement {
+// judgeOwnership asks who ran which loop while the run went on. The journal knows when processes that were waited for
+// had ended, and which step went on when.
+func judgeOwnership(in Input, ended time.Time) ownership.Judgement {
 	o := ownership.Options{MigrationLease: in.Journal.Plan.Options.LeaseName, Loops: expectedLoops(in.Journal.Plan)}
 	if n := len(in.Events); n > 0 {
 		first, last := in.Events[0].Time, in.Events[0].Time

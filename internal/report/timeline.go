@@ -20,7 +20,7 @@ const (
 
 // timeline is the drawing of who ran what during the whole run.
 type timeline struct {
-	Lanes  []lane
+	Lanes  []loopBand
 	Ticks  []tick
 	Phases []band
 	Marks  []mark
@@ -28,8 +28,8 @@ type timeline struct {
 	Summary string
 }
 
-// lane is one loop.
-type lane struct {
+// loopBand is one loop.
+type loopBand struct {
 	Loop   string
 	Height int
 	Rows   []row
@@ -130,8 +130,8 @@ func loops(r v1.Report) []string {
 	return out
 }
 
-func drawLane(r v1.Report, s scale, loop string) lane {
-	l := lane{Loop: loop}
+func drawLane(r v1.Report, s scale, loop string) loopBand {
+	l := loopBand{Loop: loop}
 	rows := map[string]int{}
 	var tenures []v1.Tenure
 	for _, t := range r.Tenures {

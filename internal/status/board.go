@@ -90,11 +90,11 @@ func NewBoard(o Options, leases []string) *Board {
 // Look reads every source once.
 func (b *Board) Look(ctx context.Context) {
 	for _, s := range b.sources {
-		_, _ = b.look(ctx, s) // the board keeps why
+		_, _ = b.readSource(ctx, s) // the board keeps why
 	}
 }
 
-func (b *Board) look(ctx context.Context, s source) (string, error) {
+func (b *Board) readSource(ctx context.Context, s source) (string, error) {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	objects, version, err := s.read(reading)
@@ -165,7 +165,7 @@ func (b *Board) Follow(ctx context.Context) {
 // Changed has an element when something changed since it was last received from.
 func (b *Board) Changed() <-chan struct{} { return b.changed }
 
-func (b *Board) tell() {
+func (b *Board) signalChange() {
 	select {
 	case b.changed <- struct{}{}:
 	default: // it is told already
@@ -175,11 +175,11 @@ func (b *Board) tell() {
 func (b *Board) follow(ctx context.Context, s source) {
 	retry := firstRetry
 	for ctx.Err() == nil {
-		version, err := b.look(ctx, s)
+		version, err := b.readSource(ctx, s)
 		if ctx.Err() != nil {
 			return
 		}
-		b.tell()
+		b.signalChange()
 		if err == nil {
 			retry = firstRetry
 			err = b.watch(ctx, s, version)
@@ -213,7 +213,7 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 			b.errors[s.name] = err
 		}
 		b.mu.Unlock()
-		b.tell()
+		b.signalChange()
 		return err
 	}
 	defer w.Stop()
@@ -233,7 +233,7 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 					return nil // it is read again, and says why then
 				}
 			}
-			b.tell()
+			b.signalChange()
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (b *Board) Facts() Facts {
 			if b.journalErr != nil {
 				f.NotRead = append(f.NotRead, b.journalErr.Error())
 			}
-			f.Journal, f.JournalUnknown, f.Untrusted = b.journal, b.journalErr != nil, b.judge()
+			f.Journal, f.JournalUnknown, f.Untrusted = b.journal, b.journalErr != nil, b.checkJournal()
 			continue
 		case fromLock:
 			f.LockUnknown = b.objects[s.name] == nil
@@ -298,8 +298,8 @@ func (b *Board) Facts() Facts {
 	return f
 }
 
-// judge returns which rule the journal breaks. The board is locked.
-func (b *Board) judge() error {
+// checkJournal returns which rule the journal breaks. The board is locked.
+func (b *Board) checkJournal() error {
 	if b.judged {
 		return b.untrusted
 	}

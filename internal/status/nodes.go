@@ -54,7 +54,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 		case r.IsEnded():
 			n.Done++
 		case isBegun(r):
-			begun(n, step, r, s)
+			showStep(n, step, r, s)
 		case n.Step == "":
 			n.Step = step.ID
 		}
@@ -84,8 +84,8 @@ var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone
 
 func rank(state string) int { return slices.Index(order, state) }
 
-// begun takes in a step that is under way, or that went wrong.
-func begun(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
+// showStep takes in a step that is under way, or that went wrong.
+func showStep(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
 	n.State, n.Step, n.Message = v1.NodeWorking, step.ID, r.Error
 	if at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID }); at >= 0 {
 		c := s.Current[at]

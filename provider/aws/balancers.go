@@ -14,17 +14,17 @@ import (
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
-// balancers are the provider's load balancers. One call is 10 to 20 requests, so the fence may close in the middle of
-// it. The provider turns most errors into text, and the caller could not recognise them.
+// loadBalancers are the provider's load balancers. One call is 10 to 20 requests, so the fence may close in the middle
+// of it. The provider turns most errors into text, and the caller could not recognise them.
 //
 // It takes nodes out of load balancers whose instances are not in its list of all instances. An answer that is not
 // complete, or one from another account, would empty them all: the list is checked first.
-type balancers struct {
+type loadBalancers struct {
 	cloudprovider.LoadBalancer
 	cloud *Cloud
 }
 
-func (b balancers) EnsureLoadBalancer(
+func (b loadBalancers) EnsureLoadBalancer(
 	ctx context.Context,
 	cluster string,
 	service *corev1.Service,
@@ -35,7 +35,7 @@ func (b balancers) EnsureLoadBalancer(
 	return status, correct(err)
 }
 
-func (b balancers) UpdateLoadBalancer(
+func (b loadBalancers) UpdateLoadBalancer(
 	ctx context.Context,
 	cluster string,
 	service *corev1.Service,
@@ -48,7 +48,7 @@ func (b balancers) UpdateLoadBalancer(
 // GetLoadBalancer returns the status of a load balancer, and whether there is one. For a Service that is leaving there
 // always is one. The provider does not find a load balancer that is gone, and the controller would remove none of its
 // other parts. Removing changes nothing where nothing is left.
-func (b balancers) GetLoadBalancer(
+func (b loadBalancers) GetLoadBalancer(
 	ctx context.Context,
 	cluster string,
 	service *corev1.Service,
@@ -64,7 +64,7 @@ func (b balancers) GetLoadBalancer(
 // EnsureLoadBalancerDeleted deletes a load balancer and what belongs to it. The provider takes a load balancer that it
 // does not find for one that is deleted, with all its parts. A call that ended in its middle, with a lease for
 // instance, would leave security groups, target groups and rules behind for ever.
-func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
+func (b loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
 	ctx, correct := transport.Watch(ctx)
 	err := b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service)
 	if err == nil && b.cloud.cluster != "" {
@@ -73,13 +73,13 @@ func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string
 	return correct(err)
 }
 
-func (b balancers) leftovers() leftover.Remover {
+func (b loadBalancers) leftovers() leftover.Remover {
 	return leftover.Remover{EC2: b.cloud.ec2, ELBV2: b.cloud.elbv2, Cluster: b.cloud.cluster}
 }
 
 // checked returns a context in which a list of instances is an error that lacks some of nodes though they exist, or all
 // of them.
-func (b balancers) checked(ctx context.Context, nodes []*corev1.Node) context.Context {
+func (b loadBalancers) checked(ctx context.Context, nodes []*corev1.Node) context.Context {
 	var ids []string
 	for _, node := range nodes {
 		if node.Spec.ProviderID == "" {

@@ -133,7 +133,7 @@ func assemble(ctx context.Context, cfg *awsconfig.CloudConfig, services clients,
 	if err != nil {
 		return nil, fmt.Errorf("asking the provider for its region: %w", err)
 	}
-	for _, note := range elsewhere(cfg, zone.Region) {
+	for _, note := range unusedOverrides(cfg, zone.Region) {
 		klog.Warningf("Cloud config: %s", note)
 	}
 	gate.Use(election.Unfenced(now()))
@@ -193,7 +193,7 @@ func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c.routes, true }
 // LoadBalancer is the provider's, with errors that tell when the fence was closed.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	inner, ok := c.Cloud.LoadBalancer()
-	return balancers{inner, c}, ok
+	return loadBalancers{inner, c}, ok
 }
 
 // StartsEarly implements cloud.EarlyStarter: the provider makes clients, asks for the cluster's version and indexes

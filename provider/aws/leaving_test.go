@@ -31,7 +31,7 @@ func TestALeavingServiceHasALoadBalancerUntilAllIsRemoved(t *testing.T) {
 		"has another type":    {corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}}, "c", true},
 		"of no known cluster": {corev1.Service{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: balancer}, "", false},
 	} {
-		b := balancers{noBalancer{}, &Cloud{cluster: c.cluster}}
+		b := loadBalancers{noBalancer{}, &Cloud{cluster: c.cluster}}
 		if _, exists, err := b.GetLoadBalancer(t.Context(), "x", &c.service); err != nil || exists != c.want {
 			t.Errorf("%s: it exists: %v, %v", name, exists, err)
 		}

@@ -45,7 +45,7 @@ func (c *Cloud) describe(ctx context.Context, described []description, states []
 			unplaced = append(unplaced, d)
 		}
 	}
-	places := c.network.places(ctx, c.region, unplaced)
+	places := c.network.placesOf(ctx, c.region, unplaced)
 	for _, d := range unplaced {
 		place := places[d.id()]
 		if place.err != nil {

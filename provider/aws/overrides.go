@@ -120,8 +120,9 @@ func freeName(config *awsconfig.CloudConfig, name string) string {
 	return name
 }
 
-// elsewhere names the overrides that are not used because they are for another region. The metadata service has none.
-func elsewhere(config *awsconfig.CloudConfig, region string) (notes []string) {
+// unusedOverrides names the overrides that are not used because they are for another region. The metadata service has
+// none.
+func unusedOverrides(config *awsconfig.CloudConfig, region string) (notes []string) {
 	for _, section := range slices.Sorted(maps.Keys(config.ServiceOverride)) {
 		if o := config.ServiceOverride[section]; o.Region != region && o.Service != imds.ServiceID &&
 			slices.Contains(overridable, o.Service) {

@@ -144,7 +144,7 @@ func TestOverridesForOtherRegionsAreNamed(t *testing.T) {
 		override("1", "EC2")+strings.ReplaceAll(override("2", "KMS"), "us-east-1", "eu-west-1")+strings.ReplaceAll(override("3", "ec2imds"), "us-east-1", "x"),
 	)
 	want := []string{`[ServiceOverride "2"] for service "KMS" is not used: it is for region "eu-west-1", and the cluster is in "us-east-1"`}
-	if diff := cmp.Diff(want, elsewhere(cfg, "us-east-1")); diff != "" {
+	if diff := cmp.Diff(want, unusedOverrides(cfg, "us-east-1")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

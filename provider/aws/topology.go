@@ -35,17 +35,17 @@ type topology struct {
 	ec2      iface.EC2
 	required *regexp.Regexp
 
-	none      memory // regions, types and instances without topology
-	supported memory // types that have answered
+	none      expiringSet // regions, types and instances without topology
+	supported expiringSet // types that have answered
 }
 
-// memory is a set whose members are forgotten after a day.
-type memory struct {
+// expiringSet is a set whose members are forgotten after a day.
+type expiringSet struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-func (m *memory) has(key string) bool {
+func (m *expiringSet) has(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	until, ok := m.until[key]
@@ -56,7 +56,7 @@ func (m *memory) has(key string) bool {
 	return ok
 }
 
-func (m *memory) add(key string) {
+func (m *expiringSet) add(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.until == nil {
@@ -85,8 +85,8 @@ type place struct {
 	err    error
 }
 
-// places finds the instances' places, by ID.
-func (t *topology) places(ctx context.Context, region string, described []description) map[string]place {
+// placesOf finds the instances' places, by ID.
+func (t *topology) placesOf(ctx context.Context, region string, described []description) map[string]place {
 	found := map[string]place{}
 	first, rest := t.choose(region, described)
 	t.find(ctx, region, first, found)

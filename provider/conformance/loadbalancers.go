@@ -35,25 +35,25 @@ func (s suite) loadBalancers(t *testing.T) {
 	}
 }
 
-// balancers calls the provider as the service controller does.
-type balancers struct {
+// serviceClient calls the provider as the service controller does.
+type serviceClient struct {
 	*subject
 
 	cloudprovider.LoadBalancer
 }
 
-func (s *subject) balancers() balancers {
+func (s *subject) balancers() serviceClient {
 	s.t.Helper()
 	lb, ok := s.Provider.LoadBalancer()
 	if !ok {
 		s.t.Fatal("the provider has no load balancers")
 	}
-	return balancers{s, lb}
+	return serviceClient{s, lb}
 }
 
 // ensure leaves the load balancer's status in the Service, as the controller does.
-func (b balancers) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
-	return settled(ctx, func(ctx context.Context) error {
+func (b serviceClient) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
+	return callUntilSettled(ctx, func(ctx context.Context) error {
 		status, err := b.EnsureLoadBalancer(ctx, b.Cluster, service.DeepCopy(), nodes)
 		if err == nil && status == nil {
 			err = fmt.Errorf("EnsureLoadBalancer of Service %q returns neither a status nor an error", service.Name)
@@ -65,17 +65,17 @@ func (b balancers) ensure(ctx context.Context, service *corev1.Service, nodes []
 	})
 }
 
-func (b balancers) update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
-	return settled(ctx, func(ctx context.Context) error {
+func (b serviceClient) update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
+	return callUntilSettled(ctx, func(ctx context.Context) error {
 		return b.UpdateLoadBalancer(ctx, b.Cluster, service.DeepCopy(), nodes)
 	})
 }
 
-func (b balancers) remove(ctx context.Context, service *corev1.Service) error {
+func (b serviceClient) remove(ctx context.Context, service *corev1.Service) error {
 	service = service.DeepCopy()
 	now := metav1.Now()
 	service.DeletionTimestamp = &now
-	return settled(ctx, func(ctx context.Context) error {
+	return callUntilSettled(ctx, func(ctx context.Context) error {
 		_, exists, err := b.GetLoadBalancer(ctx, b.Cluster, service.DeepCopy())
 		if err != nil || !exists {
 			return err

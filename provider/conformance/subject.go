@@ -124,8 +124,9 @@ func (s *subject) during(f Fault, call func(context.Context) error) error {
 	}
 }
 
-// settled calls until the provider asks for no further call: one that waits for its cloud says when to call again.
-func settled(ctx context.Context, call func(context.Context) error) error {
+// callUntilSettled calls until the provider asks for no further call: one that waits for its cloud says when to call
+// again.
+func callUntilSettled(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := call(ctx)
 		var retry *api.RetryError

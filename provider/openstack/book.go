@@ -21,10 +21,10 @@ import (
 // refusedFor is how long a node is refused without another look at the servers.
 const refusedFor = 10 * time.Second
 
-// book knows which addresses servers have. A kubelet may write any address into the status of its Node, and a load
-// balancer would send what is for another machine there. What a look at nodes reads goes into the book, too, so that
-// members mostly need no request.
-type book struct {
+// addressIndex knows which addresses servers have. A kubelet may write any address into the status of its Node, and a
+// load balancer would send what is for another machine there. What a look at nodes reads goes into the book, too, so
+// that members mostly need no request.
+type addressIndex struct {
 	instances *instances
 	clock     clock.PassiveClock
 
@@ -40,29 +40,29 @@ type entry struct {
 	addresses map[netip.Addr]bool
 }
 
-var _ loadbalancer.Servers = (*book)(nil)
+var _ loadbalancer.Servers = (*addressIndex)(nil)
 
 // ServerOf implements loadbalancer.Servers.
-func (b *book) ServerOf(node *corev1.Node) string { return b.instances.ask(node).id }
+func (b *addressIndex) ServerOf(node *corev1.Node) string { return b.instances.ask(node).id }
 
 // Refuse implements loadbalancer.Servers. It lists the servers once at most, and only where the book does not show that
 // each node has what it claims.
-func (b *book) Refuse(ctx context.Context, claims []loadbalancer.Claim) (map[string]string, error) {
+func (b *addressIndex) Refuse(ctx context.Context, claims []loadbalancer.Claim) (map[string]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	refused, unknown := b.judge(claims)
+	refused, unknown := b.refuseNodes(claims)
 	if unknown || len(refused) > 0 && b.clock.Since(b.listed) >= refusedFor {
 		if err := b.read(ctx, claims); err != nil {
 			return nil, err
 		}
-		refused, _ = b.judge(claims)
+		refused, _ = b.refuseNodes(claims)
 	}
-	b.tell(ctx, claims, refused)
+	b.logRefused(ctx, claims, refused)
 	return refused, nil
 }
 
-// tell says once in the log why a node is refused.
-func (b *book) tell(ctx context.Context, claims []loadbalancer.Claim, refused map[string]string) {
+// logRefused says once in the log why a node is refused.
+func (b *addressIndex) logRefused(ctx context.Context, claims []loadbalancer.Claim, refused map[string]string) {
 	if len(b.told) > maxNodes {
 		b.told = map[string]string{}
 	}
@@ -78,9 +78,9 @@ func (b *book) tell(ctx context.Context, claims []loadbalancer.Claim, refused ma
 	}
 }
 
-// judge says why nodes are refused, and whether there are servers that the book lacks. A node whose server is not known
-// keeps an address that no server has. A list may have lost a page, and nodes need not all be servers.
-func (b *book) judge(claims []loadbalancer.Claim) (refused map[string]string, unknown bool) {
+// refuseNodes says why nodes are refused, and whether there are servers that the book lacks. A node whose server is not
+// known keeps an address that no server has. A list may have lost a page, and nodes need not all be servers.
+func (b *addressIndex) refuseNodes(claims []loadbalancer.Claim) (refused map[string]string, unknown bool) {
 	refused = map[string]string{}
 	for _, claim := range claims {
 		address, err := netip.ParseAddr(claim.Address)
@@ -105,7 +105,7 @@ func (b *book) judge(claims []loadbalancer.Claim) (refused map[string]string, un
 }
 
 // ownerOf is the ID of a server that has an address; empty for none, and where one with that name has it.
-func (b *book) ownerOf(address netip.Addr, name string) (owner string) {
+func (b *addressIndex) ownerOf(address netip.Addr, name string) (owner string) {
 	for _, id := range slices.Sorted(maps.Keys(b.servers)) {
 		server := b.servers[id]
 		if !server.addresses[address] {
@@ -120,7 +120,7 @@ func (b *book) ownerOf(address netip.Addr, name string) (owner string) {
 }
 
 // read lists all servers. The ports are read for nodes that are refused then: Nova does not show those of trunks.
-func (b *book) read(ctx context.Context, claims []loadbalancer.Claim) error {
+func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) error {
 	nova, err := b.instances.client.Compute(ctx)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (b *book) read(ctx context.Context, claims []loadbalancer.Claim) error {
 		byID[all[i].ID] = &all[i]
 		b.add(&all[i], nil)
 	}
-	refused, _ := b.judge(claims)
+	refused, _ := b.refuseNodes(claims)
 	doubtful := map[string]*servers.Server{}
 	for _, claim := range claims {
 		if server := byID[b.ServerOf(claim.Node)]; server != nil && refused[claim.Node.Name] != "" {
@@ -156,7 +156,7 @@ func (b *book) read(ctx context.Context, claims []loadbalancer.Claim) error {
 }
 
 // note keeps what a look at nodes has read of their servers.
-func (b *book) note(described map[string]*servers.Server, ports map[string][]port) {
+func (b *addressIndex) note(described map[string]*servers.Server, ports map[string][]port) {
 	if b == nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (b *book) note(described map[string]*servers.Server, ports map[string][]por
 	}
 }
 
-func (b *book) add(server *servers.Server, ports []port) {
+func (b *addressIndex) add(server *servers.Server, ports []port) {
 	e := &entry{name: server.Name, addresses: map[netip.Addr]bool{}}
 	add := func(text string) {
 		if address, err := netip.ParseAddr(text); err == nil {

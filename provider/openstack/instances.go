@@ -36,7 +36,7 @@ type instances struct {
 	region    string
 	regional  bool // provider IDs have the region in them
 	addresses addressing
-	book      *book // nil for none
+	book      *addressIndex // nil for none
 }
 
 // asked is a question about the server of one node.

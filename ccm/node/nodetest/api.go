@@ -144,7 +144,7 @@ func (a *API) store(kind string, node *corev1.Node) {
 	a.version++
 	node.ResourceVersion = strconv.Itoa(a.version)
 	a.nodes[node.Name] = node
-	a.tell(kind, node)
+	a.sendEvent(kind, node)
 }
 
 func (a *API) remove(name string) {
@@ -153,11 +153,11 @@ func (a *API) remove(name string) {
 		node = node.DeepCopy()
 		node.ResourceVersion = strconv.Itoa(a.version)
 		delete(a.nodes, name)
-		a.tell("DELETED", node)
+		a.sendEvent("DELETED", node)
 	}
 }
 
-func (a *API) tell(kind string, node *corev1.Node) {
+func (a *API) sendEvent(kind string, node *corev1.Node) {
 	if len(a.watches) == 0 {
 		return
 	}

@@ -116,7 +116,7 @@ var settingLost = rule.Check{
 			if c.Error != "" {
 				continue // CFG-001
 			}
-			lost(f, c, &bad, &ignored)
+			lostSettings(f, c, &bad, &ignored)
 		}
 		switch {
 		case !bad.Empty():
@@ -142,9 +142,9 @@ var settingLost = rule.Check{
 	},
 }
 
-// lost says which settings of a config the external provider does not have: defaults that change, and keys that it
-// passes over. Keys that cannot be passed over keep the external config from being derived, which CFG-001 says.
-func lost(f facts.Facts, c configured, changed, ignored *findings.Problems) {
+// lostSettings says which settings of a config the external provider does not have: defaults that change, and keys that
+// it passes over. Keys that cannot be passed over keep the external config from being derived, which CFG-001 says.
+func lostSettings(f facts.Facts, c configured, changed, ignored *findings.Problems) {
 	provider := findings.OrElse(c.Provider, f.CloudName())
 	for _, name := range c.Keys {
 		section, key := splitKey(name)

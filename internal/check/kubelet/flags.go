@@ -206,7 +206,7 @@ func judgeKubeletsMixed(f facts.Facts) v1.Finding {
 		count[findings.OrElse(k.Provider(), "none")]++
 		if complaint := fault(k, cloud); complaint != "" {
 			failing.Add(k.String(), "%s: %s", k, complaint)
-		} else if complaint := oddity(k, f.Stage()); complaint != "" {
+		} else if complaint := providerWarning(k, f.Stage()); complaint != "" {
 			warning.Add(k.String(), "%s %s", k, complaint)
 		}
 	}
@@ -247,8 +247,8 @@ func fault(k facts.Kubelet, cloud string) string {
 	return ""
 }
 
-// oddity says what is unusual about a kubelet's provider at a stage of the migration; empty when nothing is.
-func oddity(k facts.Kubelet, at facts.Stage) string {
+// providerWarning says what is unusual about a kubelet's provider at a stage of the migration; empty when nothing is.
+func providerWarning(k facts.Kubelet, at facts.Stage) string {
 	name := k.Provider()
 	minor, _ := k.Minor()
 	provider, _ := cloudprovider.Lookup(name)

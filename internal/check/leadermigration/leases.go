@@ -127,7 +127,7 @@ func judgeStability(f facts.Facts) v1.Finding {
 			continue
 		}
 		n++
-		text, began := unrest(f, l)
+		text, began := instability(f, l)
 		if text != "" {
 			bad.Add("Lease/kube-system/"+l.Name, "%s", text)
 		}
@@ -148,8 +148,8 @@ func judgeStability(f facts.Facts) v1.Finding {
 	return finding
 }
 
-// unrest is what is wrong with a held lease, and since when where that is known; empty when its leader is settled.
-func unrest(f facts.Facts, l v1.Lease) (string, *time.Time) {
+// instability is what is wrong with a held lease, and since when where that is known; empty when its leader is settled.
+func instability(f facts.Facts, l v1.Lease) (string, *time.Time) {
 	now := f.Now()
 	switch age, known := age(f); {
 	case l.Name == component.KCM && l.RenewTime != nil && facts.Expired(l, now):

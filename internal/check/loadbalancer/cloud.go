@@ -72,7 +72,7 @@ func judgeMembers(f facts.Facts) v1.Finding {
 	looked := 0
 	bad, finding, ok := eachService(f, func(s v1.Service) string {
 		b, there := balancerOf(s, balancers)
-		if !there || elsewhere(f, s) {
+		if !there || isForOtherController(f, s) {
 			return ""
 		}
 		looked++
@@ -309,7 +309,7 @@ var balancersThere = rule.Check{
 		named := cloudprovider.InventoryOrDefault(f.CloudName()).NamedBalancers
 		there := 0
 		bad, finding, ok := eachService(f, func(s v1.Service) string {
-			if len(s.Addresses) == 0 || s.Deleting || elsewhere(f, s) {
+			if len(s.Addresses) == 0 || s.Deleting || isForOtherController(f, s) {
 				return ""
 			}
 			_, found := balancerOf(s, balancers)

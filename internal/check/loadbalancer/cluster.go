@@ -107,7 +107,7 @@ func judgeNeutron(f facts.Facts) v1.Finding {
 	}
 	served := slices.DeleteFunc(
 		slices.Clone(f.Services),
-		func(s v1.Service) bool { return len(s.Addresses) == 0 || elsewhere(f, s) },
+		func(s v1.Service) bool { return len(s.Addresses) == 0 || isForOtherController(f, s) },
 	)
 	if len(served) == 0 {
 		return findings.Pass("no Service has a load balancer that could be lost")
@@ -177,7 +177,7 @@ func judgeUncheckedMembers(f facts.Facts) v1.Finding {
 	asked := 0
 	bad, finding, ok := eachService(f, func(s v1.Service) string {
 		switch {
-		case len(s.Addresses) == 0 || elsewhere(f, s):
+		case len(s.Addresses) == 0 || isForOtherController(f, s):
 			return ""
 		case isTrue(s.Annotations["loadbalancer.openstack.org/enable-health-monitor"]):
 			asked++

@@ -49,9 +49,9 @@ func listServices(f facts.Facts) ([]v1.Service, v1.Finding, bool) {
 	return f.Services, facts.None("Service of type LoadBalancer"), len(f.Services) > 0
 }
 
-// balanced reports whether the cluster's provider makes load balancers at all; the finding says why a check of them is
-// skipped where it does not.
-func balanced(f facts.Facts) (v1.Finding, bool) {
+// hasLoadBalancers reports whether the cluster's provider makes load balancers at all; the finding says why a check of
+// them is skipped where it does not.
+func hasLoadBalancers(f facts.Facts) (v1.Finding, bool) {
 	name := f.CloudName()
 	if p, ok := cloudprovider.Lookup(name); ok && !p.LoadBalancers {
 		return findings.Skip("%s had no load balancers in tree", name), false
@@ -59,8 +59,8 @@ func balanced(f facts.Facts) (v1.Finding, bool) {
 	return v1.Finding{}, true
 }
 
-// elsewhere reports whether both service loops leave a Service to another controller.
-func elsewhere(f facts.Facts, s v1.Service) bool {
+// isForOtherController reports whether both service loops leave a Service to another controller.
+func isForOtherController(f facts.Facts, s v1.Service) bool {
 	if s.Class != "" {
 		return true
 	}
@@ -90,8 +90,8 @@ var servicesServed = rule.Check{
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: services(rule.Each[v1.Service]{
-		When:     balanced,
-		Concerns: func(f facts.Facts, s v1.Service) bool { return !s.Deleting && !elsewhere(f, s) },
+		When:     hasLoadBalancers,
+		Concerns: func(f facts.Facts, s v1.Service) bool { return !s.Deleting && !isForOtherController(f, s) },
 		Wrong: rule.Always(func(s v1.Service) string {
 			if len(s.Addresses) > 0 {
 				return ""
@@ -138,9 +138,9 @@ var finalizerMissing = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Judge: services(rule.Each[v1.Service]{
-		When: balanced,
+		When: hasLoadBalancers,
 		Concerns: func(f facts.Facts, s v1.Service) bool {
-			return !s.Deleting && len(s.Addresses) > 0 && !elsewhere(f, s)
+			return !s.Deleting && len(s.Addresses) > 0 && !isForOtherController(f, s)
 		},
 		Wrong: rule.Always(func(s v1.Service) string {
 			if slices.Contains(s.Finalizers, FinalizerBalancer) {
@@ -166,7 +166,7 @@ var annotationsLost = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
-		if finding, ok := balanced(f); !ok {
+		if finding, ok := hasLoadBalancers(f); !ok {
 			return finding
 		}
 		refused := false
@@ -216,7 +216,7 @@ var annotationsLost = rule.Check{
 func otherKind(f facts.Facts, s v1.Service) string {
 	provider, _ := cloudprovider.Lookup(f.CloudName())
 	annotation := provider.KindAnnotation
-	if annotation == "" || len(s.Addresses) == 0 || elsewhere(f, s) || !strings.Contains(s.Addresses[0], ".elb.") {
+	if annotation == "" || len(s.Addresses) == 0 || isForOtherController(f, s) || !strings.Contains(s.Addresses[0], ".elb.") {
 		return ""
 	}
 	labels := strings.Split(strings.TrimSuffix(s.Addresses[0], ".cn"), ".")
@@ -242,10 +242,10 @@ var annotationsBegin = rule.Check{
 	Impact:    findings.ImpactLoadBalancers,
 	DependsOn: rule.OnAPI,
 	Judge: services(rule.Each[v1.Service]{
-		When: balanced,
+		When: hasLoadBalancers,
 		Wrong: func(f facts.Facts) func(v1.Service) string {
 			return func(s v1.Service) string {
-				if elsewhere(f, s) {
+				if isForOtherController(f, s) {
 					return ""
 				}
 				var begin []string
@@ -278,12 +278,12 @@ var loadBalancerIPs = rule.Check{
 }
 
 func judgeLoadBalancerIPs(f facts.Facts) v1.Finding {
-	if finding, ok := balanced(f); !ok {
+	if finding, ok := hasLoadBalancers(f); !ok {
 		return finding
 	}
 	name, asked := f.CloudName(), 0
 	bad, finding, ok := eachService(f, func(s v1.Service) string {
-		if s.LoadBalancerIP == "" || s.Deleting || elsewhere(f, s) {
+		if s.LoadBalancerIP == "" || s.Deleting || isForOtherController(f, s) {
 			return ""
 		}
 		asked++

@@ -76,7 +76,7 @@ func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, e
 	now := time.Now().Add(r.c.Traffic.Offset()) // the time of the API server, by which the objects' times are
 	n := r.rollout.Next(rows, r.started, now)
 	r.last = n
-	r.tell(rows, n, now)
+	r.printChanges(rows, n, now)
 	if n.Finished {
 		return true, r.end(n)
 	}
@@ -117,8 +117,9 @@ func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.Fleet
 	}
 }
 
-// tell writes what has changed: a line for each member whose phase or message is another one, and one for each wave.
-func (r *rolloutWatch) tell(rows []v1.FleetCluster, n fleet.Next, now time.Time) {
+// printChanges writes what has changed: a line for each member whose phase or message is another one, and one for each
+// wave.
+func (r *rolloutWatch) printChanges(rows []v1.FleetCluster, n fleet.Next, now time.Time) {
 	if n.Wave != r.wave && n.Wave > 0 && !n.Stopped {
 		r.wave = n.Wave
 		w := r.rollout.Waves[n.Wave-1]

@@ -32,7 +32,7 @@ func Check(ctx context.Context, c *client.Client, o CheckOptions) (v1.CheckRepor
 		if err != nil {
 			return v1.CheckReport{}, err
 		}
-		report, err := judge(c, snap, &o.Plan)
+		report, err := runChecks(c, snap, &o.Plan)
 		if err == nil && o.Strict {
 			check.Strict(&report, o.Plan.CheckOptions())
 		}
@@ -40,8 +40,8 @@ func Check(ctx context.Context, c *client.Client, o CheckOptions) (v1.CheckRepor
 	})
 }
 
-// judge chooses the options that were left to the cluster and runs the checks.
-func judge(c *client.Client, snap *v1.Snapshot, o *client.PlanOptions) (v1.CheckReport, error) {
+// runChecks chooses the options that were left to the cluster and runs the checks.
+func runChecks(c *client.Client, snap *v1.Snapshot, o *client.PlanOptions) (v1.CheckReport, error) {
 	if err := o.Choose(c, snap); err != nil {
 		return v1.CheckReport{}, err
 	}

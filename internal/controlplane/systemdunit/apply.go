@@ -62,7 +62,7 @@ func (u *Unit) applyOne(e v1.Edit, home string) (*Unit, error) {
 		if c == nil {
 			return now, commandline.CheckOtherFlags(e, before, now.Command())
 		}
-		if now, err = now.carryOut(c); err != nil {
+		if now, err = now.applyChange(c); err != nil {
 			return nil, err
 		}
 	}
@@ -193,7 +193,7 @@ func (u *Unit) indexBehind(words []unitWord) int {
 // remove takes the arguments from one to another away.
 func (u *Unit) remove(first, last int) *unitChange {
 	c := &unitChange{splices: map[string][]textedit.Splice{}, want: slices.Delete(u.Command(), first, last+1)}
-	if first < last && !u.beside(last-1, last) { // the value stands in another variable than the name
+	if first < last && !u.areAdjacent(last-1, last) { // the value stands in another variable than the name
 		u.removeInto(c.splices, last, last)
 		last = first
 	}
@@ -205,9 +205,9 @@ func (u *Unit) remove(first, last int) *unitChange {
 func (u *Unit) removeInto(splices map[string][]textedit.Splice, first, last int) {
 	start, end := u.Arguments[first].start, u.Arguments[last].end
 	switch {
-	case first > 0 && u.beside(first-1, first):
+	case first > 0 && u.areAdjacent(first-1, first):
 		start = u.Arguments[first-1].end
-	case last+1 < len(u.Arguments) && u.beside(last, last+1):
+	case last+1 < len(u.Arguments) && u.areAdjacent(last, last+1):
 		end = u.Arguments[last+1].start
 	}
 	file := u.Arguments[first].File
@@ -231,7 +231,7 @@ func (u *Unit) gap(i, j int) string {
 	return string(between.Find(u.Contents[a.File][a.end:b.start]))
 }
 
-func (u *Unit) beside(i, j int) bool { return u.gap(i, j) != "" }
+func (u *Unit) areAdjacent(i, j int) bool { return u.gap(i, j) != "" }
 
 // separator is what stands between an argument and a new one behind it: a line break where every argument has a line of
 // its own.
@@ -242,8 +242,8 @@ func (u *Unit) separator(i int) string {
 	return " "
 }
 
-// carryOut makes a change and compares the command line with what it ought to be.
-func (u *Unit) carryOut(c *unitChange) (*Unit, error) {
+// applyChange makes a change and compares the command line with what it ought to be.
+func (u *Unit) applyChange(c *unitChange) (*Unit, error) {
 	out := &Unit{Name: u.Name, UnitFiles: u.UnitFiles, Contents: maps.Clone(u.Contents), globs: u.globs}
 	for file, splices := range c.splices {
 		out.Contents[file] = textedit.ApplySplices(u.Contents[file], splices)

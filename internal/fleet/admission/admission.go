@@ -52,11 +52,11 @@ type Options struct {
 // Webhooks answer an API server. They hold no state, so any number of replicas may serve.
 type Webhooks struct {
 	options Options
-	memory  memory
+	memory  reviewMemory
 }
 
 // New returns the webhooks.
-func New(o Options) *Webhooks { return &Webhooks{options: o, memory: memory{most: maxTogether}} }
+func New(o Options) *Webhooks { return &Webhooks{options: o, memory: reviewMemory{most: maxTogether}} }
 
 // Handler serves both paths.
 func (w *Webhooks) Handler() http.Handler {

@@ -25,15 +25,15 @@ const (
 	maxTogether = 96 << 20
 )
 
-// memory is what the reviews take that are being answered. Every client that reaches the port may send some.
-type memory struct {
+// reviewMemory is what the reviews take that are being answered. Every client that reaches the port may send some.
+type reviewMemory struct {
 	most int64
 	held atomic.Int64
 }
 
 // share is what one review takes.
 type share struct {
-	of   *memory
+	of   *reviewMemory
 	held int64
 }
 

@@ -57,7 +57,7 @@ func TestALargeClusterIsAnswered(t *testing.T) {
 
 // TestReviewsThatAreAnsweredAtTheSameTimeAreBoundedTogether, and what one took is free when it has been answered.
 func TestReviewsThatAreAnsweredAtTheSameTimeAreBoundedTogether(t *testing.T) {
-	m := &memory{most: 64 << 10}
+	m := &reviewMemory{most: 64 << 10}
 	hold, answering := make(chan struct{}), make(chan struct{})
 	handler := m.review(func(_ context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if r.Name == "slow" {

@@ -16,7 +16,7 @@ type reviewer func(ctx context.Context, r *admissionv1.AdmissionRequest) *admiss
 
 // review serves AdmissionReview of admission.k8s.io/v1 over HTTP. What is none is answered with 400, which the API
 // server takes for a webhook that failed.
-func (m *memory) review(answer reviewer) http.Handler {
+func (m *reviewMemory) review(answer reviewer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			http.Error(w, "an AdmissionReview has to be application/json", http.StatusUnsupportedMediaType)

@@ -105,8 +105,8 @@ func read[T metav1.Object](
 	return out, nil
 }
 
-// tell writes the bundle into each webhook that has another. Nothing else of the configuration is touched.
-func (c configuration) tell(ctx context.Context, bundle []byte) error {
+// writeBundle writes the bundle into each webhook that has another. Nothing else of the configuration is touched.
+func (c configuration) writeBundle(ctx context.Context, bundle []byte) error {
 	type part struct {
 		Name         string                                      `json:"name"` // which webhook it is
 		ClientConfig admissionregistrationv1.WebhookClientConfig `json:"clientConfig"`

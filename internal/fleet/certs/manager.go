@@ -116,7 +116,7 @@ func (m *Manager) Run(ctx context.Context) {
 func (m *Manager) Ensure(ctx context.Context) error {
 	var last error
 	for range attempts {
-		if last = m.pass(ctx); !lost(last) {
+		if last = m.pass(ctx); !isLostRace(last) {
 			return last
 		}
 	}
@@ -126,8 +126,8 @@ func (m *Manager) Ensure(ctx context.Context) error {
 // attempts at agreeing, each of which another replica has to have won.
 const attempts = 5
 
-// lost reports whether another replica or client was faster.
-func lost(err error) bool {
+// isLostRace reports whether another replica or client was faster.
+func isLostRace(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
@@ -142,7 +142,7 @@ func (m *Manager) pass(ctx context.Context) error {
 	}
 	m.held.Store(&ring)
 	for _, c := range configurations {
-		if err := c.tell(ctx, ring.bundlePEM()); err != nil {
+		if err := c.writeBundle(ctx, ring.bundlePEM()); err != nil {
 			return err
 		}
 	}

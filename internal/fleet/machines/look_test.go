@@ -280,7 +280,7 @@ func TestAPassThatWasCutOffIsDoneAgainWithItsValue(t *testing.T) {
 		t.Fatalf("it was not remembered: %+v, %v", record, err)
 	}
 	p.clock.SetTime(p.clock.Now().Add(time.Minute))
-	f, o, _, err := p.restarter.look(t.Context())
+	f, o, _, err := p.restarter.readAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ type Looker struct {
 // Look gathers, remembers what was seen, and judges. An error means that nothing was found out. Who looks does not
 // restart: a restart that has stopped may begin again when it is wanted again (Policy.Wanted).
 func (l Looker) Look(ctx context.Context) (Observation, error) {
-	f, o, version, err := l.look(ctx)
+	f, o, version, err := l.readAll(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -168,7 +168,7 @@ func (l Looker) Look(ctx context.Context) (Observation, error) {
 	return o, err
 }
 
-func (l Looker) look(ctx context.Context) (Facts, Observation, string, error) {
+func (l Looker) readAll(ctx context.Context) (Facts, Observation, string, error) {
 	record, version, err := l.Store.Load(ctx)
 	if err != nil {
 		return Facts{}, Observation{}, "", err

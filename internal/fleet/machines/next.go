@@ -74,13 +74,13 @@ const (
 // and its rollout is paused.
 func Next(f Facts, o Observation, p Policy) Step {
 	n := &next{
-		world:   newWorld(f),
-		o:       o,
-		policy:  p,
-		record:  f.Record.clone().Restart,
-		timeout: cmp.Or(p.Timeout, usualTimeout),
-		alive:   map[string]*Deployment{},
-		states:  map[string]DeploymentState{},
+		liveObjects: newLiveObjects(f),
+		o:           o,
+		policy:      p,
+		record:      f.Record.clone().Restart,
+		timeout:     cmp.Or(p.Timeout, usualTimeout),
+		alive:       map[string]*Deployment{},
+		states:      map[string]DeploymentState{},
 	}
 	for i := range f.Deployments {
 		if d := &f.Deployments[i]; !d.Deleting {
@@ -100,7 +100,7 @@ func Next(f Facts, o Observation, p Policy) Step {
 }
 
 type next struct {
-	*world
+	*liveObjects
 	o       Observation
 	policy  Policy
 	record  Restart
@@ -129,13 +129,13 @@ func (n *next) step() Step {
 	if s, ok := n.stopped(); ok {
 		return s
 	}
-	if n.over() {
+	if n.isFinished() {
 		return Step{Record: n.record, Done: true}
 	}
 	if s := n.regression(); s != nil {
 		return n.stop(*s)
 	}
-	for _, d := range n.begun() {
+	for _, d := range n.restarting() {
 		if !n.landed(d) {
 			return Step{
 				Record:  n.record,
@@ -157,7 +157,7 @@ func (n *next) step() Step {
 			return out
 		}
 	}
-	return n.begin()
+	return n.startRestart()
 }
 
 func key(d Deployment) string { return d.Namespace + "/" + d.Name }
@@ -171,7 +171,7 @@ func (n *next) forget() {
 	}
 }
 
-func (n *next) begun() []Deployment {
+func (n *next) restarting() []Deployment {
 	var out []Deployment
 	for _, d := range n.Deployments {
 		if _, ok := n.record.Began[key(d)]; ok {
@@ -187,7 +187,7 @@ func (n *next) state(d Deployment) DeploymentState { return n.states[key(d)] }
 
 // progress notes when each restart last moved.
 func (n *next) progress() {
-	for _, d := range n.begun() {
+	for _, d := range n.restarting() {
 		b, s := n.record.Began[key(d)], n.state(d)
 		deleting := 0
 		for _, m := range n.machinesOf[d.UID] {
@@ -204,9 +204,9 @@ func (n *next) progress() {
 	}
 }
 
-// over reports whether everything was restarted and came up. What becomes of its machines later is no longer a
+// isFinished reports whether everything was restarted and came up. What becomes of its machines later is no longer a
 // restart's affair.
-func (n *next) over() bool {
+func (n *next) isFinished() bool {
 	for _, b := range n.record.Began {
 		if !b.Finished {
 			return false
@@ -236,8 +236,8 @@ func (n *next) stale(d Deployment) bool {
 	return s.Done < s.Machines || s.Machines == 0 && n.oldTemplate(d)
 }
 
-// begin starts the next MachineDeployment that may be.
-func (n *next) begin() Step {
+// startRestart starts the next MachineDeployment that may be.
+func (n *next) startRestart() Step {
 	budget, err := Budget(n.policy.MaxUnavailable, n.o.Wanted)
 	if err != nil {
 		return n.wait("%v", err)

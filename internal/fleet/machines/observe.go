@@ -176,7 +176,7 @@ func first(list []string, n int) []string {
 
 // Observe judges facts. It never says that something is complete which it does not know.
 func Observe(f Facts) Observation {
-	w := newWorld(f)
+	w := newLiveObjects(f)
 	o := Observation{Unknown: slices.Clone(f.Unknown)}
 	for _, m := range f.Machines {
 		o.Machines = append(o.Machines, w.machine(m))
@@ -240,8 +240,8 @@ func (o *Observation) warn(f Facts) {
 	slices.Sort(o.Warnings)
 }
 
-// world is facts with what belongs together found.
-type world struct {
+// liveObjects is facts with what belongs together found.
+type liveObjects struct {
 	Facts
 	nodeOf      map[string]*Node // machine uid ->
 	machineOf   map[string]string
@@ -251,8 +251,8 @@ type world struct {
 	machinesOf  map[string][]Machine   // deployment uid ->
 }
 
-func newWorld(f Facts) *world {
-	w := &world{
+func newLiveObjects(f Facts) *liveObjects {
+	w := &liveObjects{
 		Facts:       f,
 		setByUID:    map[string]*MachineSet{},
 		deployByUID: map[string]*Deployment{},
@@ -332,7 +332,7 @@ var claims = []struct {
 	{func(m Machine) string { return m.Name }, func(n Node) string { return n.Name }},
 }
 
-func (w *world) deploymentOf(m Machine) *Deployment {
+func (w *liveObjects) deploymentOf(m Machine) *Deployment {
 	s := w.setByUID[m.Owner]
 	if s == nil {
 		return nil
@@ -340,7 +340,7 @@ func (w *world) deploymentOf(m Machine) *Deployment {
 	return w.deployByUID[s.Owner]
 }
 
-func (w *world) machine(m Machine) MachineState {
+func (w *liveObjects) machine(m Machine) MachineState {
 	s := MachineState{Namespace: m.Namespace, Name: m.Name, Deleting: !m.Deleting.IsZero(), Evidence: EvidenceNone}
 	if d := w.deploymentOf(m); d != nil {
 		s.Deployment = d.Name
@@ -359,7 +359,7 @@ func (w *world) machine(m Machine) MachineState {
 }
 
 // reason is why a machine is not migrated; empty when it is.
-func (w *world) reason(m Machine, n *Node, e Evidence) (Reason, string) {
+func (w *liveObjects) reason(m Machine, n *Node, e Evidence) (Reason, string) {
 	external := e == EvidenceTaint || e == EvidenceInitialized || e == EvidenceCircumstance
 	switch {
 	case !m.Deleting.IsZero() && !external:
@@ -415,7 +415,7 @@ func volumes(n Node, wanted []Volume) (Reason, string) {
 }
 
 // against is why a node that works is not taken for external.
-func (w *world) against(m Machine, n Node, e Evidence) (Reason, string) {
+func (w *liveObjects) against(m Machine, n Node, e Evidence) (Reason, string) {
 	external := m.External == "true"
 	switch {
 	case e == EvidenceInTree && external:
@@ -433,7 +433,7 @@ func (w *world) against(m Machine, n Node, e Evidence) (Reason, string) {
 
 // circumstance reports whether everything around a node says that it is external. It is asked only when the node itself
 // says nothing.
-func (w *world) circumstance(m Machine, n Node) bool {
+func (w *liveObjects) circumstance(m Machine, n Node) bool {
 	since := w.Record.ExternalSince
 	return since != nil && m.External == "true" && !n.Created.Before(*since) && !m.Created.Before(*since) &&
 		!w.oldUserdata(m)
@@ -441,13 +441,13 @@ func (w *world) circumstance(m Machine, n Node) bool {
 
 // oldUserdata reports whether a machine was made by a MachineSet of before the change: userdata is rendered for a
 // revision of the MachineDeployment once.
-func (w *world) oldUserdata(m Machine) bool {
+func (w *liveObjects) oldUserdata(m Machine) bool {
 	s := w.setByUID[m.Owner]
 	return s != nil && w.Record.ExternalSince != nil && s.Created.Before(*w.Record.ExternalSince)
 }
 
 // stray judges a node that no machine owns.
-func (w *world) stray(n Node) MachineState {
+func (w *liveObjects) stray(n Node) MachineState {
 	s := MachineState{Node: n.Name, Evidence: proof(n, w.Record)}
 	if s.Reason, s.Message = up(n); s.Reason == "" {
 		switch s.Evidence {

@@ -88,7 +88,7 @@ func (n *next) regression() *Stopped {
 	for _, s := range n.o.Machines {
 		states[s.Namespace+"/"+s.Name] = s
 	}
-	for _, d := range n.begun() {
+	for _, d := range n.restarting() {
 		set := n.newestOf[d.UID]
 		for _, m := range n.machinesOf[d.UID] {
 			if set == nil || m.Owner != set.UID || !m.Deleting.IsZero() || n.oldTemplate(d) {

@@ -70,7 +70,7 @@ type Pass struct {
 // Pass looks, and does at most one of what Next allows. What is begun is remembered before it is done. So an
 // interrupted pass is repeated with the same value and changes nothing twice.
 func (r Restarter) Pass(ctx context.Context) (Pass, error) {
-	f, o, version, err := r.look(ctx)
+	f, o, version, err := r.readAll(ctx)
 	if err != nil {
 		return Pass{}, err
 	}
@@ -137,7 +137,7 @@ func countByDeployment(machines []MachineState) map[string]counts {
 }
 
 // deployment judges a MachineDeployment, its machines already judged and counted.
-func (w *world) deployment(d Deployment, has counts) DeploymentState {
+func (w *liveObjects) deployment(d Deployment, has counts) DeploymentState {
 	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas, Machines: has.machines, Done: has.done}
 	s.Reason, s.Message = w.unsettled(d, s)
 	s.Settled = s.Reason == ""
@@ -150,7 +150,7 @@ func (w *world) deployment(d Deployment, has counts) DeploymentState {
 
 // unsettled is why a rollout is not finished. What the status says is not enough: it is of the last look of
 // machine-controller, which may be older than the deletion of a machine.
-func (w *world) unsettled(d Deployment, s DeploymentState) (Reason, string) {
+func (w *liveObjects) unsettled(d Deployment, s DeploymentState) (Reason, string) {
 	switch {
 	case d.Deleting:
 		if s.Machines > 0 {
@@ -188,13 +188,13 @@ func because(d Deployment, r Reason) Reason {
 
 // oldTemplate reports whether the machines that a MachineDeployment makes next start from userdata of before the
 // change.
-func (w *world) oldTemplate(d Deployment) bool {
+func (w *liveObjects) oldTemplate(d Deployment) bool {
 	s, since := w.newestOf[d.UID], w.Record.ExternalSince
 	return s != nil && since != nil && s.Created.Before(*since)
 }
 
 // freeSets counts the MachineSets that no MachineDeployment owns, and reports whether each has its machines.
-func (w *world) freeSets(o *Observation) bool {
+func (w *liveObjects) freeSets(o *Observation) bool {
 	done := true
 	alive := map[string]int{} // by the uid of the MachineSet
 	for _, m := range w.Machines {

@@ -74,7 +74,7 @@ func (s *simulation) tick() {
 }
 
 func (s *simulation) of(d Deployment, newest bool) (all []Machine, works int) {
-	set := newWorld(s.facts).newestOf[d.UID]
+	set := newLiveObjects(s.facts).newestOf[d.UID]
 	for _, m := range s.facts.Machines {
 		owner := slices.IndexFunc(s.facts.Sets, func(x MachineSet) bool { return x.UID == m.Owner && x.Owner == d.UID })
 		if owner < 0 || newest != (s.facts.Sets[owner].UID == set.UID) {
@@ -90,7 +90,7 @@ func (s *simulation) of(d Deployment, newest bool) (all []Machine, works int) {
 
 // roll is one pass of machine-controller over a MachineDeployment.
 func (s *simulation) roll(d *Deployment) {
-	newest := newWorld(s.facts).newestOf[d.UID]
+	newest := newLiveObjects(s.facts).newestOf[d.UID]
 	if !d.Paused && d.ForceRestart != "" && newest.Revision == 1 {
 		newest = &MachineSet{Namespace: d.Namespace, Name: d.Name + "-2", UID: d.Name + "-2", Owner: d.UID, Created: s.facts.Time, Revision: 2}
 		s.facts.Sets = append(s.facts.Sets, *newest)

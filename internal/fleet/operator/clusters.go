@@ -180,9 +180,9 @@ func (c *clusters) start(ctx context.Context, group string) *source {
 	}, c.client), &unstructured.Unstructured{}, 0, cache.Indexers{byNamespace: namespaceOf})
 	_ = s.informer.SetTransform(reduced) // fails only for one that runs
 	_, _ = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { c.tell(o) },
-		UpdateFunc: func(_, o any) { c.tell(o) },
-		DeleteFunc: func(o any) { c.tell(o) },
+		AddFunc:    func(o any) { c.notifyListeners(o) },
+		UpdateFunc: func(_, o any) { c.notifyListeners(o) },
+		DeleteFunc: func(o any) { c.notifyListeners(o) },
 	})
 	ctx, s.stop = context.WithCancel(ctx)
 	go func() {
@@ -232,7 +232,7 @@ func reduced(o any) (any, error) {
 	return c, nil
 }
 
-func (c *clusters) tell(o any) {
+func (c *clusters) notifyListeners(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
@@ -373,8 +373,8 @@ func newWatches(limit int) *watches {
 	return &watches{limit: limit, active: map[string]context.CancelFunc{}}
 }
 
-// begin gives the cluster a place, if there is one and it has none.
-func (w *watches) begin(ctx context.Context, name string) (context.Context, bool) {
+// startWatch gives the cluster a place, if there is one and it has none.
+func (w *watches) startWatch(ctx context.Context, name string) (context.Context, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ending || w.active[name] != nil || len(w.active) >= w.limit {
@@ -417,7 +417,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 	if !ok {
 		return
 	}
-	ctx, ok = op.watches.begin(ctx, t.Name)
+	ctx, ok = op.watches.startWatch(ctx, t.Name)
 	if !ok {
 		return
 	}
@@ -428,7 +428,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 			err := op.jobs.guard(t.Name, "watch", func() error {
 				return machines.Watch(ctx, t, func() { op.machinesChanged(t) })
 			})
-			op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.watched = false })
+			op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.watched = false })
 			if err == nil {
 				wait = op.Limits.Retry
 			} else if ctx.Err() == nil {
@@ -451,7 +451,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 // told.
 func (op *Operator) machinesChanged(t Target) {
 	news := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 		news = !r.watched || !r.changed.After(r.looked)
 		r.watched = true
 		if news {
@@ -464,7 +464,7 @@ func (op *Operator) machinesChanged(t Target) {
 }
 
 // followed adds to what was seen of machines whether they are watched, and whether there is news since.
-func (r *dossier) followed() state.Machines {
+func (r *clusterState) followed() state.Machines {
 	out := r.machines
 	out.Watched, out.Looked, out.Changed = r.watched, r.looked, r.changed
 	return out

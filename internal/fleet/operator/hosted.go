@@ -308,7 +308,7 @@ func (h *Hosted) Run(
 	if part == state.Install && t.Cluster.Spec.Features[kubermaticv1.FeatureCCMClusterName] {
 		p.Options.ClusterName = t.Name // a cluster that ran in tree keeps the name that its load balancers carry
 	}
-	err = carryOut(ctx, p, part, back, tell, stop)
+	err = runPart(ctx, p, part, back, tell, stop)
 	if unknown, is := errors.AsType[*hosted.UnknownPlanError](err); is {
 		return &unapprovedError{message: approveBegun(t, part, unknown), err: unknown}
 	}
@@ -325,7 +325,7 @@ func (e *unapprovedError) Error() string { return e.message }
 
 func (e *unapprovedError) Unwrap() error { return e.err }
 
-func carryOut(
+func runPart(
 	ctx context.Context,
 	p *hosted.Plane,
 	part state.Part,

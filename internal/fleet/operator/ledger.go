@@ -249,15 +249,15 @@ func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string 
 	)
 }
 
-// memory is what was found out about clusters since this operator leads. It may be lost at any time: what it held is
-// found out again.
-type memory struct {
+// stateCache is what was found out about clusters since this operator leads. It may be lost at any time: what it held
+// is found out again.
+type stateCache struct {
 	mu      sync.Mutex
-	records map[string]*dossier
+	records map[string]*clusterState
 }
 
-// dossier is about one cluster.
-type dossier struct {
+// clusterState is about one cluster.
+type clusterState struct {
 	uid types.UID
 	// generation of the object when the last run began, and the plan that was confirmed then.
 	generation int64
@@ -316,16 +316,16 @@ func (w written) wrote(group, over string, now *kubermaticv1.Cluster) {
 	p.cluster = now
 }
 
-func newMemory() *memory { return &memory{records: map[string]*dossier{}} }
+func newMemory() *stateCache { return &stateCache{records: map[string]*clusterState{}} }
 
 // of calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and made
 // again.
-func (m *memory) of(name string, uid types.UID, f func(*dossier)) {
+func (m *stateCache) of(name string, uid types.UID, f func(*clusterState)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.records[name]
 	if r == nil || r.uid != uid && uid != "" && r.uid != "" {
-		r = &dossier{uid: uid, written: written{}}
+		r = &clusterState{uid: uid, written: written{}}
 		m.records[name] = r
 	}
 	if uid != "" {
@@ -335,7 +335,7 @@ func (m *memory) of(name string, uid types.UID, f func(*dossier)) {
 }
 
 // known calls f with the record of a cluster, if there is one of this object.
-func (m *memory) known(name string, uid types.UID, f func(*dossier)) {
+func (m *stateCache) known(name string, uid types.UID, f func(*clusterState)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.records[name]; r != nil && r.uid == uid {
@@ -343,7 +343,7 @@ func (m *memory) known(name string, uid types.UID, f func(*dossier)) {
 	}
 }
 
-func (m *memory) forget(name string) {
+func (m *stateCache) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.records, name)
@@ -351,7 +351,7 @@ func (m *memory) forget(name string) {
 
 // restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under
 // way there.
-func (m *memory) restart(name string, limit int) bool {
+func (m *stateCache) restart(name string, limit int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
@@ -446,7 +446,7 @@ func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) 
 		return false, fmt.Errorf("writing conditions: %w", err)
 	}
 	op.Metrics.wrote()
-	op.memory.of(o.Cluster.Name, "", func(r *dossier) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
+	op.memory.of(o.Cluster.Name, "", func(r *clusterState) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
 	return true, nil
 }
 
@@ -471,8 +471,8 @@ func (op *Operator) writeWhole(
 	return objects.Decode(u)
 }
 
-// tell records events about a Cluster.
-func (op *Operator) tell(o view.Object, events []state.Event) {
+// recordEvents records events about a Cluster.
+func (op *Operator) recordEvents(o view.Object, events []state.Event) {
 	for _, e := range events {
 		kind := corev1.EventTypeNormal
 		if e.Warning {

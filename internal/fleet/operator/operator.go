@@ -37,14 +37,14 @@ type Operator struct {
 	clusters    *clusters
 	deployments *deployments
 	queue       workqueue.TypedRateLimitingInterface[string]
-	memory      *memory
+	memory      *stateCache
 	runs        *runs
 	watches     *watches
 	looks       looks
 	// leading is open while Lead runs: what is enqueued before that is dropped.
 	leading atomic.Bool
 	jobs    jobs
-	pulse   pulse
+	pulse   heartbeat
 }
 
 // New returns an operator that does nothing yet.
@@ -122,7 +122,7 @@ func (op *Operator) work(ctx, acting context.Context, worker int) {
 			return
 		}
 		begun := time.Now()
-		op.pulse.begin(worker, begun)
+		op.pulse.markBusy(worker, begun)
 		err := op.jobs.guard(name, "decision", func() error { return op.reconcile(acting, name) })
 		op.pulse.end(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
@@ -219,13 +219,13 @@ func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []str
 	return op.Rules.Refusals(ctx, c, plane.InTree != "")
 }
 
-// pulse notes since when each worker is busy.
-type pulse struct {
+// heartbeat notes since when each worker is busy.
+type heartbeat struct {
 	mu   sync.Mutex
 	busy map[int]time.Time
 }
 
-func (p *pulse) begin(worker int, at time.Time) {
+func (p *heartbeat) markBusy(worker int, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.busy == nil {
@@ -234,13 +234,13 @@ func (p *pulse) begin(worker int, at time.Time) {
 	p.busy[worker] = at
 }
 
-func (p *pulse) end(worker int) {
+func (p *heartbeat) end(worker int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.busy, worker)
 }
 
-func (p *pulse) oldest() (time.Time, bool) {
+func (p *heartbeat) oldest() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var oldest time.Time

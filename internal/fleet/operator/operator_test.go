@@ -585,7 +585,7 @@ func TestAWorkerThatHangsFailsTheHealthOfTheProcess(t *testing.T) {
 		if err := w.Alive(); err != nil {
 			t.Errorf("an idle operator says %v", err)
 		}
-		w.pulse.begin(0, time.Now())
+		w.pulse.markBusy(0, time.Now())
 		<-time.After(stuckWorker + time.Second)
 		if w.Alive() == nil {
 			t.Error("a worker that is stuck is not noticed")

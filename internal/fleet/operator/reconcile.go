@@ -31,7 +31,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	op.latest(found)
 	main := op.mainOf(found)
 	if op.isUnreadable(main) {
-		op.runs.leave(name)
+		op.runs.forgetWaiting(name)
 		return nil
 	}
 	if op.isAnothers(main) {
@@ -55,7 +55,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 			return err
 		}
 		if written {
-			op.tell(o, d.Events)
+			op.recordEvents(o, d.Events)
 		}
 		if o.Group == main.Group {
 			op.act(ctx, o, seen, d)
@@ -81,7 +81,7 @@ func (op *Operator) isAnothers(main view.Object) bool {
 	if by := c.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != op.Installation {
 		holder = by
 	}
-	op.memory.of(c.Name, "", func(r *dossier) { news, r.holder = r.holder != holder, holder })
+	op.memory.of(c.Name, "", func(r *clusterState) { news, r.holder = r.holder != holder, holder })
 	if holder == "" {
 		return false
 	}
@@ -123,7 +123,7 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 	case err != nil:
 		return fmt.Errorf("claiming the cluster: %w", err)
 	}
-	op.memory.of(o.Cluster.Name, "", func(r *dossier) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
+	op.memory.of(o.Cluster.Name, "", func(r *clusterState) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
 	op.queue.Add(o.Cluster.Name)
 	return nil
 }
@@ -131,7 +131,7 @@ func (op *Operator) claim(ctx context.Context, o view.Object) error {
 // latest puts what was last written in the place of what the cache still shows.
 func (op *Operator) latest(found []view.Object) {
 	for i, o := range found {
-		op.memory.of(o.Cluster.Name, "", func(r *dossier) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })
+		op.memory.of(o.Cluster.Name, "", func(r *clusterState) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })
 	}
 }
 
@@ -169,7 +169,7 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		out.Journal = state.Journal{Known: true}
 		return out
 	}
-	op.memory.of(c.Name, c.UID, func(r *dossier) {
+	op.memory.of(c.Name, c.UID, func(r *clusterState) {
 		// what blocked it may have been repaired
 		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) {
 			r.run.Ended = time.Time{}
@@ -189,37 +189,37 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 		op.runs.stop(c.Name)
 	}
 	if w.Forget {
-		op.memory.known(c.Name, c.UID, func(r *dossier) {
+		op.memory.known(c.Name, c.UID, func(r *clusterState) {
 			if !r.run.Active {
 				r.run = state.Run{}
 			}
 			r.restarting = false
 		})
 	}
-	op.beside(ctx, t, w)
+	op.startBackground(ctx, t, w)
 	switch {
 	case w.Run == state.NoPart || w.Stop:
-		op.runs.leave(c.Name)
+		op.runs.forgetWaiting(c.Name)
 	case !seen.Run.Active: // a run that has ended since is not begun again before its end was decided upon
-		op.begin(ctx, t, d)
+		op.startRun(ctx, t, d)
 	}
 	if w.Journal || w.Owners || w.Parts || w.Machines || w.Token {
-		op.looks.begin(ctx, t, w)
+		op.looks.startLooks(ctx, t, w)
 	}
 	if d.Wake > 0 {
 		op.queue.AddAfter(c.Name, d.Wake)
 	}
 }
 
-// next to does what goes on next to runs and looks.
-func (op *Operator) beside(ctx context.Context, t Target, w state.Work) {
+// startBackground does what goes on next to runs and looks.
+func (op *Operator) startBackground(ctx context.Context, t Target, w state.Work) {
 	if w.Watch {
 		op.watch(ctx, t)
 	} else {
 		op.watches.stop(t.Name)
 	}
 	looking := false // through the connections that would be closed
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { looking = r.looking })
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { looking = r.looking })
 	if w.Close && !looking {
 		op.Engine.Close(t)
 	}
@@ -239,7 +239,7 @@ func (op *Operator) gone(name string) {
 
 // drop ends what is under way for a cluster, and says nothing of it any longer.
 func (op *Operator) drop(name string) {
-	op.runs.leave(name)
+	op.runs.forgetWaiting(name)
 	op.runs.stop(name)
 	op.watches.stop(name)
 	op.Metrics.forget(name)

@@ -130,8 +130,8 @@ func (r *runs) groupOf(name string) string {
 	return ""
 }
 
-// leave forgets that the cluster waits.
-func (r *runs) leave(name string) {
+// forgetWaiting forgets that the cluster waits.
+func (r *runs) forgetWaiting(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(r.waiting, func(w waiter) bool { return w.name == name })

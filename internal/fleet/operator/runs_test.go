@@ -42,7 +42,7 @@ func TestStalledRunsGiveTheirPlacesUpToABound(t *testing.T) {
 		if _, ok := r.admit(name, false, state.Handover, false); ok {
 			begun++
 		}
-		r.leave(name)
+		r.forgetWaiting(name)
 		if begun%2 == 0 {
 			now = now.Add(2 * time.Minute)
 		}

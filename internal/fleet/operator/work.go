@@ -179,10 +179,10 @@ func findings(e *hosted.BlockedError) string {
 	return message
 }
 
-// begin starts a run of the engine, if there is a place for it.
-func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
+// startRun starts a run of the engine, if there is a place for it.
+func (op *Operator) startRun(ctx context.Context, t Target, d state.Decision) {
 	var halfway bool
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 		halfway = r.journal.Handover == state.Begun || r.journal.Finish == state.Begun || d.Work.Back
 	})
 	admitted, ok := op.runs.admit(t.Name, halfway, d.Work.Run, d.Work.Back)
@@ -190,7 +190,7 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 		return
 	}
 	op.runs.belong(t.Name, t.Group)
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
@@ -220,7 +220,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	}
 	journal, readErr := op.looks.journal(ctx, t)
 	op.Metrics.runEnded(r.part, r.back, result, time.Since(begun))
-	op.memory.known(t.Name, t.Cluster.UID, func(rec *dossier) {
+	op.memory.known(t.Name, t.Cluster.UID, func(rec *clusterState) {
 		ended(&rec.run, result, message)
 		if readErr != nil {
 			rec.journal.Known, rec.journal.At = false, time.Time{}
@@ -268,7 +268,7 @@ func ended(r *state.Run, result state.Outcome, message string) {
 // heard notes what the engine tells of a run.
 func (op *Operator) heard(t Target, e step.Event) {
 	news := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 		if !r.run.Active {
 			return
 		}
@@ -291,14 +291,14 @@ func (op *Operator) heard(t Target, e step.Event) {
 type looks struct {
 	*Options
 	jobs    *jobs
-	memory  *memory
+	memory  *stateCache
 	limiter lookLimiter
 }
 
-// begin looks at what is due, one thing after the other, unless a look is under way.
-func (l *looks) begin(ctx context.Context, t Target, w state.Work) {
+// startLooks looks at what is due, one thing after the other, unless a look is under way.
+func (l *looks) startLooks(ctx context.Context, t Target, w state.Work) {
 	begin, failing := false, false
-	l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 		begin, failing = !r.looking, r.owners.Failures+r.parts.Failures+r.machines.Failures > 0
 		r.looking = true
 	})
@@ -307,7 +307,7 @@ func (l *looks) begin(ctx context.Context, t Target, w state.Work) {
 	}
 	l.jobs.start(t.Name, "look", func() {
 		defer l.jobs.queue.Add(t.Name)
-		defer l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.looking = false })
+		defer l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.looking = false })
 		if leave := l.limiter.enter(ctx, failing); leave != nil {
 			defer leave()
 			l.see(ctx, t, w)
@@ -318,7 +318,7 @@ func (l *looks) begin(ctx context.Context, t Target, w state.Work) {
 func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 	if w.Journal {
 		journal, err := l.journal(ctx, t)
-		l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 			if err != nil {
 				r.journal.At, r.journal.Error = time.Now(), shownError(err)
 				return
@@ -337,7 +337,7 @@ func (l *looks) see(ctx context.Context, t Target, w state.Work) {
 	}
 	if w.Token {
 		l.ask(ctx, t, "token", func(ctx context.Context) error { return l.Parts.RenewToken(ctx, t) },
-			func(r *dossier, _ bool) *state.Seen { return &r.token })
+			func(r *clusterState, _ bool) *state.Seen { return &r.token })
 	}
 }
 
@@ -347,7 +347,7 @@ func (l *looks) seeOwners(ctx context.Context, t Target) {
 		found, err = l.Engine.Owners(ctx, t)
 		found.Unsure = shownTexts(found.Unsure)
 		return err
-	}, func(r *dossier, good bool) *state.Seen {
+	}, func(r *clusterState, good bool) *state.Seen {
 		if good {
 			found.Seen = r.owners.Seen
 			r.owners = found
@@ -362,7 +362,7 @@ func (l *looks) seeParts(ctx context.Context, t Target) {
 		found, err = l.Parts.Ensure(ctx, t)
 		found.CSI, found.Waiting, found.Did = shownText(found.CSI), shownTexts(found.Waiting), shownTexts(found.Did)
 		return err
-	}, func(r *dossier, good bool) *state.Seen {
+	}, func(r *clusterState, good bool) *state.Seen {
 		if good {
 			found.Seen = r.parts.Seen
 			r.parts = found
@@ -392,7 +392,7 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 	l.memory.known(
 		t.Name,
 		t.Cluster.UID,
-		func(r *dossier) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() },
+		func(r *clusterState) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() },
 	)
 	if t.Cluster.MigrationCompleted() {
 		asked.CCMReady = true
@@ -404,7 +404,7 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 		found, did, err = l.Machines.Pass(ctx, t, asked)
 		found.Reasons, found.Regression, did = shownTexts(found.Reasons), shownText(found.Regression), shownText(did)
 		return err
-	}, func(r *dossier, good bool) *state.Seen {
+	}, func(r *clusterState, good bool) *state.Seen {
 		if good {
 			found.Seen, found.Moved = r.machines.Seen, r.machines.Moved
 			if found.Migrated != r.machines.Migrated {
@@ -429,11 +429,11 @@ func (l *looks) ask(
 	t Target,
 	what string,
 	look func(context.Context) error,
-	keep func(r *dossier, good bool) *state.Seen,
+	keep func(r *clusterState, good bool) *state.Seen,
 ) {
 	err := l.jobs.bounded(ctx, t.Name, what, look)
 	l.Metrics.looked(what, err)
-	l.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+	l.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) {
 		seen := keep(r, err == nil)
 		note(seen, time.Now(), err)
 		if seen.Failures == 1 {
@@ -456,7 +456,7 @@ func (l *looks) journal(ctx context.Context, t Target) (state.Journal, error) {
 // annotate does what the mutating webhook has missed.
 func (op *Operator) annotate(ctx context.Context, t Target) {
 	begin := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { begin, r.annotating = !r.annotating, true })
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.annotating = !r.annotating, true })
 	if !begin {
 		return
 	}
@@ -466,7 +466,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 			written, err = op.Rules.Repair(ctx, t.Group, t.Cluster)
 			return err
 		})
-		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.annotating = false })
+		op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.annotating = false })
 		if err != nil {
 			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
@@ -483,7 +483,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 // cluster is another one.
 func (op *Operator) unconfirm(ctx context.Context, t Target) {
 	begin := false
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { begin, r.unconfirming = !r.unconfirming, true })
+	op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { begin, r.unconfirming = !r.unconfirming, true })
 	if !begin {
 		return
 	}
@@ -497,7 +497,7 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 				Apply(ctx, op.Dynamic, fieldManager)
 			return err
 		})
-		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.unconfirming = false })
+		op.memory.known(t.Name, t.Cluster.UID, func(r *clusterState) { r.unconfirming = false })
 		if err != nil && !objects.IsStale(err) {
 			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)

@@ -151,7 +151,7 @@ func (s *source) data(ctx context.Context) (map[string][]byte, error) {
 		if err != nil || !found {
 			return nil, errors.Join(err, errors.New("its environment names no GOOGLE_APPLICATION_CREDENTIALS"))
 		}
-		return s.one(ctx, "cloud-sa.json", where, nil)
+		return s.secretData(ctx, "cloud-sa.json", where, nil)
 	case "openstack":
 		return s.config(ctx, "cloud.conf", func(in []byte) ([]byte, error) {
 			d, err := cloudconfig.Derive("openstack", in)
@@ -179,10 +179,10 @@ func (s *source) config(
 	if where == "" {
 		return nil, errors.New("it has no --cloud-config")
 	}
-	return s.one(ctx, key, where, derive)
+	return s.secretData(ctx, key, where, derive)
 }
 
-func (s *source) one(
+func (s *source) secretData(
 	ctx context.Context,
 	key, where string,
 	derive func([]byte) ([]byte, error),

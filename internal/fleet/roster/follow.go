@@ -135,7 +135,7 @@ func (f *Following) saw(group string, o any) {
 		f.clusters[key] = c
 		delete(f.unread, key.String())
 	}
-	f.tell()
+	f.signalWaiting()
 }
 
 func (f *Following) gone(group string, o any) {
@@ -151,18 +151,18 @@ func (f *Following) gone(group string, o any) {
 	key := view.Key{Group: group, Name: u.GetName()}
 	delete(f.clusters, key)
 	delete(f.unread, key.String())
-	f.tell()
+	f.signalWaiting()
 }
 
 func (f *Following) note(what, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failed[what] = failure{time.Now(), why}
-	f.tell()
+	f.signalWaiting()
 }
 
-// tell signals everybody who waits; f.mu is held.
-func (f *Following) tell() {
+// signalWaiting signals everybody who waits; f.mu is held.
+func (f *Following) signalWaiting() {
 	for ch := range f.waiting {
 		select {
 		case ch <- struct{}{}:

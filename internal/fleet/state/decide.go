@@ -55,9 +55,9 @@ func Decide(o Observation, limits Limits) Decision {
 	// by the journal: a run that has only told of a step may not have written down that it was begun
 	unconfirm := j.confirmedIsBegun()
 	if o.Run.Active && o.Run.Number > 0 { // the journal that was read before it began says less
-		j.begun(o.Run.Part)
+		j.noteBegun(o.Run.Part)
 	}
-	v := j.judge()
+	v := j.decide()
 	j.complement(v)
 	j.work.Unconfirm = unconfirm
 	d := Decision{Phase: v.phase, Message: shorten(joined(v.message, j.notes)), Work: j.work}
@@ -79,7 +79,7 @@ func (j *judge) confirmedIsBegun() bool {
 	return j.Journal.Handover == Done || sum == "" || strings.Contains(noted, "="+sum+".")
 }
 
-func (j *judge) judge() verdict {
+func (j *judge) decide() verdict {
 	for _, r := range rules {
 		if v, ok := r(j); ok {
 			return v
@@ -106,7 +106,7 @@ func (j *judge) complement(v verdict) {
 	}
 }
 
-func (j *judge) begun(p Part) {
+func (j *judge) noteBegun(p Part) {
 	j.Journal.Known = true
 	switch {
 	case p == Finish:

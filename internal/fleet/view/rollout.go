@@ -57,11 +57,11 @@ type Next struct {
 	Finished bool
 }
 
-// fate is where a member stands in the rollout.
-type fate int
+// memberState is where a member stands in the rollout.
+type memberState int
 
 const (
-	fateToDo fate = iota
+	fateToDo memberState = iota
 	fateRunning
 	fateDone
 	fateFailed
@@ -82,7 +82,7 @@ func (r Rollout) Next(rows []v1.FleetCluster, started Started, now time.Time) Ne
 		open := false
 		var ended time.Time
 		for _, m := range wave.Clusters {
-			f, reason, at := r.fate(m, byKey, started, now)
+			f, reason, at := r.stateOf(m, byKey, started, now)
 			n.count(m, f, reason)
 			open = open || f == fateToDo || f == fateRunning
 			if f == fateDone && at.After(ended) {
@@ -119,7 +119,7 @@ func (r Rollout) start(n *Next, todo []v1.FleetMember, last, now time.Time) {
 	n.Start = todo[:min(len(todo), max(0, r.Options.MaxParallel-n.Running))]
 }
 
-func (n *Next) count(m v1.FleetMember, f fate, reason string) {
+func (n *Next) count(m v1.FleetMember, f memberState, reason string) {
 	switch f {
 	case fateToDo:
 		n.ToDo++
@@ -136,19 +136,19 @@ func (n *Next) count(m v1.FleetMember, f fate, reason string) {
 	}
 }
 
-// fate judges one member: where it stands, why, and since when where it is done.
-func (r Rollout) fate(
+// stateOf judges one member: where it stands, why, and since when where it is done.
+func (r Rollout) stateOf(
 	m v1.FleetMember,
 	rows map[Key]v1.FleetCluster,
 	started Started,
 	now time.Time,
-) (fate, string, time.Time) {
+) (memberState, string, time.Time) {
 	key := Key{Group: m.Group, Name: m.Name}
 	row, there := rows[key]
 	if !there {
 		return fateSkipped, "it was deleted", time.Time{}
 	}
-	patience := r.patience()
+	patience := r.gracePeriod()
 	begun, ours := started[key]
 	patient := ours && now.Before(begun.At.Add(patience))
 	if begun.Error != "" {
@@ -175,7 +175,7 @@ func (r Rollout) fate(
 }
 
 // sound is the fate of a cluster that is done: what was done must hold.
-func (r Rollout) sound(row v1.FleetCluster) (fate, string, time.Time) {
+func (r Rollout) sound(row v1.FleetCluster) (memberState, string, time.Time) {
 	if row.Owners == OwnersBoth || row.Owners == OwnersNobody || row.Owners == OwnersInTree {
 		return fateFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
 			OwnersBoth: "more than one manager", OwnersNobody: "no manager", OwnersInTree: component.KCM}[row.Owners]), time.Time{}
@@ -190,7 +190,7 @@ func (r Rollout) sound(row v1.FleetCluster) (fate, string, time.Time) {
 	return fateDone, "", row.Since
 }
 
-func (r Rollout) underway(row v1.FleetCluster, now time.Time) (fate, string, time.Time) {
+func (r Rollout) underway(row v1.FleetCluster, now time.Time) (memberState, string, time.Time) {
 	later := row.Phase == kubermaticv1.PhaseMachines || row.Phase == kubermaticv1.PhaseFinish
 	switch {
 	case r.Options.Until == UntilHandover && later:
@@ -203,15 +203,15 @@ func (r Rollout) underway(row v1.FleetCluster, now time.Time) (fate, string, tim
 
 // early reports whether a cluster that is stuck may be one that was repaired just now.
 func (r Rollout) early(now time.Time) bool {
-	return now.Before(r.Begun.Add(r.patience()))
+	return now.Before(r.Begun.Add(r.gracePeriod()))
 }
 
-func (r Rollout) patience() time.Duration {
+func (r Rollout) gracePeriod() time.Duration {
 	return time.Duration(r.Options.PatienceSeconds * float64(time.Second))
 }
 
 // fresh is the fate of a cluster on whose object nothing is to be seen of what this process did to it.
-func fresh(patient, ours bool, reason string) (fate, string, time.Time) {
+func fresh(patient, ours bool, reason string) (memberState, string, time.Time) {
 	switch {
 	case patient:
 		return fateRunning, "", time.Time{}
@@ -223,7 +223,7 @@ func fresh(patient, ours bool, reason string) (fate, string, time.Time) {
 
 // external is the state of a cluster that is enabled, and of which nothing says that it has to be migrated. No webhook
 // and no operator has seen it yet, or it has no in-tree provider.
-func external(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
+func external(row v1.FleetCluster, patient, ours bool) (memberState, string, time.Time) {
 	looked := row.Phase != "" && !strings.Contains(row.Message, "is off")
 	switch {
 	case looked || !ours:
@@ -237,7 +237,7 @@ func external(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time)
 const unseen = "no operator has taken it up: see whether transplant-operator runs"
 
 // waiting is the fate of a cluster whose migration is asked for and does not go on.
-func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool, now time.Time) (fate, string, time.Time) {
+func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool, now time.Time) (memberState, string, time.Time) {
 	switch {
 	case row.Paused != "":
 		return fateSkipped, "it is paused: " + row.Paused, time.Time{}

@@ -319,7 +319,7 @@ func TestAClusterThatIsStuckWhenTheCommandBeginsMayHaveBeenMended(t *testing.T) 
 	for _, phase := range []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover} {
 		row := Row(cluster("a", enabled, in(phase, "", time.Hour), stuck), false)
 		r := Rollout{Waves: []v1.FleetWave{{Number: 1, Clusters: []v1.FleetMember{member(row)}}}, Options: options(), Begun: noon}
-		patience := r.patience()
+		patience := r.gracePeriod()
 		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(patience-time.Second)); n.Running != 1 || n.Finished {
 			t.Errorf("%s, before its patience is over: %+v", phase, n)
 		}

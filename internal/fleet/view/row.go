@@ -95,7 +95,7 @@ func Row(o Object, twice bool) v1.FleetCluster {
 		moving(row.Phase) {
 		row.Stuck = cmp.Or(stuck.Message, "the phase takes too long")
 	}
-	row.Standing = standing(c, row)
+	row.Standing = standingOf(c, row)
 	row.Message = message(row, migration.Message)
 	return row
 }
@@ -116,8 +116,8 @@ func moving(phase string) bool {
 		phase != ""
 }
 
-// standing is what the phase comes to, or the object where no operator has said a phase.
-func standing(c *kubermaticv1.Cluster, row v1.FleetCluster) string {
+// standingOf is what the phase comes to, or the object where no operator has said a phase.
+func standingOf(c *kubermaticv1.Cluster, row v1.FleetCluster) string {
 	switch row.Phase {
 	case kubermaticv1.PhaseCompleted:
 		return v1.StandingCompleted

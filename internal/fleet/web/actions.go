@@ -171,7 +171,7 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, p *person) {
 		s.write(w, http.StatusUnprocessableEntity, changedPreview{"the checks refuse it; nothing was changed", shown})
 		return
 	}
-	if err := s.carryOut(r.Context(), p, change); err != nil {
+	if err := s.writeAsPerson(r.Context(), p, change); err != nil {
 		s.Log.Info(
 			"an action from the page was refused",
 			"action",
@@ -206,8 +206,8 @@ type changedPreview struct {
 	Preview Preview `json:"preview"`
 }
 
-// carryOut writes with the token of the person: the seed decides, and its audit log names the person.
-func (s *server) carryOut(ctx context.Context, p *person, change *objects.Change) error {
+// writeAsPerson writes with the token of the person: the seed decides, and its audit log names the person.
+func (s *server) writeAsPerson(ctx context.Context, p *person, change *objects.Change) error {
 	cfg := rest.AnonymousClientConfig(s.Config)
 	cfg.BearerToken, cfg.UserAgent, cfg.Timeout = p.token, "transplant-web/"+s.ToolVersion, asking
 	client, err := dynamic.NewForConfig(cfg)

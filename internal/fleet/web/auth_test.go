@@ -198,7 +198,7 @@ func TestASessionEndsWithoutUseAndInAnyCaseAfterHalfADay(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	s := newSessions(clocktesting.NewFakeClock(time.Now()))
 	for range maxSessions + 50 {
-		s.begin("t")
+		s.openSession("t")
 	}
 	if len(s.byID) != maxSessions {
 		t.Errorf("%d sessions", len(s.byID))

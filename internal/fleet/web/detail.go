@@ -77,7 +77,7 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 	d := Detail{Cluster: view.Row(object, twice), Timeline: []v1.TimelineEntry{}, Actions: []ActionName{}}
 	ctx, cancel := context.WithTimeout(r.Context(), looking)
 	defer cancel()
-	s.look(ctx, object, &d)
+	s.askForDetail(ctx, object, &d)
 	if s.EnableActions {
 		yes, err := s.auth.may(ctx, p, "update", object.Key())
 		if err != nil {
@@ -90,15 +90,15 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 	s.write(w, http.StatusOK, d)
 }
 
-// begun reports whether a control plane is worth asking: something is or was under way in it.
-func begun(row v1.FleetCluster) bool {
+// isWorthAsking reports whether a control plane is worth asking: something is or was under way in it.
+func isWorthAsking(row v1.FleetCluster) bool {
 	return row.Standing == v1.StandingMigrating || row.Standing == v1.StandingFailed ||
 		row.Standing == v1.StandingBlocked ||
 		row.Standing == v1.StandingCompleted
 }
 
-// look asks for what is not in the object, side by side.
-func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
+// askForDetail asks for what is not in the object, side by side.
+func (s *server) askForDetail(ctx context.Context, o view.Object, d *Detail) {
 	var mu sync.Mutex
 	var wg together.Group
 	missing := func(format string, args ...any) {
@@ -113,7 +113,7 @@ func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
 			missing("events: %v", err)
 		}
 	})
-	if s.Plane != nil && (begun(d.Cluster) || d.Cluster.External) {
+	if s.Plane != nil && (isWorthAsking(d.Cluster) || d.Cluster.External) {
 		ctx, plane, done, err := s.opened(ctx, o)
 		if err != nil {
 			missing("its control plane: %v", err)

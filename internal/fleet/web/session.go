@@ -44,7 +44,7 @@ func newSessions(c clock.PassiveClock) *sessions {
 	return &sessions{clock: c, byID: map[string]*session{}}
 }
 
-func (s *sessions) begin(token string) (string, *session) {
+func (s *sessions) openSession(token string) (string, *session) {
 	now := s.clock.Now()
 	made := &session{token: token, csrf: rand.Text(), begun: now, asked: now}
 	s.mu.Lock()
@@ -191,7 +191,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.sessions.end(cookieOf(r))
-	id, made := s.sessions.begin(token)
+	id, made := s.sessions.openSession(token)
 	setCookie(w, r, id)
 	s.Log.Info("signed in to the page", "user", user.Username)
 	s.write(w, http.StatusOK, s.signedIn(&person{UserInfo: *user, token: token, session: made}))

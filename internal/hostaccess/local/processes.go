@@ -108,7 +108,7 @@ func (l *Host) scan(ctx context.Context, component string) ([]v1.Process, error)
 		if err != nil || l.runsOtherProgram(name, component) {
 			continue
 		}
-		p, ours, err := l.look(pid, component)
+		p, ours, err := l.processOf(pid, component)
 		if err != nil {
 			return nil, err
 		}
@@ -130,10 +130,10 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// look reports whether a process runs the component on this host. One that ends while it is looked at does not. The
-// directory is opened once. What is read through it is of this process or of none, also when its PID is reused
+// processOf reports whether a process runs the component on this host. One that ends while it is looked at does not.
+// The directory is opened once. What is read through it is of this process or of none, also when its PID is reused
 // meanwhile.
-func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
+func (l *Host) processOf(pid int, component string) (v1.Process, bool, error) {
 	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
 	if ended(err) {
 		return v1.Process{}, false, nil

@@ -44,8 +44,8 @@ type change struct {
 	before []v1.Process
 }
 
-// begin looks at what a restart is seen by.
-func (c *change) begin(ctx context.Context, m *manual) error {
+// recordProcesses looks at what a restart is seen by.
+func (c *change) recordProcesses(ctx context.Context, m *manual) error {
 	if c.kind != changeRestart {
 		return nil
 	}

@@ -228,7 +228,7 @@ func (m *manual) add(ctx context.Context, c *change) error {
 func (m *manual) now(ctx context.Context, c *change) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := c.begin(ctx, m); err != nil {
+	if err := c.recordProcesses(ctx, m); err != nil {
 		return err
 	}
 	m.queue = append(m.queue, c)

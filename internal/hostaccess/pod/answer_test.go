@@ -169,7 +169,7 @@ func TestTheWordsOfAnAnswerAreCut(t *testing.T) {
 	for name, err := range map[string]error{
 		"an answer that cannot be read": undecoded,
 		"a refusal to connect":          refusal(&http.Response{StatusCode: http.StatusBadGateway, Body: io.NopCloser(strings.NewReader(long))}),
-		"a status":                      errors.New(words("a\x1b[2Kb\n" + long)),
+		"a status":                      errors.New(oneLine("a\x1b[2Kb\n" + long)),
 	} {
 		if err == nil || len(err.Error()) > 2*maxWords || strings.ContainsAny(err.Error(), "\x1b\n") {
 			t.Errorf("%s: %.200v", name, err)

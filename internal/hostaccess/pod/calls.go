@@ -107,7 +107,7 @@ func (c *podSession) get(ctx context.Context) (*session, int, error) {
 }
 
 // answers reports whether there is a session. The carrier is locked.
-func (c *podSession) answers() bool { return c.session != nil && !c.session.over() }
+func (c *podSession) answers() bool { return c.session != nil && !c.session.isOver() }
 
 // beginOpening has a session opened, unless that is under way. The carrier is locked.
 func (c *podSession) beginOpening() *opening {
@@ -163,7 +163,7 @@ func (c *podSession) establish(ctx context.Context) (*session, error) {
 				continue
 			}
 		}
-		c.a.away(c.node, time.Since(begun), err)
+		c.a.reportUnreachable(c.node, time.Since(begun), err)
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w (the last attempt: %w)", ctx.Err(), err)
@@ -182,8 +182,8 @@ func (c *podSession) adopt(ctx context.Context) error {
 	return c.a.ownAgain(ctx, job)
 }
 
-// away reports whether a host cannot be asked, once for all who want to, and again as long as that lasts.
-func (a *access) away(node string, waited time.Duration, err error) {
+// reportUnreachable reports whether a host cannot be asked, once for all who want to, and again as long as that lasts.
+func (a *access) reportUnreachable(node string, waited time.Duration, err error) {
 	if waited <= 2*impatience {
 		return
 	}
@@ -232,7 +232,7 @@ func (c *podSession) try(ctx context.Context) (*session, error) {
 	if isFinal(err) {
 		return nil, fmt.Errorf("asking pod %s/%s: %w", c.a.Namespace, name, err)
 	}
-	if lost := c.lost(ctx, name, uid); lost != nil {
+	if lost := c.whyLost(ctx, name, uid); lost != nil {
 		return nil, c.forget(lost) //nolint:contextcheck // see above
 	}
 	return nil, fmt.Errorf(

@@ -26,7 +26,7 @@ func TestAnAgentLivesWhileOtherHostsAreWaitedFor(t *testing.T) {
 	look := hosts[0].(*host).look
 	look.mu.Lock()
 	defer look.mu.Unlock()
-	if look.session == nil || look.session.over() || look.generation != 1 {
+	if look.session == nil || look.session.isOver() || look.generation != 1 {
 		t.Errorf("the agent of cp-1 has ended: nobody asked it while the other host was waited for (%d pods)", look.generation)
 	}
 }

@@ -479,12 +479,12 @@ func TestAHostThatCannotBeAskedIsSpokenOfNowAndThen(t *testing.T) {
 	var said []string
 	a := &access{Options: Options{Tell: func(s string) { said = append(said, s) }}, told: map[string]time.Time{}}
 	refused := errors.New("connection refused")
-	a.away("node-1", impatience, refused) // it may be a moment
-	a.away("node-1", 7*time.Second, refused)
-	a.away("node-1", 8*time.Second, refused) // the other pod of the same host
-	a.away("node-2", 9*time.Second, refused)
+	a.reportUnreachable("node-1", impatience, refused) // it may be a moment
+	a.reportUnreachable("node-1", 7*time.Second, refused)
+	a.reportUnreachable("node-1", 8*time.Second, refused) // the other pod of the same host
+	a.reportUnreachable("node-2", 9*time.Second, refused)
 	a.told["node-1"] = time.Now().Add(-2 * reminder)
-	a.away("node-1", 70*time.Second, refused)
+	a.reportUnreachable("node-1", 70*time.Second, refused)
 	want := []string{
 		"host node-1 cannot be asked for 7s now, trying again: connection refused",
 		"host node-2 cannot be asked for 9s now, trying again: connection refused",

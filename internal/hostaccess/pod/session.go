@@ -130,8 +130,8 @@ func (s *session) end(err error, said string) {
 	close(s.ended)
 }
 
-// over reports whether nothing can be asked through it any longer.
-func (s *session) over() bool {
+// isOver reports whether nothing can be asked through it any longer.
+func (s *session) isOver() bool {
 	select {
 	case <-s.ended:
 		return true
@@ -173,7 +173,7 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 		return out, fmt.Errorf("asking the agent: its answer has more than %d MiB: %w", maxAnswer>>20, errUnreadable)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, words(string(data)))
+		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, oneLine(string(data)))
 	}
 	if out, err = decode(data); err != nil {
 		return out, fmt.Errorf("asking the agent: %w", err)
@@ -193,7 +193,7 @@ func decode(data []byte) (agent.Answer, error) {
 		err = json.Unmarshal(data, &out)
 	}
 	if err != nil {
-		return agent.Answer{}, fmt.Errorf("%s: %w", words(err.Error()), errUnreadable)
+		return agent.Answer{}, fmt.Errorf("%s: %w", oneLine(err.Error()), errUnreadable)
 	}
 	return out, nil
 }
@@ -202,8 +202,8 @@ func decode(data []byte) (agent.Answer, error) {
 // into the journal. A record that is larger than a ConfigMap would end the change of each other node.
 const maxWords = 4 << 10
 
-// words are an answer's own words in one line.
-func words(s string) string { return visible.Line(visible.Cut(strings.TrimSpace(s), maxWords)) }
+// oneLine are an answer's own words in one line.
+func oneLine(s string) string { return visible.Line(visible.Cut(strings.TrimSpace(s), maxWords)) }
 
 func (s *session) broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -253,7 +253,7 @@ func refusal(resp *http.Response) error {
 	if err := json.Unmarshal(data, &out); err == nil && out.Error != nil {
 		return out.Error.Err()
 	}
-	return fmt.Errorf("the agent answered with status %d: %s", resp.StatusCode, words(string(data)))
+	return fmt.Errorf("the agent answered with status %d: %s", resp.StatusCode, oneLine(string(data)))
 }
 
 // tunnel makes a connection of a request and its answer: one with deadlines, which these have not.

@@ -197,8 +197,9 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 	}
 }
 
-// lost says why a pod with which no session can be opened is of no use. It is nil when it may be, or that is not known.
-func (c *podSession) lost(ctx context.Context, name string, uid types.UID) error {
+// whyLost says why a pod with which no session can be opened is of no use. It is nil when it may be, or that is not
+// known.
+func (c *podSession) whyLost(ctx context.Context, name string, uid types.UID) error {
 	p, err := c.get1(ctx, name, uid)
 	if lost, ok := errors.AsType[*lostError](err); ok {
 		return lost

@@ -174,7 +174,7 @@ func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.S
 		return nil, err
 	}
 	switch old, err := h.open(ctx); {
-	case err == nil && old.begun():
+	case err == nil && old.isUnfinished():
 		return nil, &BegunError{Run: old.doc.Run, Phase: old.doc.Phase}
 	case err == nil:
 		j.rv, j.head, j.versions, j.left = old.rv, old.head, old.versions, old.where.parts()
@@ -188,8 +188,8 @@ func (h ObjectLocation) Create(ctx context.Context, doc v1.Journal, before *v1.S
 	return j, j.write(ctx)
 }
 
-// begun reports whether a run has begun to change something and is not finished.
-func (j *Journal) begun() bool {
+// isUnfinished reports whether a run has begun to change something and is not finished.
+func (j *Journal) isUnfinished() bool {
 	return !j.incomplete && j.doc.Phase == v1.RunRollingBack ||
 		j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)
 }
@@ -334,11 +334,11 @@ func (h ObjectLocation) Before(ctx context.Context) (*v1.Snapshot, error) {
 		}
 	}
 	object := fmt.Sprintf("snapshot from before the migration, ConfigMap %s/%s", h.NamespaceOrDefault(), h.beforeName(0))
-	raw, err := unpack(packed, h.memory())
+	raw, err := unpack(packed, h.memoryLimit())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
-	if _, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), h.memory()); err != nil {
+	if _, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), h.memoryLimit()); err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
 	var s v1.Snapshot
@@ -366,10 +366,10 @@ func BeforeNames() []string {
 
 // readable says why a snapshot could not be read for a rollback.
 func (h ObjectLocation) readable(raw []byte) error {
-	if err := judgeUnpacked(len(raw), h.memory()); err != nil {
+	if err := judgeUnpacked(len(raw), h.memoryLimit()); err != nil {
 		return err
 	}
-	_, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), h.memory())
+	_, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), h.memoryLimit())
 	return err
 }
 

@@ -293,7 +293,7 @@ func TestAJournalThatWasWrittenToHurtItsReader(t *testing.T) {
 	for _, at := range []int{-1, 1, 150_000, 1 << 40} {
 		server := apitest.New(t)
 		kube, _ := server.Clients(t)
-		data, err := pack(head{Journal: doc(), Kept: kept{Recent: []placed{{at, v1.StepRecord{ID: "a"}}}}})
+		data, err := pack(head{Journal: doc(), Kept: kept{Recent: []placedRecord{{at, v1.StepRecord{ID: "a"}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ type ObjectLocation struct {
 	Memory int64
 }
 
-func (h ObjectLocation) memory() int64 {
+func (h ObjectLocation) memoryLimit() int64 {
 	if h.Memory == 0 {
 		return maxMemory
 	}

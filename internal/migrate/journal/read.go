@@ -46,13 +46,13 @@ type kept struct {
 	// Incomplete reports whether the parts of a run are still being written, of which no step was begun.
 	Incomplete bool `json:"incomplete,omitempty"`
 	// Recent are the records that are newer than those in parts.
-	Recent []placed `json:"recent,omitempty"`
+	Recent []placedRecord `json:"recent,omitempty"`
 	// Parts in the order in which they count: of two records in the same place, the later one is the record.
 	Parts []part `json:"parts,omitempty"`
 }
 
-// placed is a record and its place among the journal's.
-type placed struct {
+// placedRecord is a record and its place among the journal's.
+type placedRecord struct {
 	At     int           `json:"at"`
 	Record v1.StepRecord `json:"record"`
 }
@@ -80,7 +80,7 @@ const partKey = "part.json.gz"
 type Reader struct {
 	home    ObjectLocation
 	plans   map[string]*v1.Plan
-	records map[string][]placed
+	records map[string][]placedRecord
 	// weights are what plans and records take of the memory that a journal may take.
 	weights map[string]int64
 	// used are the sums of what the last head names; the rest is forgotten.
@@ -89,7 +89,12 @@ type Reader struct {
 
 // NewReader returns a reader of the journal of a home.
 func NewReader(h ObjectLocation) *Reader {
-	return &Reader{home: h, plans: map[string]*v1.Plan{}, records: map[string][]placed{}, weights: map[string]int64{}}
+	return &Reader{
+		home:    h,
+		plans:   map[string]*v1.Plan{},
+		records: map[string][]placedRecord{},
+		weights: map[string]int64{},
+	}
 }
 
 // Read reads the journal whose head is given; nil while the parts of one that has not begun are written.
@@ -149,7 +154,7 @@ func (r *Reader) follow(ctx context.Context, cm *corev1.ConfigMap) (*stored, err
 		s, err := r.assemble(ctx, cm)
 		if !errors.As(err, &gone) {
 			maps.DeleteFunc(r.plans, func(sum string, _ *v1.Plan) bool { return !r.used[sum] })
-			maps.DeleteFunc(r.records, func(sum string, _ []placed) bool { return !r.used[sum] })
+			maps.DeleteFunc(r.records, func(sum string, _ []placedRecord) bool { return !r.used[sum] })
 			maps.DeleteFunc(r.weights, func(sum string, _ int64) bool { return !r.used[sum] })
 			return s, err
 		}
@@ -184,11 +189,11 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 	if data == nil {
 		data = cm.BinaryData[earlierKey]
 	}
-	raw, err := unpack(data, r.home.memory())
+	raw, err := unpack(data, r.home.memoryLimit())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
-	first := &stored{left: r.home.memory(), limit: r.home.memory()}
+	first := &stored{left: r.home.memoryLimit(), limit: r.home.memoryLimit()}
 	if _, err := first.weigh(raw, reflect.TypeFor[head]()); err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
@@ -240,7 +245,7 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 			s.doc.Rollback, s.where.rollback = p, placement{decided: true, parts: parts}
 		}
 	}
-	var all [][]placed
+	var all [][]placedRecord
 	for _, p := range k.Parts {
 		if p.Holds != holdsRecords {
 			continue
@@ -277,7 +282,7 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 
 // placeAll puts records in their places, the later ones over the earlier, and masks them: earlier versions wrote errors
 // as they came. A place beyond the number of records would leave gaps, and could take memory for millions of them.
-func (s *stored) placeAll(object string, all [][]placed) error {
+func (s *stored) placeAll(object string, all [][]placedRecord) error {
 	count := 0
 	for _, records := range all {
 		count += len(records)
@@ -324,7 +329,7 @@ func (r *Reader) plan(
 		}
 		packed = append(packed, data...)
 	}
-	raw, err := unpack(packed, r.home.memory())
+	raw, err := unpack(packed, r.home.memoryLimit())
 	if err != nil {
 		return nil, nil, fmt.Errorf("the %s of %s: %w", holds, object, err)
 	}
@@ -340,7 +345,7 @@ func (r *Reader) plan(
 	return &p, parts, nil
 }
 
-func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part) ([]placed, error) {
+func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part) ([]placedRecord, error) {
 	r.used[p.SHA256] = true
 	if have, ok := r.records[p.SHA256]; ok {
 		return have, s.take(r.weights[p.SHA256])
@@ -349,15 +354,15 @@ func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part
 	if err != nil {
 		return nil, err
 	}
-	raw, err := unpack(data, r.home.memory())
+	raw, err := unpack(data, r.home.memoryLimit())
 	if err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
 	}
-	weight, err := s.weigh(raw, reflect.TypeFor[[]placed]())
+	weight, err := s.weigh(raw, reflect.TypeFor[[]placedRecord]())
 	if err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
 	}
-	var out []placed
+	var out []placedRecord
 	if err := document.Strict(raw, &out); err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w; use the version of transplant that wrote it", p.Name, object, err)
 	}

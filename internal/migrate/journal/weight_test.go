@@ -112,7 +112,7 @@ func TestThePartsOfAJournalShareItsMemory(t *testing.T) {
 	server := apitest.New(t)
 	home := ObjectLocation{Namespace: component.Namespace, Memory: 16 << 20}
 	home.Kube, _ = server.Clients(t)
-	one := int64(reflect.TypeFor[placed]().Size())
+	one := int64(reflect.TypeFor[placedRecord]().Size())
 	var h head
 	h.Journal = doc()
 	for i := range journalParts {

@@ -179,7 +179,7 @@ func (j *Journal) packHead(l layout, recent map[int]bool, incomplete bool) ([]by
 		h.Rollback = nil
 	}
 	for _, at := range slices.Sorted(maps.Keys(recent)) {
-		h.Kept.Recent = append(h.Kept.Recent, placed{at, j.doc.Records[at]})
+		h.Kept.Recent = append(h.Kept.Recent, placedRecord{at, j.doc.Records[at]})
 	}
 	data, err := pack(h)
 	if err != nil {
@@ -248,9 +248,9 @@ func (j *Journal) split(d *drafted, at []int, data []byte) error {
 }
 
 func (j *Journal) packRecords(at []int) ([]byte, error) {
-	out := make([]placed, 0, len(at))
+	out := make([]placedRecord, 0, len(at))
 	for _, i := range at {
-		out = append(out, placed{i, j.doc.Records[i]})
+		out = append(out, placedRecord{i, j.doc.Records[i]})
 	}
 	data, err := pack(out)
 	if err != nil {

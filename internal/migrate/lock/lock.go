@@ -305,8 +305,8 @@ func (l *Lock) until() (at time.Duration, again <-chan struct{}) {
 	return l.renewed + l.lasts - 2*lockRenewal, l.again
 }
 
-// over reports whether the lock could not be renewed for about as long as it lasts.
-func (l *Lock) over() bool {
+// isExpired reports whether the lock could not be renewed for about as long as it lasts.
+func (l *Lock) isExpired() bool {
 	until, _ := l.until()
 	return l.boot() > until
 }
@@ -350,7 +350,7 @@ func (l *Lock) renew(ctx context.Context) {
 		switch {
 		case err == nil && ok:
 			shown = progress
-		case err == nil, l.over():
+		case err == nil, l.isExpired():
 			l.cancel(ErrLockLost)
 			return
 		}

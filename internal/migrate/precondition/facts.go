@@ -226,7 +226,7 @@ func seedHolds(ctx context.Context, e *step.Env, want string) (string, error) {
 // textHolds compares a text in a ConfigMap with its hash. What this run has started to change is in the record, and
 // each step says what it wants.
 func textHolds(ctx context.Context, e *step.Env, ref, key, want string) (string, error) {
-	if begun(e, ref) {
+	if hasBegun(e, ref) {
 		return "", nil
 	}
 	live, err := object.ReadLive(ctx, e, ref)
@@ -258,14 +258,14 @@ func nodeHolds(ctx context.Context, e *step.Env, node, want string) (string, err
 		return "node " + node + " is gone", nil
 	case err != nil:
 		return "", fmt.Errorf("reading node %s: %w", node, err)
-	case n.Spec.ProviderID != want && !begun(e, "Node/"+node):
+	case n.Spec.ProviderID != want && !hasBegun(e, "Node/"+node):
 		return fmt.Sprintf("node %s has provider id %q by now, it had %q", node, n.Spec.ProviderID, want), nil
 	}
 	return "", nil
 }
 
-// begun reports whether a step of this run has begun to change an object.
-func begun(e *step.Env, ref string) bool {
+// hasBegun reports whether a step of this run has begun to change an object.
+func hasBegun(e *step.Env, ref string) bool {
 	for _, s := range e.Plan.Steps {
 		if s.Ref == ref && e.Journal.Record(s.ID).Result != "" {
 			return true

@@ -62,7 +62,7 @@ func (p *podEnd) hasEnded(ctx context.Context) (bool, error) {
 	if gone {
 		p.readUntilDeleted()
 	} else {
-		p.look(pod)
+		p.observePod(pod)
 		p.readSeen()
 	}
 	switch {
@@ -94,7 +94,7 @@ func (p *podEnd) unproven(what string) error {
 	return err
 }
 
-func (p *podEnd) look(pod *corev1.Pod) { p.proven = p.proven || isTerminated(pod, p.record) }
+func (p *podEnd) observePod(pod *corev1.Pod) { p.proven = p.proven || isTerminated(pod, p.record) }
 
 func (p *podEnd) startWatch(version string) {
 	if p.events != nil {
@@ -148,7 +148,7 @@ func (p *podEnd) readUntilDeleted() {
 func (p *podEnd) take(e watch.Event, open bool) {
 	pod, ok := e.Object.(*corev1.Pod)
 	if ok {
-		p.look(pod)
+		p.observePod(pod)
 	}
 	if !open || !ok || e.Type == watch.Deleted {
 		p.stopWatch()

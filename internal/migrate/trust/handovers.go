@@ -48,7 +48,7 @@ func JudgeHandovers(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, l
 			return fmt.Errorf("lease %s is handed over twice", h.Lease)
 		}
 		seen[h.Lease] = true
-		if err := scope.judge(h, others); err != nil {
+		if err := scope.checkRecord(h, others); err != nil {
 			return fmt.Errorf("the handover of lease %q: %w", h.Lease, err)
 		}
 	}
@@ -114,8 +114,8 @@ func restartsHost(kind v1.StepKind) bool {
 	}
 }
 
-// judge returns why a handover is none of the scope. others are the names of all hosts, by host.
-func (scope handoverScope) judge(h v1.HandoverRecord, others map[string][]string) error {
+// checkRecord returns why a handover is none of the scope. others are the names of all hosts, by host.
+func (scope handoverScope) checkRecord(h v1.HandoverRecord, others map[string][]string) error {
 	switch {
 	case !slices.Contains(scope.leases, h.Lease):
 		return fmt.Errorf("the step hands over %s", strings.Join(scope.leases, ", "))

@@ -130,7 +130,7 @@ func (h *scrapeScheduler) answered(t Target, m v1.Manager) {
 	}
 	w.leads, w.failed = m.Leads, false
 	for lease, reason := range w.hot {
-		if reason.led || !slices.Contains(m.Leads, lease) || !begun(lease, t.Component, m.Loops) {
+		if reason.led || !slices.Contains(m.Leads, lease) || !loopsRun(lease, t.Component, m.Loops) {
 			continue
 		}
 		for _, other := range h.targets {
@@ -139,8 +139,8 @@ func (h *scrapeScheduler) answered(t Target, m v1.Manager) {
 	}
 }
 
-// begun reports whether the loops that a lease governs run.
-func begun(lease, component string, loops []string) bool {
+// loopsRun reports whether the loops that a lease governs run.
+func loopsRun(lease, component string, loops []string) bool {
 	if lease == component {
 		return len(loops) > 0
 	}

@@ -56,15 +56,15 @@ type FlagFile struct {
 
 // CheckFlagFile is CheckManifest for a file of a unit or of a kubelet. Its step names the file as its path.
 func CheckFlagFile(p *v1.Plan, s v1.Step, now, back FlagFile) error {
-	if settled(now.Without) != settled(back.Without) {
+	if withoutRemnants(now.Without) != withoutRemnants(back.Without) {
 		return differsError(s.Path)
 	}
 	return flagListsBack(Judge{Options: p.Options, cluster: p.Cluster}, s, now.Flags, back.Flags)
 }
 
-// settled returns a file of flags without what is left where a flag was taken out: spaces, quotes, and variables that
-// hold nothing.
-func settled(data []byte) string {
+// withoutRemnants returns a file of flags without what is left where a flag was taken out: spaces, quotes, and
+// variables that hold nothing.
+func withoutRemnants(data []byte) string {
 	var out []string
 	for line := range strings.Lines(string(data)) {
 		line = strings.NewReplacer(`"`, " ", "'", " ", "\\\n", " ", "=", "= ").Replace(line)

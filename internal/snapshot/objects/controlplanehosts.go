@@ -78,7 +78,7 @@ func (c ControlPlane) Judge(ctx context.Context, kube kubernetes.Interface, host
 	if err != nil {
 		return Verdict{}, fmt.Errorf("to see whether host %s is of the control plane: %w", host, err)
 	}
-	return c.judge(e, host), nil
+	return c.verdictOf(e, host), nil
 }
 
 // JudgeLabelled asks the API the same of each Node with a label, by which a workload finds its hosts. Some are left
@@ -101,7 +101,7 @@ func (c ControlPlane) JudgeLabelled(
 		if isLeftOut(n.Name) {
 			continue
 		}
-		if v := c.judge(e, n.Name); v.Why != "" {
+		if v := c.verdictOf(e, n.Name); v.Why != "" {
 			return v, nil
 		}
 	}
@@ -131,12 +131,12 @@ func (c ControlPlane) Nodes(ctx context.Context, kube kubernetes.Interface) (fun
 		case e.Judge(node) == hostproof.LabelAlone:
 			return ""
 		}
-		return c.judge(e, node).Why
+		return c.verdictOf(e, node).Why
 	}, nil
 }
 
-// judge says whether the host of a labelled Node may get what only the control plane has.
-func (c ControlPlane) judge(e *hostproof.Evidence, host string) Verdict {
+// verdictOf says whether the host of a labelled Node may get what only the control plane has.
+func (c ControlPlane) verdictOf(e *hostproof.Evidence, host string) Verdict {
 	e.Name(c.Named...)
 	switch result := e.Judge(host); {
 	case result == hostproof.Elsewhere, result == hostproof.LabelAlone:

@@ -32,12 +32,12 @@ const (
 type pace struct {
 	aws.RetryerV2
 	mu    sync.Mutex
-	lanes map[string]*lane
+	lanes map[string]*pacer
 }
 
 var _ aws.RetryerV2 = (*pace)(nil)
 
-func newPace() *pace { return &pace{RetryerV2: retry.NewStandard(), lanes: map[string]*lane{}} }
+func newPace() *pace { return &pace{RetryerV2: retry.NewStandard(), lanes: map[string]*pacer{}} }
 
 // IsErrorRetryable is false for refusals of the fence: whatever is left to do is the next leader's business.
 func (p *pace) IsErrorRetryable(err error) bool {
@@ -60,17 +60,17 @@ func (p *pace) GetAttemptToken(ctx context.Context) (release func(error) error, 
 	}, nil
 }
 
-func (p *pace) lane(operation string) *lane {
+func (p *pace) lane(operation string) *pacer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lanes[operation] == nil {
-		p.lanes[operation] = &lane{}
+		p.lanes[operation] = &pacer{}
 	}
 	return p.lanes[operation]
 }
 
-// lane paces one operation.
-type lane struct {
+// pacer paces one operation.
+type pacer struct {
 	mu     sync.Mutex
 	rate   float64   // attempts per second; 0 is no limit
 	next   time.Time // when the next attempt may be made
@@ -78,7 +78,7 @@ type lane struct {
 }
 
 // wait takes the next place in the lane and waits for its time.
-func (l *lane) wait(ctx context.Context) error {
+func (l *pacer) wait(ctx context.Context) error {
 	delay := l.take()
 	if delay <= 0 {
 		return nil
@@ -97,7 +97,7 @@ func (l *lane) wait(ctx context.Context) error {
 	}
 }
 
-func (l *lane) take() time.Duration {
+func (l *pacer) take() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rate == 0 {
@@ -115,7 +115,7 @@ func (l *lane) take() time.Duration {
 var throttles = retry.IsErrorThrottles(retry.DefaultThrottles)
 
 // learn slows the lane down when an attempt was throttled, and speeds it up when one was answered.
-func (l *lane) learn(err error) {
+func (l *pacer) learn(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -36,7 +36,7 @@ type Balancers struct {
 	client  *client.Client
 	conf    *cloudconf.Config
 	servers Servers
-	memory  *memory
+	memory  *entryStore
 	now     func() time.Time
 
 	mu       sync.Mutex
@@ -250,7 +250,7 @@ func (b *Balancers) reconcile(
 		e.whole = true
 		return lb.LoadBalancer, nil
 	}
-	return nil, b.carryOut(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
+	return nil, b.makeChange(ctx, o, s, e, lb.LoadBalancer, changes[0], len(changes))
 }
 
 // members are the nodes that may be members of a Service's load balancer, and where they are reached.
@@ -331,8 +331,8 @@ func (b *Balancers) believes(ctx context.Context, o octavia, e *entry, lb *found
 	return true, nil
 }
 
-// carryOut carries out a change, and returns the error that asks for the next call.
-func (b *Balancers) carryOut(
+// makeChange carries out a change, and returns the error that asks for the next call.
+func (b *Balancers) makeChange(
 	ctx context.Context,
 	o octavia,
 	s *settings,
@@ -343,7 +343,7 @@ func (b *Balancers) carryOut(
 ) error {
 	klog.FromContext(ctx).V(2).Info("Changing a load balancer", "service", klog.KObj(s.service), "loadBalancer", lb.ID,
 		"change", c.String())
-	err := o.carryOut(ctx, c)
+	err := o.sendChange(ctx, c)
 	switch {
 	case err == nil:
 		e.changed, e.waiting = true, time.Time{}
@@ -453,7 +453,7 @@ func (b *Balancers) share(
 	if slices.Contains(lb.Tags, in.tag) {
 		return nil
 	}
-	return b.carryOut(ctx, o, s, e, lb, tagChange(lb, append(slices.Clone(lb.Tags), in.tag)), 1)
+	return b.makeChange(ctx, o, s, e, lb, tagChange(lb, append(slices.Clone(lb.Tags), in.tag)), 1)
 }
 
 func tagChange(lb *loadbalancers.LoadBalancer, tags []string) change {

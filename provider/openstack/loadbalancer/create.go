@@ -34,7 +34,7 @@ func (b *Balancers) create(ctx context.Context, o octavia, s *settings, nodes []
 		body["listeners"] = wanted(s, s.name, subnet.value, false, targets, o.features).create()
 	}
 	made := ""
-	err := o.carryOut(ctx, change{
+	err := o.sendChange(ctx, change{
 		method: http.MethodPost, path: "loadbalancers", kind: "loadbalancer", body: body, apply: func(id string) { made = id },
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func (b *Balancers) remove(ctx context.Context, o octavia, s *settings, lb *foun
 	}
 	in := s.scope(lb.LoadBalancer)
 	if !in.owner || len(in.others(lb.LoadBalancer)) > 0 {
-		return b.leave(ctx, o, s, lb.LoadBalancer, in, e)
+		return b.leaveShared(ctx, o, s, lb.LoadBalancer, in, e)
 	}
 	neutron, ip, err := b.floatingOf(ctx, lb.LoadBalancer)
 	if err != nil {
@@ -62,15 +62,15 @@ func (b *Balancers) remove(ctx context.Context, o octavia, s *settings, lb *foun
 		}
 	}
 	klog.FromContext(ctx).Info("Deleting a load balancer", "service", klog.KObj(s.service), "loadBalancer", lb.ID)
-	return b.carryOut(ctx, o, s, e, lb.LoadBalancer, removeBalancer(lb.LoadBalancer), 1)
+	return b.makeChange(ctx, o, s, e, lb.LoadBalancer, removeBalancer(lb.LoadBalancer), 1)
 }
 
 func removeBalancer(lb *loadbalancers.LoadBalancer) change {
 	return change{method: http.MethodDelete, path: "loadbalancers/" + lb.ID + "?cascade=true", apply: func(string) {}}
 }
 
-// leave removes a Service's listeners from a load balancer that stays, and then its tag.
-func (b *Balancers) leave(
+// leaveShared removes a Service's listeners from a load balancer that stays, and then its tag.
+func (b *Balancers) leaveShared(
 	ctx context.Context,
 	o octavia,
 	s *settings,
@@ -94,7 +94,7 @@ func (b *Balancers) leave(
 	}
 	if len(changes) > 0 {
 		e.forget()
-		err := b.carryOut(ctx, o, s, e, lb, changes[0], len(changes))
+		err := b.makeChange(ctx, o, s, e, lb, changes[0], len(changes))
 		e.forget()
 		return err
 	}

@@ -324,8 +324,8 @@ func (s *statuses) agrees(t *tree) bool {
 	return maps.Equal(have, want)
 }
 
-// carryOut sends a change, and has the tree follow it.
-func (o octavia) carryOut(ctx context.Context, c change) error {
+// sendChange sends a change, and has the tree follow it.
+func (o octavia) sendChange(ctx context.Context, c change) error {
 	url := o.ServiceURL("lbaas") + "/" + c.path
 	body := c.body
 	if c.kind != "" {

@@ -182,7 +182,7 @@ func (b *Balancers) remake(
 	b.mu.Unlock()
 	klog.FromContext(ctx).Info("Deleting a load balancer that has lost its parts; new ones are made step by step",
 		"service", klog.KObj(s.service), "loadBalancer", lb.ID)
-	switch err := o.carryOut(ctx, removeBalancer(lb)); {
+	switch err := o.sendChange(ctx, removeBalancer(lb)); {
 	case immutable(err):
 		return cloudapi.NewRetryError(problem, shortestWait)
 	case err != nil:

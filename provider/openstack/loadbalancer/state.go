@@ -63,19 +63,19 @@ func (e *entry) wait(now time.Time) (after, since time.Duration) {
 // pause is how long nothing is asked of what has been waited for since.
 func pause(since time.Duration) time.Duration { return min(max(since/3, shortestWait), longestWait) }
 
-// memory is what this process knows of load balancers.
-type memory struct {
+// entryStore is what this process knows of load balancers.
+type entryStore struct {
 	mu      sync.Mutex
 	entries map[string]*entry    // by the load balancer's ID
 	ids     map[types.UID]string // the load balancer's, by the Service's
 	remade  map[types.UID]bool   // the Services whose load balancers were made again
 }
 
-func newMemory() *memory {
-	return &memory{entries: map[string]*entry{}, ids: map[types.UID]string{}, remade: map[types.UID]bool{}}
+func newMemory() *entryStore {
+	return &entryStore{entries: map[string]*entry{}, ids: map[types.UID]string{}, remade: map[types.UID]bool{}}
 }
 
-func (m *memory) entry(id string) *entry {
+func (m *entryStore) entry(id string) *entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.entries[id] == nil {
@@ -84,33 +84,33 @@ func (m *memory) entry(id string) *entry {
 	return m.entries[id]
 }
 
-func (m *memory) idOf(service types.UID) string {
+func (m *entryStore) idOf(service types.UID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ids[service]
 }
 
-func (m *memory) setID(service types.UID, id string) {
+func (m *entryStore) setID(service types.UID, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ids[service] = id
 }
 
 // wasRemade reports whether the load balancer of a Service was deleted and made again, which this process does once.
-func (m *memory) wasRemade(service types.UID) bool {
+func (m *entryStore) wasRemade(service types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.remade[service]
 }
 
-func (m *memory) noteRemade(service types.UID) {
+func (m *entryStore) noteRemade(service types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remade[service] = true
 }
 
 // drop forgets the load balancer of a Service, and what is known of it when it is gone.
-func (m *memory) drop(service types.UID, id string, gone bool) {
+func (m *entryStore) drop(service types.UID, id string, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.ids, service)

@@ -88,9 +88,9 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		}
 	}
 	if s.Drain {
-		return drained(ctx, x.Env, s, rec, func() error { return x.carryOut(ctx, s, rec) })
+		return drained(ctx, x.Env, s, rec, func() error { return x.changeOrRevert(ctx, s, rec) })
 	}
-	return x.carryOut(ctx, s, rec)
+	return x.changeOrRevert(ctx, s, rec)
 }
 
 // lookAnew reverts what a record says of files when they are as before the step and the kubelet runs with them. An
@@ -117,9 +117,9 @@ func unwritten(rec *v1.StepRecord) {
 	}
 }
 
-// carryOut changes the host, and takes it back when the node does not come back as it was. A step that puts something
-// back is not taken back.
-func (x Kubelet) carryOut(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+// changeOrRevert changes the host, and takes it back when the node does not come back as it was. A step that puts
+// something back is not taken back.
+func (x Kubelet) changeOrRevert(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if rec.Undo != nil && rec.Undo.Ended == nil {
 		return x.undo(ctx, s, rec)
 	}
@@ -179,7 +179,7 @@ func (x Kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 	if rec.Node != nil {
 		return nil // of an earlier try, which may have changed something since
 	}
-	now, _, err := look(ctx, x.Env, x.Env.NodeNames[s.Host])
+	now, _, err := nodeNow(ctx, x.Env, x.Env.NodeNames[s.Host])
 	if s.Restore != "" && apierrors.IsNotFound(err) {
 		return nil // nothing is known to compare with; the kubelet makes its Node again
 	}

@@ -26,8 +26,8 @@ import (
 // soakInterval is how often a canary is looked at while it is watched.
 const soakInterval = 2 * time.Second
 
-// look is what a node is like now, as far as a changed kubelet could change it, and whether it is Ready.
-func look(ctx context.Context, e *step.Env, node string) (v1.NodeRecord, bool, error) {
+// nodeNow is what a node is like now, as far as a changed kubelet could change it, and whether it is Ready.
+func nodeNow(ctx context.Context, e *step.Env, node string) (v1.NodeRecord, bool, error) {
 	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return v1.NodeRecord{}, false, fmt.Errorf("reading node %s: %w", node, err)
@@ -226,7 +226,7 @@ func (x Kubelet) worse(
 	was v1.NodeRecord,
 ) (reason string, different []string, err error) {
 	node := x.Env.NodeNames[s.Host]
-	is, isReady, err := look(ctx, x.Env, node)
+	is, isReady, err := nodeNow(ctx, x.Env, node)
 	if err != nil {
 		return "", nil, err
 	}

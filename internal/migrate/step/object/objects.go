@@ -229,7 +229,7 @@ func same(want, live *unstructured.Unstructured) bool {
 // covers reports whether everything that is wanted is there. What is wanted to be nothing an API server leaves out: a
 // delay of 0, a false, an empty list.
 func covers(want, live any) bool {
-	if live == nil && empty(want) {
+	if live == nil && isEmpty(want) {
 		return true
 	}
 	switch want := want.(type) {
@@ -258,7 +258,7 @@ func covers(want, live any) bool {
 	return EqualJSON(want, live)
 }
 
-func empty(v any) bool {
+func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true

@@ -42,9 +42,9 @@ func (x Unit) readUnit(ctx context.Context, s v1.Step) (*systemdunit.Unit, error
 	return systemdunit.ReadUnit(hostaccess.Reading(ctx, h), s.Unit)
 }
 
-// judge returns why the file of a step must not be written. Its edits are none of a migration, or its backup is not
-// what this migration found there. A record says which backup is meant, and the record is in a ConfigMap.
-func (x Unit) judge(ctx context.Context, s v1.Step) error {
+// checkContent returns why the file of a step must not be written. Its edits are none of a migration, or its backup is
+// not what this migration found there. A record says which backup is meant, and the record is in a ConfigMap.
+func (x Unit) checkContent(ctx context.Context, s v1.Step) error {
 	want, now, err := x.Content(ctx, s)
 	if trust.IsUntrusted(err) {
 		return err

@@ -59,7 +59,7 @@ func (x Unit) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err != nil {
 		return err
 	}
-	if err := x.judge(ctx, s); err != nil { // before an owner is moved
+	if err := x.checkContent(ctx, s); err != nil { // before an owner is moved
 		return err
 	}
 	if err := staticpod.MoveOwners(ctx, x.Env, s); err != nil {

@@ -25,7 +25,7 @@ import (
 type verify struct{ env *step.Env }
 
 func (x verify) Done(ctx context.Context, s v1.Step) (bool, error) {
-	lost, err := x.lost(ctx)
+	lost, err := x.findLost(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -80,8 +80,8 @@ func (x verify) Do(ctx context.Context, _ v1.Step, rec *v1.StepRecord) error {
 	return x.env.Journal.Save(ctx, *rec)
 }
 
-// lost names the nodes and load balancers that are not as they were.
-func (x verify) lost(ctx context.Context) ([]string, error) {
+// findLost names the nodes and load balancers that are not as they were.
+func (x verify) findLost(ctx context.Context) ([]string, error) {
 	nodes, err := nodesNow(ctx, x.env)
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)

@@ -24,8 +24,8 @@ import (
 // CommandLine is what a container runs.
 type CommandLine struct{ Command, Args []string }
 
-// words are the words of the component's own program.
-func (l CommandLine) words() []string {
+// programWords are the words of the component's own program.
+func (l CommandLine) programWords() []string {
 	return commandline.Unwrapped(slices.Concat(l.Command, l.Args))
 }
 
@@ -261,7 +261,7 @@ func (b *CommandBack) apply(is CommandLine) (CommandLine, error) {
 func (b *CommandBack) inverse(p *v1.Plan, s v1.Step, now CommandLine) (CommandLine, error) {
 	var edits []v1.Edit
 	seen := map[string]bool{}
-	live := commandline.FlagsOf(now.words())
+	live := commandline.FlagsOf(now.programWords())
 	for _, e := range flagEdits(s.Edits) {
 		name := strings.TrimLeft(e.Name, "-")
 		if seen[name] {

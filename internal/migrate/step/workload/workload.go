@@ -241,7 +241,7 @@ func (x Workload) takesBack(s v1.Step, now, back CommandLine) (v1.Step, error) {
 			changed.Edits = slices.Concat(changed.Edits, there.Edits)
 		}
 	}
-	if err := allowed.CheckRestored(x.Env.Plan, changed, now.words(), back.words()); err != nil {
+	if err := allowed.CheckRestored(x.Env.Plan, changed, now.programWords(), back.programWords()); err != nil {
 		return original, &trust.UntrustedError{What: "the record of step " + s.Restore, Err: err}
 	}
 	return original, nil
