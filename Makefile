@@ -84,10 +84,12 @@ SHUFFLE ?=
 test_flags = -vet=off -timeout 100m $(if $(SHUFFLE),-shuffle=$(SHUFFLE))
 
 .PHONY: test-units
-test-units:
-	$(GO) test $(test_flags) $(unraced)
-	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine))
-	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
+test-units: # all three, whichever fails
+	failed=0; \
+	$(GO) test $(test_flags) $(unraced) || failed=1; \
+	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
+	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
+	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
 # them has become untrue; lab/build asks for the variable, which makes it a part of what is remembered.
