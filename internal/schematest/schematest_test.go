@@ -44,11 +44,11 @@ func TestAChangedFieldNeedsANewNumber(t *testing.T) {
 	}{
 		{"as listed", one, "# kept, schema 2, released\n" + listing, nil},
 		{"a field came", one, "# kept, schema 2, released\n" + listing[:len(listing)-len("schematest.inner\n  name string\n")], []string{
-			"kept-2.txt: the fields are not those of schema 2 (+schematest.inner.name string); raise v1.KeptSchema to 3, list its fields with go test -update, and add documents of schema 2 " +
+			"kept-2.txt: the fields are not those of schema 2 (+schematest.inner.name string); raise v1.KeptSchema to 3, list its fields with go test ./internal/repopolicy -update, and add documents of schema 2 " +
 				"that the tests read, continue and revert (testdata/kept of internal/migrate and internal/hosted), with a conversion where an older one means something else",
 		}},
 		{"another type", one, "# kept, schema 2, not released\n" + listing + "  size int\n", []string{
-			"kept-2.txt: the fields are not those of schema 2 (-schematest.inner.size int); schema 2 was never released: list its fields again with go test -update",
+			"kept-2.txt: the fields are not those of schema 2 (-schematest.inner.size int); schema 2 was never released: list its fields again with go test ./internal/repopolicy -update",
 		}},
 		{"a field of before went", one + "  gone string\n", "# kept, schema 2, released\n" + listing, []string{
 			"kept-1.txt: what was kept under schema 1 can no longer be read, for these fields are gone or of another type: schematest.kept.gone string; keep them, or convert such documents where they are read",
@@ -56,7 +56,7 @@ func TestAChangedFieldNeedsANewNumber(t *testing.T) {
 		{"a number too many", "# kept, schema 1, not released\n", "# kept, schema 2, released\n" + listing, []string{
 			"kept-1.txt: schema 1 is not released, and there is schema 2 already: v1.KeptSchema need not be raised before it is",
 		}},
-		{"nothing listed", one, "", []string{"kept-2.txt: the fields of schema 2 are not listed: write them with go test -update"}},
+		{"nothing listed", one, "", []string{"kept-2.txt: the fields of schema 2 are not listed: write them with go test ./internal/repopolicy -update"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tree := fstest.MapFS{"kept-1.txt": {Data: []byte(c.one)}}
