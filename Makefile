@@ -63,13 +63,13 @@ bad-hosts: ## Give real hosts what an operator meets on a bad day: budgets, lost
 
 # Packages that the race detector would only make ten times slower. The first ones start no goroutine. Of the others a part is raced in each make test:
 # whatever they do side by side, and the engine's whole migration. make race races all of them.
-pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/catalogue ./internal/repopolicy
-engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock ./internal/hosted ./internal/cli
+pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/catalogue ./internal/repopolicy ./internal/mask ./internal/safeyaml
+engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock ./internal/hosted ./internal/cli ./internal/answerlimit
 # Upstream's controllers run here, and its service controller has a data race. Ours are raced in their own packages.
 upstream := ./ccm/conformance
 unraced := $(pure) $(engine) $(upstream)
-# Tests of the engine and the command line in which something runs side by side.
-concurrent := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
+# Tests of the engine, the command line and the limits of answers in which something runs side by side.
+concurrent := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published|Turn|AtATime|AtOnce|TakenOver|Held|Done|Room
 
 .PHONY: test
 test: ## Run every test in its short version: units, those with goroutines raced, next to the lab's, which migrate real clusters (SHUFFLE=on)
@@ -83,12 +83,15 @@ SHUFFLE ?=
 # is for what hangs: on a busy machine lab/trial took 40 minutes.
 test_flags = -vet=off -timeout 100m $(if $(SHUFFLE),-shuffle=$(SHUFFLE))
 
+# The units yield to the lab: its tests wait for real components, which need their time in time, and leave most of a machine's for a while.
+yielding := $(if $(shell command -v nice),nice -n 10)
+
 .PHONY: test-units
 test-units: # all three, whichever fails
 	failed=0; \
-	$(GO) test $(test_flags) $(unraced) || failed=1; \
-	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
-	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
+	$(yielding) $(GO) test $(test_flags) $(unraced) || failed=1; \
+	$(if $(race),$(yielding) $(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
+	$(yielding) $(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
 	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
