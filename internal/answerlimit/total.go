@@ -218,11 +218,11 @@ func (t *Total) cut(c *cluster) {
 		}
 		t.release(a)
 	}
-	t.mu.Unlock()
 	for _, a := range answers {
-		_ = a.ReadCloser.Close() // who reads it reads on, and is told why it was closed
+		// Who reads it reads on, and is told why it was closed. To close it may take as long as a write to its server, for
+		// which the reader of another cluster does not wait.
+		go func() { _ = a.ReadCloser.Close() }()
 	}
-	t.mu.Lock()
 }
 
 // free takes an answer that was closed out of the count. It may still be read by another goroutine.

@@ -121,6 +121,7 @@ func TestAWorkerGetsNoNameOfAnAPIServer(t *testing.T) {
 	s := &v1.Snapshot{
 		Cluster:    v1.Cluster{Server: "https://API.example.com:6443"},
 		APIServers: []string{"10.0.0.1", "10.0.0.100"},
+		Kubeadm:    &v1.KubeadmConfig{ControlPlaneEndpoint: "control-plane.example.com:6443"},
 		Hosts: []v1.Host{{Components: []v1.Component{
 			{Name: "kube-apiserver", Flags: map[string]string{"service-cluster-ip-range": "10.96.0.0/12,fd00:96::/112"}},
 		}}},
@@ -128,7 +129,7 @@ func TestAWorkerGetsNoNameOfAnAPIServer(t *testing.T) {
 			{Name: "cp", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}, Addresses: []string{"InternalIP=10.0.0.1", "InternalIP=10.96.0.1"}},
 			{Name: "worker", Addresses: []string{
 				"InternalIP=10.0.0.7", "InternalIP=10.0.0.100", "ExternalDNS=api.example.com", "InternalIP=10.96.0.1", "InternalIP=fd00:96::1",
-				"InternalIP=10.96.0.9", "InternalDNS=web.default.svc.cluster.local",
+				"InternalIP=10.96.0.9", "InternalDNS=web.default.svc.cluster.local", "ExternalDNS=control-plane.example.com",
 			}},
 		},
 	}
@@ -138,7 +139,7 @@ func TestAWorkerGetsNoNameOfAnAPIServer(t *testing.T) {
 		approved   bool
 	}{
 		{"worker", "10.0.0.7", true}, {"cp", "10.0.0.1", true}, {"cp", "cp", true}, {"worker", "10.0.0.100", false}, {"worker", "api.example.com", false},
-		{"worker", "10.96.0.9", false}, {"worker", "fd00:96::1", false}, {"cp", "10.96.0.1", false}, {"worker", "web.default.svc.cluster.local", false},
+		{"worker", "10.96.0.9", false}, {"worker", "fd00:96::1", false}, {"worker", "control-plane.example.com", false}, {"cp", "10.96.0.1", false}, {"worker", "web.default.svc.cluster.local", false},
 	} {
 		command, err := nodes.Approve(v1.CertificateRequest{Name: "csr-1", Username: "system:node:" + c.node, Names: []string{c.name}})
 		if c.approved != (err == nil) || (command != "") != c.approved || err != nil && !strings.Contains(err.Error(), "a name of the API server") {

@@ -143,7 +143,7 @@ var metadataAtRisk = rule.Check{
 			),
 			"ready, or found in the cloud",
 			facts.SourceNodes,
-			"kubectl get node "+shell.Quote(bad[0].Object)+" -o yaml > "+shell.Quote(bad[0].Object)+".yaml",
+			"kubectl get node "+shell.Quote(bad[0].Object)+" -o yaml > node.yaml",
 		)
 	},
 }

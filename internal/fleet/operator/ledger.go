@@ -276,8 +276,9 @@ type clusterState struct {
 	// look began.
 	watched         bool
 	changed, looked time.Time
-	// restarting is that it has one of the places for restarts of MachineDeployments.
-	restarting bool
+	// restarting is that it has one of the places for restarts of MachineDeployments, and restartingSince since when.
+	restarting      bool
+	restartingSince time.Time
 	// holder is the other installation that migrates the cluster; empty for none.
 	holder  string
 	written written
@@ -349,6 +350,10 @@ func (m *stateCache) forget(name string) {
 	delete(m.records, name)
 }
 
+// maxRestarting is how long a cluster's restart of MachineDeployments counts. What the cluster says of its machines
+// could make it last for ever, and others would wait. A restart that takes longer goes on and takes no place.
+const maxRestarting = 6 * time.Hour
+
 // restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under
 // way there.
 func (m *stateCache) restart(name string, limit int) bool {
@@ -356,7 +361,7 @@ func (m *stateCache) restart(name string, limit int) bool {
 	defer m.mu.Unlock()
 	n := 0
 	for _, r := range m.records {
-		if r.restarting {
+		if r.restarting && time.Since(r.restartingSince) < maxRestarting {
 			n++
 		}
 	}
@@ -364,7 +369,9 @@ func (m *stateCache) restart(name string, limit int) bool {
 	if r == nil || !r.restarting && n >= limit {
 		return false
 	}
-	r.restarting = true
+	if !r.restarting {
+		r.restarting, r.restartingSince = true, time.Now()
+	}
 	return true
 }
 

@@ -529,6 +529,33 @@ func TestAClusterThatCannotGoOnKeepsNoOtherFromRestartingItsMachines(t *testing.
 	})
 }
 
+// TestARestartThatLastsForEverKeepsNoOtherFromRestarting: what a user cluster says of its machines may change each time and never be done.
+func TestARestartThatLastsForEverKeepsNoOtherFromRestarting(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxParallelMachines = 1 }, func(w *world) {
+		restart := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, kubermaticv1.AnnotationRestartMachines)
+		for _, name := range []string{"a", "b"} {
+			w.change(name, func(c *userCluster) { c.machines = &state.Machines{Total: 3, Migrated: 1} })
+			w.cluster(name, enabled)
+			w.patch(name, restart)
+			w.until(name, kubermaticv1.PhaseMachines, time.Minute)
+			<-time.After(10 * time.Minute)
+		}
+		restarted := func() bool {
+			synctest.Wait()
+			w.user.mu.Lock()
+			defer w.user.mu.Unlock()
+			return w.restarts["b"]
+		}
+		if restarted() {
+			t.Error("two clusters have the one place")
+		}
+		<-time.After(maxRestarting)
+		if !restarted() {
+			t.Error("the place of one that is never done is not given to the other")
+		}
+	})
+}
+
 // A restart that was stopped begins again when its owner does not want it any longer; that is not to be concluded from a leader that knows nothing yet.
 func TestANewLeaderTakesNoRestartForUnwanted(t *testing.T) {
 	bubble(t, nil, func(w *world) {

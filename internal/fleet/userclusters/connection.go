@@ -55,7 +55,7 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 	if err != nil {
 		return nil, hideValues(err)
 	}
-	d := &dialer{Dialer: net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}}
+	d := &dialer{Dialer: net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}, writing: p.o.Write}
 	base := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            d.DialContext,
@@ -131,10 +131,11 @@ func (c *connection) close() {
 	}
 }
 
-// drop closes everything. No request is under way, and none comes.
+// drop closes everything. No request is under way, and none comes. The connections are closed first: the transport says
+// good-bye on each, and would wait for a server that reads nothing.
 func (c *connection) drop() {
-	c.base.CloseIdleConnections()
 	c.dialer.closeAll()
+	c.base.CloseIdleConnections()
 }
 
 // body tells when an answer was read.

@@ -4,15 +4,17 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 )
 
 // dialer keeps an eye on the connections that it has made. A transport's own closing leaves behind what was being
 // dialed at that moment.
 type dialer struct {
 	net.Dialer
-	mu     sync.Mutex
-	closed bool
-	open   map[*tracked]bool
+	writing time.Duration // bounds each write
+	mu      sync.Mutex
+	closed  bool
+	open    map[*tracked]bool
 }
 
 // DialContext connects, unless everything was closed.
@@ -54,6 +56,18 @@ func (d *dialer) closeAll() {
 type tracked struct {
 	net.Conn
 	dialer *dialer
+}
+
+// Write ends the connection when it cannot write in time. Other goroutines wait for the lock that the writer holds.
+func (t *tracked) Write(p []byte) (int, error) {
+	if err := t.SetWriteDeadline(time.Now().Add(t.dialer.writing)); err != nil {
+		return 0, err
+	}
+	n, err := t.Conn.Write(p)
+	if err != nil {
+		_ = t.Close()
+	}
+	return n, err
 }
 
 func (t *tracked) Close() error {

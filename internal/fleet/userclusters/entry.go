@@ -75,6 +75,8 @@ func (e *entry) build(o Options) error {
 		Host:  "https://" + e.namespace + ".user-cluster",
 		QPS:   o.QPS,
 		Burst: o.Burst,
+		// A server may send any number of warnings with each answer, and words that look like lines of this log.
+		WarningHandler: rest.NoWarnings{},
 		ContentConfig: rest.ContentConfig{ // answerlimit has JSON sent, and takes such a client for one with types
 			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
 			ContentType:        "application/json",

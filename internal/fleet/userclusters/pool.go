@@ -41,6 +41,10 @@ type Options struct {
 	Recheck time.Duration
 	// Dial and Answer bound the connecting and the wait for the first byte of an answer; default 10 s and 30 s.
 	Dial, Answer time.Duration
+	// Write bounds one write to an API server, at most one record of TLS; default 10 s. A library writes while it reads,
+	// too: it gives windows back, and answers pings. A server that reads nothing more would hold the goroutine that reads
+	// from it or closes it, beyond any time limit.
+	Write time.Duration
 	// BackoffMin and BackoffMax bound for how long Get refuses a cluster after failures in a row; default 1 s and 2 min.
 	BackoffMin, BackoffMax time.Duration
 	// QPS and Burst per cluster; default 20 and 40.
@@ -100,6 +104,7 @@ func New(o Options) *Pool {
 		&o.Recheck:    30 * time.Second,
 		&o.Dial:       10 * time.Second,
 		&o.Answer:     30 * time.Second,
+		&o.Write:      10 * time.Second,
 		&o.BackoffMin: time.Second,
 		&o.BackoffMax: 2 * time.Minute,
 	} {

@@ -40,9 +40,14 @@ func (s *server) opened(ctx context.Context, o view.Object) (_ context.Context, 
 		passed()
 		<-s.looks
 	}
-	if plane, err = s.Plane(ctx, o); err != nil {
-		done()
-	}
+	opened := false
+	defer func() {
+		if !opened { // also after a panic
+			done()
+		}
+	}()
+	plane, err = s.Plane(ctx, o)
+	opened = err == nil
 	return ctx, plane, done, err
 }
 
@@ -217,8 +222,13 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 		s.fail(w, &refusal{http.StatusBadGateway, mask.Error(err)})
 		return
 	}
+	s.write(w, http.StatusOK, looked(done, func() v1.CheckReport { return troubles(plane.Check(plane.Gather(ctx))) }))
+}
+
+// looked gives the place of a look back before its result is written: a client may take its time to read.
+func looked[T any](done func(), look func() T) T {
 	defer done()
-	s.write(w, http.StatusOK, troubles(plane.Check(plane.Gather(ctx))))
+	return look()
 }
 
 // troubles is a report without what passed and what was skipped.

@@ -111,6 +111,9 @@ func (s *server) write(w http.ResponseWriter, code int, doc any) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sending)); err != nil && !isUnsupported(err) {
+		return // the client is gone
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(data) // the client is gone

@@ -3,6 +3,7 @@ package ccm
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -91,7 +92,8 @@ func localAPIEnv(h v1.Host) []any {
 }
 
 // EndpointEnv points the client of a pod on any node at the control plane's common address, where the cluster has one.
-// Else kube-proxy has to be there.
+// Else kube-proxy has to be there. The address stands in a ConfigMap, and the pod sends its token there. So it is used
+// only where the API servers announce it themselves, or the cluster was reached by it.
 func EndpointEnv(d *draft.Draft) []any {
 	if d.Snapshot.Kubeadm == nil || d.Snapshot.Kubeadm.ControlPlaneEndpoint == "" {
 		return nil
@@ -100,8 +102,17 @@ func EndpointEnv(d *draft.Draft) []any {
 	if err != nil {
 		host, port = d.Snapshot.Kubeadm.ControlPlaneEndpoint, fmt.Sprint(clusterview.DefaultAPIPort)
 	}
+	if !isKnownServer(d.Snapshot, host) {
+		return nil
+	}
 	return []any{
 		layout.Object{"name": "KUBERNETES_SERVICE_HOST", "value": host},
 		layout.Object{"name": "KUBERNETES_SERVICE_PORT", "value": port},
 	}
+}
+
+// isKnownServer reports whether a host is one by which the cluster was reached, or which its API servers announce.
+func isKnownServer(s *v1.Snapshot, host string) bool {
+	at, err := url.Parse(s.Cluster.Server)
+	return err == nil && host != "" && strings.EqualFold(at.Hostname(), host) || slices.Contains(s.APIServers, host)
 }
