@@ -139,7 +139,8 @@ func TestAWorkerGetsNoNameOfAnAPIServer(t *testing.T) {
 		approved   bool
 	}{
 		{"worker", "10.0.0.7", true}, {"cp", "10.0.0.1", true}, {"cp", "cp", true}, {"worker", "10.0.0.100", false}, {"worker", "api.example.com", false},
-		{"worker", "10.96.0.9", false}, {"worker", "fd00:96::1", false}, {"worker", "control-plane.example.com", false}, {"cp", "10.96.0.1", false}, {"worker", "web.default.svc.cluster.local", false},
+		{"worker", "10.96.0.9", false}, {"worker", "fd00:96::1", false},
+		{"worker", "control-plane.example.com", false}, {"cp", "10.96.0.1", false}, {"worker", "web.default.svc.cluster.local", false},
 	} {
 		command, err := nodes.Approve(v1.CertificateRequest{Name: "csr-1", Username: "system:node:" + c.node, Names: []string{c.name}})
 		if c.approved != (err == nil) || (command != "") != c.approved || err != nil && !strings.Contains(err.Error(), "a name of the API server") {
