@@ -83,15 +83,12 @@ SHUFFLE ?=
 # is for what hangs: on a busy machine lab/trial took 40 minutes.
 test_flags = -vet=off -timeout 100m $(if $(SHUFFLE),-shuffle=$(SHUFFLE))
 
-# The units yield to the lab: its tests wait for real components, which need their time in time, and leave most of a machine's for a while.
-yielding := $(if $(shell command -v nice),nice -n 10)
-
 .PHONY: test-units
 test-units: # all three, whichever fails
 	failed=0; \
-	$(yielding) $(GO) test $(test_flags) $(unraced) || failed=1; \
-	$(if $(race),$(yielding) $(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
-	$(yielding) $(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
+	$(GO) test $(test_flags) $(unraced) || failed=1; \
+	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
+	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
 	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
