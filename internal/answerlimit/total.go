@@ -217,8 +217,6 @@ func (t *Total) cut(c *cluster) {
 			a.held.whenCut(errCut)
 		}
 		t.release(a)
-	}
-	for _, a := range answers {
 		// Who reads it reads on, and is told why it was closed. To close it may take as long as a write to its server, for
 		// which the reader of another cluster does not wait.
 		go func() { _ = a.ReadCloser.Close() }()

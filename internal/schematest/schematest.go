@@ -115,6 +115,9 @@ func describe(t reflect.Type) (words string, structs []reflect.Type) {
 	}
 }
 
+// update is what lists the fields.
+const update = "go test ./internal/repopolicy -update"
+
 // Broken says how the listings in a directory fail a form, a line each.
 func (f Form) Broken(dir fs.FS) ([]string, error) {
 	var out []string
@@ -125,7 +128,7 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			out = append(
 				out,
-				fmt.Sprintf("%s: the fields of schema %d are not listed: write them with go test ./internal/repopolicy -update", f.file(n), n),
+				fmt.Sprintf("%s: the fields of schema %d are not listed: write them with %s", f.file(n), n, update),
 			)
 		case err != nil:
 			return nil, err
@@ -155,14 +158,15 @@ func (f Form) Broken(dir fs.FS) ([]string, error) {
 		case !maps.Equal(kept, now):
 			changes := strings.Join(append(marked("-", without(kept, now)), marked("+", without(now, kept))...), ", ")
 			what := fmt.Sprintf(
-				"raise %s to %d, list its fields with go test ./internal/repopolicy -update, and add documents of schema %d that the tests read, continue and revert "+
-					"(testdata/kept of internal/migrate and internal/hosted), with a conversion where an older one means something else",
+				"raise %s to %d, list its fields with %s, and add documents of schema %d that the tests read, continue "+
+					"and revert (testdata/kept of internal/migrate and internal/hosted), with a conversion where an older one means something else",
 				f.Constant,
 				n+1,
+				update,
 				n,
 			)
 			if state == pending {
-				what = "schema " + fmt.Sprint(n) + " was never released: list its fields again with go test ./internal/repopolicy -update"
+				what = fmt.Sprintf("schema %d was never released: list its fields again with %s", n, update)
 			}
 			out = append(out, fmt.Sprintf("%s: the fields are not those of schema %d (%s); %s", f.file(n), n, changes, what))
 		}

@@ -51,12 +51,8 @@ func (n *Nodes) AddServers(s *v1.Snapshot) {
 	if at, err := url.Parse(s.Cluster.Server); err == nil && at.Hostname() != "" {
 		n.servers[keyOf(at.Hostname())] = true
 	}
-	if s.Kubeadm != nil && s.Kubeadm.ControlPlaneEndpoint != "" {
-		at := s.Kubeadm.ControlPlaneEndpoint
-		if host, _, err := net.SplitHostPort(at); err == nil {
-			at = host
-		}
-		n.servers[keyOf(at)] = true
+	if host, _ := s.Kubeadm.Endpoint(); host != "" {
+		n.servers[keyOf(host)] = true
 	}
 	for _, address := range s.APIServers {
 		n.servers[keyOf(address)] = true

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "time"
+import (
+	"net"
+	"time"
+)
 
 // Volumes are the cluster's storage objects, as far as a migration of the cloud provider touches them.
 type Volumes struct {
@@ -235,6 +238,18 @@ type KubeadmConfig struct {
 	// ClusterConfiguration as it stands, so that a plan can show what it changes; secrets masked.
 	ClusterConfiguration string `json:"clusterConfiguration,omitempty"`
 	Error                string `json:"error,omitempty"`
+}
+
+// Endpoint is the host of ControlPlaneEndpoint, and its port where it has one; empty for none.
+func (c *KubeadmConfig) Endpoint() (host, port string) {
+	if c == nil {
+		return "", ""
+	}
+	host, port, err := net.SplitHostPort(c.ControlPlaneEndpoint)
+	if err != nil {
+		return c.ControlPlaneEndpoint, ""
+	}
+	return host, port
 }
 
 // KubeletDefaults is what a kubelet that joins gets: ConfigMap kube-system/kubelet-config (kubelet-config-1.x before

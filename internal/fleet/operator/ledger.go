@@ -276,9 +276,8 @@ type clusterState struct {
 	// look began.
 	watched         bool
 	changed, looked time.Time
-	// restarting is that it has one of the places for restarts of MachineDeployments, and restartingSince since when.
-	restarting      bool
-	restartingSince time.Time
+	// restarting is since when MachineDeployments are restarted there, for which it has a place; zero for none.
+	restarting time.Time
 	// holder is the other installation that migrates the cluster; empty for none.
 	holder  string
 	written written
@@ -317,7 +316,7 @@ func (w written) wrote(group, over string, now *kubermaticv1.Cluster) {
 	p.cluster = now
 }
 
-func newMemory() *stateCache { return &stateCache{records: map[string]*clusterState{}} }
+func newStateCache() *stateCache { return &stateCache{records: map[string]*clusterState{}} }
 
 // of calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and made
 // again.
@@ -361,18 +360,25 @@ func (m *stateCache) restart(name string, limit int) bool {
 	defer m.mu.Unlock()
 	n := 0
 	for _, r := range m.records {
-		if r.restarting && time.Since(r.restartingSince) < maxRestarting {
+		if !r.restarting.IsZero() && time.Since(r.restarting) < maxRestarting {
 			n++
 		}
 	}
 	r := m.records[name]
-	if r == nil || !r.restarting && n >= limit {
+	if r == nil || r.restarting.IsZero() && n >= limit {
 		return false
 	}
-	if !r.restarting {
-		r.restarting, r.restartingSince = true, time.Now()
-	}
+	r.setRestarting(true)
 	return true
+}
+
+func (r *clusterState) setRestarting(is bool) {
+	switch {
+	case !is:
+		r.restarting = time.Time{}
+	case r.restarting.IsZero():
+		r.restarting = time.Now()
+	}
 }
 
 // note writes down how a look ended.

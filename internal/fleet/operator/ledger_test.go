@@ -292,3 +292,17 @@ func TestALongErrorIsNotKeptWhole(t *testing.T) {
 		t.Errorf("%d bytes are kept: %.100q", n, s.Error)
 	}
 }
+
+// TestARestartThatALeaderFindsTakesAPlace: it was begun by the leader before, so that nobody has asked this one for a place.
+func TestARestartThatALeaderFindsTakesAPlace(t *testing.T) {
+	m := newStateCache()
+	m.of("a", "", func(r *clusterState) { r.setRestarting(true) })
+	m.of("b", "", func(*clusterState) {})
+	if m.restart("b", 1) {
+		t.Error("two clusters have the one place")
+	}
+	m.of("a", "", func(r *clusterState) { r.setRestarting(false) })
+	if !m.restart("b", 1) {
+		t.Error("a place that is free is not given")
+	}
+}

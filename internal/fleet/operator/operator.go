@@ -54,7 +54,7 @@ func New(o Options) (*Operator, error) {
 	}
 	op := &Operator{
 		Options: o,
-		memory:  newMemory(),
+		memory:  newStateCache(),
 		runs:    newRuns(o.MaxParallel, o.StallAfter, time.Now),
 		watches: newWatches(o.MaxWatches),
 	}

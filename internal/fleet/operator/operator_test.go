@@ -569,7 +569,7 @@ func TestANewLeaderTakesNoRestartForUnwanted(t *testing.T) {
 		w.until("a", kubermaticv1.PhaseMachines, time.Minute)
 		for range 3 {
 			w.end()
-			w.memory = newMemory()
+			w.memory = newStateCache()
 			w.begin(w.t.Context())
 			<-time.After(5 * time.Minute)
 			synctest.Wait()

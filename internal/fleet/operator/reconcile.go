@@ -193,7 +193,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 			if !r.run.Active {
 				r.run = state.Run{}
 			}
-			r.restarting = false
+			r.setRestarting(false)
 		})
 	}
 	op.startBackground(ctx, t, w)

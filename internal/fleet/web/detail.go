@@ -215,20 +215,24 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 		s.fail(w, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), looking)
-	defer cancel()
-	ctx, plane, done, err := s.opened(ctx, object)
+	report, err := s.checked(r.Context(), object)
 	if err != nil {
 		s.fail(w, &refusal{http.StatusBadGateway, mask.Error(err)})
 		return
 	}
-	s.write(w, http.StatusOK, looked(done, func() v1.CheckReport { return troubles(plane.Check(plane.Gather(ctx))) }))
+	s.write(w, http.StatusOK, report)
 }
 
-// looked gives the place of a look back before its result is written: a client may take its time to read.
-func looked[T any](done func(), look func() T) T {
+// checked gives the place of its look back before anything is written: a client may take its time to read.
+func (s *server) checked(ctx context.Context, o view.Object) (v1.CheckReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, looking)
+	defer cancel()
+	ctx, plane, done, err := s.opened(ctx, o)
+	if err != nil {
+		return v1.CheckReport{}, err
+	}
 	defer done()
-	return look()
+	return troubles(plane.Check(plane.Gather(ctx))), nil
 }
 
 // troubles is a report without what passed and what was skipped.

@@ -319,9 +319,9 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	const workers, atOnce = 5000, 500
 	// Each record is written with so many others, and another process goes on behind so many batches. With -migrate.all each is
 	// written by itself, as the engine does, which takes minutes.
-	every, anew := 100, 5
+	every, reopened := 100, 5
 	if *everyRecord {
-		every, anew = 1, 1
+		every, reopened = 1, 1
 	}
 	api := apitest.New(t)
 	kube, _ := api.Clients(t)
@@ -381,7 +381,7 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 					saves++
 				}
 			}
-			if batches++; batches%anew != 0 {
+			if batches++; batches%reopened != 0 {
 				continue
 			}
 			again, err := home.Open(t.Context())

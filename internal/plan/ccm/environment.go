@@ -2,7 +2,6 @@ package ccm
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -95,12 +94,9 @@ func localAPIEnv(h v1.Host) []any {
 // Else kube-proxy has to be there. The address stands in a ConfigMap, and the pod sends its token there. So it is used
 // only where the API servers announce it themselves, or the cluster was reached by it.
 func EndpointEnv(d *draft.Draft) []any {
-	if d.Snapshot.Kubeadm == nil || d.Snapshot.Kubeadm.ControlPlaneEndpoint == "" {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(d.Snapshot.Kubeadm.ControlPlaneEndpoint)
-	if err != nil {
-		host, port = d.Snapshot.Kubeadm.ControlPlaneEndpoint, fmt.Sprint(clusterview.DefaultAPIPort)
+	host, port := d.Snapshot.Kubeadm.Endpoint()
+	if port == "" {
+		port = fmt.Sprint(clusterview.DefaultAPIPort)
 	}
 	if !isKnownServer(d.Snapshot, host) {
 		return nil
