@@ -458,7 +458,7 @@ var identityRules = []ruleCase{
 		name: "F91: a node that could be deleted",
 		code: "NODE-018",
 		want: warn,
-		says: []string{"label team", "taint dedicated=db:NoSchedule", "> ip-10-0-1-11.ec2.internal.yaml"},
+		says: []string{"label team", "taint dedicated=db:NoSchedule", "get node ip-10-0-1-11.ec2.internal -o yaml > node.yaml"},
 		change: func(s *v1.Snapshot) {
 			label("team", "blue")(s)
 			s.Nodes[3].Taints = []string{"dedicated=db:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"}
