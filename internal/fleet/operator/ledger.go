@@ -276,8 +276,7 @@ type clusterState struct {
 	// look began.
 	watched         bool
 	changed, looked time.Time
-	// restarting is since when MachineDeployments are restarted there, for which it has a place; zero for none.
-	restarting time.Time
+	restarting      restarting
 	// holder is the other installation that migrates the cluster; empty for none.
 	holder  string
 	written written
@@ -350,7 +349,8 @@ func (m *stateCache) forget(name string) {
 }
 
 // maxRestarting is how long a cluster's restart of MachineDeployments counts. What the cluster says of its machines
-// could make it last for ever, and others would wait. A restart that takes longer goes on and takes no place.
+// could make it last for ever, and others would wait. A restart that takes longer goes on and takes no place. After as
+// long without one, it counts again.
 const maxRestarting = 6 * time.Hour
 
 // restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under
@@ -360,25 +360,50 @@ func (m *stateCache) restart(name string, limit int) bool {
 	defer m.mu.Unlock()
 	n := 0
 	for _, r := range m.records {
-		if !r.restarting.IsZero() && time.Since(r.restarting) < maxRestarting {
+		if r.restarting.counts() {
 			n++
 		}
 	}
 	r := m.records[name]
-	if r == nil || r.restarting.IsZero() && n >= limit {
+	if r == nil || !r.restarting.is && n >= limit {
 		return false
 	}
-	r.setRestarting(true)
+	r.restarting.is = true
 	return true
 }
 
-func (r *clusterState) setRestarting(is bool) {
-	switch {
-	case !is:
-		r.restarting = time.Time{}
-	case r.restarting.IsZero():
-		r.restarting = time.Now()
+// giveBack gives back the place of a cluster that is not looked at any longer.
+func (m *stateCache) giveBack(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.records[name]; r != nil {
+		r.restarting.found(false)
 	}
+}
+
+// restarting is that MachineDeployments of a cluster are restarted, for which it has a place.
+type restarting struct {
+	is bool // also while a look is under way that may begin one
+	// first and last are when a look found that one was under way. They stay where one ends and the next one begins. Else
+	// a cluster that says each time that its machines are done would have a place for ever.
+	first, last time.Time
+}
+
+func (r *restarting) counts() bool {
+	isNew := time.Since(r.last) >= maxRestarting
+	return r.is && (isNew || time.Since(r.first) < maxRestarting)
+}
+
+// found takes in what a look has found.
+func (r *restarting) found(is bool) {
+	if r.is = is; !is {
+		return
+	}
+	now := time.Now()
+	if now.Sub(r.last) >= maxRestarting {
+		r.first = now
+	}
+	r.last = now
 }
 
 // note writes down how a look ended.

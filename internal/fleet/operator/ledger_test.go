@@ -296,13 +296,41 @@ func TestALongErrorIsNotKeptWhole(t *testing.T) {
 // TestARestartThatALeaderFindsTakesAPlace: it was begun by the leader before, so that nobody has asked this one for a place.
 func TestARestartThatALeaderFindsTakesAPlace(t *testing.T) {
 	m := newStateCache()
-	m.of("a", "", func(r *clusterState) { r.setRestarting(true) })
+	m.of("a", "", func(r *clusterState) { r.restarting.found(true) })
 	m.of("b", "", func(*clusterState) {})
 	if m.restart("b", 1) {
 		t.Error("two clusters have the one place")
 	}
-	m.of("a", "", func(r *clusterState) { r.setRestarting(false) })
+	m.of("a", "", func(r *clusterState) { r.restarting.found(false) })
 	if !m.restart("b", 1) {
 		t.Error("a place that is free is not given")
 	}
+}
+
+// TestAPlaceForRestartsIsNotBegunAgainAtWill: a cluster that said for one look that its machines were done had its place for six hours more.
+func TestAPlaceForRestartsIsNotBegunAgainAtWill(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		var r restarting
+		for range 6 {
+			r.found(true)
+			if !r.counts() {
+				t.Error("a restart takes no place")
+			}
+			<-time.After(time.Hour)
+			r.found(true)
+			r.found(false)
+			if r.counts() {
+				t.Error("the end of a restart gives no place back")
+			}
+		}
+		r.found(true)
+		if r.counts() {
+			t.Error("restarts of more than six hours, one behind the other, have a place")
+		}
+		r.found(false)
+		<-time.After(maxRestarting)
+		if r.found(true); !r.counts() {
+			t.Error("a restart of another day takes no place")
+		}
+	})
 }

@@ -32,6 +32,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	main := op.mainOf(found)
 	if op.isUnreadable(main) {
 		op.runs.forgetWaiting(name)
+		op.memory.giveBack(name)
 		return nil
 	}
 	if op.isAnothers(main) {
@@ -193,7 +194,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 			if !r.run.Active {
 				r.run = state.Run{}
 			}
-			r.setRestarting(false)
+			r.restarting.found(false)
 		})
 	}
 	op.startBackground(ctx, t, w)
@@ -243,4 +244,5 @@ func (op *Operator) drop(name string) {
 	op.runs.stop(name)
 	op.watches.stop(name)
 	op.Metrics.forget(name)
+	op.memory.giveBack(name)
 }

@@ -414,7 +414,7 @@ func (l *looks) seeMachines(ctx context.Context, t Target, ready bool) {
 			l.Metrics.machines(t.Name, found)
 		}
 		// a cluster that cannot go on, or cannot be seen, keeps no other one waiting
-		r.setRestarting(good && r.machines.Rolling)
+		r.restarting.found(good && r.machines.Rolling)
 		return &r.machines.Seen
 	})
 	if did != "" {

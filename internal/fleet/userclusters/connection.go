@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -88,17 +89,23 @@ func hideValues(error) error {
 	return errors.New("its cluster, user and context do not make a configuration that can be used")
 }
 
+// bounded is the context of a request, which ends with end. A watch ends with the connection: it would go on with old
+// credentials for hours. Other requests have a time.
+func (c *connection) bounded(req *http.Request) (_ context.Context, end func()) {
+	if !req.URL.Query().Has("watch") {
+		return context.WithTimeout(req.Context(), c.owner.o.Request)
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := context.AfterFunc(c.ended, cancel) //nolint:contextcheck // see above
+	return ctx, func() { stop(); cancel() }
+}
+
 // send sends a request, and calls release when its answer was read or its failure is known.
 func (c *connection) send(req *http.Request, release func()) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
-	stop := func() bool { return true }
-	if req.URL.Query().Has("watch") {
-		stop = context.AfterFunc(c.ended, cancel) //nolint:contextcheck // it ends with the connection: a watch would go on with old credentials for hours
-	}
+	ctx, cancel := c.bounded(req)
 	var once sync.Once
 	end := func() {
 		once.Do(func() {
-			stop()
 			cancel()
 			release()
 		})
@@ -112,8 +119,19 @@ func (c *connection) send(req *http.Request, release func()) (*http.Response, er
 		return nil, err
 	}
 	resp.Request = req
+	boundRetryAfter(resp.Header)
 	resp.Body = &body{ReadCloser: resp.Body, end: end}
 	return resp, nil
+}
+
+// maxRetryAfter is for how long a server may have a client sleep, in seconds. Client-go sleeps as long as it is told, or
+// until the caller's context ends.
+const maxRetryAfter = 10
+
+func boundRetryAfter(h http.Header) {
+	if after, err := strconv.Atoi(h.Get("Retry-After")); err == nil && after > maxRetryAfter {
+		h.Set("Retry-After", strconv.Itoa(maxRetryAfter))
+	}
 }
 
 // close ends the watches at once, and everything when the last request has ended.

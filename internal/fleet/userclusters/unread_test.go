@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -97,4 +99,53 @@ func TestAServerThatReadsNothingHoldsNobody(t *testing.T) {
 		t.Error("the reader was held")
 	}
 	p.Forget("cluster-a")
+}
+
+// TestARequestEndsThatIsAnsweredForEver: a run asks without a time limit, and kept its place and its memory as long as a server sent a byte now and then.
+func TestARequestEndsThatIsAnsweredForEver(t *testing.T) {
+	t.Parallel()
+	a := newUserAPI(t, "a", "token")
+	a.answer = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for {
+			_, _ = io.WriteString(w, " ")
+			w.(http.Flusher).Flush() //nolint:forcetypeassert // it is the server's
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	p, seed, _ := newPool(t, Options{Request: 300 * time.Millisecond})
+	seed.Put(t, secret("cluster-a", a.kubeconfig(t, "token")))
+	if _, err := nodes(t.Context(), get(t, p, "cluster-a")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestNoServerSaysForHowLongItsClientSleeps(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[string]string{"": "", "3": "3", "2000000000": "10", "Wed, 21 Oct 2099 07:28:00 GMT": "Wed, 21 Oct 2099 07:28:00 GMT"} {
+		a := newUserAPI(t, "a", "token")
+		a.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+		var got string
+		p, seed, _ := newPool(t, Options{Wrap: func(rt http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := rt.RoundTrip(r)
+				if err == nil {
+					got = resp.Header.Get("Retry-After")
+					resp.Header.Del("Retry-After") // the client of this test sleeps for none of them
+				}
+				return resp, err
+			})
+		}})
+		seed.Put(t, secret("cluster-a", a.kubeconfig(t, "token")))
+		if _, err := nodes(t.Context(), get(t, p, "cluster-a")); !apierrors.IsTooManyRequests(err) || got != want {
+			t.Errorf("Retry-After %q: %q, error %v", after, got, err)
+		}
+	}
 }

@@ -28,17 +28,58 @@ const looking = 30 * time.Second
 // may see a cluster may ask for many.
 const maxLooks = 8
 
-// opened is a control plane to look at, when there is a place among the looks; done gives the place back.
+// turns has one look at a cluster at a time. Else one that answers nothing, asked for again and again, would have all
+// places.
+type turns struct {
+	mu    sync.Mutex
+	taken map[string]chan struct{} // closed when the look has ended
+}
+
+// take waits for the turn of a cluster; done ends it.
+func (t *turns) take(ctx context.Context, key string) (done func(), err error) {
+	for {
+		t.mu.Lock()
+		before := t.taken[key]
+		if before == nil {
+			mine := make(chan struct{})
+			if t.taken == nil {
+				t.taken = map[string]chan struct{}{}
+			}
+			t.taken[key] = mine
+			t.mu.Unlock()
+			return func() {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				delete(t.taken, key)
+				close(mine)
+			}, nil
+		}
+		t.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, errors.New("this cluster is looked at by others, and answers slowly: try again")
+		}
+	}
+}
+
+// opened is a control plane to look at, when it is its turn and there is a place among the looks; done gives both back.
 func (s *server) opened(ctx context.Context, o view.Object) (_ context.Context, plane Plane, done func(), err error) {
+	ended, err := s.turns.take(ctx, o.Cluster.Name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	select {
 	case s.looks <- struct{}{}:
 	case <-ctx.Done():
+		ended()
 		return nil, nil, nil, errors.New("too many clusters are looked at at a time: try again")
 	}
 	ctx, passed := answerlimit.Pass(ctx)
 	done = func() {
 		passed()
 		<-s.looks
+		ended()
 	}
 	opened := false
 	defer func() {

@@ -29,6 +29,7 @@ type server struct {
 	mux      *http.ServeMux
 	// streams has a place for each live page, looks for each look at a control plane.
 	streams, looks chan struct{}
+	turns          turns // of each cluster's looks
 }
 
 func newServer(o Options) *server {

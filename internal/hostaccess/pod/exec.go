@@ -18,12 +18,17 @@ import (
 )
 
 // conn is a connection made of a session's output and input. It has no deadlines: the HTTP/2 connection on it asks
-// whether the other end is still there.
+// whether the other end is still there. A write has a time, and closes the connection when that is over. HTTP/2 writes
+// while it reads. So an agent that reads nothing more would hold its reader, and who closes it, beyond any context.
 type conn struct {
 	io.Reader
 	io.Writer
+	writing time.Duration
 	closing func()
 }
+
+// writing is how long a write may take: a part of a frame.
+const writing = 10 * time.Second
 
 // far is the session's end of it.
 type far struct {
@@ -33,7 +38,7 @@ type far struct {
 	close func()
 }
 
-func newConn() (net.Conn, far) {
+func newConn(writing time.Duration) (net.Conn, far) {
 	fromPod, toUs := io.Pipe()
 	toPod, fromUs := io.Pipe()
 	end := func() {
@@ -42,7 +47,8 @@ func newConn() (net.Conn, far) {
 		_ = toPod.Close()
 		_ = fromPod.Close()
 	}
-	return &conn{Reader: fromPod, Writer: fromUs, closing: end}, far{in: endable{toPod}, out: toUs, close: end}
+	near := &conn{Reader: fromPod, Writer: fromUs, writing: writing, closing: end}
+	return near, far{in: endable{toPod}, out: toUs, close: end}
 }
 
 // endable ends like a file: that this side closed it is no error of the session's.
@@ -54,6 +60,11 @@ func (e endable) Read(p []byte) (int, error) {
 		err = io.EOF
 	}
 	return n, err
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	defer time.AfterFunc(c.writing, c.closing).Stop()
+	return c.Writer.Write(p)
 }
 
 func (c *conn) Close() error {

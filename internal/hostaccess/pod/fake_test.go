@@ -34,7 +34,7 @@ type cluster struct {
 	mu       sync.Mutex
 	agents   map[string]func() // what ends each pod's agent
 	sockets  map[string]string
-	sessions map[int]func() // what cuts each session
+	sessions map[int]func() <-chan struct{} // what cuts each session, and tells its end
 	opened   int
 	down     bool // no session can be opened
 	told     []string
@@ -46,7 +46,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, nodes ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, kube: fake.NewClientset(), root: t.TempDir(), agents: map[string]func(){}, sockets: map[string]string{}, sessions: map[int]func(){}}
+	c := &cluster{t: t, kube: fake.NewClientset(), root: t.TempDir(), agents: map[string]func(){}, sockets: map[string]string{}, sessions: map[int]func() <-chan struct{}{}}
 	for _, d := range []string{"etc/kubernetes/manifests", "var/lib/kubelet"} {
 		if err := os.MkdirAll(filepath.Join(c.root, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -160,12 +160,14 @@ func (c *cluster) exec(ctx context.Context, _, pod string, in io.Reader, out, _ 
 	}
 	c.opened++
 	n := c.opened
-	c.sessions[n] = cancel
+	ended := make(chan struct{})
+	c.sessions[n] = func() <-chan struct{} { cancel(); return ended }
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.sessions, n)
+		close(ended)
 	}()
 	if !ok {
 		return apierrors.NewNotFound(corev1.Resource("pods"), pod)
@@ -173,12 +175,16 @@ func (c *cluster) exec(ctx context.Context, _, pod string, in io.Reader, out, _ 
 	return agent.Relay(ctx, at, in, out)
 }
 
-// cut breaks all sessions, as an API server that is killed does.
+// cut breaks all sessions, as an API server that is killed does, and waits for that: a call could still go through.
 func (c *cluster) cut() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	var broken []<-chan struct{}
 	for _, cut := range c.sessions {
-		cut()
+		broken = append(broken, cut())
+	}
+	c.mu.Unlock()
+	for _, ended := range broken {
+		<-ended
 	}
 }
 

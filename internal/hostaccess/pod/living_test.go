@@ -31,6 +31,18 @@ func TestAnAgentLivesWhileOtherHostsAreWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAnAgentThatReadsNothingHoldsNobody: HTTP/2 writes while it reads, under a lock that closing needs. Neither a context nor the ping ended that.
+func TestAnAgentThatReadsNothingHoldsNobody(t *testing.T) {
+	c, far := newConn(100 * time.Millisecond)
+	if _, err := c.Write([]byte("to somebody who does not read")); err == nil {
+		t.Error("a write that nobody reads has ended well")
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is still open")
+	}
+	far.close()
+}
+
 // collect is the garbage collector: it takes pods whose Job is gone.
 func (c *cluster) collect(p *corev1.Pod) {
 	owner := p.OwnerReferences[0]

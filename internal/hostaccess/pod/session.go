@@ -38,6 +38,7 @@ type session struct {
 	client *http.Transport
 	clock  remoteClock // of the agent
 	cancel context.CancelFunc
+	part   func() // closes the connection, whatever the exec does
 	ended  chan struct{}
 	mu     sync.Mutex
 	err    error // why it ended
@@ -46,8 +47,8 @@ type session struct {
 // open starts a session and waits for the agent's first answer.
 func open(ctx context.Context, run executor, namespace, pod string) (*session, error) {
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &session{cancel: cancel, ended: make(chan struct{}), clock: remoteClock{now: boottime.Now}}
-	conn, far := newConn()
+	conn, far := newConn(writing)
+	s := &session{cancel: cancel, part: far.close, ended: make(chan struct{}), clock: remoteClock{now: boottime.Now}}
 	go func() {
 		said := &tail{}
 		err := run(living, namespace, pod, far.in, far.out, said)
@@ -141,6 +142,7 @@ func (s *session) isOver() bool {
 }
 
 func (s *session) close() {
+	s.part()
 	s.cancel()
 	s.client.CloseIdleConnections()
 }

@@ -38,7 +38,10 @@ func managerEnv(j Judge, c layout.Object, rules PodRules) error {
 				return fmt.Errorf("variable %s is the pod's %v, which no manager's is", name, field["fieldPath"])
 			}
 		case name == envAPIHost && isEndpoint(j, value), name == envAPIPort && isAPIPort(j, value):
-		case strings.HasPrefix(name, "LD_"), name == envAPIHost, name == envAPIPort:
+		case name == envAPIHost:
+			return fmt.Errorf("variable %s=%s names another API server than those of the cluster: if it is this cluster's own address, "+
+				"name it as the server in your kubeconfig and try again", name, value)
+		case strings.HasPrefix(name, "LD_"), name == envAPIPort:
 			return fmt.Errorf("variable %s=%s lets the manager load other code or ask another API server", name, value)
 		case !isGiven || value != own:
 			return fmt.Errorf("variable %s is not among the options", name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -98,7 +99,8 @@ func EndpointEnv(d *draft.Draft) []any {
 	if port == "" {
 		port = fmt.Sprint(clusterview.DefaultAPIPort)
 	}
-	if !isKnownServer(d.Snapshot, host) {
+	// What is no number would be a part of the host in a URL: in 10.0.0.1:443@203.0.113.9 the first address is a user.
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 || !isKnownServer(d.Snapshot, host) {
 		return nil
 	}
 	return []any{

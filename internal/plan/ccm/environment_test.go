@@ -21,6 +21,8 @@ func TestAPodIsSentToNoServerThatOneConfigMapNames(t *testing.T) {
 		"another server, and none is known":  {"198.51.100.7:6443", "", nil, 0},
 		"a cluster that has no such address": {"", "https://api.example.com:6443", nil, 0},
 		"no address":                         {":6443", "", nil, 0},
+		"another server behind the port":     {"192.0.2.10:443@203.0.113.9", "https://192.0.2.10:443", []string{"192.0.2.10"}, 0},
+		"no port":                            {"192.0.2.10:0", "https://192.0.2.10:443", nil, 0},
 	} {
 		d := &draft.Draft{Snapshot: &v1.Snapshot{
 			Cluster: v1.Cluster{Server: c.server}, APIServers: c.announced, Kubeadm: &v1.KubeadmConfig{ControlPlaneEndpoint: c.endpoint},
