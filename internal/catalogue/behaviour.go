@@ -6,13 +6,13 @@ import "github.com/transplant-dev/transplant/internal/component"
 // a minor says on /metrics which loops it runs, as running_managed_controllers. Of an earlier one only its leases can
 // be seen, and what runs under them has to be taken from its flags.
 //
-// Source: ControllerManagerMetrics in cmd/kube-controller-manager/app/controllermanager.go of k8s.io/kubernetes and
-// app/controllermanager.go of k8s.io/cloud-provider, both since 1.25; the series itself is in k8s.io/component-base
-// since 0.24.
+// Source: controllersmetrics.Register in cmd/kube-controller-manager/app/controllermanager.go of k8s.io/kubernetes and
+// app/controllermanager.go of k8s.io/cloud-provider, both since 1.26. 1.25 sets the series and registers it nowhere,
+// which was seen of kube-controller-manager v1.25.0.
 func ShowsLoops(name string, minor int) bool {
 	switch name {
 	case component.KCM, component.CCM:
-		return minor >= 25
+		return minor >= 26
 	}
 	return false
 }

@@ -128,7 +128,7 @@ type Owner struct {
 	Component string `json:"component,omitempty"`
 	// Pod is its name in the seed.
 	Pod string `json:"pod,omitempty"`
-	// ByLease reports whether the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do
+	// ByLease reports whether the pod does not say which loops it runs, as managers before 1.26 and the one of Azure do
 	// not. It holds its lease, and its flags leave the loop on. Such an owner may run nothing, when what it is configured
 	// by is wrong.
 	ByLease bool `json:"byLease,omitempty"`
