@@ -114,6 +114,8 @@ e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mi
 	cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all
 	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10
 	cd lab && $(GO) test ./mains -count=1 -v -timeout 0 -mains.all
+	cd lab && $(GO) test ./openstacktrial -run Simulator -count=1 -v -timeout 0 -openstack.all
+	cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all
 	cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all
 	$(MAKE) --no-print-directory skew fleet
 
@@ -170,6 +172,7 @@ OPENSTACK_DIR ?=
 .PHONY: e2e-openstack
 e2e-openstack: ## Install and run a real OpenStack on this machine, and take our OpenStack provider through a cluster's life on it; needs root and Debian 12
 	cd lab && $(GO) test ./openstackreal ./openstacktrial -p 1 -count=1 -v -timeout 0 -openstack.real $(if $(OPENSTACK_DIR),-openstack.dir=$(OPENSTACK_DIR))
+	cd lab && $(GO) test ./trial -run RealOpenStack -count=1 -v -timeout 0 -trial.openstack -trial.all
 
 .PHONY: fleet
 fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input

@@ -111,14 +111,14 @@ var ownershipRules = []ruleCase{
 }
 
 var versionRules = []ruleCase{
-	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.26 to 1.36", "is tested"}},
+	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.25 to 1.36", "is tested"}},
 	{
 		name:   "before our range",
 		code:   "VER-001",
 		want:   fails,
 		opts:   facts.Options{Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
-		says:   []string{"v1.25.4", "1.26 to 1.36"},
-		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" },
+		says:   []string{"v1.24.4", "1.25 to 1.36"},
+		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.24.4" },
 	},
 	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.0" }},
 	{

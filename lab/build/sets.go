@@ -46,6 +46,7 @@ var Sets = []Set{
 		},
 		LDFlags: []string{"-s", "-w"},
 	},
+	controlPlane("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"), // the last minor with the in-tree OpenStack provider
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),   // the last minor with the in-tree AWS provider
 	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),         // kubelets that know --cloud-provider=aws
 	controlPlane("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
@@ -58,9 +59,7 @@ var Sets = []Set{
 	apiserver("v1.34.4"),
 	apiserver("v1.35.4"),
 	apiserver("v1.36.3"), // the newest
-	controllerManager("v1.36.3", ""),
-	// The last minor with the in-tree OpenStack provider. An API server of 1.26 serves it.
-	controllerManager("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"),
+	controllerManager("v1.36.3"),
 	{ // the CSI driver that the operator installs from 1.34 on, with its sidecars
 		Name:    "ebs-csi",
 		Version: "v1.63.1",
@@ -137,8 +136,8 @@ func apiserver(version string) Set {
 }
 
 // controllerManager is a set of kube-controller-manager alone, for clusters whose other programs are of other sets.
-func controllerManager(version, commit string) Set {
-	return Set{Name: "kube-controller-manager", Version: version, LDFlags: stamp(version, commit), Commands: []Command{
+func controllerManager(version string) Set {
+	return Set{Name: "kube-controller-manager", Version: version, LDFlags: stamp(version, ""), Commands: []Command{
 		{
 			Name:    "kube-controller-manager",
 			Package: "k8s.io/kubernetes/cmd/kube-controller-manager",

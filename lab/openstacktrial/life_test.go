@@ -19,12 +19,16 @@ import (
 
 const internal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 
-// TestTheLifeOfAClusterOnTheSimulator with both API servers that the program is said to run with.
+// TestTheLifeOfAClusterOnTheSimulator with the API servers that the program is said to run with, or those of them that are built anyway.
 func TestTheLifeOfAClusterOnTheSimulator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program and starts an API server")
 	}
-	for _, version := range proven.VersionsOf("openstack") {
+	versions := proven.Short()
+	if *every {
+		versions = proven.VersionsOf("openstack")
+	}
+	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			sim := simulator(t)
 			live(t, sim, version)
@@ -61,7 +65,7 @@ func live(t *testing.T, s site, version string) {
 	t.Helper()
 	l := &life{begun: time.Now(), cluster: newCluster(t, s, version)}
 	l.done(t, "the manager is started")
-	before, err := l.see.objects(t.Context())
+	before, err := l.see.Objects(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +91,7 @@ func live(t *testing.T, s site, version string) {
 		l.done(t, step.name)
 	}
 	until(t, "OpenStack to hold what it held before", func(ctx context.Context) string {
-		after, err := l.see.objects(ctx)
+		after, err := l.see.Objects(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -141,11 +145,11 @@ func (l *life) untilRoutes(t *testing.T) {
 		routes, pairs = append(routes, cidr+" via "+s.address), append(pairs, cidr)
 	}
 	until(t, "routes", func(ctx context.Context) string {
-		got, err := l.see.routes(ctx)
+		got, err := l.see.Routes(ctx)
 		if err != nil {
 			return err.Error()
 		}
-		passed, err := l.see.pairs(ctx)
+		passed, err := l.see.Pairs(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -177,11 +181,11 @@ func (l *life) lines(t *testing.T, name, suffix string) (lines []string) {
 func (l *life) untilShape(t *testing.T, name, suffix string) {
 	t.Helper()
 	until(t, "the load balancer of "+name, func(ctx context.Context) string {
-		lb, err := l.see.balancer(ctx, "kube_service_lab_default_"+name)
+		lb, err := l.see.Balancer(ctx, "kube_service_lab_default_"+name)
 		if err != nil || lb == nil {
 			return fmt.Sprintf("load balancer %v, error %v", lb, err)
 		}
-		got, err := l.see.shape(ctx, lb)
+		got, err := l.see.Shape(ctx, lb)
 		if err != nil {
 			return err.Error()
 		}
@@ -284,7 +288,7 @@ func (l *life) withoutOctavia(t *testing.T) {
 func (l *life) untilOctavia(t *testing.T) {
 	t.Helper()
 	until(t, "Octavia to be back", func(ctx context.Context) string {
-		if _, err := l.see.balancer(ctx, "kube_service_lab_default_web"); err != nil {
+		if _, err := l.see.Balancer(ctx, "kube_service_lab_default_web"); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -295,7 +299,7 @@ func (l *life) interrupted(t *testing.T) {
 	t.Helper()
 	l.expose(t, "late", nil, 80)
 	until(t, "a load balancer that is made", func(ctx context.Context) string {
-		if lb, err := l.see.balancer(ctx, "kube_service_lab_default_late"); err != nil || lb == nil {
+		if lb, err := l.see.Balancer(ctx, "kube_service_lab_default_late"); err != nil || lb == nil {
 			return fmt.Sprintf("load balancer %v, error %v", lb, err)
 		}
 		return ""

@@ -15,10 +15,12 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/openstackreal"
 	"github.com/transplant-dev/transplant/lab/openstacksim"
+	"github.com/transplant-dev/transplant/lab/openstackview"
 )
 
 var (
 	real    = flag.Bool("openstack.real", false, "take the program through a real OpenStack, which needs root (make e2e-openstack)")
+	every   = flag.Bool("openstack.all", false, "run the program against every kube-apiserver that it is said to run with (make e2e)")
 	running = flag.String("openstack.dir", "", "take the OpenStack that runs in this directory, and leave it running")
 )
 
@@ -44,20 +46,22 @@ type server struct{ name, id, address string }
 // login is a client of a user.
 func login(t *testing.T, url, user, project, password string) *gophercloud.ProviderClient {
 	t.Helper()
-	provider, err := openstack.NewClient(url)
+	provider, closeIdle, err := openstackview.Login(t.Context(), url, user, project, password)
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
-	t.Cleanup(transport.CloseIdleConnections)
-	provider.HTTPClient = http.Client{Transport: transport, Timeout: time.Minute}
-	err = openstack.Authenticate(t.Context(), provider, gophercloud.AuthOptions{
-		IdentityEndpoint: url, Username: user, Password: password, DomainName: "Default", TenantName: project, AllowReauth: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(closeIdle)
 	return provider
+}
+
+// look is what someone sees who sees everything.
+func look(t *testing.T, s site) *openstackview.View {
+	t.Helper()
+	see, err := openstackview.New(s.looker(t), openstackreal.Region, s.router())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return see
 }
 
 // simulated is the simulator.

@@ -2,6 +2,7 @@ package vsphereccm
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -180,9 +181,15 @@ func (w *trial) untilInitialised(t *testing.T, name string, want map[string]stri
 	})
 }
 
-// TestTheLifeOfNodesUnderTheProgram with both API servers that the program is said to run with.
+var every = flag.Bool("vsphere.all", false, "run the program against every kube-apiserver that it is said to run with (make e2e)")
+
+// TestTheLifeOfNodesUnderTheProgram with the API servers that the program is said to run with, or those of them that are built anyway.
 func TestTheLifeOfNodesUnderTheProgram(t *testing.T) {
-	for _, version := range proven.VersionsOf("vsphere") {
+	versions := proven.Short()
+	if *every {
+		versions = proven.VersionsOf("vsphere")
+	}
+	for _, version := range versions {
 		t.Run(version, func(t *testing.T) { nodesLive(t, newTrial(t, version)) })
 	}
 }
