@@ -29,6 +29,14 @@ func TestLoopOf(t *testing.T) {
 		{"elb", "AddTags", nil, nil, "service"},
 		{"elbv2", "CreateTargetGroup", nil, nil, "service"},
 		{"ec2", "AttachVolume", nil, nil, "other/AttachVolume"},
+		{"load-balancer", "PUT lbaas/pools/{id}/members", nil, nil, "service"},
+		{"network", "POST floatingips", nil, nil, "service"},
+		{"network", "DELETE security-group-rules/{id}", nil, nil, "service"},
+		{"network", "PUT ports/{id}", map[string]string{"security_groups": "[]"}, nil, "service"},
+		{"network", "PUT ports/{id}", map[string]string{"allowed_address_pairs": "[]"}, nil, "route"},
+		{"network", "PUT routers/{id}", nil, nil, "route"},
+		{"network", "PUT routers/{id}/add_extraroutes", nil, nil, "route"},
+		{"network", "POST subnets", nil, nil, "other/POST subnets"},
 	} {
 		got := LoopOf(v1.CloudCall{Service: c.service, Action: c.action, Params: c.params, Resources: c.resources})
 		if got != c.want {

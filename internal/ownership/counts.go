@@ -17,8 +17,11 @@ const otherLoop = "other/"
 // LoopOf names the loop that a mutating call belongs to. A call that fits no cloud loop belongs to "other/<action>", so
 // that none is dropped.
 func LoopOf(c v1.CloudCall) string {
-	if c.Service == "elb" || c.Service == "elbv2" {
+	switch c.Service {
+	case "elb", "elbv2", "load-balancer":
 		return string(controllernames.Service)
+	case "network":
+		return loopOfNeutron(c)
 	}
 	switch {
 	case c.Action == "CreateRoute", c.Action == "DeleteRoute", c.Action == "ReplaceRoute":
@@ -29,6 +32,19 @@ func LoopOf(c v1.CloudCall) string {
 		return string(controllernames.Service)
 	case (c.Action == "CreateTags" || c.Action == "DeleteTags") && onSecurityGroups(c):
 		return string(controllernames.Service)
+	}
+	return otherLoop + c.Action
+}
+
+// loopOfNeutron names the loop of a call to OpenStack's Neutron. Its action is a method and a path with {id} for IDs.
+func loopOfNeutron(c v1.CloudCall) string {
+	_, path, _ := strings.Cut(c.Action, " ")
+	kind, _, _ := strings.Cut(path, "/")
+	switch {
+	case kind == "routers", kind == "ports" && named(c, "allowed_address_pairs"):
+		return string(controllernames.Route)
+	case kind == "floatingips", kind == "ports", strings.HasPrefix(kind, "security-group"):
+		return string(controllernames.Service) // a port may get a security group, or an address for a load balancer
 	}
 	return otherLoop + c.Action
 }

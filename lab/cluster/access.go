@@ -120,7 +120,7 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 		UnitProgram:  c.unitProgram,
 		Env:          []string{"HOME=/nonexistent"}, // nobody's cloud credentials are found
 		Instance:     c.site.kind.Instance(h),
-		Version:      c.site.kind.Managers(),
+		Version:      c.site.kind.Version(),
 		Pods:         c.podOptions(h),
 		Profile:      c.opts.Profile,
 		Seed:         c.opts.Seed,

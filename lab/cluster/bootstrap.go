@@ -99,7 +99,7 @@ func clusterConfiguration(s *site) map[string]any {
 	return map[string]any{
 		"apiVersion":           "kubeadm.k8s.io/v1beta3",
 		"kind":                 "ClusterConfiguration",
-		"kubernetesVersion":    Version,
+		"kubernetesVersion":    s.kind.Version(),
 		"clusterName":          Name,
 		"certificatesDir":      pkiDir,
 		"imageRepository":      "registry.k8s.io",

@@ -26,7 +26,7 @@ type aws struct {
 
 func (aws) Provider() string { return "aws" }
 
-func (aws) Managers() string { return Version }
+func (aws) Version() string { return Version }
 
 func (aws) Place(h *Host) {
 	id, zone := ec2.InstanceID(h.PrivateIP), zones[(h.number-1)%len(zones)]

@@ -42,6 +42,7 @@ func with(kind Kind, component, address string, flags map[string]string) map[str
 func apiServer(kind Kind, h *Host, etcdURL string) component {
 	return component{
 		name: APIServer, cpu: "250m", port: portAPIServer, host: h.Address, livePath: "/livez", readyPath: "/readyz",
+		version: kind.Version(),
 		annotations: map[string]string{
 			"kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint": fmt.Sprintf("%s:%d", h.Address, portAPIServer),
 		},
@@ -87,7 +88,7 @@ func controllerManager(kind Kind, h *Host) component {
 		host:     h.Address,
 		livePath: "/healthz",
 		env:      kind.ManagerEnv(h, ControllerManager),
-		version:  kind.Managers(),
+		version:  kind.Version(),
 		volumes: []volume{
 			volumeCerts,
 			volumeCloud,
@@ -120,6 +121,7 @@ func scheduler(kind Kind, h *Host) component {
 	const kubeconfig = "/etc/kubernetes/scheduler.conf"
 	return component{
 		name: Scheduler, cpu: "100m", port: portScheduler, host: h.Address, livePath: "/healthz",
+		version: kind.Version(),
 		volumes: []volume{{name: "kubeconfig", path: kubeconfig, kind: kubeconfigKind}},
 		flags: with(kind, Scheduler, h.Address, map[string]string{
 			"authentication-kubeconfig": kubeconfig,

@@ -12,8 +12,8 @@ import (
 type Kind interface {
 	// Provider is the value of --cloud-provider.
 	Provider() string
-	// Managers is the version of kube-controller-manager and of the kubelets: one that has the in-tree provider.
-	Managers() string
+	// Version is that of the control plane and of the kubelets: one that has the in-tree provider.
+	Version() string
 	// Place gives a host its names and its machine. Its name and its private address are there already.
 	Place(h *Host)
 	// Config is the in-tree provider's cloud config of a host, whose managers reach the cloud at an endpoint, host:port.

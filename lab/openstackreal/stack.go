@@ -147,6 +147,12 @@ func (s *Stack) readIDs() error {
 // AuthURL is Keystone's address.
 const AuthURL = "http://127.0.0.1:15000/v3"
 
+// Endpoints are the addresses of the services, by their types in Keystone's catalog.
+var Endpoints = map[string]string{
+	"identity": "127.0.0.1:15000", "compute": "127.0.0.1:18774", "network": "127.0.0.1:19696",
+	"load-balancer": "127.0.0.1:19876", "image": "127.0.0.1:19292", "placement": "127.0.0.1:18778",
+}
+
 // The names and the password of the project's user, and of the administrator.
 const (
 	User          = "demo"
@@ -158,6 +164,12 @@ const (
 
 // Network is the ID of the network of the project's servers.
 func (s *Stack) Network() string { return s.ids["NET"] }
+
+// Subnet is the ID of the subnet of that network, 10.0.0.0/16.
+func (s *Stack) Subnet() string { return s.ids["SUBNET"] }
+
+// ExternalNetwork is the ID of the network of floating IPs.
+func (s *Stack) ExternalNetwork() string { return s.ids["EXT_NET"] }
 
 // Router is the ID of the project's router.
 func (s *Stack) Router() string { return s.ids["ROUTER"] }

@@ -243,19 +243,33 @@ type request struct {
 	body object
 }
 
+// base is the address at which the client of a request has reached the cloud. Whoever came by another one stays on it.
+func (in request) base() string { return "http://" + in.Host }
+
+// split is the service of a request, how many segments its path has, and those behind the version.
+func split(r *http.Request) (service string, depth int, path []string) {
+	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(segments) > 1 {
+		path = segments[2:]
+	}
+	return segments[0], len(segments), path
+}
+
+// Describe is a request before it is answered.
+func Describe(r *http.Request) Call {
+	service, _, path := split(r)
+	return Call{Service: service, Method: r.Method, Path: template(path), Query: r.URL.RawQuery}
+}
+
 // ServeHTTP implements http.Handler.
 func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	service := segments[0]
-	in := request{Request: r}
-	if len(segments) > 1 {
-		in.path = segments[2:]
-	}
+	service, depth, path := split(r)
+	in := request{Request: r, path: path}
 	if r.Body != nil {
 		// a body that is no JSON is refused by what needs it
 		_ = json.NewDecoder(r.Body).Decode(&in.body)
 	}
-	call := Call{Service: service, Method: r.Method, Path: template(in.path), Query: r.URL.RawQuery}
+	call := Describe(r)
 	c.takeHook(call)()
 	c.mu.Lock()
 	fault := c.fault(call)
@@ -264,7 +278,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused *refusal
 	)
 	if fault == nil || fault.AfterEffect {
-		out, refused = c.handle(service, len(segments), in)
+		out, refused = c.handle(service, depth, in)
 	}
 	switch {
 	case fault != nil:
@@ -334,7 +348,7 @@ func template(path []string) string {
 // handle carries a request out. The lock is held.
 func (c *Cloud) handle(service string, depth int, in request) (answer, *refusal) {
 	if depth < 3 && in.Method == http.MethodGet {
-		return c.versions(service)
+		return c.versions(service, in)
 	}
 	if service == identityService {
 		return c.identity(in)
@@ -358,12 +372,12 @@ func unknown(in request) *refusal {
 }
 
 // versions is the discovery document of a service, which clients ask before its first use.
-func (c *Cloud) versions(service string) (answer, *refusal) {
+func (c *Cloud) versions(service string, in request) (answer, *refusal) {
 	if service == balancerService {
 		list := []object{}
 		for minor := range c.octavia.version + 1 {
 			list = append(list, object{"id": fmt.Sprintf("v2.%d", minor), "status": "SUPPORTED", "links": []object{
-				{"rel": "self", "href": c.server.URL + "/load-balancer/v2"},
+				{"rel": "self", "href": in.base() + "/load-balancer/v2"},
 			}})
 		}
 		return answer{status: http.StatusOK, body: object{"versions": list}}, nil
@@ -372,7 +386,7 @@ func (c *Cloud) versions(service string) (answer, *refusal) {
 	if version == "" {
 		return answer{}, refuse(http.StatusNotFound, "error", "there is no service %s", service)
 	}
-	href := c.server.URL + "/" + service + "/" + strings.TrimSuffix(version, ".14") + "/"
+	href := in.base() + "/" + service + "/" + strings.TrimSuffix(version, ".14") + "/"
 	entry := object{
 		"id":          version,
 		"status":      "CURRENT",

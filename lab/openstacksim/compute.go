@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Server is a server of Nova.
@@ -70,12 +71,14 @@ func (c *Cloud) compute(in request) (answer, *refusal) {
 	switch template(in.path) {
 	case "servers/detail", "servers":
 		return c.listServers(in)
+	case "servers/{id}/os-interface":
+		return c.listInterfaces(in.path[1])
 	case "servers/{id}":
 		s := c.servers[in.path[1]]
 		if s == nil {
 			return answer{}, refuse(http.StatusNotFound, "itemNotFound", "Instance %s could not be found.", in.path[1])
 		}
-		return answer{status: http.StatusOK, body: object{"server": c.show(s)}}, nil
+		return answer{status: http.StatusOK, body: object{"server": c.show(s, in)}}, nil
 	}
 	if len(in.path) == 2 && in.path[0] == "servers" {
 		return answer{}, refuse(http.StatusNotFound, "itemNotFound", "Instance %s could not be found.", in.path[1])
@@ -118,18 +121,48 @@ func (c *Cloud) listServers(in request) (answer, *refusal) {
 		next := *in.URL
 		query.Set("marker", matching[limit-1])
 		next.RawQuery = query.Encode()
-		body["servers_links"] = []object{{"rel": "next", "href": c.server.URL + next.String()}}
+		body["servers_links"] = []object{{"rel": "next", "href": in.base() + next.String()}}
 	}
 	list := make([]object, 0, len(matching))
 	for _, id := range matching {
-		list = append(list, c.show(c.servers[id]))
+		list = append(list, c.show(c.servers[id], in))
 	}
 	body["servers"] = list
 	return answer{status: http.StatusOK, body: body}, nil
 }
 
-// show is a server as microversion 2.47 shows it: the flavor is in it.
-func (c *Cloud) show(s *Server) object {
+// FlavorID is the ID of the flavor of a name.
+func FlavorID(name string) string { return "flavor-" + name }
+
+// showFlavor is the flavor of a server. From microversion 2.47 on it is in the server itself; before, its ID is.
+func showFlavor(name string, in request) object {
+	minor, err := strconv.Atoi(strings.TrimPrefix(in.Header.Get("X-OpenStack-Nova-API-Version"), "2."))
+	if err != nil || minor < 47 {
+		return object{"id": FlavorID(name), "links": []object{}}
+	}
+	return object{
+		"original_name": name, "vcpus": 1, "ram": 512, "disk": 1, "ephemeral": 0, "swap": 0, "extra_specs": object{},
+	}
+}
+
+// listInterfaces are the ports of a server, as Nova tells of them.
+func (c *Cloud) listInterfaces(server string) (answer, *refusal) {
+	if c.servers[server] == nil {
+		return answer{}, refuse(http.StatusNotFound, "itemNotFound", "Instance %s could not be found.", server)
+	}
+	list := []object{}
+	for _, id := range c.portIDs() {
+		if p := c.ports[id]; p.DeviceID == server {
+			list = append(list, object{
+				"port_id": p.ID, "net_id": p.Network, "port_state": p.Status, "mac_addr": "fa:16:3e:00:00:01",
+				"fixed_ips": showPort(p)["fixed_ips"],
+			})
+		}
+	}
+	return answer{status: http.StatusOK, body: object{"interfaceAttachments": list}}, nil
+}
+
+func (c *Cloud) show(s *Server, in request) object {
 	addresses := map[string][]object{}
 	for _, id := range c.portIDs() {
 		p := c.ports[id]
@@ -176,14 +209,6 @@ func (c *Cloud) show(s *Server) object {
 		"OS-EXT-STS:task_state":       nil,
 		"addresses":                   addresses,
 		"image":                       "",
-		"flavor": object{
-			"original_name": s.Flavor,
-			"vcpus":         1,
-			"ram":           512,
-			"disk":          1,
-			"ephemeral":     0,
-			"swap":          0,
-			"extra_specs":   object{},
-		},
+		"flavor":                      showFlavor(s.Flavor, in),
 	}
 }

@@ -25,7 +25,7 @@ func (c *Cloud) identity(in request) (answer, *refusal) {
 				"interface": "public",
 				"region":    c.options.Region,
 				"region_id": c.options.Region,
-				"url":       c.server.URL + path,
+				"url":       in.base() + path,
 			},
 		}}
 	}

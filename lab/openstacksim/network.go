@@ -78,10 +78,17 @@ func (c *Cloud) PortOf(id string) Port {
 func (c *Cloud) AddRouter(network, address string) string {
 	c.mu.Lock()
 	id := c.newID()
+	c.mu.Unlock()
+	c.AddRouterAs(id, network, address)
+	return id
+}
+
+// AddRouterAs is AddRouter with the ID of the router.
+func (c *Cloud) AddRouterAs(id, network, address string) {
+	c.mu.Lock()
 	c.routers[id] = &Router{ID: id, Revision: 1}
 	c.mu.Unlock()
 	c.AddPort(Port{Network: network, DeviceID: id, Addresses: []string{address}})
-	return id
 }
 
 // Routes are a router's.

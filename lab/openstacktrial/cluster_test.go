@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/openstackview"
 )
 
 // program is the manager under test.
@@ -48,7 +49,7 @@ func until(t *testing.T, what string, condition func(context.Context) string) {
 type cluster struct {
 	site
 
-	see   *view
+	see   *openstackview.View
 	admin kubernetes.Interface
 }
 

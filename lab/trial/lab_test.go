@@ -20,6 +20,8 @@ var (
 	profile = flag.String("lab.profile", "short", "delays of the lab's kubelets: short or kubelet")
 	dir     = flag.String("lab.dir", "", "keep the lab's files in this directory (default: a temporary one)")
 	whole   = flag.Bool("trial.all", false, "try a crash, upgrades, rollbacks from every phase and the documented mistakes, too, which takes a quarter of an hour")
+
+	realOpenStack = flag.Bool("trial.openstack", false, "migrate a cluster on a real OpenStack, too, which needs root (make e2e-openstack)")
 )
 
 // long skips a test that make test leaves to make e2e.

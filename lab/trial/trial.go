@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,8 @@ type Options struct {
 	Kind    cluster.Kind
 	Flags   []string
 	Program string
+	// Sets are the programs of the kind's managers, where they are not those of every lab; see build.Sets.
+	Sets []string
 	// NoCloudConfig is the cluster's.
 	NoCloudConfig bool
 	// Progress is told what takes long.
@@ -59,7 +62,7 @@ const credentials = "/etc/kubernetes/cloud-controller-manager.credentials"
 
 // Start builds what is missing and starts a lab with a workload. The caller stops it with Stop.
 func Start(ctx context.Context, o Options) (*Trial, error) {
-	bins, err := build.Ensure(ctx, build.Options{Progress: o.Progress})
+	bins, err := build.Ensure(ctx, build.Options{Progress: o.Progress, Sets: slices.Concat(build.DefaultSets, o.Sets)})
 	if err != nil {
 		return nil, err
 	}

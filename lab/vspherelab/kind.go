@@ -34,8 +34,8 @@ var _ cluster.Kind = Kind{}
 // Provider implements cluster.Kind.
 func (Kind) Provider() string { return "vsphere" }
 
-// Managers implements cluster.Kind. In tree up to 1.29.
-func (Kind) Managers() string { return cluster.Version }
+// Version implements cluster.Kind. In tree up to 1.29.
+func (Kind) Version() string { return cluster.Version }
 
 // Place implements cluster.Kind. In tree, a kubelet on vSphere calls its node as the guest calls itself.
 func (Kind) Place(h *cluster.Host) {

@@ -36,6 +36,9 @@ const Name = "openstack"
 // regionalEnvironment is the external provider's switch for provider IDs with a region.
 const regionalEnvironment = "OS_CCM_REGIONAL"
 
+// userAgent is what a manager's requests say in OpenStack's logs. Those of an in-tree manager have gophercloud's alone.
+const userAgent = "openstack-cloud-controller-manager"
+
 // Cloud is OpenStack for the controllers.
 type Cloud struct {
 	cloud.ListedInstances
@@ -72,7 +75,9 @@ func NewCloud(completed *config.CompletedConfig) cloudprovider.Interface {
 }
 
 func openProgram(_ settings.KubeCloudSharedConfiguration, cloudConfig []byte) (cloudprovider.Interface, error) {
-	made, err := Open(cloudConfig, Options{Regional: os.Getenv(regionalEnvironment) == "true"})
+	made, err := Open(cloudConfig, Options{
+		Regional: os.Getenv(regionalEnvironment) == "true", Client: client.Options{UserAgent: userAgent},
+	})
 	if err != nil {
 		return nil, err
 	}

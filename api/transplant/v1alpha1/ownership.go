@@ -9,9 +9,10 @@ type CloudCall struct {
 	Seq int64 `json:"seq"`
 	// Key is who asked: the access key id, one per process in the lab. Never a secret.
 	Key string `json:"key"`
-	// Service is the API: ec2, elb, elbv2, imds.
+	// Service is the API: ec2, elb, elbv2, imds; on OpenStack its type in the catalog, as load-balancer and network.
 	Service string `json:"service"`
-	// Action is the operation, e.g. CreateRoute.
+	// Action is the operation, e.g. CreateRoute; on OpenStack the method and the path behind the version, with {id} for
+	// IDs, e.g. PUT routers/{id}.
 	Action string `json:"action"`
 	// Mutating reports whether the operation changes the cloud when it succeeds.
 	Mutating bool `json:"mutating"`

@@ -1,12 +1,15 @@
-package openstacktrial
+// Package openstackview decides what a test looks at in an OpenStack, a simulated one or a real one: load balancers as
+// they serve, routes, and everything that a cluster might leave behind.
+package openstackview
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
-	"testing"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
@@ -22,24 +25,40 @@ import (
 	"github.com/gophercloud/gophercloud/v2/pagination"
 )
 
-// view reads what is in OpenStack.
-type view struct {
+// View reads what is in OpenStack.
+type View struct {
 	octavia, neutron *gophercloud.ServiceClient
 	router           string
 }
 
-func look(t *testing.T, s site) *view {
-	t.Helper()
-	provider, region := s.looker(t), gophercloud.EndpointOpts{Region: "RegionOne"}
-	octavia, err := openstack.NewLoadBalancerV2(provider, region)
+// New is a View with the login of someone who sees everything, and of a router.
+func New(provider *gophercloud.ProviderClient, region, router string) (*View, error) {
+	of := gophercloud.EndpointOpts{Region: region}
+	octavia, err := openstack.NewLoadBalancerV2(provider, of)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	neutron, err := openstack.NewNetworkV2(provider, region)
+	neutron, err := openstack.NewNetworkV2(provider, of)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return &view{octavia, neutron, s.router()}
+	return &View{octavia, neutron, router}, nil
+}
+
+// Login is a client of a user of the domain Default, whose connections the caller closes.
+func Login(
+	ctx context.Context, url, user, project, password string,
+) (_ *gophercloud.ProviderClient, closeIdle func(), _ error) {
+	provider, err := openstack.NewClient(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
+	provider.HTTPClient = http.Client{Transport: transport, Timeout: time.Minute}
+	err = openstack.Authenticate(ctx, provider, gophercloud.AuthOptions{
+		IdentityEndpoint: url, Username: user, Password: password, DomainName: "Default", TenantName: project, AllowReauth: true,
+	})
+	return provider, transport.CloseIdleConnections, err
 }
 
 // all lists everything of a kind.
@@ -51,8 +70,8 @@ func all[T any](ctx context.Context, pager pagination.Pager, extract func(pagina
 	return extract(pages)
 }
 
-// routes are the router's, as "destination via next hop".
-func (v *view) routes(ctx context.Context) (list []string, err error) {
+// Routes are the router's, as "destination via next hop".
+func (v *View) Routes(ctx context.Context) (list []string, err error) {
 	router, err := routers.Get(ctx, v.neutron, v.router).Extract()
 	if err != nil {
 		return nil, err
@@ -64,8 +83,8 @@ func (v *view) routes(ctx context.Context) (list []string, err error) {
 	return list, nil
 }
 
-// pairs are the addresses that ports accept next to their own.
-func (v *view) pairs(ctx context.Context) (list []string, err error) {
+// Pairs are the addresses that ports accept next to their own.
+func (v *View) Pairs(ctx context.Context) (list []string, err error) {
 	found, err := all(ctx, ports.List(v.neutron, nil), ports.ExtractPorts)
 	for _, p := range found {
 		for _, pair := range p.AllowedAddressPairs {
@@ -78,8 +97,8 @@ func (v *view) pairs(ctx context.Context) (list []string, err error) {
 	return list, err
 }
 
-// objects are all that a cluster might leave behind: what is there before it must be what is there after it.
-func (v *view) objects(ctx context.Context) ([]string, error) {
+// Objects are all that a cluster might leave behind: what is there before it must be what is there after it.
+func (v *View) Objects(ctx context.Context) ([]string, error) {
 	var list []string
 	add := func(kind, id, name string) { list = append(list, strings.TrimSpace(kind+" "+id+" "+name)) }
 	balancers, err1 := all(ctx, loadbalancers.List(v.octavia, nil), loadbalancers.ExtractLoadBalancers)
@@ -102,7 +121,7 @@ func (v *view) objects(ctx context.Context) ([]string, error) {
 	for _, r := range ruled {
 		add("rule", r.ID, "of "+r.SecGroupID)
 	}
-	routed, err6 := v.routes(ctx)
+	routed, err6 := v.Routes(ctx)
 	for _, r := range routed {
 		add("route", r, "")
 	}
@@ -110,9 +129,10 @@ func (v *view) objects(ctx context.Context) ([]string, error) {
 	return list, errors.Join(err1, err2, err3, err4, err5, err6)
 }
 
-// balancer is the load balancer of a name; nil for none.
-func (v *view) balancer(ctx context.Context, name string) (*loadbalancers.LoadBalancer, error) {
-	found, err := all(ctx, loadbalancers.List(v.octavia, loadbalancers.ListOpts{Name: name}), loadbalancers.ExtractLoadBalancers)
+// Balancer is the load balancer of a name; nil for none.
+func (v *View) Balancer(ctx context.Context, name string) (*loadbalancers.LoadBalancer, error) {
+	listed := loadbalancers.List(v.octavia, loadbalancers.ListOpts{Name: name})
+	found, err := all(ctx, listed, loadbalancers.ExtractLoadBalancers)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -122,10 +142,26 @@ func (v *view) balancer(ctx context.Context, name string) (*loadbalancers.LoadBa
 	return &found[0], nil
 }
 
-// shape is a load balancer in a line for each port: protocol, port, members, monitor and source ranges, with the
+// Shapes are all load balancers by ID, with their Shape.
+func (v *View) Shapes(ctx context.Context) (map[string][]string, error) {
+	found, err := all(ctx, loadbalancers.List(v.octavia, nil), loadbalancers.ExtractLoadBalancers)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for _, lb := range found {
+		if out[lb.ID], err = v.Shape(ctx, &lb); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Shape is a load balancer in a line for each port: protocol, port, members, monitor and source ranges, with the
 // status if it is not ACTIVE.
-func (v *view) shape(ctx context.Context, lb *loadbalancers.LoadBalancer) (lines []string, err error) {
-	opened, err := all(ctx, listeners.List(v.octavia, listeners.ListOpts{LoadbalancerID: lb.ID}), listeners.ExtractListeners)
+func (v *View) Shape(ctx context.Context, lb *loadbalancers.LoadBalancer) (lines []string, err error) {
+	listed := listeners.List(v.octavia, listeners.ListOpts{LoadbalancerID: lb.ID})
+	opened, err := all(ctx, listed, listeners.ExtractListeners)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +186,7 @@ func (v *view) shape(ctx context.Context, lb *loadbalancers.LoadBalancer) (lines
 	return lines, nil
 }
 
-func (v *view) pool(ctx context.Context, id string) (string, error) {
+func (v *View) pool(ctx context.Context, id string) (string, error) {
 	p, err := pools.Get(ctx, v.octavia, id).Extract()
 	if err != nil {
 		return "", err
