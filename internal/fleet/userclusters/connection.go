@@ -89,23 +89,21 @@ func hideValues(error) error {
 	return errors.New("its cluster, user and context do not make a configuration that can be used")
 }
 
-// bounded is the context of a request, which ends with end. A watch ends with the connection: it would go on with old
-// credentials for hours. Other requests have a time.
-func (c *connection) bounded(req *http.Request) (_ context.Context, end func()) {
-	if !req.URL.Query().Has("watch") {
-		return context.WithTimeout(req.Context(), c.owner.o.Request)
-	}
-	ctx, cancel := context.WithCancel(req.Context())
-	stop := context.AfterFunc(c.ended, cancel) //nolint:contextcheck // see above
-	return ctx, func() { stop(); cancel() }
-}
-
-// send sends a request, and calls release when its answer was read or its failure is known.
+// send sends a request, and calls release when its answer was read or its failure is known. A watch ends with the
+// connection: it would go on with old credentials for hours. Other requests have a time.
 func (c *connection) send(req *http.Request, release func()) (*http.Response, error) {
-	ctx, cancel := c.bounded(req)
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := func() {}
+	if req.URL.Query().Has("watch") {
+		unwatched := context.AfterFunc(c.ended, cancel) //nolint:contextcheck // see above
+		stop = func() { unwatched() }
+	} else {
+		ctx, stop = context.WithTimeout(ctx, c.owner.o.Request)
+	}
 	var once sync.Once
 	end := func() {
 		once.Do(func() {
+			stop()
 			cancel()
 			release()
 		})
