@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,21 +27,50 @@ func (j *judge) findGaps() {
 		}
 	}
 	for loop, last := range covered {
-		switch {
-		case last.end == nil || atEndOfLog(last, j.opts.Until):
-		case j.opts.Until.Sub(j.lastAnswer()) > j.opts.MaxSilence:
-			j.unknown(
-				"scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown",
-				clockTime(j.lastAnswer()),
-				loop,
-				last.inc.name(),
-			)
-		case loopRank(loop) < len(controllernames.Loops):
-			j.gap(last, nil, j.opts.Until)
-		default: // cloud-node exists in a cloud-controller-manager only, and goes with the last one
-			j.note("no manager ran %s after %s", loop, clockTime(last.end.lo))
+		if last.end != nil && !atEndOfLog(last, j.opts.Until) {
+			j.lastOwner(loop, last)
 		}
 	}
+}
+
+// lastOwner says what is known of a loop since its last owner ended.
+func (j *judge) lastOwner(loop string, last *tenure) {
+	mute := j.muteLeader(last.end.lo)
+	switch {
+	case j.opts.Until.Sub(j.lastAnswer()) > j.opts.MaxSilence:
+		j.unknown(
+			"scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown",
+			clockTime(j.lastAnswer()),
+			loop,
+			last.inc.name(),
+		)
+	case loopRank(loop) >= len(controllernames.Loops):
+		// cloud-node exists in a cloud-controller-manager only, and goes with the last one
+		j.note("no manager ran %s after %s", loop, clockTime(last.end.lo))
+	case mute != nil:
+		j.unknown(
+			"scrapes of %s: it leads and does not say which loops it runs: whether it has run %s since %s ended at %s is unknown",
+			mute.name(),
+			loop,
+			last.inc.name(),
+			clockTime(last.end.lo),
+		)
+	default:
+		j.gap(last, nil, j.opts.Until)
+	}
+}
+
+// muteLeader is a manager that has led after a moment and does not say which loops it runs; nil for none.
+func (j *judge) muteLeader(since time.Time) *processInstance {
+	for _, h := range j.sortedManagers() {
+		for _, i := range h.incarnations {
+			hasLed := func(l scrape) bool { return len(l.leads) > 0 && l.ended.After(since) }
+			if slices.Contains(j.opts.Mute, i.Component) && slices.ContainsFunc(i.looks, hasLed) {
+				return i
+			}
+		}
+	}
+	return nil
 }
 
 // lastAnswer is the last moment at which any manager was known to answer.

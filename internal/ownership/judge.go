@@ -70,6 +70,9 @@ type Options struct {
 	// Loops are those that some manager must run, by their names in metrics; empty means CoreLoops. A provider without
 	// load balancers or routes has no loop for them.
 	Loops []string
+	// Mute are the components whose managers do not say which loops they run. Where one of them leads, that a loop has no
+	// manager is not known.
+	Mute []string
 }
 
 // Judgement is what the logs prove.

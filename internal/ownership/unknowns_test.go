@@ -250,3 +250,17 @@ func TestATenureDoesNotEndBeforeItBegins(t *testing.T) {
 		t.Errorf("gap is %+v, want it to begin with the last sign of life", g)
 	}
 }
+
+// TestALoopHasAnUnknownManagerWhereOneThatLeadsDoesNotSayWhatItRuns: managers before 1.26 have no gauge. After a rollback to one, loops seemed to run nowhere.
+func TestALoopHasAnUnknownManagerWhereOneThatLeadsDoesNotSayWhatItRuns(t *testing.T) {
+	s := newStory().lives(10, kcm1).lives(10, ccm2).scrape(30, kcm1, nil).scrape(30, ccm2, cloudLoops, ccmName)
+	s.ends(10000, ccm2).scrape(12000, kcm1, nil, kcmName).scrape(20000, kcm1, nil, kcmName)
+	j := s.judge(Options{Mute: []string{kcmName}})
+	mustMention(t, j.Unknown, "kube-controller-manager@cp-1 (pid 101)", "does not say which loops it runs", "has run service since cloud-controller-manager@cp-2")
+	if len(j.Gaps) > 0 {
+		t.Errorf("gaps %+v, of a loop that may have a manager", j.Gaps)
+	}
+	if g := gapOf(t, s.judge(Options{}), "service"); g.To != "" {
+		t.Errorf("gap %+v: a manager that says what it runs runs nothing", g)
+	}
+}

@@ -15,9 +15,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
@@ -126,7 +130,11 @@ func round(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds()
 // judgeOwnership asks who ran which loop while the run went on. The journal knows when processes that were waited for
 // had ended, and which step went on when.
 func judgeOwnership(in Input, ended time.Time) ownership.Judgement {
-	o := ownership.Options{MigrationLease: in.Journal.Plan.Options.LeaseName, Loops: expectedLoops(in.Journal.Plan)}
+	o := ownership.Options{
+		MigrationLease: in.Journal.Plan.Options.LeaseName,
+		Loops:          expectedLoops(in.Journal.Plan),
+		Mute:           muteManagers(in.Journal.Plan),
+	}
 	if n := len(in.Events); n > 0 {
 		first, last := in.Events[0].Time, in.Events[0].Time
 		for _, e := range in.Events {
@@ -174,6 +182,18 @@ func expectedLoops(p v1.Plan) []string {
 	return slices.DeleteFunc(ownership.CoreLoops(), func(loop string) bool {
 		return !slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Expect[loop] != "" })
 	})
+}
+
+// muteManagers are the components of a plan whose managers have no gauge of the loops that they run.
+func muteManagers(p v1.Plan) (mute []string) {
+	cluster, err := version.ParseGeneric(p.Cluster.Version)
+	if err == nil && !catalogue.ShowsLoops(component.KCM, int(cluster.Minor())) {
+		mute = append(mute, component.KCM)
+	}
+	if provider, _ := cloudprovider.Lookup(p.Cluster.Provider); provider.Silent {
+		mute = append(mute, component.CCM)
+	}
+	return mute
 }
 
 // stays reports whether a loop runs in kube-controller-manager before, during and after: the plan expects it nowhere

@@ -289,3 +289,21 @@ func TestALoopThatTheProviderLacksIsNotExpected(t *testing.T) {
 		t.Errorf("unknown: %q, want services alone", unknown)
 	}
 }
+
+// TestManagersWithoutAGaugeAreNamed: what they run is unknown, and no loop of theirs has no owner.
+func TestManagersWithoutAGaugeAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		provider, version string
+		want              []string
+	}{
+		{"aws", "v1.26.0", nil},
+		{"openstack", "v1.25.0", []string{component.KCM}},
+		{"azure", "v1.29.1", []string{component.CCM}},
+		{"azure", "v1.25.4", []string{component.KCM, component.CCM}},
+		{"aws", "", nil},
+	} {
+		if have := muteManagers(v1.Plan{Cluster: v1.Cluster{Provider: c.provider, Version: c.version}}); !slices.Equal(have, c.want) {
+			t.Errorf("%s %s: %q", c.provider, c.version, have)
+		}
+	}
+}

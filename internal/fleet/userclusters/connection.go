@@ -122,8 +122,8 @@ func (c *connection) send(req *http.Request, release func()) (*http.Response, er
 	return resp, nil
 }
 
-// maxRetryAfter is for how long a server may have a client sleep, in seconds. Client-go sleeps as long as it is told, or
-// until the caller's context ends.
+// maxRetryAfter is for how long a server may have a client sleep, in seconds. Client-go sleeps as long as it is told
+// to, or until the caller's context ends.
 const maxRetryAfter = 10
 
 func boundRetryAfter(h http.Header) {

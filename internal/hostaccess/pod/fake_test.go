@@ -46,7 +46,8 @@ type cluster struct {
 
 func newCluster(t *testing.T, nodes ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, kube: fake.NewClientset(), root: t.TempDir(), agents: map[string]func(){}, sockets: map[string]string{}, sessions: map[int]func() <-chan struct{}{}}
+	c := &cluster{t: t, kube: fake.NewClientset(), root: t.TempDir(), agents: map[string]func(){}, sockets: map[string]string{}}
+	c.sessions = map[int]func() <-chan struct{}{}
 	for _, d := range []string{"etc/kubernetes/manifests", "var/lib/kubelet"} {
 		if err := os.MkdirAll(filepath.Join(c.root, d), 0o755); err != nil {
 			t.Fatal(err)
