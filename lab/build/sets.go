@@ -46,7 +46,7 @@ var Sets = []Set{
 		},
 		LDFlags: []string{"-s", "-w"},
 	},
-	controlPlane("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"), // the last minor with the in-tree OpenStack provider
+	controlPlane("v1.25.0", "a866cbe2e5bbaa01cfd5e969aa3e033f3282a8a2"), // the last minor with in-tree OpenStack
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),   // the last minor with the in-tree AWS provider
 	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),         // kubelets that know --cloud-provider=aws
 	controlPlane("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,6 +42,16 @@ type Layout struct {
 	AuditFile string
 	// HostOf returns the host whose managers reach the cloud at an address; nil for none.
 	HostOf func(address string) *Host
+}
+
+// KeyOf is the Key of the manager that has made a request: the one of the component on the host whose edge the request
+// came over. It is "?" for a request of anybody else.
+func (l Layout) KeyOf(k Kind, r *http.Request, component string) string {
+	address, _, _ := net.SplitHostPort(r.Host) // without a port nothing is found
+	if h := l.HostOf(address); h != nil {
+		return k.Key(h, component)
+	}
+	return "?"
 }
 
 // Cloud is a simulated cloud that runs.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -31,7 +30,7 @@ type component struct {
 	name        string
 	flags       map[string]string
 	cpu         string
-	version     string // of its image; empty for Version
+	version     string // of its image
 	port        int32
 	hostPort    bool   // the pod says that it takes the host's port
 	host        string // where probes go
@@ -70,7 +69,7 @@ func (c component) pod() *corev1.Pod {
 	}
 	container := corev1.Container{
 		Name:            c.name,
-		Image:           "registry.k8s.io/" + c.name + ":" + cmp.Or(c.version, Version),
+		Image:           "registry.k8s.io/" + c.name + ":" + c.version,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         command,
 		Env:             c.env,

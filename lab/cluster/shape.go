@@ -81,7 +81,7 @@ func (c *Cluster) unitProgram(path string) (string, error) {
 	if filepath.Dir(path) != unitPrograms {
 		return "", fmt.Errorf("no program is installed as %s", path)
 	}
-	return c.opts.Binaries.Path(filepath.Base(path), Version)
+	return c.opts.Binaries.Path(filepath.Base(path), c.site.kind.Version())
 }
 
 // installPrograms puts the programs of units on a host, for who runs them there: each is a script that starts the one

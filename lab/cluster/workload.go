@@ -59,21 +59,29 @@ func (c *Cluster) Workload(ctx context.Context) error {
 func WorkloadServices() []*corev1.Service {
 	var out []*corev1.Service
 	for _, s := range workloadServices {
-		service := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: s.name, Annotations: maps.Clone(s.annotations)},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": s.name}},
-		}
-		for _, port := range s.ports {
-			service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{
-				Name: fmt.Sprintf("port-%d", port), Port: port, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP,
-			})
-		}
+		service := NewService(s.name, s.annotations, s.ports...)
 		if s.local {
 			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		}
 		out = append(out, service)
 	}
 	return out
+}
+
+// NewService is a Service of type LoadBalancer with TCP ports.
+func NewService(name string, annotations map[string]string, ports ...int32) *corev1.Service {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: maps.Clone(annotations)},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
+		},
+	}
+	for _, port := range ports {
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{
+			Name: fmt.Sprintf("port-%d", port), Port: port, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP,
+		})
+	}
+	return service
 }
 
 func (c *Cluster) checkServices(ctx context.Context) error {

@@ -18,13 +18,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/lab/calllog"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/openstackreal"
 	"github.com/transplant-dev/transplant/lab/openstacksim"
 	"github.com/transplant-dev/transplant/lab/openstackview"
 )
@@ -61,12 +61,13 @@ const version = "v1.25.0"
 // Set are the programs that a lab of this kind needs besides those of every lab; see build.Sets.
 const Set = "kubernetes-" + version
 
-// What both kinds of OpenStack call things.
+// What the simulator calls things as the real services do.
 const (
 	zone     = "nova"
-	region   = "RegionOne"
-	user     = "demo" // and its project
-	password = "secret"
+	region   = openstackreal.Region
+	user     = openstackreal.User
+	project  = openstackreal.Project
+	password = openstackreal.Password
 )
 
 // Provider implements cluster.Kind.
@@ -86,7 +87,7 @@ func (k Kind) Config(_ *cluster.Host, endpoint string) string {
 	at := k.places()
 	return strings.Join([]string{
 		"[Global]", "auth-url=" + authURL(endpoint), "username=" + user, "password=" + password,
-		"tenant-name=" + user, "domain-name=Default", "region=" + region,
+		"tenant-name=" + project, "domain-name=Default", "region=" + region,
 		"[LoadBalancer]", "use-octavia=true", "subnet-id=" + at.subnet, "floating-network-id=" + at.external,
 		"[Route]", "router-id=" + at.router, "",
 	}, "\n")
@@ -109,7 +110,7 @@ func (Kind) ManagerEnv(*cluster.Host, string) []corev1.EnvVar {
 func (Kind) Env(endpoint string) []string {
 	return []string{
 		"OS_AUTH_URL=" + authURL(endpoint), "OS_USERNAME=" + user, "OS_PASSWORD=" + password,
-		"OS_PROJECT_NAME=" + user, "OS_DOMAIN_NAME=Default", "OS_REGION_NAME=" + region,
+		"OS_PROJECT_NAME=" + project, "OS_DOMAIN_NAME=Default", "OS_REGION_NAME=" + region,
 	}
 }
 
@@ -126,19 +127,11 @@ func (k Kind) Instance(h *cluster.Host) *kubelet.Instance {
 
 // Services implements cluster.Kind: one with a floating IP, and an internal one.
 func (Kind) Services() []*corev1.Service {
-	service := func(name string, annotations map[string]string, ports ...int32) *corev1.Service {
-		made := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name}},
-		}
-		for _, port := range ports {
-			made.Spec.Ports = append(made.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("port-%d", port), Port: port})
-		}
-		return made
-	}
 	return []*corev1.Service{
-		service("web", nil, 80, 443),
-		service("inside", map[string]string{"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"}, 5432),
+		cluster.NewService("web", nil, 80, 443),
+		cluster.NewService("inside", map[string]string{
+			"service.beta.kubernetes.io/openstack-internal-load-balancer": "true",
+		}, 5432),
 	}
 }
 
@@ -244,19 +237,16 @@ func (c *Cloud) State() any {
 // describe names the caller by the edge that it came over, which is its host's, and by its user agent.
 func describe(l cluster.Layout, r *http.Request, body []byte) v1.CloudCall {
 	asked := openstacksim.Describe(r)
+	component := cluster.ControllerManager
+	if strings.Contains(r.UserAgent(), cluster.CloudControllerManager) {
+		component = cluster.CloudControllerManager
+	}
 	call := v1.CloudCall{
-		Service: asked.Service, Action: asked.Method + " " + asked.Path, Mutating: asked.Mutates(), Key: "?",
+		Service: asked.Service, Action: asked.Method + " " + asked.Path, Mutating: asked.Mutates(),
+		Key: l.KeyOf(Kind{}, r, component),
 	}
 	if call.Service == "network" && call.Mutating {
 		call.Params = fields(body)
-	}
-	address, _, _ := net.SplitHostPort(r.Host) // without a port nothing is found
-	if h := l.HostOf(address); h != nil {
-		component := cluster.ControllerManager
-		if strings.Contains(r.UserAgent(), cluster.CloudControllerManager) {
-			component = cluster.CloudControllerManager
-		}
-		call.Key = Kind{}.Key(h, component)
 	}
 	return call
 }

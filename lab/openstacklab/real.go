@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -28,16 +27,14 @@ type real struct {
 	stack   *openstackreal.Stack
 	compute *gophercloud.ServiceClient
 
-	mu      sync.Mutex
-	made    map[string]string // server by host
-	failure error
+	closeIdle func()
+	made      []string // servers
+	failure   error    // of the first one that could not be made
 }
 
 // Real is a Kind whose OpenStack is one that runs. It is for one lab.
 func Real(ctx context.Context, stack *openstackreal.Stack) (Kind, error) {
-	login, _, err := openstackview.Login(
-		ctx, openstackreal.AuthURL, openstackreal.User, openstackreal.Project, openstackreal.Password,
-	)
+	login, closeIdle, err := openstackview.Login(ctx, openstackreal.AuthURL, user, project, password)
 	if err != nil {
 		return Kind{}, err
 	}
@@ -45,7 +42,7 @@ func Real(ctx context.Context, stack *openstackreal.Stack) (Kind, error) {
 	if err != nil {
 		return Kind{}, err
 	}
-	return Kind{&real{stack: stack, compute: compute, made: map[string]string{}}}, nil
+	return Kind{&real{stack: stack, compute: compute, closeIdle: closeIdle}}, nil
 }
 
 func (r *real) places() places {
@@ -57,10 +54,8 @@ func (r *real) places() places {
 // server makes the server of a host. What fails is said when the cloud is opened.
 func (r *real) server(h *cluster.Host) string {
 	ctx := context.Background() //nolint:forbidigo // a Kind has no context
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.made[h.Name] != "" || r.failure != nil {
-		return r.made[h.Name]
+	if r.failure != nil {
+		return ""
 	}
 	made, err := servers.Create(ctx, r.compute, servers.CreateOpts{
 		Name: h.Name, ImageRef: r.stack.Image(), FlavorRef: r.stack.Flavor(),
@@ -70,7 +65,7 @@ func (r *real) server(h *cluster.Host) string {
 		r.failure = fmt.Errorf("making server %s: %w", h.Name, err)
 		return ""
 	}
-	r.made[h.Name] = made.ID
+	r.made = append(r.made, made.ID)
 	return made.ID
 }
 
@@ -80,7 +75,7 @@ const starting = 3 * time.Minute
 func (r *real) open(hosts []*cluster.Host) (*opened, error) {
 	ctx := context.Background() //nolint:forbidigo // a Kind has no context
 	if r.failure != nil {
-		return nil, r.failure
+		return nil, errors.Join(r.failure, r.remove())
 	}
 	for _, h := range hosts {
 		status := ""
@@ -93,7 +88,7 @@ func (r *real) open(hosts []*cluster.Host) (*opened, error) {
 			return status == "ACTIVE", nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("server %s is %s: %w", h.Name, status, err)
+			return nil, errors.Join(fmt.Errorf("server %s is %s: %w", h.Name, status, err), r.remove())
 		}
 	}
 	return &opened{
@@ -106,8 +101,7 @@ func (r *real) open(hosts []*cluster.Host) (*opened, error) {
 // remove deletes the servers.
 func (r *real) remove() error {
 	ctx := context.Background() //nolint:forbidigo // it is the end
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.closeIdle()
 	var errs []error
 	for _, id := range r.made {
 		errs = append(errs, servers.Delete(ctx, r.compute, id).ExtractErr())

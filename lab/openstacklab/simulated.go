@@ -47,6 +47,6 @@ func (s simulated) open(hosts []*cluster.Host) (*opened, error) {
 	}
 	return &opened{
 		handler: sim, close: func() error { sim.Close(); return nil },
-		authURL: sim.URL(), viewer: openstacksim.User, project: user, password: openstacksim.Password,
+		authURL: sim.URL(), viewer: openstacksim.User, project: project, password: openstacksim.Password,
 	}, nil
 }

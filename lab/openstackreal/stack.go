@@ -144,12 +144,14 @@ func (s *Stack) readIDs() error {
 	return nil
 }
 
+const keystone = "127.0.0.1:15000"
+
 // AuthURL is Keystone's address.
-const AuthURL = "http://127.0.0.1:15000/v3"
+const AuthURL = "http://" + keystone + "/v3"
 
 // Endpoints are the addresses of the services, by their types in Keystone's catalog.
 var Endpoints = map[string]string{
-	"identity": "127.0.0.1:15000", "compute": "127.0.0.1:18774", "network": "127.0.0.1:19696",
+	"identity": keystone, "compute": "127.0.0.1:18774", "network": "127.0.0.1:19696",
 	"load-balancer": "127.0.0.1:19876", "image": "127.0.0.1:19292", "placement": "127.0.0.1:18778",
 }
 

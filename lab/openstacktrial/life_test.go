@@ -19,7 +19,7 @@ import (
 
 const internal = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 
-// TestTheLifeOfAClusterOnTheSimulator with the API servers that the program is said to run with, or those of them that are built anyway.
+// TestTheLifeOfAClusterOnTheSimulator runs against the API servers of proven.Short; with -openstack.all against those of proven.VersionsOf.
 func TestTheLifeOfAClusterOnTheSimulator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program and starts an API server")

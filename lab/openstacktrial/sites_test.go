@@ -20,7 +20,7 @@ import (
 
 var (
 	real    = flag.Bool("openstack.real", false, "take the program through a real OpenStack, which needs root (make e2e-openstack)")
-	every   = flag.Bool("openstack.all", false, "run the program against every kube-apiserver that it is said to run with (make e2e)")
+	every   = flag.Bool("openstack.all", false, "run the program against all kube-apiservers of proven.VersionsOf (make e2e)")
 	running = flag.String("openstack.dir", "", "take the OpenStack that runs in this directory, and leave it running")
 )
 

@@ -56,7 +56,8 @@ func Login(
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
 	provider.HTTPClient = http.Client{Transport: transport, Timeout: time.Minute}
 	err = openstack.Authenticate(ctx, provider, gophercloud.AuthOptions{
-		IdentityEndpoint: url, Username: user, Password: password, DomainName: "Default", TenantName: project, AllowReauth: true,
+		IdentityEndpoint: url, Username: user, Password: password, DomainName: "Default", TenantName: project,
+		AllowReauth: true,
 	})
 	return provider, transport.CloseIdleConnections, err
 }

@@ -181,9 +181,9 @@ func (w *trial) untilInitialised(t *testing.T, name string, want map[string]stri
 	})
 }
 
-var every = flag.Bool("vsphere.all", false, "run the program against every kube-apiserver that it is said to run with (make e2e)")
+var every = flag.Bool("vsphere.all", false, "run the program against all kube-apiservers of proven.VersionsOf (make e2e)")
 
-// TestTheLifeOfNodesUnderTheProgram with the API servers that the program is said to run with, or those of them that are built anyway.
+// TestTheLifeOfNodesUnderTheProgram runs against the API servers of proven.Short; with -vsphere.all against those of proven.VersionsOf.
 func TestTheLifeOfNodesUnderTheProgram(t *testing.T) {
 	versions := proven.Short()
 	if *every {

@@ -196,18 +196,14 @@ var reads = []string{
 
 // describe names the caller by the edge that it came over, which is its host's, and by its user agent.
 func describe(l cluster.Layout, r *http.Request, body []byte) v1.CloudCall {
-	call := v1.CloudCall{Service: "rest", Action: r.Method + " " + r.URL.Path, Mutating: false, Key: "?"}
+	component := cluster.CloudControllerManager
+	if strings.HasPrefix(r.UserAgent(), inTreeAgent) {
+		component = cluster.ControllerManager
+	}
+	call := v1.CloudCall{Service: "rest", Action: r.Method + " " + r.URL.Path, Key: l.KeyOf(Kind{}, r, component)}
 	if m := soapOperation.FindSubmatch(body); m != nil {
 		call.Service, call.Action = "vim", string(m[1])
 		call.Mutating = !slices.Contains(reads, call.Action)
-	}
-	address, _, _ := net.SplitHostPort(r.Host) // without a port nothing is found
-	if h := l.HostOf(address); h != nil {
-		component := cluster.CloudControllerManager
-		if strings.HasPrefix(r.UserAgent(), inTreeAgent) {
-			component = cluster.ControllerManager
-		}
-		call.Key = Kind{}.Key(h, component)
 	}
 	return call
 }

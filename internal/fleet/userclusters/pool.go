@@ -45,8 +45,8 @@ type Options struct {
 	// too: it gives windows back, and answers pings. A server that reads nothing more would hold the goroutine that reads
 	// from it or closes it, beyond any time limit.
 	Write time.Duration
-	// Request bounds a request that is no watch, to the end of its answer; default 2 min. A run asks without a time limit
-	// of its own. A server that sends a byte now and then would keep it for ever, with its place and what it keeps.
+	// Request bounds a request other than a watch, to the end of its answer; default 2 min. A run asks without a time
+	// limit of its own. A server that sends a byte now and then would keep it for ever, with its place and what it keeps.
 	Request time.Duration
 	// BackoffMin and BackoffMax bound for how long Get refuses a cluster after failures in a row; default 1 s and 2 min.
 	BackoffMin, BackoffMax time.Duration

@@ -36,6 +36,6 @@ func TestAClusterIsLookedAtOnceAtATime(t *testing.T) {
 		t.Error(err)
 	}
 	if len(at.taken) > 0 {
-		t.Errorf("turns that nobody has: %v", at.taken)
+		t.Errorf("turns that are not given back: %v", at.taken)
 	}
 }

@@ -39,8 +39,9 @@ func managerEnv(j Judge, c layout.Object, rules PodRules) error {
 			}
 		case name == envAPIHost && isEndpoint(j, value), name == envAPIPort && isAPIPort(j, value):
 		case name == envAPIHost:
-			return fmt.Errorf("variable %s=%s names another API server than those of the cluster: if it is this cluster's own address, "+
-				"name it as the server in your kubeconfig and try again", name, value)
+			return fmt.Errorf(
+				"variable %s=%s names another API server than those of the cluster: if it is this cluster's own address, "+
+					"name it as the server in your kubeconfig and try again", name, value)
 		case strings.HasPrefix(name, "LD_"), name == envAPIPort:
 			return fmt.Errorf("variable %s=%s lets the manager load other code or ask another API server", name, value)
 		case !isGiven || value != own:
