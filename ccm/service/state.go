@@ -58,7 +58,7 @@ type state struct {
 
 	writing   sync.Mutex // held while writing; guards what is below
 	committed uint64
-	version   string // resource version; empty when there is no ConfigMap
+	object    *corev1.ConfigMap // as it was last read or written; nil when there is none
 	lease     string
 	adoptedAt time.Time
 	epoch     int64
@@ -152,13 +152,13 @@ func (s *state) sameAdoption(d *document) bool {
 func (s *state) read(ctx context.Context) (*document, error) {
 	cm, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		s.version = ""
+		s.object = nil
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting ConfigMap %q: %w", s.name, err)
 	}
-	s.version = cm.ResourceVersion
+	s.object = cm
 	return decode(cm.BinaryData[stateKey]), nil
 }
 
@@ -308,28 +308,19 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 	if err != nil {
 		return nil, err
 	}
-	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   s.namespace,
-			Name:        s.name,
-			Labels:      map[string]string{"app.kubernetes.io/managed-by": "transplant"},
-			Annotations: map[string]string{"kubernetes.io/description": stateDescription},
-		},
-		BinaryData: map[string][]byte{stateKey: data},
-	}
 	for range 3 {
 		var written *corev1.ConfigMap
-		if cm.ResourceVersion = s.version; s.version == "" {
-			written, err = s.client.Create(ctx, cm, metav1.CreateOptions{})
+		if s.object == nil {
+			written, err = s.client.Create(ctx, s.newObject(data), metav1.CreateOptions{})
 		} else {
-			written, err = s.client.Update(ctx, cm, metav1.UpdateOptions{})
+			written, err = s.client.Update(ctx, withData(s.object, data), metav1.UpdateOptions{})
 		}
 		switch {
 		case err == nil:
-			s.version = written.ResourceVersion
+			s.object = written
 			return keys, nil
-		case apierrors.IsNotFound(err) && s.version != "":
-			s.version = ""
+		case apierrors.IsNotFound(err) && s.object != nil:
+			s.object = nil
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 			d, readErr := s.read(ctx)
 			if readErr != nil {
@@ -343,6 +334,27 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 		}
 	}
 	return nil, fmt.Errorf("writing ConfigMap %q: %w", s.name, err)
+}
+
+// newObject is the ConfigMap where there is none.
+func (s *state) newObject(data []byte) *corev1.ConfigMap {
+	return withData(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace,
+		Name:      s.name,
+		Labels:    map[string]string{"app.kubernetes.io/managed-by": "transplant"},
+	}}, data)
+}
+
+// withData is the ConfigMap with other entries. What else it has stays. Helm refuses to upgrade an object whose labels
+// the manager has changed, and a GitOps tool changes them back, again and again.
+func withData(of *corev1.ConfigMap, data []byte) *corev1.ConfigMap {
+	out := of.DeepCopy()
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, "kubernetes.io/description", stateDescription)
+	if out.BinaryData == nil {
+		out.BinaryData = map[string][]byte{}
+	}
+	out.BinaryData[stateKey] = data
+	return out
 }
 
 // prune forgets what was noted of load balancers that the book does not have in line.

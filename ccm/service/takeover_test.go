@@ -279,6 +279,39 @@ func TestAConfigMapThatIsThereNeedsNoRightToCreateAny(t *testing.T) {
 	})
 }
 
+// A chart or a GitOps tool has made it: with its labels and annotations changed, Helm refuses the next upgrade and the next rollback.
+func TestAConfigMapKeepsWhatItsMakerHasGivenIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		made := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: metav1.NamespaceSystem, Name: stateName,
+				Labels:      map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+				Annotations: map[string]string{"meta.helm.sh/release-name": "ccm"},
+			},
+			Data: map[string]string{"note": "of the maker"},
+		}
+		w.add(made.DeepCopy())
+		r := led(w)
+		r.leave()
+		w.start()
+		w.settle(10 * time.Second)
+		if got := w.took().Calls; len(got) > 0 {
+			t.Errorf("the next leader was not told which load balancers are in line: %v", got)
+		}
+		w.changeState(func(cm *corev1.ConfigMap) {
+			if diff := cmp.Diff(made.Labels, cm.Labels); diff != "" {
+				t.Errorf("labels (-made +written):\n%s", diff)
+			}
+			if cm.Annotations["meta.helm.sh/release-name"] != "ccm" || cm.Annotations["kubernetes.io/description"] == "" {
+				t.Errorf("annotations %v", cm.Annotations)
+			}
+			if diff := cmp.Diff(made.Data, cm.Data); diff != "" {
+				t.Errorf("data (-made +written):\n%s", diff)
+			}
+		})
+	})
+}
+
 func TestAConfigMapThatMayBeReadOnlyIsGivenUpAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		tries := 0
