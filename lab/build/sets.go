@@ -60,6 +60,11 @@ var Sets = []Set{
 	apiserver("v1.35.4"),
 	apiserver("v1.36.3"), // the newest
 	controllerManager("v1.36.3"),
+	{ // what installs the charts of deploy/charts
+		Name: "helm", Version: "v4.3.1",
+		Commands: []Command{{Name: "helm", Package: "helm.sh/helm/v4/cmd/helm"}},
+		LDFlags:  []string{"-s", "-w"},
+	},
 	{ // the CSI driver that the operator installs from 1.34 on, with its sidecars
 		Name:    "ebs-csi",
 		Version: "v1.63.1",

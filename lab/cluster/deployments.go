@@ -180,7 +180,7 @@ func (c *Cluster) checkDeployments(ctx context.Context) error {
 
 // podOptions let a host run what the API binds to it; nil where nothing but static pods shall run.
 func (c *Cluster) podOptions(h *Host) *kubelet.PodOptions {
-	if c.opts.Shape != Deployments {
+	if c.opts.Shape != Deployments && !c.opts.RunPods {
 		return nil
 	}
 	return &kubelet.PodOptions{
@@ -215,7 +215,9 @@ func (c *Cluster) podProgram(container *corev1.Container) (kubelet.Program, erro
 		)
 	}
 	out := kubelet.Program{Path: file}
-	if strings.HasSuffix(file, CloudControllerManager) { // in the place of the in-cluster configuration
+	if strings.HasSuffix(file, CloudControllerManager) {
+		// In place of all addresses, and of the in-cluster configuration.
+		out.Args = append(out.Args, "--bind-address=0.0.0.0")
 		for _, flag := range []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"} {
 			out.Args = append(out.Args, "--"+flag+"=$(KUBECONFIG)")
 		}

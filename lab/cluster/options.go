@@ -25,6 +25,9 @@ type Options struct {
 	ControlPlanes int
 	// Shape is what the control plane's components run as. Default: StaticPods.
 	Shape Shape
+	// RunPods has the hosts run pods on the host's network that the API binds to them, next to their static pods. Hosts
+	// with Deployments do in any case.
+	RunPods bool
 	// DiskSize makes file systems of their own of every host's /etc/kubernetes and /var/lib/kubelet, of so many bytes
 	// each, so that FillDisk can fill them. It needs the right to mount (root), and these files are gone when the lab has
 	// stopped. Default: 0, directories like the others.

@@ -34,6 +34,8 @@ type Options struct {
 	Profile       kubelet.Profile
 	// Shape is the cluster's.
 	Shape cluster.Shape
+	// RunPods is the cluster's.
+	RunPods bool
 	// Kind is the cluster's cloud; nil for AWS. Flags are those of check, plan and apply for it, and Program is the
 	// command of its cloud-controller-manager.
 	Kind    cluster.Kind
@@ -106,6 +108,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 		Profile:       o.Profile,
 		NoCloudConfig: o.NoCloudConfig,
 		Shape:         o.Shape,
+		RunPods:       o.RunPods,
 		Kind:          o.Kind,
 		Programs:      programs,
 	})

@@ -40,8 +40,7 @@ func (j Judge) made(secrets layout.Secrets) []layout.Object {
 		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()},
 	)
 	for api := range 2 { // policy/v1beta1 up to 1.20
-		d := draft.Draft{Target: draft.Target{APIMinor: 20 + api}}
-		out = append(out, ccm.DisruptionBudget(&d))
+		out = append(out, ccm.DisruptionBudget(20+api))
 	}
 	if j.cluster.Seed == "" {
 		return append(out, layout.CloudConfigSecret())

@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
 // FirstWithoutMaster is the first minor whose control-plane nodes lack the label of a master.
@@ -101,36 +102,51 @@ func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 		}
 		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
 	}
-	pod := RenderPod(d, flags, env, paths, "system-node-critical")
+	pod := PodOf(d, NodeCritical).Render(flags, env, paths)
 	pod["nodeSelector"], pod["tolerations"] = nodeSelector(d), Tolerations()
-	return daemonSetObject(component.CCM, "OnDelete", pod), flags
+	return DaemonSetObject(component.CCM, "OnDelete", pod), flags
 }
 
-// RenderPod is the pod of a manager that a controller of the cluster makes, on the network and the resolver of its
-// host.
-func RenderPod(
-	d *draft.Draft,
-	flags []controlplane.Flag,
-	env []any,
-	paths []controlplane.HostPath,
-	priority string,
-) layout.Object {
+// The priority classes of managers, of a pod that belongs to its node and of one that may run on any.
+const (
+	NodeCritical    = "system-node-critical"
+	ClusterCritical = "system-cluster-critical"
+)
+
+// Pod is the pod of a manager that a controller of the cluster makes.
+type Pod struct {
+	Program program.Program
+	// Port is where it serves. Empty: DefaultPort.
+	Port string
+	// Priority is the name of its priority class.
+	Priority string
+	// NamesNode reports whether it is told its node.
+	NamesNode bool
+}
+
+// PodOf is the pod of the manager that a plan starts.
+func PodOf(d *draft.Draft, priority string) Pod {
+	return Pod{Program: d.Program, Port: ServingPort(d), Priority: priority, NamesNode: namesNode(d)}
+}
+
+// Render returns the pod's spec, on the network and the resolver of its host.
+func (p Pod) Render(flags []controlplane.Flag, env []any, paths []controlplane.HostPath) layout.Object {
 	var volumes, mounts []any
-	for i, p := range paths {
-		name := p.Name
+	for i, f := range paths {
+		name := f.Name
 		if name == "" {
 			name = fmt.Sprintf("file-%d", i)
 		}
-		volumes = append(volumes, layout.Object{"name": name, "hostPath": layout.Object{"path": p.Path, "type": p.Type}})
-		mounts = append(mounts, layout.Object{"name": name, "mountPath": p.Path, "readOnly": true})
+		volumes = append(volumes, layout.Object{"name": name, "hostPath": layout.Object{"path": f.Path, "type": f.Type}})
+		mounts = append(mounts, layout.Object{"name": name, "mountPath": f.Path, "readOnly": true})
 	}
-	if namesNode(d) {
+	if p.NamesNode {
 		env = append([]any{nodeNameEnv()}, env...)
 	}
-	port := cmp.Or(ServingPort(d), DefaultPort)
+	port := cmp.Or(p.Port, DefaultPort)
 	container := layout.Object{
 		"name":            component.CCM,
-		"image":           d.Options.Image,
+		"image":           p.Program.Image,
 		"imagePullPolicy": "IfNotPresent",
 		"env":             env,
 		"volumeMounts":    mounts,
@@ -138,20 +154,20 @@ func RenderPod(
 		"livenessProbe":   httpProbe("/healthz", port, 10, 10, 8),
 		"startupProbe":    httpProbe("/healthz", port, 1, 2, 60),
 	}
-	fillContainer(d.Program, container, flags)
+	fillContainer(p.Program, container, flags)
 	pod := layout.Object{
 		"serviceAccountName": layout.CCMAccount,
 		"hostNetwork":        true,
 		"dnsPolicy":          "Default",
-		"priorityClassName":  priority,
+		"priorityClassName":  p.Priority,
 		"volumes":            volumes,
 		"containers":         []any{container},
 		"securityContext":    layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}},
 	}
-	if d.Program.ReadyPath != "" {
-		container["readinessProbe"] = httpProbe(d.Program.ReadyPath, port, 0, 2, 3)
+	if p.Program.ReadyPath != "" {
+		container["readinessProbe"] = httpProbe(p.Program.ReadyPath, port, 0, 2, 3)
 	}
-	if d.Program.Ours {
+	if p.Program.Ours {
 		pod["terminationGracePeriodSeconds"] = 30
 	}
 	return pod
@@ -177,7 +193,8 @@ func checkSameConfig(d *draft.Draft) {
 	}
 }
 
-func daemonSetObject(name, update string, pod layout.Object) layout.Object {
+// DaemonSetObject is the DaemonSet of a manager, or of one that runs next to it on each node.
+func DaemonSetObject(name, update string, pod layout.Object) layout.Object {
 	return layout.Object{
 		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": layout.Metadata(name, component.Namespace),
 		"spec": layout.Object{

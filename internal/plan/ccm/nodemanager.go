@@ -86,5 +86,5 @@ func renderNodeManager(d *draft.Draft) layout.Object {
 			"resources": layout.Object{"requests": layout.Object{"cpu": "50m", "memory": "50Mi"}},
 		}},
 	}
-	return daemonSetObject(layout.NodeManager, "RollingUpdate", pod)
+	return DaemonSetObject(layout.NodeManager, "RollingUpdate", pod)
 }

@@ -30,14 +30,14 @@ func StartDaemonSet(d *draft.Draft, phase string) {
 		Changes:         DescribeFlags(d, flags),
 	})
 	if len(d.Hosts) > 1 {
-		d.EnsureObjects(phase, "an eviction never takes the last replica", []layout.Object{DisruptionBudget(d)})
+		d.EnsureObjects(phase, "an eviction never takes the last replica", []layout.Object{DisruptionBudget(d.APIMinor)})
 	}
 }
 
 // DisruptionBudget keeps one replica through every voluntary eviction. Its API is policy/v1 from 1.21 on.
-func DisruptionBudget(d *draft.Draft) layout.Object {
+func DisruptionBudget(apiMinor int) layout.Object {
 	version := "policy/v1"
-	if d.APIMinor < 21 {
+	if apiMinor < 21 {
 		version = "policy/v1beta1"
 	}
 	return layout.Object{

@@ -255,7 +255,7 @@ func renderDeployment(d *draft.Draft, m *v1.Component) (map[string]any, []contro
 		}
 		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
 	}
-	pod := ccm.RenderPod(d, flags, env, append(files, clusterview.TrustMounts(m)...), "system-cluster-critical")
+	pod := ccm.PodOf(d, ccm.ClusterCritical).Render(flags, env, append(files, clusterview.TrustMounts(m)...))
 	// A node that is not initialised must take it, or no manager initialises it. From a node that is dead it is taken
 	// away, unlike the pod of a DaemonSet.
 	pod["tolerations"] = slices.DeleteFunc(

@@ -65,7 +65,7 @@ var providerPrograms = map[string]struct {
 func Identify(provider, image string) (Program, error) {
 	p := Program{Image: image, Ours: proven.Ours(image)}
 	if p.Ours {
-		// see Dockerfile
+		// see tools/images
 		p.Minor = OwnMinor
 		p.Command = "/" + provider + "-" + component.CCM
 		p.LeaderMigration = true
