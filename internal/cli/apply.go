@@ -40,6 +40,7 @@ func newApply(c *console.Console) *cobra.Command {
 	}
 	addRunFlags(&o.Options, cmd)
 	console.AddPlanFlags(&o.Plan, cmd)
+	console.CheckPlanArgument(cmd)
 	console.AddProbeFlag(&c.Probes, cmd)
 	cmd.Flags().
 		StringVar(&o.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")

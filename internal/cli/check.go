@@ -95,6 +95,18 @@ func listChecks(c *console.Console, cmd *cobra.Command, output *printer.Format) 
 	return printer.PrintChecks(c.Out, output)
 }
 
+// unknownCode is the error of a code that no check has.
+func unknownCode(code string) error {
+	var codes []string
+	for _, k := range check.List() {
+		codes = append(codes, k.Code)
+	}
+	if near := console.Similar(strings.ToUpper(code), codes); len(near) > 0 {
+		return fmt.Errorf("there is no check %q; did you mean %s? transplant check --list names all", code, strings.Join(near, " or "))
+	}
+	return fmt.Errorf("there is no check %q: transplant check --list names them", code)
+}
+
 // validateCheck refuses flags that would have no effect.
 func validateCheck(
 	c *console.Console,
@@ -121,15 +133,14 @@ func newExplain(c *console.Console) *cobra.Command {
 	var from string
 	var f client.PlanOptions
 	cmd := &cobra.Command{
-		Use: "explain CODE", Short: "Explain a check, and what it says of a cluster", Args: cobra.ExactArgs(1),
-		Example: "  transplant explain LM-001\n  transplant explain NODE-002 --from-snapshot snapshot.yaml",
+		Use: "explain [CODE]", Short: "Explain a check, and what it says of a cluster; without a code, list them", Args: cobra.MaximumNArgs(1),
+		Example: "  transplant explain\n  transplant explain LM-001\n  transplant explain NODE-002 --from-snapshot snapshot.yaml",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return completeCodes(""), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, ok := check.Explain(args[0])
-			if !ok {
-				return fmt.Errorf("there is no check %q: transplant check --list names them", args[0])
+			if len(args) == 0 && from != "" {
+				return errors.New("--from-snapshot needs the code of the check that judges it; transplant check judges by all of them")
 			}
 			if err := console.CheckFromSnapshot(cmd, from, false); err != nil {
 				return err
@@ -141,6 +152,13 @@ func newExplain(c *console.Console) *cobra.Command {
 					append(slices.Collect(maps.Keys(client.PlanOptionFlags)), "accept")...); err != nil {
 					return err
 				}
+			}
+			if len(args) == 0 {
+				return printer.PrintChecks(c.Out, &printer.Format{Value: "table"})
+			}
+			text, ok := check.Explain(args[0])
+			if !ok {
+				return unknownCode(args[0])
 			}
 			if _, err := fmt.Fprintln(c.Out, strings.TrimSpace(text)); err != nil || from == "" {
 				return err

@@ -29,12 +29,17 @@ import (
 // externalDiff is the variable by which kubectl diff lets a user choose the program that compares, too.
 const externalDiff = "KUBECTL_EXTERNAL_DIFF"
 
+// comparing marks the command whose exit code 1 says that there are differences.
+const comparing = "comparing"
+
 func newDiff(c *console.Console) *cobra.Command {
 	var f client.PlanOptions
 	var from, until string
 	cmd := &cobra.Command{
 		Use:     "diff [PLAN]",
 		Short:   "Show what a plan would change in each file and object",
+		// See Run.
+		Annotations: map[string]string{comparing: "true"},
 		Args:    cobra.MaximumNArgs(1),
 		Example: "  transplant diff\n  transplant diff plan.yaml\n  transplant diff --from-snapshot snapshot.yaml",
 		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration and objects.\n" +
@@ -44,8 +49,6 @@ func newDiff(c *console.Console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			different, err := runDiff(cmd.Context(), c, cmd, args, from, until, f)
 			switch {
-			case err != nil && exitcode.Of(err) == exitcode.Error:
-				return exitcode.With(exitcode.DiffError, "%w", err)
 			case err != nil:
 				return err
 			case different:
@@ -55,6 +58,7 @@ func newDiff(c *console.Console) *cobra.Command {
 		},
 	}
 	console.AddPlanFlags(&f, cmd)
+	console.CheckPlanArgument(cmd)
 	cmd.Flags().StringVar(&from, "from-snapshot", "", "compare for a snapshot in a file instead of a live cluster")
 	cmd.Flags().StringVar(&until, "until", "", "the plan up to this step or phase only")
 	return cmd

@@ -188,13 +188,14 @@ func TestAFormatThatIsUnknownWritesNoPlan(t *testing.T) {
 }
 
 func TestAPlaceThatCannotBeWritten(t *testing.T) {
-	for name, out := range map[string]string{
-		"no such directory":  filepath.Join(t.TempDir(), "none", "plan.yaml"),
-		"a directory":        t.TempDir(),
-		"a file as its path": filepath.Join(file(t, "f", ""), "plan.yaml"),
+	for name, place := range map[string]struct{ out, says string }{
+		"no such directory":  {filepath.Join(t.TempDir(), "none", "plan.yaml"), "there is no directory"},
+		"a directory":        {t.TempDir(), "writing "},
+		"a file as its path": {filepath.Join(file(t, "f", ""), "plan.yaml"), "is no directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fails(t, transplant(t, "plan", "--from-snapshot", labSnapshot, "--out", out), exitcode.Error, "writing "+out)
+			out := place.out
+			fails(t, transplant(t, "plan", "--from-snapshot", labSnapshot, "--out", out), exitcode.Error, place.says, out)
 			left, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".transplant-*"))
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)

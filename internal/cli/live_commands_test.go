@@ -271,7 +271,9 @@ func TestTwoAtOnce(t *testing.T) {
 func TestAMigrationUnderWay(t *testing.T) {
 	c := newLive(t)
 	c.journal(v1.RunApplying, 2, 1)
-	fails(t, c.run("apply", "plan.yaml", "--yes"), exitcode.Error, "migration 20261121-120000 was begun and is not finished: run transplant apply without a plan")
+	made := filepath.Join(t.TempDir(), "plan.yaml")
+	transplant(t, append([]string{"plan", "--from-snapshot", labSnapshot, "--out", made}, credentials...)...)
+	fails(t, c.run("apply", made, "--yes"), exitcode.Error, "migration 20261121-120000 was begun and is not finished: run transplant apply without a plan")
 	fails(t, c.run("apply"), exitcode.NotApproved, "2 of ", "to go on with it there is no terminal")
 	c.journal(v1.RunRollingBack, 2, 1)
 	fails(t, c.run("apply", "--yes"), exitcode.Error, "a rollback of migration 20261121-120000 was begun and not finished: run transplant rollback")

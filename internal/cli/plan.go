@@ -34,6 +34,7 @@ func newPlan(c *console.Console) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&o.from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
 	fl.StringVar(&o.out, "out", "", "also save the plan in this file")
+	console.CheckOutFile(cmd, "out")
 	fl.StringVar(
 		&o.until,
 		"until",
@@ -175,6 +176,7 @@ func newSnapshot(c *console.Console) *cobra.Command {
 	}
 	console.AddProofFlags(&c.Proof, cmd.Flags())
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
+	console.CheckOutFile(cmd, "out")
 	cmd.Flags().
 		StringArrayVar(&options.Env, "ccm-env", nil, "also look for the file that this environment of the cloud-controller-manager names, NAME=FILE; {host} stands for the host's name")
 	output = console.AddFormatFlag(cmd, "yaml", "json")

@@ -51,6 +51,7 @@ func newReport(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
+	console.CheckOutFile(cmd, "out")
 	output = console.AddFormatFlag(cmd, "markdown", "html", "json", "yaml")
 	cmd.Flags().StringVar(&f.Log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
 	cmd.Flags().

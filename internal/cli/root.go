@@ -32,14 +32,18 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 	defer c.Close(ctx)
 	root := rootOf(c, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), client.ErrAborted) {
 		err = client.ErrAborted
 	}
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(s.Err, "error: %s\n", visible.Lines(mask.Error(err)))
 	}
-	return exitcode.Of(err)
+	code := exitcode.Of(err)
+	if code == exitcode.Error && err.Error() != "" && cmd.Annotations[comparing] != "" {
+		return exitcode.DiffError // 1 says that there are differences, and this may be a flag that is mistyped
+	}
+	return code
 }
 
 // calledAs is the name under which this program was called: kubectl runs a plugin of the name kubectl-transplant.
@@ -66,6 +70,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 			"  transplant apply plan.yaml\n" +
 			"  transplant report -o html --out report.html\n" +
 			"  transplant rollback",
+		Version:       client.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
@@ -75,8 +80,13 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	root.SetErr(s.Err)
 	root.SetIn(s.In)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if near := console.UnknownFlag(cmd, err); len(near) > 0 {
+			return exitcode.With(exitcode.Error, "%w\ndid you mean %s? see: %s --help", err, strings.Join(near, " or "), cmd.CommandPath())
+		}
 		return exitcode.With(exitcode.Error, "%w\nsee: %s --help", err, cmd.CommandPath())
 	})
+	root.SetVersionTemplate("transplant {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
 	c.AddGlobalFlags(root.PersistentFlags())
 	c.Called, c.Given = name, root.PersistentFlags()
 	console.Complete(root, "host-access", console.CompleteHostAccess)

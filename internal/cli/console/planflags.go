@@ -128,6 +128,11 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		nil,
 		`accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted. Apply also takes differences that its verification finds, OBJECT="reason"`,
 	)
+	CheckBefore(cmd, func(*cobra.Command, []string) error {
+		o := f.Options
+		o.CredentialProvider = "" // its digest is taken when the plan is made
+		return options.Validate(options.Defaults(o))
+	})
 	for flag, words := range map[string][]string{
 		"strategy":  options.Strategies,
 		"shape":     options.Shapes,
@@ -166,7 +171,7 @@ func AddProbeFlag(f *client.ProbeOptions, cmd *cobra.Command) {
 	cmd.Flags().
 		BoolVar(&f.On, "probe", false, "measure next to it what the cluster's clients notice: API, endpoints, load balancers; see transplant probe")
 	AddProbeSettings(f, cmd.Flags(), "probe-")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+	CheckBefore(cmd, func(cmd *cobra.Command, _ []string) error {
 		f.Given = func(name string) bool { return cmd.Flags().Changed(name) }
 		if !f.On {
 			if err := RefuseFlags(
@@ -181,7 +186,7 @@ func AddProbeFlag(f *client.ProbeOptions, cmd *cobra.Command) {
 			}
 		}
 		return f.Check()
-	}
+	})
 }
 
 // AddProbeSettings adds the flags that say how it is probed, each with a prefix.

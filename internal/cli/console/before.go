@@ -1,0 +1,94 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/transplant-dev/transplant/internal/client"
+)
+
+// CheckBefore has a command check what it was given before it asks an API server or a host for anything. What was added
+// first is checked first.
+func CheckBefore(cmd *cobra.Command, check func(cmd *cobra.Command, args []string) error) {
+	earlier := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if earlier != nil {
+			if err := earlier(cmd, args); err != nil {
+				return err
+			}
+		}
+		return check(cmd, args)
+	}
+}
+
+// CheckPlanArgument has a command refuse a plan file that cannot be read.
+func CheckPlanArgument(cmd *cobra.Command) {
+	CheckBefore(cmd, func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		_, err := client.ReadPlan(args[0])
+		return err
+	})
+}
+
+// CheckOutFile has a command refuse to write into a directory that is not there. A look at a large cluster takes minutes
+// and would be lost.
+func CheckOutFile(cmd *cobra.Command, flag string) {
+	CheckBefore(cmd, func(cmd *cobra.Command, _ []string) error {
+		path := cmd.Flag(flag).Value.String()
+		if path == "" {
+			return nil
+		}
+		dir := filepath.Dir(path)
+		switch info, err := os.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("--%s %s: there is no directory %s; create it first", flag, path, dir)
+		case err != nil:
+			return fmt.Errorf("--%s %s: %w", flag, path, err)
+		case !info.IsDir():
+			return fmt.Errorf("--%s %s: %s is no directory", flag, path, dir)
+		}
+		return nil
+	})
+}
+
+// Similar returns those of some words that a mistyped one may stand for, as cobra finds them for commands. With
+// more than three it returns none.
+func Similar(word string, words []string) []string {
+	all := &cobra.Command{}
+	for _, w := range words {
+		all.AddCommand(&cobra.Command{Use: w, Run: func(*cobra.Command, []string) {}})
+	}
+	for all.SuggestionsMinimumDistance = 1; all.SuggestionsMinimumDistance <= 2; all.SuggestionsMinimumDistance++ {
+		if near := all.SuggestionsFor(word); len(near) > 0 && len(near) <= 3 {
+			return near
+		}
+	}
+	return nil
+}
+
+// UnknownFlag returns the flags that an unknown one of an error may stand for.
+func UnknownFlag(cmd *cobra.Command, err error) []string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return nil
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	var out []string
+	for _, name := range Similar(unknown.GetSpecifiedName(), names) {
+		out = append(out, "--"+name)
+	}
+	return out
+}
