@@ -117,6 +117,7 @@ e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mi
 	cd lab && $(GO) test ./openstacktrial -run Simulator -count=1 -v -timeout 0 -openstack.all
 	cd lab && $(GO) test ./vsphereccm -run Program -count=1 -v -timeout 0 -vsphere.all
 	cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all
+	cd lab && $(GO) test ./install -count=1 -v -timeout 0 -install.all
 	$(MAKE) --no-print-directory skew fleet
 
 .PHONY: race
@@ -185,6 +186,14 @@ WAVE     ?= 20
 .PHONY: bench-fleet
 bench-fleet: ## Measure the operator with CLUSTERS=500 Clusters, WAVE=20 of them migrated first (writes out/bench-fleet/)
 	cd lab && $(GO) test ./fleet -run TestAFleetCosts -count=1 -v -timeout 0 -fleet.clusters=$(CLUSTERS) -fleet.migrate=$(WAVE) -fleet.idle=60s -fleet.out=$(CURDIR)/out/bench-fleet
+
+.PHONY: images
+images: ## Build the container images of all programs, for amd64 and arm64, as OCI layouts in out/images (VERSION=v0.1.0)
+	cd tools && $(GO) run ./images --root $(CURDIR) --out $(CURDIR)/out/images --version $(VERSION)
+
+.PHONY: images-run
+images-run: ## Run each image of make images under a containerd of its own; needs root, and Debian's containerd and runc
+	cd tools && $(GO) test ./images -count=1 -v -images.run=$(CURDIR)/out/images
 
 .PHONY: captures
 captures: ## Take the snapshots that the rules are tested with from real API servers again
