@@ -29,6 +29,7 @@ func newCommand() *cobra.Command {
 		Long: "Watches the Clusters of a seed and migrates those whose feature externalCloudProvider is on to the external cloud provider. The cloud loops are handed over " +
 			"under proof; machine-controller and the CSI driver follow. When every machine is external, the in-tree provider is removed.",
 		Args:         cobra.NoArgs,
+		Version:      toolVersion(),
 		SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := logging.Apply(logs, nil); err != nil {

@@ -132,6 +132,16 @@ func TestTheDeploymentStartsTheOperatorWithFlagsThatItHas(t *testing.T) {
 	}
 }
 
+func TestTheVersionIsPrinted(t *testing.T) {
+	var out strings.Builder
+	c := newCommand()
+	c.SetOut(&out)
+	c.SetArgs([]string{"--version"})
+	if err := c.Execute(); err != nil || out.String() != "transplant-operator version "+toolVersion()+"\n" {
+		t.Errorf("%v: %q", err, out.String())
+	}
+}
+
 func TestFlagsThatMakeNoSenseAreRefusedAllAtOnce(t *testing.T) {
 	f := defaults()
 	f.maxParallel, f.renewDeadline, f.limits.Look, f.enableActions = 0, f.leaseDuration, 0, true
