@@ -38,8 +38,8 @@ func CheckPlanArgument(cmd *cobra.Command) {
 	})
 }
 
-// CheckOutFile has a command refuse to write into a directory that is not there. A look at a large cluster takes minutes
-// and would be lost.
+// CheckOutFile has a command refuse to write into a directory that is not there. A look at a large cluster takes
+// minutes, and would be lost.
 func CheckOutFile(cmd *cobra.Command, flag string) {
 	CheckBefore(cmd, func(cmd *cobra.Command, _ []string) error {
 		path := cmd.Flag(flag).Value.String()
