@@ -114,7 +114,7 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		{"a flag that nobody knows", []string{"check", "--verbose"}, []string{"unknown flag: --verbose", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
 		{"an argument too many", []string{"check", "now"}, []string{`unknown command "now"`}},
-		{"an argument too few", []string{"explain"}, []string{"accepts 1 arg(s), received 0"}},
+		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{"accepts at most 1 arg(s), received 2"}},
 		{"a format that check has not", append([]string{"check", "-o", "html"}, snapshot...), []string{`invalid argument "html" for "-o, --output"`, "give table, wide, json, yaml or junit"}},
 		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
 		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, json or yaml"}},

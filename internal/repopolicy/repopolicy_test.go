@@ -99,6 +99,17 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"README.md:1 has a sentence of 31 words: A [b c](d)" + strings.Repeat(" b", 25),
 			"docs/a/bad.md:8 has a sentence of 31 words: - It" + strings.Repeat(" b", 13) + " does `b c`" + strings.Repeat(" b", 9) + " ",
 		}},
+		{"links between pages lead somewhere", map[string]string{
+			"README.md":   "[a](docs/a.md) [b](docs/a.md#what-it-does) [c](https://x.y/z#q) `d`[e](docs)\n",
+			"docs/a.md":   "# What `it` does?\n\n[a](../README.md) [b](#what-it-does)\n```\n[c](none.md)\n```\n<a id=\"here\"></a> [d](#here)\n",
+			"docs/bad.md": "[a](none.md)\n\n[b](a.md#why) [c](#why)\n",
+		}, []string{
+			"docs/bad.md:1 links to docs/none.md, which is not there", "docs/bad.md:3 links to #why, which docs/a.md does not have",
+			"docs/bad.md:3 links to #why, which docs/bad.md does not have",
+		}},
+		{"the index names each page", map[string]string{
+			"docs/README.md": "[a](how-to/a.md)\n", "docs/how-to/a.md": "# A\n", "docs/how-to/b.md": "# B\n", "README.md": "# R\n",
+		}, []string{"docs/how-to/b.md is not in docs/README.md"}},
 		{"findings are not taken apart", map[string]string{
 			"internal/check/a/a.go":      "package a\nvar parts = strings.Split(f.Found, \"; \")\nvar name, _, _ = strings.Cut(strings.ToLower(bad[0].Object), \"@\")\n",
 			"internal/check/a/b.go":      "package a\nvar ok = strings.Contains(bad.Objects()[0], \"x\") || strings.HasPrefix(d.Error, \"x\")\n",

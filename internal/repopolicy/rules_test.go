@@ -51,6 +51,8 @@ var rules = map[string]rule{
 	"sentences are short":                     shortSentences,
 	"sentences of documentation are short":    shortDocSentences,
 	"the page of packages names each":         namedPackages,
+	"links between pages lead somewhere":      deadLinks,
+	"the index names each page":               unlistedPages,
 }
 
 // files calls visit with every file of a tree that is or could be committed.

@@ -1,4 +1,5 @@
-package main
+// Package images decides what is in the container images of the product's programs, and builds them as OCI layouts.
+package images
 
 import (
 	"archive/tar"
@@ -26,8 +27,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// options of a build.
-type options struct {
+// Options of a build.
+type Options struct {
 	Root, Out  string
 	Version    string
 	Repository string
@@ -37,8 +38,9 @@ type options struct {
 	Architectures []string
 	// Programs are the directories below cmd that are built. Default: all of products.
 	Programs []string
-	// Go is the go command.
-	Go string
+	// Go is the go command, and Log what it and git complain to.
+	Go  string
+	Log io.Writer
 }
 
 // product is a program and what its image needs.
@@ -71,7 +73,7 @@ type Built struct {
 
 // Build builds the images of the options below o.Out, one OCI layout a program with an index over its architectures,
 // and returns them by name. On an error what was there before is as it was, or replaced whole.
-func Build(ctx context.Context, o options) ([]Built, error) {
+func Build(ctx context.Context, o Options) ([]Built, error) {
 	names := o.Programs
 	if len(names) == 0 {
 		for program := range products {
@@ -95,7 +97,7 @@ func Build(ctx context.Context, o options) ([]Built, error) {
 }
 
 // image builds one program's, in a directory that takes its place when it is whole.
-func (o options) image(ctx context.Context, program string, p product) (b Built, err error) {
+func (o Options) image(ctx context.Context, program string, p product) (b Built, err error) {
 	ref, err := name.NewTag(o.Repository + "/" + program + ":" + o.Version)
 	if err != nil {
 		return b, fmt.Errorf("version %q is no tag of an image: %w", o.Version, err)
@@ -160,7 +162,7 @@ func write(index v1.ImageIndex, digest v1.Hash, ref, work, dir string) error {
 }
 
 // compile builds a program for an architecture. Neither the directory nor the machine shows in it.
-func (o options) compile(ctx context.Context, work, program, arch string) (string, error) {
+func (o Options) compile(ctx context.Context, work, program, arch string) (string, error) {
 	file := filepath.Join(work, arch, program)
 	out, err := filepath.Abs(file)
 	if err != nil {
@@ -168,7 +170,7 @@ func (o options) compile(ctx context.Context, work, program, arch string) (strin
 	}
 	flags := "-s -w -buildid= -X main.version=" + o.Version
 	cmd := exec.CommandContext(ctx, o.Go, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/"+program)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Root, os.Stderr, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Root, o.Log, o.Log
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("compiling for %s: %w", arch, err)
@@ -177,7 +179,7 @@ func (o options) compile(ctx context.Context, work, program, arch string) (strin
 }
 
 // assemble makes an image of a program: a layer with what it takes of a system, and one with the program.
-func (o options) assemble(program string, p product, arch, binary string) (v1.Image, error) {
+func (o Options) assemble(program string, p product, arch, binary string) (v1.Image, error) {
 	code, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err

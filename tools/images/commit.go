@@ -1,23 +1,22 @@
-package main
+package images
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// commit returns the hash of the commit that is built, and its time. A tree with changes is built at the same time; its
+// Commit returns the hash of the commit that is built, and its time. A tree with changes is built at the same time; its
 // version says that it is none of this commit.
-func commit(ctx context.Context, root string) (hash string, at time.Time, err error) {
-	cmd := exec.CommandContext(ctx, "git", "-C", root, "log", "-1", "--format=%H %ct")
-	cmd.Stderr = os.Stderr
+func Commit(ctx context.Context, o Options) (hash string, at time.Time, err error) {
+	cmd := exec.CommandContext(ctx, "git", "-C", o.Root, "log", "-1", "--format=%H %ct")
+	cmd.Stderr = o.Log
 	out, err := cmd.Output()
 	if err != nil {
-		return "", at, fmt.Errorf("asking git for the commit of %s: %w", root, err)
+		return "", at, fmt.Errorf("asking git for the commit of %s: %w", o.Root, err)
 	}
 	hash, seconds, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	unix, err := strconv.ParseInt(seconds, 10, 64)

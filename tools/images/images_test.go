@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"archive/tar"
@@ -42,11 +42,11 @@ func source(t *testing.T) string {
 	return dir
 }
 
-func optionsFor(t *testing.T, root, out string) options {
+func optionsFor(t *testing.T, root, out string) Options {
 	t.Helper()
-	return options{
+	return Options{
 		Root: root, Out: out, Version: "v1.2.3", Repository: "registry.example.com/product", Revision: "abc",
-		Created: time.Unix(1700000000, 0).UTC(), Architectures: []string{"amd64", "arm64"}, Programs: []string{"transplant-operator"}, Go: "go",
+		Created: time.Unix(1700000000, 0).UTC(), Architectures: []string{"amd64", "arm64"}, Programs: []string{"transplant-operator"}, Go: "go", Log: t.Output(),
 	}
 }
 
@@ -183,13 +183,13 @@ func TestABuildThatCannotBe(t *testing.T) {
 	root := source(t)
 	for _, c := range []struct {
 		name   string
-		change func(*options)
+		change func(*Options)
 		says   string
 	}{
-		{"no such program", func(o *options) { o.Programs = []string{"transplnat"} }, `there is no program "transplnat"`},
-		{"no tag", func(o *options) { o.Version = "v1.2.3+dirty" }, `version "v1.2.3+dirty" is no tag`},
-		{"no such architecture", func(o *options) { o.Architectures = []string{"amd46"} }, "compiling for amd46"},
-		{"no source", func(o *options) { o.Root = t.TempDir() }, "compiling for amd64"},
+		{"no such program", func(o *Options) { o.Programs = []string{"transplnat"} }, `there is no program "transplnat"`},
+		{"no tag", func(o *Options) { o.Version = "v1.2.3+dirty" }, `version "v1.2.3+dirty" is no tag`},
+		{"no such architecture", func(o *Options) { o.Architectures = []string{"amd46"} }, "compiling for amd46"},
+		{"no source", func(o *Options) { o.Root = t.TempDir() }, "compiling for amd64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := t.TempDir()
@@ -261,14 +261,15 @@ func TestImagesRunUnderContainerd(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "ctr", append([]string{"--address", socket}, args...)...).CombinedOutput()
 		return string(out), err
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); ; {
 		out, err := ctr("version")
 		if err == nil {
 			break
 		}
-		if time.Now().After(deadline) {
+		if time.Since(begin) > time.Minute {
 			t.Fatalf("containerd does not answer: %v\n%s\n%s", err, out, log.String())
 		}
+		<-time.After(50 * time.Millisecond)
 	}
 	digests, err := os.ReadFile(filepath.Join(*containerd, "digests.txt"))
 	if err != nil {

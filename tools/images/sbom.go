@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 )
 
 // components lists the modules that a program was built from, as the program itself says: a CycloneDX document.
-func components(binary, program string, o options) ([]byte, error) {
+func components(binary, program string, o Options) ([]byte, error) {
 	info, err := modules(binary)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package cloudprovider
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +30,23 @@ func TestProvidersAreSortedAndWhole(t *testing.T) {
 		}
 		if _, ok := ProviderIDForm(p.Name); !ok {
 			t.Errorf("%s: no form of its providerIDs", p.Name)
+		}
+	}
+}
+
+// The README says first of all which version is the last one with each provider.
+func TestTheReadmeNamesTheLastVersionOfEachProvider(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[string]string{AWS: "AWS", Azure: "Azure", GCE: "GCE", OpenStack: "OpenStack", VSphere: "vSphere"}
+	for _, p := range Providers() {
+		if p.Unsupported != "" {
+			continue
+		}
+		if want := fmt.Sprintf("%s 1.%d", words[p.Name], p.LastInTree); words[p.Name] == "" || !strings.Contains(string(readme), want) {
+			t.Errorf("%s: the README does not say %q", p.Name, want)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // container daemon. The same commit gives the same digests. Next to each image lies a list of what its program was
 // built from (CycloneDX).
 //
-//	cd tools && go run ./images --root .. --out ../out/images --version v0.1.0
+//	cd tools && go run ./cmd/images --root .. --out ../out/images --version v0.1.0
 package main
 
 import (
@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/transplant-dev/transplant/tools/images"
 )
 
 func main() {
@@ -24,7 +26,7 @@ func main() {
 }
 
 func run() error {
-	o := options{Go: "go"}
+	o := images.Options{Go: "go", Log: os.Stderr}
 	flag.StringVar(&o.Root, "root", "..", "directory of the product's module")
 	flag.StringVar(&o.Out, "out", "out/images", "directory for the images; what it holds of an earlier run is replaced")
 	flag.StringVar(&o.Version, "version", "", "version of the programs, and the images' tag (required)")
@@ -42,10 +44,10 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if o.Revision, o.Created, err = commit(ctx, o.Root); err != nil {
+	if o.Revision, o.Created, err = images.Commit(ctx, o); err != nil {
 		return err
 	}
-	built, err := Build(ctx, o)
+	built, err := images.Build(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -53,6 +55,6 @@ func run() error {
 	for _, b := range built {
 		fmt.Fprintf(&lines, "%s@%s\n", b.Reference, b.Digest)
 	}
-	fmt.Print(lines.String())
+	fmt.Fprint(os.Stdout, lines.String())
 	return os.WriteFile(filepath.Join(o.Out, "digests.txt"), []byte(lines.String()), 0o644)
 }
