@@ -259,6 +259,17 @@ func TestWithoutPermissionForTheConfigMapEverythingIsEnsuredOnTakingOver(t *test
 	})
 }
 
+// tellsTheNextLeader fails the test where the next leader asks the cloud for a load balancer that is in line.
+func tellsTheNextLeader(w *world) {
+	w.t.Helper()
+	led(w).leave()
+	w.start()
+	w.settle(10 * time.Second)
+	if got := w.took().Calls; len(got) > 0 {
+		w.t.Errorf("the next leader was not told which load balancers are in line: %v", got)
+	}
+}
+
 // TestAConfigMapThatIsThereNeedsNoRightToCreateAny: the plan has made it, empty, and its role gives get and update by its name alone.
 func TestAConfigMapThatIsThereNeedsNoRightToCreateAny(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -269,13 +280,7 @@ func TestAConfigMapThatIsThereNeedsNoRightToCreateAny(t *testing.T) {
 			}
 			return nil
 		}
-		r := led(w)
-		r.leave()
-		w.start()
-		w.settle(10 * time.Second)
-		if got := w.took().Calls; len(got) > 0 {
-			t.Errorf("the next leader was not told which load balancers are in line: %v", got)
-		}
+		tellsTheNextLeader(w)
 	})
 }
 
@@ -291,13 +296,7 @@ func TestAConfigMapKeepsWhatItsMakerHasGivenIt(t *testing.T) {
 			Data: map[string]string{"note": "of the maker"},
 		}
 		w.add(made.DeepCopy())
-		r := led(w)
-		r.leave()
-		w.start()
-		w.settle(10 * time.Second)
-		if got := w.took().Calls; len(got) > 0 {
-			t.Errorf("the next leader was not told which load balancers are in line: %v", got)
-		}
+		tellsTheNextLeader(w)
 		w.changeState(func(cm *corev1.ConfigMap) {
 			if diff := cmp.Diff(made.Labels, cm.Labels); diff != "" {
 				t.Errorf("labels (-made +written):\n%s", diff)

@@ -28,7 +28,7 @@ type rule struct {
 func rules(t *testing.T) (out []rule) {
 	t.Helper()
 	var file struct{ Groups []struct{ Rules []rule } }
-	if err := yaml.Unmarshal(Rules, &file); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, "rules.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range file.Groups {

@@ -102,7 +102,11 @@ func unknownCode(code string) error {
 		codes = append(codes, k.Code)
 	}
 	if near := console.Similar(strings.ToUpper(code), codes); len(near) > 0 {
-		return fmt.Errorf("there is no check %q; did you mean %s? transplant check --list names all", code, strings.Join(near, " or "))
+		return fmt.Errorf(
+			"there is no check %q; did you mean %s? transplant check --list names all",
+			code,
+			strings.Join(near, " or "),
+		)
 	}
 	return fmt.Errorf("there is no check %q: transplant check --list names them", code)
 }
@@ -133,7 +137,9 @@ func newExplain(c *console.Console) *cobra.Command {
 	var from string
 	var f client.PlanOptions
 	cmd := &cobra.Command{
-		Use: "explain [CODE]", Short: "Explain a check, and what it says of a cluster; without a code, list them", Args: cobra.MaximumNArgs(1),
+		Use:     "explain [CODE]",
+		Short:   "Explain a check, and what it says of a cluster; without a code, list them",
+		Args:    cobra.MaximumNArgs(1),
 		Example: "  transplant explain\n  transplant explain LM-001\n  transplant explain NODE-002 --from-snapshot snapshot.yaml",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return completeCodes(""), cobra.ShellCompDirectiveNoFileComp

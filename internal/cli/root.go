@@ -80,10 +80,11 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	root.SetErr(s.Err)
 	root.SetIn(s.In)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		meant := ""
 		if near := console.UnknownFlag(cmd, err); len(near) > 0 {
-			return exitcode.With(exitcode.Error, "%w\ndid you mean %s? see: %s --help", err, strings.Join(near, " or "), cmd.CommandPath())
+			meant = "did you mean " + strings.Join(near, " or ") + "? "
 		}
-		return exitcode.With(exitcode.Error, "%w\nsee: %s --help", err, cmd.CommandPath())
+		return exitcode.With(exitcode.Error, "%w\n%ssee: %s --help", err, meant, cmd.CommandPath())
 	})
 	root.SetVersionTemplate("transplant {{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version")

@@ -15,6 +15,7 @@ const docsIndex = "docs/README.md"
 
 var (
 	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	linkedText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	heading      = regexp.MustCompile(`^#+ +(.*)$`)
 	anchorTag    = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
 )
@@ -43,7 +44,7 @@ func pages(tree fs.FS) (map[string][]string, error) {
 
 // slug is the anchor that a heading has on a page, as GitHub makes it.
 func slug(heading string) string {
-	text := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading, "$1")
+	text := linkedText.ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':
@@ -74,6 +75,10 @@ func deadLinks(tree fs.FS) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := map[string][]string{} // anchors by page
+	for name, lines := range all {
+		known[name] = anchors(lines)
+	}
 	var broken []string
 	for name, lines := range all {
 		for i, line := range lines {
@@ -88,7 +93,7 @@ func deadLinks(tree fs.FS) ([]string, error) {
 				}
 				if _, err := fs.Stat(tree, target); err != nil {
 					broken = append(broken, fmt.Sprintf("%s:%d links to %s, which is not there", name, i+1, target))
-				} else if anchor != "" && path.Ext(target) == ".md" && !slices.Contains(anchors(all[target]), anchor) {
+				} else if anchor != "" && path.Ext(target) == ".md" && !slices.Contains(known[target], anchor) {
 					broken = append(broken, fmt.Sprintf("%s:%d links to #%s, which %s does not have", name, i+1, anchor, target))
 				}
 			}

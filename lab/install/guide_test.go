@@ -85,7 +85,7 @@ func TestTheGuideOfAWSByHand(t *testing.T) {
 	g.nothingLeft(t)
 	begin = time.Now()
 	g.must(t, g.helm, "install", "ccm", manifests.ChartDir, "--namespace", kubeSystem, "--values", values, "--wait", "--timeout", "3m")
-	t.Logf("installed anew and ready after %s", time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("installed again and ready after %s", time.Since(begin).Round(100*time.Millisecond))
 	g.awaitLoops(t, "web-of-install")
 	g.unchanged(t, before)
 }

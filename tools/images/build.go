@@ -5,7 +5,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"debug/buildinfo"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -38,8 +37,7 @@ type Options struct {
 	Architectures []string
 	// Programs are the directories below cmd that are built. Default: all of products.
 	Programs []string
-	// Go is the go command, and Log what it and git complain to.
-	Go  string
+	// Log is what the go command and git complain to.
 	Log io.Writer
 }
 
@@ -169,7 +167,7 @@ func (o Options) compile(ctx context.Context, work, program, arch string) (strin
 		return "", err
 	}
 	flags := "-s -w -buildid= -X main.version=" + o.Version
-	cmd := exec.CommandContext(ctx, o.Go, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/"+program)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/"+program)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Root, o.Log, o.Log
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
 	if err := cmd.Run(); err != nil {
@@ -277,13 +275,4 @@ func authorities() []byte {
 		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
 	}
 	return out.Bytes()
-}
-
-// modules are what a program was built from.
-func modules(binary string) (*buildinfo.BuildInfo, error) {
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return nil, fmt.Errorf("reading what %s was built from: %w", filepath.Base(binary), err)
-	}
-	return info, nil
 }

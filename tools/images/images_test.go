@@ -46,7 +46,7 @@ func optionsFor(t *testing.T, root, out string) Options {
 	t.Helper()
 	return Options{
 		Root: root, Out: out, Version: "v1.2.3", Repository: "registry.example.com/product", Revision: "abc",
-		Created: time.Unix(1700000000, 0).UTC(), Architectures: []string{"amd64", "arm64"}, Programs: []string{"transplant-operator"}, Go: "go", Log: t.Output(),
+		Created: time.Unix(1700000000, 0).UTC(), Architectures: []string{"amd64", "arm64"}, Programs: []string{"transplant-operator"}, Log: t.Output(),
 	}
 }
 

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -11,9 +12,9 @@ import (
 
 // components lists the modules that a program was built from, as the program itself says: a CycloneDX document.
 func components(binary, program string, o Options) ([]byte, error) {
-	info, err := modules(binary)
+	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading what %s was built from: %w", program, err)
 	}
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{

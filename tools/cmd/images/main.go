@@ -26,7 +26,7 @@ func main() {
 }
 
 func run() error {
-	o := images.Options{Go: "go", Log: os.Stderr}
+	o := images.Options{Log: os.Stderr}
 	flag.StringVar(&o.Root, "root", "..", "directory of the product's module")
 	flag.StringVar(&o.Out, "out", "out/images", "directory for the images; what it holds of an earlier run is replaced")
 	flag.StringVar(&o.Version, "version", "", "version of the programs, and the images' tag (required)")
