@@ -219,6 +219,7 @@ func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
 		rec       v1.StepRecord // Backup is "own" for the one of the step
 		there     string        // what the backup of the step has already
 		token     bool
+		edits     bool // it is a step that fails where the file is not there
 		untrusted bool
 		want      string // what the backup has afterwards
 	}{
@@ -232,7 +233,10 @@ func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
 		"recorded without a name":           {rec: v1.StepRecord{BackupSHA256: sum("now")}, want: "now"},
 		"said not to be there":              {rec: v1.StepRecord{BackupSHA256: step.Absent}, want: "now"},
 		"not there, and written since":      {rec: v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: sum("now")}, want: "(absent)"},
-		"a token, not there, and renewed":   {rec: v1.StepRecord{BackupSHA256: step.Absent}, token: true, want: "(absent)"},
+		"edited, and said not to have been there": {
+			rec: v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: sum("now")}, edits: true, want: "now",
+		},
+		"a token, not there, and renewed": {rec: v1.StepRecord{BackupSHA256: step.Absent}, token: true, want: "(absent)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
@@ -241,6 +245,9 @@ func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
 			s := v1.Step{ID: "write/x@cp-1", Kind: v1.StepWriteFile, Host: "cp-1", Path: path}
 			if c.token {
 				s.Derive = layout.DeriveToken
+			}
+			if c.edits {
+				s.Kind = v1.StepEditManifest
 			}
 			own := trust.BackupDir(e.env.Journal.Doc().Run) + "/" + trust.BackupName(s.ID)
 			rec := c.rec

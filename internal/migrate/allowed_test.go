@@ -152,6 +152,32 @@ func TestTheEngineAsksOfEachStep(t *testing.T) {
 	}
 }
 
+// TestAManifestIsItsComponentsOwn: with a record of a try in the journal no fact is asked, and the way back would leave another component's
+// manifest as it is.
+func TestAManifestIsItsComponentsOwn(t *testing.T) {
+	const etcd = "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: kube-system}\nspec:\n  containers:\n  - name: etcd\n    image: registry.k8s.io/etcd:3.6.6-0\n    command: [etcd]\n"
+	for _, kind := range []v1.StepKind{v1.StepEditManifest, v1.StepRemoveManifest} {
+		w := newWorld(t, 1)
+		p, j := w.begin()
+		w.write("cp-1", manifests+"etcd.yaml", etcd, 0o600)
+		at := slices.IndexFunc(p.Steps, func(s v1.Step) bool {
+			return s.Component == component.KCM && s.Path != "" && s.Kind != v1.StepWriteFile
+		})
+		planted, s := *p, p.Steps[at]
+		s.ID, s.Kind, s.Path = "evil", kind, manifests+"etcd.yaml"
+		planted.Steps = []v1.Step{s}
+		if err := j.Save(t.Context(), v1.StepRecord{ID: "evil", Result: "started"}); err != nil {
+			t.Fatal(err)
+		}
+		files := w.files()
+		err := w.engine().Run(t.Context(), &planted, nil)
+		if !trust.IsUntrusted(err) || !strings.Contains(err.Error(), "starts etcd, not kube-controller-manager") {
+			t.Errorf("%s of etcd's manifest is not refused: %v", kind, err)
+		}
+		w.same(files)
+	}
+}
+
 // TestABackupOfARecordIsReadFromItsOwnDirectoryOnly, also where nobody has judged the journal.
 func TestABackupOfARecordIsReadFromItsOwnDirectoryOnly(t *testing.T) {
 	w := newWorld(t, 1)

@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
 // alone is a pod that no controller brings back.
@@ -403,6 +404,42 @@ func TestAHostThatWentWithItsKubeletIsNotAskedForItsFiles(t *testing.T) {
 	}
 	if _, err := w.run(p); err != nil || w.node("cp-1").Spec.Unschedulable {
 		t.Errorf("when it is back: error %v, unschedulable %v", err, w.node("cp-1").Spec.Unschedulable)
+	}
+}
+
+// TestARecordAloneIsNoTry: a record that says so would have pods evicted that no controller brings back.
+func TestARecordAloneIsNoTry(t *testing.T) {
+	t.Parallel()
+	undo := &v1.UndoRecord{Reason: "it did not come back"}
+	for name, planted := range map[string]v1.StepRecord{
+		"what it wrote":                {AfterSHA256: hostaccess.SHA256([]byte("x"))},
+		"what it wrote, and found":     {AfterSHA256: hostaccess.SHA256([]byte("x")), BackupSHA256: step.Absent},
+		"a backup that is not there":   {AfterSHA256: hostaccess.SHA256([]byte("x")), BackupSHA256: hostaccess.SHA256([]byte("y")), Backup: "own", BackupMode: "0600"},
+		"that it is being put back":    {AfterSHA256: hostaccess.SHA256([]byte("x")), Undo: undo},
+		"flags that it never ran with": {AfterSHA256: hostaccess.SHA256([]byte("x")), Flags: map[string]string{"cloud-provider": "gce"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			evicted := w.drainable(0)
+			p := w.given(kubeletStep())
+			if planted.ID, planted.Result = p.Steps[0].ID, "started"; planted.Backup != "" {
+				planted.Backup = trust.BackupDir("run-1") + "/" + trust.BackupName(planted.ID)
+			}
+			j, err := w.home.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Save(t.Context(), planted); err != nil {
+				t.Fatal(err)
+			}
+			w.api.Put(t, alone("by-hand"))
+			_, err = w.run(p)
+			says(t, err, "no controller would bring back apps/by-hand")
+			if slices.Contains(evicted(), "by-hand") || w.restarts["kubelet@cp-1"] != 0 {
+				t.Errorf("evicted: %q, %d restarts", evicted(), w.restarts["kubelet@cp-1"])
+			}
+		})
 	}
 }
 

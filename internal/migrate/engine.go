@@ -33,7 +33,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Engine executes plans.
@@ -303,13 +302,9 @@ func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) 
 	return nil
 }
 
-// maxError bounds, in bytes, what a record has of an error. Hosts and API servers have their words in it, and the
-// journal has to hold the records of all steps.
-const maxError = 8 << 10
-
 // failed writes down why a step went wrong; what it owes stays in its record for the next run.
 func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
-	rec.Error = visible.Cut(err.Error(), maxError)
+	rec.Error = err.Error() // the journal cuts it
 	if e.env.Journal.Record(s.ID).Result != "" {
 		if saveErr := e.env.Journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {
 			err = errors.Join(err, saveErr)

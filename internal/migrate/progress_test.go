@@ -1,6 +1,8 @@
 package migrate
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -31,5 +33,31 @@ func TestProgressShowsNoSecret(t *testing.T) {
 	}
 	if all := read.Disruption + read.Steps[0].Waiting; strings.Contains(all, secret) {
 		t.Errorf("the secret is shown: %s", all)
+	}
+}
+
+// TestProgressFitsOntoTheLock: an API server takes 256 KiB of annotations, and a lock that is not renewed is lost.
+func TestProgressFitsOntoTheLock(t *testing.T) {
+	t.Parallel()
+	var said string
+	p := lock.NewProgress("run", func(doc string) { said = doc })
+	const steps = 500
+	for i := range steps {
+		s := v1.Step{ID: fmt.Sprintf("kubelet/ip-10-0-%d-%d.eu-central-1.compute.internal", i/256, i%256)}
+		p.Saw(step.Event{Kind: "waiting", Step: s, Time: noon, Message: strings.Repeat("a pod ends slowly; ", 100)})
+		if len(said) > 128<<10 {
+			t.Fatalf("%d steps are said in %d bytes", i+1, len(said))
+		}
+	}
+	read := lock.ReadProgress(said)
+	if read == nil || len(read.Steps) != steps {
+		t.Fatalf("not every step is named: %.200s", said)
+	}
+	for _, s := range read.Steps[:steps-20] {
+		p.Saw(step.Event{Kind: "done", Step: v1.Step{ID: s.ID}, Time: noon})
+	}
+	var last v1.Progress
+	if err := json.Unmarshal([]byte(said), &last); err != nil || len(last.Steps) != 20 || !strings.HasPrefix(last.Steps[0].Waiting, "a pod ends slowly") {
+		t.Errorf("what fewer steps wait for is not said again: %v, %.300s", err, said)
 	}
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -601,6 +602,41 @@ func TestPlacesAreTheClustersOwn(t *testing.T) {
 		}
 		if err := allowed.CheckStep(p, step, own); err != nil {
 			t.Errorf("%s is refused though it is the cluster's own place: %v", step.Kind, err)
+		}
+	}
+}
+
+// TestAUnitIsItsComponentsOwn: a step in the name of a manager could else end the API server, and the way back would not bring it back.
+func TestAUnitIsItsComponentsOwn(t *testing.T) {
+	const etcd, kas, kcm, ccm = "etcd.service", "kube-apiserver.service", "kube-controller-manager.service", "aws-cloud-controller-manager.service"
+	p, s := base(t, "lab")
+	for _, c := range []struct {
+		component, unit string
+		seen            string // the component that the unit is seen to start; empty where it is not seen
+		ok              bool
+	}{
+		{component.KCM, kcm, "", true},
+		{component.KCM, "k8s-controller-manager.service", "", true},
+		{component.KCM, "master.service", component.KCM, true},
+		{component.KCM, kas, "", false},
+		{component.KCM, etcd, "", false},
+		{component.KCM, ccm, "", false},
+		{component.KCM, kas, component.KAS, false},
+		{component.KCM, kcm, component.KAS, false},
+		{component.KCM, "master.service", component.KAS, false},
+		{component.CCM, ccm, "", true},
+		{component.CCM, kcm, "", false},
+		{component.CCM, kcm, component.KCM, false},
+	} {
+		own := *s
+		own.Hosts = slices.Clone(s.Hosts)
+		at := slices.IndexFunc(own.Hosts, func(h v1.Host) bool { return h.Name == "cp-1" })
+		if c.seen != "" {
+			own.Hosts[at].Components = append(slices.Clone(own.Hosts[at].Components), v1.Component{Name: c.seen, Runs: v1.RunsSystemd, Unit: c.unit})
+		}
+		err := allowed.CheckStep(p, v1.Step{Kind: v1.StepStopUnit, Host: "cp-1", Component: c.component, Unit: c.unit}, &own)
+		if refused := err != nil && strings.Contains(err.Error(), "is not seen to start "+c.component); refused == c.ok || err != nil && c.ok {
+			t.Errorf("%s, seen to start %q, as %s: %v, allowed %v", c.unit, c.seen, c.component, err, c.ok)
 		}
 	}
 }

@@ -88,16 +88,18 @@ func TestCredentialProvidersThatAKubeletCouldNotUse(t *testing.T) {
 	for config, want := range map[string]string{
 		"kind: Pod":             `/etc/kubernetes/cred.yaml: it is no CredentialProviderConfig: its kind is "Pod"`,
 		"a: " + planted + ": [": "/etc/kubernetes/cred.yaml: it is no CredentialProviderConfig: it cannot be read as YAML of that kind",
+		"kind: CredentialProviderConfig\nproviders: [" + strings.Repeat("{name: a}, ", 51) + "]\n": "/etc/kubernetes/cred.yaml: it is no CredentialProviderConfig: " +
+			"it has 51 providers, and no host needs more than 50",
 	} {
 		write(t, dir, "w-1/etc/kubernetes/cred.yaml", config)
 		if _, h = gatherHosts(t, dir, "w-1", collect.Options{}); h.Kubelet.Credentials.Error != want {
 			t.Errorf("got %q, want %q", h.Kubelet.Credentials.Error, want)
 		}
 	}
-	write(t, dir, "w-1/etc/kubernetes/cred.yaml", "kind: CredentialProviderConfig\nproviders: [{name: ../../bin/sh}, {}]\n")
+	write(t, dir, "w-1/etc/kubernetes/cred.yaml", "kind: CredentialProviderConfig\nproviders: [{name: ../../bin/sh}, {}, {name: "+strings.Repeat("x", 1<<20)+"}]\n")
 	_, h = gatherHosts(t, dir, "w-1", collect.Options{AskCredentialProviders: true})
 	for _, p := range h.Kubelet.Credentials.Providers {
-		if p.Present || !strings.Contains(p.Error, "is no name of a program") {
+		if p.Present || len(p.Name)+len(p.Error) > 1000 || !strings.Contains(p.Error, "is no name of a program") {
 			t.Errorf("got %+v", p)
 		}
 	}

@@ -33,9 +33,8 @@ const (
 
 // Node makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made
 // schedulable again. A node whose kubelet was changed and is not there any longer is not drained once more: no kubelet
-// would end its pods.
-func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name string) error {
-	touched := rec.AfterSHA256 != ""
+// would end its pods. The caller says whether it was changed: a record alone is no proof.
+func Node(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecord, name string, touched bool) error {
 	if touched {
 		n, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -56,6 +56,10 @@ func HasChanged(doc v1.Journal, host string) bool {
 func (j *Journal) Exclude(ctx context.Context, out []v1.HostOut) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.doc.Without = append(slices.Clone(j.doc.Without), out...)
+	j.doc.Without = slices.Clone(j.doc.Without)
+	for _, host := range out {
+		host.By, host.Evidence = said(host.By, maxName), saidAll(host.Evidence, maxEvidence)
+		j.doc.Without = append(j.doc.Without, host)
+	}
 	return j.write(ctx)
 }

@@ -28,12 +28,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // SavePause writes a pause into the journal; one that began at the same moment is replaced.
 func (j *Journal) SavePause(ctx context.Context, rec v1.PauseRecord) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	rec.By, rec.Reason = said(rec.By, maxName), said(rec.Reason, maxReason)
 	found := false
 	for i := range j.doc.Pauses {
 		if j.doc.Pauses[i].From.Equal(rec.From) {
@@ -43,7 +45,39 @@ func (j *Journal) SavePause(ctx context.Context, rec v1.PauseRecord) error {
 	if !found {
 		j.doc.Pauses = append(j.doc.Pauses, rec)
 	}
+	if over := len(j.doc.Pauses) - maxPauses; over > 0 {
+		j.doc.Pauses = slices.Clone(j.doc.Pauses[over:])
+	}
 	return j.write(ctx)
+}
+
+// Bounds, in bytes, of the texts that the journal keeps. A host, a kubelet, or an account that may only pause a run has
+// its words in them, and a record or a head that is larger than a ConfigMap could not be written any more.
+const (
+	maxName     = 256
+	maxReason   = 1 << 10
+	maxNote     = 4 << 10
+	maxNotes    = 100
+	maxError    = 8 << 10
+	maxEvidence = 20
+	// maxPauses is how many pauses the journal keeps. The oldest goes first.
+	maxPauses = 100
+)
+
+// said is a text without secrets, and cut. What is cut off first bounds the work. The second cut takes off the end,
+// where the first one may have gone through a secret.
+func said(s string, most int) string { return visible.Cut(mask.Text(visible.Cut(s, 4*most)), most) }
+
+// saidAll cuts texts, and leaves out those above a number of them.
+func saidAll(all []string, many int) []string {
+	if len(all) == 0 {
+		return all
+	}
+	out := make([]string, 0, min(len(all), many))
+	for _, s := range all[:min(len(all), many)] {
+		out = append(out, said(s, maxNote))
+	}
+	return out
 }
 
 // Names of the ConfigMaps in kube-system.
@@ -239,16 +273,17 @@ func apart(r v1.StepRecord) v1.StepRecord {
 	return r
 }
 
-// maskRecord returns a record whose sentences hold no secret: an error may quote a command line or an answer.
+// maskRecord returns a record whose sentences hold no secret and are cut: an error may quote a command line or an
+// answer.
 func maskRecord(r v1.StepRecord) v1.StepRecord {
-	r.Error, r.Notes = mask.Text(r.Error), mask.Texts(r.Notes)
+	r.Error, r.Notes = said(r.Error, maxError), saidAll(r.Notes, maxNotes)
 	r.Handovers = slices.Clone(r.Handovers)
 	for i := range r.Handovers {
-		r.Handovers[i].Note = mask.Text(r.Handovers[i].Note)
+		r.Handovers[i].Note = said(r.Handovers[i].Note, maxNote)
 	}
 	if r.Undo != nil {
 		undo := *r.Undo
-		undo.Reason = mask.Text(undo.Reason) // it quotes the log of a kubelet
+		undo.Reason = said(undo.Reason, maxError) // it quotes the log of a kubelet
 		r.Undo = &undo
 	}
 	return r

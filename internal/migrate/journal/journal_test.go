@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -318,5 +319,60 @@ func TestAJournalThatWasWrittenToHurtItsReader(t *testing.T) {
 	}
 	if _, err := unpack(zeros, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
 		t.Errorf("a journal that grows without bound: %v", err)
+	}
+}
+
+// TestTextsOfOthersDoNotFillTheJournal: a host, a kubelet, or an account that may only pause a run, has its words in it. A record or a head
+// that no ConfigMap holds would end the run and its rollback.
+func TestTextsOfOthersDoNotFillTheJournal(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	j, err := InCluster(kube).Create(t.Context(), doc(), &v1.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noise := func(n int) string { // words that hardly compress, and look like no secret
+		var b strings.Builder
+		for word := make([]byte, 3); b.Len() < n; {
+			_, _ = rand.Read(word)
+			b.WriteString(hex.EncodeToString(word) + " ")
+		}
+		return b.String()
+	}
+	long := noise(1<<20) + " --password=hunter2hunter2"
+	for i := range 2 * maxPauses {
+		at := noon.Add(time.Duration(i) * time.Second)
+		if err := j.SavePause(t.Context(), v1.PauseRecord{Pause: v1.Pause{Run: "run-1", By: long, Reason: long}, From: at}); err != nil {
+			t.Fatalf("pause %d: %v", i, err)
+		}
+	}
+	notes := slices.Repeat([]string{long}, 3)
+	rec := v1.StepRecord{
+		ID: "kubelet/cp-1", Result: "started", Error: long, Notes: notes,
+		Handovers: []v1.HandoverRecord{{Lease: "x", Note: long}}, Undo: &v1.UndoRecord{Reason: long},
+	}
+	if err := j.Save(t.Context(), rec); err != nil {
+		t.Fatalf("a record: %v", err)
+	}
+	if err := j.Exclude(t.Context(), []v1.HostOut{{Name: "worker-1", By: long, Evidence: notes}}); err != nil {
+		t.Fatalf("a host that is taken out: %v", err)
+	}
+	back, err := InCluster(kube).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := back.Doc()
+	if last := have.Pauses[len(have.Pauses)-1]; len(have.Pauses) != maxPauses || !last.From.Equal(noon.Add((2*maxPauses-1)*time.Second)) {
+		t.Errorf("%d pauses, the last one from %s", len(have.Pauses), last.From)
+	}
+	if kept := back.Record(rec.ID); len(kept.Error) < 1000 || len(kept.Notes) != 3 || len(kept.Undo.Reason) < 1000 || len(kept.Handovers[0].Note) < 1000 {
+		t.Errorf("more is cut than has to be: %d, %d", len(kept.Error), len(kept.Notes))
+	}
+	secret := "reason --password=hunter2hunter2"
+	if err := j.SavePause(t.Context(), v1.PauseRecord{Pause: v1.Pause{Run: "run-1", By: "x", Reason: secret}}); err != nil {
+		t.Fatal(err)
+	}
+	if have := j.Doc().Pauses; strings.Contains(have[len(have)-1].Reason, "hunter2") {
+		t.Error("a secret in the reason of a pause is kept")
 	}
 }

@@ -315,6 +315,11 @@ func (l *Lock) isExpired() bool {
 // whether another process took the lock meanwhile.
 func (l *Lock) heldUntil(ctx context.Context) (time.Duration, error) {
 	for {
+		select {
+		case <-l.done: // another process may hold it already, long before the time is over
+			return 0, ErrLockLost
+		default:
+		}
 		until, again := l.until()
 		if l.boot() < until {
 			return until, nil

@@ -298,6 +298,10 @@ func TestALostLockEndsTheWork(t *testing.T) {
 			if !errors.Is(context.Cause(held), ErrLockLost) {
 				t.Errorf("cause: %v", context.Cause(held))
 			}
+			<-lock.done
+			if _, err := lock.heldUntil(t.Context()); !errors.Is(err, ErrLockLost) {
+				t.Errorf("a change is still granted: %v", err)
+			}
 			down.Store(false)
 			if err := lock.Release(t.Context()); err != nil {
 				t.Error(err)

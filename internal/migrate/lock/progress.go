@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that
@@ -16,6 +18,10 @@ const ProgressAnnotation = "transplant.dev/progress"
 
 // progressLimit bounds what is said of one step, in bytes: an error may hold a whole answer of an API server.
 const progressLimit = 400
+
+// progressTotal bounds all of it, in bytes. An API server takes 256 KiB of annotations: with more, the lock could not
+// be renewed, and the run would end. Above the bound it is left out what the steps wait for.
+const progressTotal = 128 << 10
 
 // Progress follows the events of a run, and publishes what an onlooker elsewhere wants to know of it. It is safe for
 // several goroutines.
@@ -51,7 +57,7 @@ func (p *Progress) Saw(e step.Event) {
 			p.doc.Steps = append(p.doc.Steps, v1.StepProgress{ID: e.Step.ID, Since: e.Time.UTC()})
 		}
 		s := &p.doc.Steps[at]
-		message := shortened(mask.Text(e.Message), progressLimit)
+		message := shortened(mask.Text(visible.Cut(e.Message, 4*progressLimit)), progressLimit)
 		if message == "" || s.Waiting == message {
 			break
 		}
@@ -73,7 +79,15 @@ func (p *Progress) Disrupted(line string) {
 }
 
 func (p *Progress) send() {
-	data, err := json.Marshal(p.doc)
+	doc := p.doc
+	data, err := json.Marshal(doc)
+	if err == nil && len(data) > progressTotal {
+		doc.Steps = slices.Clone(doc.Steps)
+		for i := range doc.Steps {
+			doc.Steps[i].Waiting, doc.Steps[i].WaitingSince = "", time.Time{}
+		}
+		data, err = json.Marshal(doc)
+	}
 	if err != nil {
 		return // there is nothing in it that cannot be written
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -33,13 +34,18 @@ func (e *Env) BackUp(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 }
 
 // isUnkept reports whether what stands there now has no backup by its record, and would be lost. The record may name
-// none, or the file may have come after a try that found none and did not write it. Tokens are renewed in their place,
-// and no copy of one is kept.
+// none, or the file may have come after a try that found none and did not write it. A step that only edits a file never
+// found none, whatever its record says. Tokens are renewed in their place, and no copy of one is kept.
 func isUnkept(s v1.Step, rec v1.StepRecord, sum string) bool {
 	if rec.BackupSHA256 != Absent {
 		return rec.Backup == "" && sum == rec.BackupSHA256
 	}
-	return sum != Absent && sum != rec.AfterSHA256 && !planstep.IsToken(s)
+	return sum != Absent && (sum != rec.AfterSHA256 || onlyEdits(s)) && !planstep.IsToken(s)
+}
+
+// onlyEdits reports whether a step fails where the file that it changes is not there.
+func onlyEdits(s v1.Step) bool {
+	return slices.Contains([]v1.StepKind{v1.StepEditManifest, v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit}, s.Kind)
 }
 
 // KeepBackup makes the backup that a record names, on the machine itself where the access can do that.

@@ -270,25 +270,41 @@ func ofKubelet(h *v1.Host, at string) bool {
 	return k.Config != nil && (k.Config.Path == at || slices.Contains(slices.Collect(maps.Values(k.Config.GateFiles)), at))
 }
 
-// namedForComponent are units by whose name it is seen what they start.
-var namedForComponent = regexp.MustCompile(
-	`^[a-z0-9.-]*(controller-manager|apiserver|api-server|scheduler)[a-z0-9.-]*\.service$`,
-)
+// namedForComponent are the units by whose name it is seen which component they start.
+var namedForComponent = map[string]*regexp.Regexp{
+	component.KCM:       regexp.MustCompile(`^([a-z0-9.-]*[.-])?(kube-)?controller-manager[a-z0-9.-]*\.service$`),
+	component.CCM:       regexp.MustCompile(`^[a-z0-9.-]*cloud-controller-manager[a-z0-9.-]*\.service$`),
+	component.KAS:       regexp.MustCompile(`^[a-z0-9.-]*(apiserver|api-server)[a-z0-9.-]*\.service$`),
+	component.Scheduler: regexp.MustCompile(`^[a-z0-9.-]*scheduler[a-z0-9.-]*\.service$`),
+}
+
+// isNamedFor reports whether a unit is seen by its name to start a component.
+func isNamedFor(unit, name string) bool {
+	pattern := namedForComponent[name]
+	return pattern != nil && pattern.MatchString(unit) &&
+		(name == component.CCM || !namedForComponent[component.CCM].MatchString(unit))
+}
 
 // directoriesOfUnits hold files that units of a control plane usually read.
 var directoriesOfUnits = []string{"/etc/default", "/etc/sysconfig", "/etc/kubernetes", layout.Dir}
 
-// startedBy returns the component that a unit of the host starts; nil for none that is known.
-func startedBy(h *v1.Host, unit string) (seen *v1.Component) {
+// startedBy returns the component as a unit of the host starts it, nil where it is not seen to, and whether the unit is
+// seen to start others.
+func startedBy(h *v1.Host, unit, name string) (seen *v1.Component, others bool) {
 	if h == nil {
-		return nil
+		return nil, false
 	}
 	for i := range h.Components {
-		if c := &h.Components[i]; c.Runs == v1.RunsSystemd && c.Unit == unit {
-			seen = c
+		c := &h.Components[i]
+		if c.Runs != v1.RunsSystemd || c.Unit != unit {
+			continue
 		}
+		if c.Name == name {
+			return c, false
+		}
+		others = true
 	}
-	return seen
+	return nil, others
 }
 
 // isReadBy reports whether a component was seen to be started from a file.
@@ -306,12 +322,12 @@ func (j Judge) unit(s v1.Step) error {
 		)
 	}
 	h := j.host(s.Host)
-	seen := startedBy(h, s.Unit)
-	if seen == nil && !namedForComponent.MatchString(s.Unit) {
+	seen, others := startedBy(h, s.Unit, s.Component)
+	if seen == nil && (others || !isNamedFor(s.Unit, s.Component)) {
 		if h == nil && !j.strict {
 			return nil
 		}
-		return fmt.Errorf("unit %s on host %s is not seen to start a component of a control plane", s.Unit, s.Host)
+		return fmt.Errorf("unit %s on host %s is not seen to start %s", s.Unit, s.Host, s.Component)
 	}
 	usual := s.Path == "" || ofUnit(s.Path, s.Unit) ||
 		slices.Contains(directoriesOfUnits, path.Dir(s.Path)) && written[s.Path] == ""

@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // credentialProviders reads the configuration that the kubelet names, and looks whether the programs are there. A
@@ -48,6 +49,12 @@ func (l *hostReader) credentialProviders(ctx context.Context, k *v1.Kubelet) {
 	l.Plugins[l.host.Name] = plugins
 }
 
+// Bounds of a configuration that root on the host may write: each provider is read, and its program run.
+const (
+	maxProviders = 50
+	maxProvider  = 255
+)
+
 var errNoCredentialConfig = errors.New("it is no CredentialProviderConfig")
 
 func (l *hostReader) readCredentialConfig(
@@ -72,6 +79,10 @@ func (l *hostReader) readCredentialConfig(
 		return nil, fmt.Errorf("%s: %w: its kind is %q", out.ConfigPath, errNoCredentialConfig, config.Kind)
 	}
 	out.APIVersion = config.APIVersion
+	if len(config.Providers) > maxProviders {
+		return nil, fmt.Errorf("%s: %w: it has %d providers, and no host needs more than %d",
+			out.ConfigPath, errNoCredentialConfig, len(config.Providers), maxProviders)
+	}
 	return config.Providers, nil
 }
 
@@ -81,8 +92,9 @@ func (l *hostReader) credentialProvider(
 	p collect.ProviderConfig,
 ) v1.CredentialProvider {
 	out := v1.CredentialProvider{Name: p.Name, APIVersion: p.APIVersion, MatchImages: p.MatchImages}
-	if p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ ") {
-		out.Error = fmt.Sprintf("%q is no name of a program", p.Name)
+	if p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ ") || len(p.Name) > maxProvider {
+		out.Name = visible.Cut(p.Name, maxProvider)
+		out.Error = fmt.Sprintf("%q is no name of a program", out.Name)
 		return out
 	}
 	at := path.Join(dir, p.Name)

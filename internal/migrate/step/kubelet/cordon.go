@@ -136,7 +136,14 @@ func (x Kubelet) asItWas(ctx context.Context, s v1.Step, rec v1.StepRecord) (boo
 // drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The
 // record says which, or that of an interrupted step that is taken back. After a crash the node is drained again,
 // because pods may have come back with the kubelet.
-func drained(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, do func() error) error {
+func drained(
+	ctx context.Context,
+	e *step.Env,
+	s v1.Step,
+	rec *v1.StepRecord,
+	touched bool,
+	do func() error,
+) error {
 	name := e.NodeNames[s.Host]
 	if rec.Before == "" {
 		rec.Before = leftBefore(e, s)
@@ -154,7 +161,7 @@ func drained(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, do
 	if err := e.Journal.Save(ctx, *rec); err != nil {
 		return err
 	}
-	if err := drain.Node(ctx, e, s, *rec, name); err != nil {
+	if err := drain.Node(ctx, e, s, *rec, name, touched); err != nil {
 		return err
 	}
 	return afterWork(ctx, e, s, rec, name, do())

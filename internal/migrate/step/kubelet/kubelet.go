@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
@@ -76,21 +77,57 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return err
 	}
 	x.lookAnew(ctx, s, rec)
-	touched := s.Restore != "" || rec.AfterSHA256 != ""
-	release, err := drain.Admit(ctx, x.Env, s, touched)
+	touched, err := x.touched(ctx, s, *rec)
+	if err != nil {
+		return err
+	}
+	isFirst := s.Restore == "" && !touched
+	release, err := drain.Admit(ctx, x.Env, s, !isFirst)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if !touched {
+	if isFirst {
 		if err := x.credentials(ctx, s, rec); err != nil {
 			return err
 		}
 	}
 	if s.Drain {
-		return drained(ctx, x.Env, s, rec, func() error { return x.changeOrRevert(ctx, s, rec) })
+		return drained(ctx, x.Env, s, rec, touched, func() error { return x.changeOrRevert(ctx, s, rec) })
 	}
 	return x.changeOrRevert(ctx, s, rec)
+}
+
+// touched reports whether this step has changed a host already, so that its node need not be as before. A record alone
+// is no proof: it is in a ConfigMap, and what is asked of an untouched host would be passed over. The host has the
+// backups then, and a file that differs from its own or is being put back. Or it has all files as the step wants them.
+func (x Kubelet) touched(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+	if rec.AfterSHA256 == "" {
+		return false, nil
+	}
+	if err := trust.JudgeRecord(x.Env.Journal.Doc().Run, rec); err != nil {
+		return false, &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
+	}
+	isPutBack := rec.Undo != nil && rec.Undo.Ended == nil
+	own := v1.FileRecord{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256}
+	for _, r := range append([]v1.FileRecord{own}, rec.Files...) {
+		if r.Backup == "" {
+			continue
+		}
+		_, now, err := x.Env.ReadFile(ctx, s.Host, r.Path)
+		if err != nil {
+			return false, err
+		}
+		_, kept, err := x.Env.ReadFile(ctx, s.Host, r.Backup)
+		if err != nil {
+			return false, err
+		}
+		if kept == r.BackupSHA256 && (now != kept || isPutBack) {
+			return true, nil
+		}
+	}
+	files, err := x.Contents(ctx, s)
+	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }), err
 }
 
 // lookAnew reverts what a record says of files when they are as before the step and the kubelet runs with them. An

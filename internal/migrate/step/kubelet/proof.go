@@ -20,6 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // life is what tells one process of a kubelet from the next one.
@@ -183,6 +184,9 @@ func undone(e v1.Edit, had map[string]string) v1.Edit {
 	return e
 }
 
+// maxShown bounds, in bytes, what is quoted of a process: root on the host writes its arguments.
+const maxShown = 256
+
 // shownBy says which of some edits a command line does not show. Gates of a configuration file are on no command line.
 func shownBy(edits []v1.Edit) func([]string) string {
 	want := map[string]v1.Edit{}
@@ -197,9 +201,9 @@ func shownBy(edits []v1.Edit) func([]string) string {
 			value, there := have[name]
 			switch e := want[name]; {
 			case e.Op == "unsetFlag" && there:
-				return fmt.Sprintf("its process still runs with --%s=%s", name, value)
+				return fmt.Sprintf("its process still runs with --%s=%s", name, visible.Cut(value, maxShown))
 			case e.Op == "setFlag" && (!there || !sameValue(name, e.Value, value)):
-				return fmt.Sprintf("its process runs with --%s=%q, not %q", name, value, e.Value)
+				return fmt.Sprintf("its process runs with --%s=%q, not %q", name, visible.Cut(value, maxShown), e.Value)
 			}
 		}
 		return ""

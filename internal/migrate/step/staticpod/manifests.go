@@ -59,6 +59,9 @@ func changed(e *step.Env, s v1.Step, now []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
 	}
+	if err := isOf(s, m); err != nil {
+		return nil, &trust.UntrustedError{What: "step " + s.ID, Err: err}
+	}
 	if err := e.CheckAllowedOn(s, m.Command()); err != nil {
 		return nil, err
 	}
@@ -220,17 +223,22 @@ func (x removeManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
+	return replaceManifest(ctx, x.env, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
+		if now == nil {
+			return nil, 0, nil
+		}
+		return nil, 0, isManifestOf("step "+s.ID, s, now)
+	})
 }
 
 // unbound reports whether the owner is to be bound for a step whose manifest is as given. It is if the step is tried
-// for the first time, or the manifest is there and not what a try has written. Its process may run then and own the
-// loops, whatever the record says. Else what is owed is in the record.
-func unbound(rec v1.StepRecord, sum string) bool {
+// for the first time, or the manifest is there and not what the step writes, with SHA-256 next. Its process may run then
+// and own the loops, whatever the record says. Else what is owed is in the record.
+func unbound(rec v1.StepRecord, sum, next string) bool {
 	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {
 		return true
 	}
-	return sum != step.Absent && (sum != rec.AfterSHA256 || !takeover.IsReleased(rec))
+	return sum != step.Absent && (sum != rec.AfterSHA256 || sum != next || !takeover.IsReleased(rec))
 }
 
 // replaceManifest changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when
@@ -262,7 +270,7 @@ func replaceManifest(
 	if mode == 0 {
 		mode = f.Mode.Perm() // kubeadm writes 0600, and so it stays
 	}
-	if unbound(*rec, sum) {
+	if unbound(*rec, sum, sumOf(data)) {
 		if err := takeover.BindOwners(ctx, e, s, rec); err != nil {
 			return err
 		}
@@ -285,16 +293,21 @@ func replaceManifest(
 	return e.WriteFile(ctx, s, rec, data, mode)
 }
 
+// sumOf is the SHA-256 of a manifest, or what stands for one that is to go.
+func sumOf(next []byte) string {
+	if next == nil {
+		return step.Absent
+	}
+	return hostaccess.SHA256(next)
+}
+
 // stop takes the manifest away, unless what comes next is there already; the record that says so is saved first.
 func stop(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, next []byte) error {
 	_, sum, err := e.ReadFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
 	}
-	rec.AfterSHA256 = step.Absent
-	if next != nil {
-		rec.AfterSHA256 = hostaccess.SHA256(next)
-	}
+	rec.AfterSHA256 = sumOf(next)
 	if err := e.Journal.Save(ctx, *rec); err != nil {
 		return err
 	}

@@ -82,7 +82,9 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 			e,
 			sub,
 			&rec,
-			func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, isManifestOf(sub, now) },
+			func(now []byte) ([]byte, fs.FileMode, error) {
+				return now, 0, isManifestOf("the record of step "+sub.ID, sub, now)
+			},
 		)
 	} else { // a unit is stopped and started; its files stay
 		sub = asked
@@ -120,20 +122,25 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 	return e.Journal.Save(ctx, rec)
 }
 
-// isManifestOf returns an error if a file is no manifest of the component that hands over. The record that names the
-// file is in the journal, which others may write.
-func isManifestOf(s v1.Step, data []byte) error {
+// isManifestOf returns an error if a file is no manifest of the step's component. The step, or the record that names
+// the file, is in the journal, which others may write: the way back could end etcd in the manager's name.
+func isManifestOf(what string, s v1.Step, data []byte) error {
 	m, err := controlplane.Parse(data)
 	if err != nil {
 		return fmt.Errorf("%s on host %s, from which %s is started: %w", s.Path, s.Host, s.Component, err)
 	}
-	if m.Component() != s.Component {
-		return &trust.UntrustedError{
-			What: "the record of step " + s.ID,
-			Err:  fmt.Errorf("%s on host %s starts %s, not %s", s.Path, s.Host, m.Component(), s.Component),
-		}
+	if err := isOf(s, m); err != nil {
+		return &trust.UntrustedError{What: what, Err: err}
 	}
 	return nil
+}
+
+// isOf returns an error if a manifest starts another component than the step's.
+func isOf(s v1.Step, m *controlplane.Manifest) error {
+	if m.Component() == s.Component {
+		return nil
+	}
+	return fmt.Errorf("%s on host %s starts %s, not %s", s.Path, s.Host, m.Component(), s.Component)
 }
 
 // depends waits until it is known whether a component leads anything on a host. A manager that has just been started,

@@ -41,6 +41,9 @@ func (x Await) Done(ctx context.Context, s v1.Step) (bool, error) {
 
 // Do waits for people or controllers to change the cluster.
 func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if s.Await == nil {
+		return noAwait(s)
+	}
 	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
 		return err
 	}
@@ -74,11 +77,14 @@ func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	}
 }
 
+// noAwait says that a step, which may come from a journal, lacks what its kind needs.
+func noAwait(s v1.Step) error { return fmt.Errorf("step %s does not say what it waits for", s.ID) }
+
 // Missing says what the cluster does not show yet; empty when it shows everything.
 func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	a := s.Await
 	if a == nil {
-		return "", fmt.Errorf("step %s does not say what it waits for", s.ID)
+		return "", noAwait(s)
 	}
 	if a.NodeGone != "" {
 		if why, err := x.nodeStays(ctx, s, a.NodeGone); err != nil || why != "" {
