@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -9,6 +11,11 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var runs atomic.Int64
+
+// unused is a name that no collector has: the registry is the process's own, and a test may run several times in it.
+func unused(name string) string { return fmt.Sprintf("transplant_ccm_test_%s_%d", name, runs.Add(1)) }
 
 func gauge(name, help string) *metrics.Gauge {
 	return metrics.NewGauge(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA})
@@ -33,61 +40,68 @@ func values(t *testing.T, name string) []float64 {
 }
 
 func TestACollectorThatIsThereAlreadyStays(t *testing.T) {
-	first, second := gauge("transplant_ccm_test_twice", "Twice."), gauge("transplant_ccm_test_twice", "Twice.")
+	twice := unused("twice")
+	first, second := gauge(twice, "Twice."), gauge(twice, "Twice.")
 	Register(first)
 	first.Set(1)
 	Register(second)
 	second.Set(2)
-	if got := values(t, "transplant_ccm_test_twice"); len(got) != 1 || got[0] != 1 {
+	if got := values(t, twice); len(got) != 1 || got[0] != 1 {
 		t.Errorf("the registry serves %v, want the first collector's value alone", got)
 	}
 }
 
 func TestACollectorRegisteredAgainIsServedOnce(t *testing.T) {
-	again := gauge("transplant_ccm_test_again", "Again.")
+	name := unused("again")
+	again := gauge(name, "Again.")
 	Register(again, again)
 	Register(again)
 	again.Set(3)
-	if got := values(t, "transplant_ccm_test_again"); len(got) != 1 || got[0] != 3 {
+	if got := values(t, name); len(got) != 1 || got[0] != 3 {
 		t.Errorf("the registry serves %v, want one value", got)
 	}
 }
 
 func TestTheCollectorsAfterOneThatIsThereAlreadyAreRegistered(t *testing.T) {
-	Register(gauge("transplant_ccm_test_there", "There."))
-	last := gauge("transplant_ccm_test_last", "Last.")
-	Register(gauge("transplant_ccm_test_there", "There."), last)
+	name := unused("last")
+	there := unused("there")
+	Register(gauge(there, "There."))
+	last := gauge(name, "Last.")
+	Register(gauge(there, "There."), last)
 	last.Set(4)
-	if got := values(t, "transplant_ccm_test_last"); len(got) != 1 || got[0] != 4 {
+	if got := values(t, name); len(got) != 1 || got[0] != 4 {
 		t.Errorf("the registry serves %v, want the last collector's value", got)
 	}
 }
 
 func TestACollectorWithAnotherHelpIsLeftOutAndCanBeUsed(t *testing.T) {
-	first, second := gauge("transplant_ccm_test_help", "Upstream's words."), gauge("transplant_ccm_test_help", "Our words.")
+	help := unused("help")
+	first, second := gauge(help, "Upstream's words."), gauge(help, "Our words.")
 	Register(first)
 	first.Set(5)
 	Register(second)
 	second.Set(6)
-	if got := values(t, "transplant_ccm_test_help"); len(got) != 1 || got[0] != 5 {
+	if got := values(t, help); len(got) != 1 || got[0] != 5 {
 		t.Errorf("the registry serves %v, want the first collector's value alone", got)
 	}
 }
 
 func TestAnAdoptedCollectorIsTheOneThatIsServed(t *testing.T) {
-	first, second := gauge("transplant_ccm_test_adopted", "One."), gauge("transplant_ccm_test_adopted", "One.")
+	adopted := unused("adopted")
+	first, second := gauge(adopted, "One."), gauge(adopted, "One.")
 	if got := Adopt(first); got != first {
 		t.Error("a collector whose name is free is not registered itself")
 	}
 	Adopt(second).Set(7)
-	if got := values(t, "transplant_ccm_test_adopted"); len(got) != 1 || got[0] != 7 {
+	if got := values(t, adopted); len(got) != 1 || got[0] != 7 {
 		t.Errorf("the registry serves %v, want what was set through the adopted collector", got)
 	}
 }
 
 func TestACollectorOfAnotherKindIsNotAdopted(t *testing.T) {
-	Register(gauge("transplant_ccm_test_kind", "One."))
-	counter := metrics.NewCounter(&metrics.CounterOpts{Name: "transplant_ccm_test_kind", Help: "One.", StabilityLevel: metrics.ALPHA})
+	kind := unused("kind")
+	Register(gauge(kind, "One."))
+	counter := metrics.NewCounter(&metrics.CounterOpts{Name: kind, Help: "One.", StabilityLevel: metrics.ALPHA})
 	if got := Adopt(counter); got != counter {
 		t.Error("a gauge is adopted for a counter")
 	}
