@@ -51,8 +51,8 @@ func (j *Journal) SavePause(ctx context.Context, rec v1.PauseRecord) error {
 	return j.write(ctx)
 }
 
-// Bounds, in bytes, of the texts that the journal keeps. A host, a kubelet, or an account that may only pause a run has
-// its words in them, and a record or a head that is larger than a ConfigMap could not be written any more.
+// Bounds, in bytes, of the texts that the journal keeps. Hosts, kubelets, and accounts that may only pause a run have
+// their words in them. A record or a head that is larger than a ConfigMap could not be written any more.
 const (
 	maxName     = 256
 	maxReason   = 1 << 10

@@ -288,8 +288,8 @@ func isNamedFor(unit, name string) bool {
 // directoriesOfUnits hold files that units of a control plane usually read.
 var directoriesOfUnits = []string{"/etc/default", "/etc/sysconfig", "/etc/kubernetes", layout.Dir}
 
-// startedBy returns the component as a unit of the host starts it, nil where it is not seen to, and whether the unit is
-// seen to start others.
+// startedBy returns the component as a unit of the host starts it; nil where it is not seen to. It reports whether the
+// unit is seen to start others.
 func startedBy(h *v1.Host, unit, name string) (seen *v1.Component, others bool) {
 	if h == nil {
 		return nil, false

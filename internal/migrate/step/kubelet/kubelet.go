@@ -77,7 +77,7 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return err
 	}
 	x.lookAnew(ctx, s, rec)
-	touched, err := x.touched(ctx, s, *rec)
+	touched, err := touched(ctx, x, s, *rec)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (x Kubelet) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 // touched reports whether this step has changed a host already, so that its node need not be as before. A record alone
 // is no proof: it is in a ConfigMap, and what is asked of an untouched host would be passed over. The host has the
 // backups then, and a file that differs from its own or is being put back. Or it has all files as the step wants them.
-func (x Kubelet) touched(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+func touched(ctx context.Context, x Kubelet, s v1.Step, rec v1.StepRecord) (bool, error) {
 	if rec.AfterSHA256 == "" {
 		return false, nil
 	}

@@ -231,8 +231,8 @@ func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	})
 }
 
-// unbound reports whether the owner is to be bound for a step whose manifest is as given. It is if the step is tried
-// for the first time, or the manifest is there and not what the step writes, with SHA-256 next. Its process may run then
+// unbound reports whether the owner is to be bound for a step whose manifest has a sum, and is to have next. It is if
+// the step is tried for the first time, or the manifest is there and not what the step writes. Its process may run then
 // and own the loops, whatever the record says. Else what is owed is in the record.
 func unbound(rec v1.StepRecord, sum, next string) bool {
 	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {

@@ -123,7 +123,7 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 }
 
 // isManifestOf returns an error if a file is no manifest of the step's component. The step, or the record that names
-// the file, is in the journal, which others may write: the way back could end etcd in the manager's name.
+// the file, is in the journal, which others may write. They could end etcd in the manager's name.
 func isManifestOf(what string, s v1.Step, data []byte) error {
 	m, err := controlplane.Parse(data)
 	if err != nil {
