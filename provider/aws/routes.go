@@ -262,7 +262,8 @@ func (r *routes) forward(ctx context.Context, instance string) error {
 }
 
 // replace makes a route whose destination the table has already. For the same instance nothing is left to do. A route
-// to nowhere is deleted first. A route to another target belongs to another program.
+// to an instance that is gone is deleted first. A route to another target belongs to another program, also while that
+// target is away: a peering connection or a gateway may come back.
 func (r *routes) replace(ctx context.Context, cluster string, in *ec2.CreateRouteInput) error {
 	table, err := r.find(ctx, cluster)
 	if err != nil {
@@ -272,25 +273,39 @@ func (r *routes) replace(ctx context.Context, cluster string, in *ec2.CreateRout
 		return sdk.ToString(row.DestinationCidrBlock) == *in.DestinationCidrBlock
 	})
 	if at >= 0 {
-		switch row := table.Routes[at]; {
-		case row.State == ec2types.RouteStateBlackhole:
-			klog.Infof(
-				"The route to %s leads nowhere (instance %s); it is taken away for a new one",
-				*in.DestinationCidrBlock,
-				sdk.ToString(row.InstanceId),
-			)
+		row := table.Routes[at]
+		instance := sdk.ToString(row.InstanceId)
+		switch {
+		case row.State == ec2types.RouteStateBlackhole && instance != "":
+			klog.Infof("The route to %s leads nowhere (instance %s); it is taken away for a new one",
+				*in.DestinationCidrBlock, instance)
 			if err := r.remove(ctx, *in.RouteTableId, *in.DestinationCidrBlock); err != nil {
 				return err
 			}
-		case sdk.ToString(row.InstanceId) == *in.InstanceId:
+		case instance == *in.InstanceId:
 			return nil
 		default:
-			return fmt.Errorf("the table %s has a route to it already, by %s%s%s", *in.RouteTableId,
-				sdk.ToString(row.InstanceId), sdk.ToString(row.GatewayId), sdk.ToString(row.NatGatewayId))
+			return fmt.Errorf("the table %s has a route to it already, by %s (%s): "+
+				"remove that route by hand if it is no longer needed", *in.RouteTableId, targetOf(row), row.State)
 		}
 	}
 	_, err = r.cloud.ec2.CreateRoute(ctx, in)
 	return err
+}
+
+// targetOf is the ID of what a route leads to.
+func targetOf(row ec2types.Route) string {
+	ids := []*string{
+		row.InstanceId, row.GatewayId, row.NatGatewayId, row.TransitGatewayId, row.VpcPeeringConnectionId,
+		row.LocalGatewayId, row.CarrierGatewayId, row.EgressOnlyInternetGatewayId, row.CoreNetworkArn, row.OdbNetworkArn,
+		row.NetworkInterfaceId, // an instance has one, too
+	}
+	for _, id := range ids {
+		if sdk.ToString(id) != "" {
+			return *id
+		}
+	}
+	return "a target that EC2 does not name"
 }
 
 // DeleteRoute takes a route away. One that is gone already is no error.

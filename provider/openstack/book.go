@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -18,7 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer"
 )
 
-// refusedFor is how long a node is refused without another look at the servers.
+// refusedFor is how long a list of servers is enough for nodes that are refused, and for those whose server it lacks.
 const refusedFor = 10 * time.Second
 
 // addressIndex knows which addresses servers have. A kubelet may write any address into the status of its Node, and a
@@ -27,12 +29,24 @@ const refusedFor = 10 * time.Second
 type addressIndex struct {
 	instances *instances
 	clock     clock.PassiveClock
+	listing   *semaphore.Weighted // of the one look that lists servers; the others wait as long as their contexts last
 
 	mu      sync.Mutex
 	listed  time.Time // when all servers were
-	servers map[string]*entry
+	servers entries
+	missing map[string]bool   // by keyOf: nodes for which a list was made that had no server of theirs
 	told    map[string]string // by the name of a node: why it is refused
 }
+
+func newAddressIndex(of *instances, clock clock.PassiveClock) *addressIndex {
+	return &addressIndex{
+		instances: of, clock: clock, listing: semaphore.NewWeighted(1),
+		servers: entries{}, missing: map[string]bool{}, told: map[string]string{},
+	}
+}
+
+// entries are servers by ID.
+type entries map[string]*entry
 
 // entry is a server of the book.
 type entry struct {
@@ -46,23 +60,41 @@ var _ loadbalancer.Servers = (*addressIndex)(nil)
 func (b *addressIndex) ServerOf(node *corev1.Node) string { return b.instances.ask(node).id }
 
 // Refuse implements loadbalancer.Servers. It lists the servers once at most, and only where the book does not show that
-// each node has what it claims.
+// each node has what it claims. A Node may be without a server for good: it causes no list with each look.
 func (b *addressIndex) Refuse(ctx context.Context, claims []loadbalancer.Claim) (map[string]string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	refused, unknown := b.refuseNodes(claims)
-	if unknown || len(refused) > 0 && b.clock.Since(b.listed) >= refusedFor {
-		if err := b.read(ctx, claims); err != nil {
-			return nil, err
+	refused, enough := b.judge(claims)
+	if !enough {
+		if err := b.listing.Acquire(ctx, 1); err != nil {
+			return nil, fmt.Errorf("waiting for the list of servers that another look reads: %w", err)
 		}
-		refused, _ = b.refuseNodes(claims)
+		defer b.listing.Release(1)
+		if refused, enough = b.judge(claims); !enough { // what the other has read may be enough
+			if err := b.read(ctx, claims); err != nil {
+				return nil, err
+			}
+			refused, _ = b.judge(claims)
+		}
 	}
 	b.logRefused(ctx, claims, refused)
 	return refused, nil
 }
 
+// judge says by the book why nodes are refused, and whether the book is enough for that. It is not for a node that no
+// list was made for yet. When it is old, it is enough only where each node has what it claims.
+func (b *addressIndex) judge(claims []loadbalancer.Claim) (refused map[string]string, enough bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	refused, unknown := b.servers.refuse(claims, b.instances.ask)
+	if slices.ContainsFunc(unknown, func(key string) bool { return !b.missing[key] }) {
+		return refused, false
+	}
+	return refused, len(refused)+len(unknown) == 0 || b.clock.Since(b.listed) < refusedFor
+}
+
 // logRefused says once in the log why a node is refused.
 func (b *addressIndex) logRefused(ctx context.Context, claims []loadbalancer.Claim, refused map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(b.told) > maxNodes {
 		b.told = map[string]string{}
 	}
@@ -78,9 +110,12 @@ func (b *addressIndex) logRefused(ctx context.Context, claims []loadbalancer.Cla
 	}
 }
 
-// refuseNodes says why nodes are refused, and whether there are servers that the book lacks. A node whose server is not
-// known keeps an address that no server has. A list may have lost a page, and nodes need not all be servers.
-func (b *addressIndex) refuseNodes(claims []loadbalancer.Claim) (refused map[string]string, unknown bool) {
+// refuse says why nodes are refused, and which have no server here (by keyOf). A node whose server is not known keeps
+// an address that no server has. A list may have lost a page, and nodes need not all be servers.
+func (e entries) refuse(
+	claims []loadbalancer.Claim,
+	ask func(*corev1.Node) asked,
+) (refused map[string]string, unknown []string) {
 	refused = map[string]string{}
 	for _, claim := range claims {
 		address, err := netip.ParseAddr(claim.Address)
@@ -88,26 +123,31 @@ func (b *addressIndex) refuseNodes(claims []loadbalancer.Claim) (refused map[str
 			continue
 		}
 		address = address.Unmap()
-		question := b.instances.ask(claim.Node)
-		if server := b.servers[question.id]; server != nil {
+		question := ask(claim.Node)
+		if server := e[question.id]; server != nil {
 			if !server.addresses[address] {
 				refused[claim.Node.Name] = fmt.Sprintf("it claims the address %s, and its server %s has none such",
 					address, question.id)
 			}
 			continue
 		}
-		unknown = true
-		if id := b.ownerOf(address, question.name); id != "" {
+		unknown = append(unknown, keyOf(claim.Node, question))
+		if id := e.ownerOf(address, question.name); id != "" {
 			refused[claim.Node.Name] = fmt.Sprintf("it claims the address %s, which server %s has", address, id)
 		}
 	}
 	return refused, unknown
 }
 
+// keyOf is what a node's server is looked for by: its ID, or the node's name, or a providerID that is of no server.
+func keyOf(node *corev1.Node, question asked) string {
+	return cmp.Or(question.id, question.name, node.Spec.ProviderID)
+}
+
 // ownerOf is the ID of a server that has an address; empty for none, and where one with that name has it.
-func (b *addressIndex) ownerOf(address netip.Addr, name string) (owner string) {
-	for _, id := range slices.Sorted(maps.Keys(b.servers)) {
-		server := b.servers[id]
+func (e entries) ownerOf(address netip.Addr, name string) (owner string) {
+	for _, id := range slices.Sorted(maps.Keys(e)) {
+		server := e[id]
 		if !server.addresses[address] {
 			continue
 		}
@@ -119,7 +159,8 @@ func (b *addressIndex) ownerOf(address netip.Addr, name string) (owner string) {
 	return owner
 }
 
-// read lists all servers. The ports are read for nodes that are refused then: Nova does not show those of trunks.
+// read lists all servers. The ports are read for nodes that are refused then: Nova does not show those of trunks. Other
+// looks go by the old book until the new one is whole.
 func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) error {
 	nova, err := b.instances.client.Compute(ctx)
 	if err != nil {
@@ -129,30 +170,42 @@ func (b *addressIndex) read(ctx context.Context, claims []loadbalancer.Claim) er
 	if err != nil {
 		return err
 	}
-	b.servers, b.listed = map[string]*entry{}, b.clock.Now()
-	byID := map[string]*servers.Server{}
+	read, listed, byID := entries{}, b.clock.Now(), map[string]*servers.Server{}
 	for i := range all {
 		byID[all[i].ID] = &all[i]
-		b.add(&all[i], nil)
+		read.add(&all[i], nil)
 	}
-	refused, _ := b.refuseNodes(claims)
+	refused, unknown := read.refuse(claims, b.instances.ask)
 	doubtful := map[string]*servers.Server{}
 	for _, claim := range claims {
 		if server := byID[b.ServerOf(claim.Node)]; server != nil && refused[claim.Node.Name] != "" {
 			doubtful[server.ID] = server
 		}
 	}
-	if len(doubtful) == 0 {
-		return nil
+	if len(doubtful) > 0 {
+		ports, err := b.instances.addresses.read(ctx, doubtful)
+		if err != nil {
+			return err
+		}
+		for _, server := range doubtful {
+			read.add(server, ports[server.ID])
+		}
 	}
-	ports, err := b.instances.addresses.read(ctx, doubtful)
-	if err != nil {
-		return err
-	}
-	for _, server := range doubtful {
-		b.add(server, ports[server.ID])
-	}
+	b.replace(read, listed, unknown)
 	return nil
+}
+
+// replace has a list in place of the book, and remembers which nodes' servers it lacks.
+func (b *addressIndex) replace(read entries, listed time.Time, unknown []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.servers, b.listed = read, listed
+	if len(b.missing) > maxNodes {
+		b.missing = map[string]bool{}
+	}
+	for _, key := range unknown {
+		b.missing[key] = true
+	}
 }
 
 // note keeps what a look at nodes has read of their servers.
@@ -163,15 +216,15 @@ func (b *addressIndex) note(described map[string]*servers.Server, ports map[stri
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, server := range described {
-		b.add(server, ports[server.ID])
+		b.servers.add(server, ports[server.ID])
 	}
 }
 
-func (b *addressIndex) add(server *servers.Server, ports []port) {
-	e := &entry{name: server.Name, addresses: map[netip.Addr]bool{}}
+func (e entries) add(server *servers.Server, ports []port) {
+	one := &entry{name: server.Name, addresses: map[netip.Addr]bool{}}
 	add := func(text string) {
 		if address, err := netip.ParseAddr(text); err == nil {
-			e.addresses[address.Unmap()] = true
+			one.addresses[address.Unmap()] = true
 		}
 	}
 	add(server.AccessIPv4)
@@ -190,5 +243,5 @@ func (b *addressIndex) add(server *servers.Server, ports []port) {
 			add(fixed.IPAddress)
 		}
 	}
-	b.servers[server.ID] = e
+	e[server.ID] = one
 }

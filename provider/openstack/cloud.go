@@ -141,9 +141,7 @@ func Open(cloudConfig []byte, o Options) (*Cloud, error) {
 		client: reach, region: conf.Global.Region, regional: o.Regional,
 		addresses: addressing{client: reach, conf: conf.Networking, order: order},
 	}
-	c.instances.book = &addressIndex{
-		instances: c.instances, clock: o.Clock, servers: map[string]*entry{}, told: map[string]string{},
-	}
+	c.instances.book = newAddressIndex(c.instances, o.Clock)
 	if c.balancers, err = loadbalancer.New(reach, conf, o.Clock, c.instances.book); err != nil {
 		return nil, err
 	}

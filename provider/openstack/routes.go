@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/common/extensions"
@@ -49,6 +50,7 @@ type neutron struct {
 	atomic   bool // it adds and removes single routes
 	pairs    bool // it has allowed address pairs
 	networks []string
+	ranges   []ownRange // of the networks
 }
 
 func (r *routes) useNodes(nodes corelisters.NodeLister) { r.nodes = nodes }
@@ -123,7 +125,8 @@ func hasPair(p *port, cidr string) bool {
 	return slices.ContainsFunc(p.AllowedAddressPairs, func(pair ports.AddressPair) bool { return pair.IPAddress == cidr })
 }
 
-// CreateRoute lets the node's port pass the pods' packets, and then adds the route.
+// CreateRoute lets the node's port pass the pods' packets, and then adds the route. A kubelet that registers its Node
+// chooses its podCIDRs. So a route into the router's own subnets is refused, and the pair of one that failed goes.
 func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
 	if r.nodes == nil {
 		return errNoNodes
@@ -144,12 +147,39 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	if err != nil {
 		return err
 	}
+	if err := r.refuseOverlap(to, node.Name, destination, p); err != nil {
+		return err
+	}
+	added := false
 	if to.pairs && p.PortSecurityEnabled {
-		if err := r.changePairs(ctx, to, p, route.DestinationCIDR, true); err != nil {
+		if added, err = r.changePairs(ctx, to, p, route.DestinationCIDR, true); err != nil {
 			return err
 		}
 	}
-	return r.change(ctx, to, routers.Route{DestinationCIDR: route.DestinationCIDR, NextHop: hop}, true)
+	err = r.change(ctx, to, routers.Route{DestinationCIDR: route.DestinationCIDR, NextHop: hop}, true)
+	if err != nil && added {
+		return r.withdrawPair(ctx, to, p.ID, route.DestinationCIDR, err)
+	}
+	return err
+}
+
+// withdrawTimeout bounds how long an address pair is tried to be removed.
+const withdrawTimeout = 10 * time.Second
+
+// withdrawPair removes the address pair of a route that failed, and returns the route's error. The caller's time may be
+// over by then; the fence still decides whether the port is changed.
+func (r *routes) withdrawPair(ctx context.Context, to *neutron, id, cidr string, failed error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	p, err := getPort(ctx, to.ServiceClient, id)
+	if err == nil {
+		_, err = r.changePairs(ctx, to, &p, cidr, false)
+	}
+	if err != nil && !client.NotFound(err) {
+		return fmt.Errorf("%w; port %s keeps the address pair %s, and lets such packets pass until the route is made or "+
+			"you remove the pair: %w", failed, id, cidr, err)
+	}
+	return failed
 }
 
 // nextHop chooses the node's address that its route leads to, and the port that has it.
@@ -227,21 +257,22 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	if err != nil || p == nil || !hasPair(p, destination) {
 		return err
 	}
-	return r.changePairs(ctx, to, p, destination, false)
+	_, err = r.changePairs(ctx, to, p, destination, false)
+	return err
 }
 
-// changePairs adds a pair to a port, or removes it. Neutron writes the whole list: with the revision that was read, it
-// refuses to write over what another has added meanwhile.
+// changePairs adds a pair to a port, or removes it, and reports whether that was a change. Neutron writes the whole
+// list: with the revision that was read, it refuses to write over what another has added meanwhile.
 func (r *routes) changePairs(
 	ctx context.Context,
 	to *neutron,
 	p *port,
 	cidr string,
 	wanted bool,
-) error {
+) (changed bool, err error) {
 	for range rounds {
 		if hasPair(p, cidr) == wanted {
-			return nil
+			return false, nil
 		}
 		pairs := slices.DeleteFunc(slices.Clone(p.AllowedAddressPairs), func(pair ports.AddressPair) bool {
 			return pair.IPAddress == cidr
@@ -256,18 +287,20 @@ func (r *routes) changePairs(
 		if p.RevisionNumber > 0 {
 			options.RevisionNumber = &p.RevisionNumber
 		}
-		_, err := ports.Update(ctx, to.ServiceClient, p.ID, options).Extract()
+		_, err = ports.Update(ctx, to.ServiceClient, p.ID, options).Extract()
 		switch {
-		case err == nil, !wanted && client.NotFound(err):
-			return nil
+		case err == nil:
+			return true, nil
+		case !wanted && client.NotFound(err):
+			return false, nil
 		case !client.Conflict(err):
-			return fmt.Errorf("changing the allowed address pairs of port %s for %s: %w", p.ID, cidr, client.Explain(err))
+			return false, fmt.Errorf("changing the allowed address pairs of port %s for %s: %w", p.ID, cidr, client.Explain(err))
 		}
 		if *p, err = getPort(ctx, to.ServiceClient, p.ID); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return fmt.Errorf("changing the allowed address pairs of port %s for %s: others changed the port %d times meanwhile",
+	return false, fmt.Errorf("changing the allowed address pairs of port %s for %s: others changed the port %d times meanwhile",
 		p.ID, cidr, rounds)
 }
 
@@ -337,7 +370,7 @@ func (r *routes) get(ctx context.Context, to *neutron) (*routers.Router, error) 
 	return router, nil
 }
 
-// open returns Neutron, once it is known what it can do and which networks the router is in.
+// open returns Neutron, once it is known what it can do, which networks the router is in and which subnets those have.
 func (r *routes) open(ctx context.Context) (*neutron, error) {
 	service, err := r.client.Network(ctx)
 	if err != nil {
@@ -377,6 +410,9 @@ func (r *routes) open(ctx context.Context) (*neutron, error) {
 	made := &neutron{ServiceClient: service, atomic: has("extraroute-atomic"), pairs: has("allowed-address-pairs")}
 	for _, p := range interfaces {
 		made.networks = append(made.networks, p.NetworkID)
+	}
+	if made.ranges, err = readRanges(ctx, service, interfaces); err != nil {
+		return nil, fmt.Errorf("reading the subnets of router %s: %w", r.router, err)
 	}
 	if !made.atomic {
 		klog.InfoS(

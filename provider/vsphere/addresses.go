@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/provider/vsphere/client"
 	"github.com/transplant-dev/transplant/provider/vsphere/cloudconf"
 )
@@ -87,7 +87,7 @@ func candidates(m *client.Machine) (all []candidate) {
 	}
 	static := staticAddresses(m.Metadata, m.MetadataEncoding)
 	rank := func(c candidate) int {
-		if i := slices.Index(static, c.address); i >= 0 {
+		if i, named := static[c.address]; named {
 			return i
 		}
 		return len(static)
@@ -145,47 +145,58 @@ func matching(all []candidate, rule cloudconf.Selection) *candidate {
 // than the cluster's.
 const maxMetadata = 64 << 10
 
+// maxStatic is how many addresses of a machine's metadata are looked at.
+const maxStatic = 256
+
 // networkConfig is cloud-init's network config, version 2, as far as it names addresses.
 type networkConfig struct {
 	Ethernets map[string]struct {
-		Addresses []string `yaml:"addresses"`
-	} `yaml:"ethernets"`
+		Addresses []string `json:"addresses"`
+	} `json:"ethernets"`
 }
 
-// staticAddresses are the addresses that a machine's metadata gives its guest. Metadata that cannot be read names none:
-// it decides an order, and no machine goes without addresses for it.
-func staticAddresses(metadata, encoding string) (all []netip.Addr) {
+// staticAddresses ranks the addresses that a machine's metadata gives its guest, from 0. Metadata that cannot be read
+// names none: it decides an order, and no machine goes without addresses for it.
+func staticAddresses(metadata, encoding string) map[netip.Addr]int {
 	text := unpack(metadata, encoding)
 	var encoded struct {
-		Encoding string `yaml:"network.encoding"`
-		Network  any    `yaml:"network"`
+		Encoding string `json:"network.encoding"`
+		Network  any    `json:"network"`
 	}
-	if len(text) == 0 || yaml.Unmarshal(text, &encoded) != nil {
+	if len(text) == 0 || safeyaml.Unmarshal(text, &encoded) != nil {
 		return nil
 	}
 	var network networkConfig
 	if packed, ok := encoded.Network.(string); ok {
-		if yaml.Unmarshal(unpack(packed, encoded.Encoding), &network) != nil {
+		if safeyaml.Unmarshal(unpack(packed, encoded.Encoding), &network) != nil {
 			return nil
 		}
 	} else {
 		var plain struct {
-			Network networkConfig `yaml:"network"`
+			Network networkConfig `json:"network"`
 		}
-		if yaml.Unmarshal(text, &plain) != nil {
+		if safeyaml.Unmarshal(text, &plain) != nil {
 			return nil
 		}
 		network = plain.Network
 	}
+	ranks := map[netip.Addr]int{}
 	for _, name := range slices.Sorted(maps.Keys(network.Ethernets)) {
 		for _, address := range network.Ethernets[name].Addresses {
 			host, _, _ := strings.Cut(address, "/")
-			if parsed, err := netip.ParseAddr(host); err == nil {
-				all = append(all, parsed.Unmap())
+			parsed, err := netip.ParseAddr(host)
+			if err != nil {
+				continue
+			}
+			if _, ranked := ranks[parsed.Unmap()]; !ranked {
+				ranks[parsed.Unmap()] = len(ranks)
+			}
+			if len(ranks) == maxStatic {
+				return ranks
 			}
 		}
 	}
-	return all
+	return ranks
 }
 
 // unpack reads what is in base64, and perhaps compressed below that.
