@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -53,6 +55,46 @@ func TestTheOperatorIsNoAdministratorOfTheSeed(t *testing.T) {
 	if rules := boundRules(t, slices.Concat(data, attack), "")["everywhere"]; !slices.Contains(rules, "core/secrets get,create") {
 		t.Errorf("the whole seed's Secrets are not seen among %q", rules)
 	}
+}
+
+// TestTheOperatorHasNoRightInAControlPlaneThatItsCodeDoesNotUse: nothing in a control plane is patched, nor is a ReplicaSet read.
+func TestTheOperatorHasNoRightInAControlPlaneThatItsCodeDoesNotUse(t *testing.T) {
+	want := []string{
+		"apps/deployments get,list,watch,create,update,delete",
+		"coordination.k8s.io/leases create", "coordination.k8s.io/leases get,update,delete of transplant-lock",
+		"core/configmaps get,list,create,update,delete", "core/pods get,list,watch,create,delete",
+		"core/secrets get,create", "core/secrets update,delete of cloud-controller-manager-kubeconfig,cloud-controller-manager-cloud-config",
+	}
+	slices.Sort(want)
+	for _, file := range []string{"../../deploy/operator/rbac.yaml", "../../deploy/charts/transplant-operator/templates/rbac.yaml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rulesOf(t, data, "transplant-operator-control-plane")
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// rulesOf are the rules of a ClusterRole in manifests, which may be a chart's.
+func rulesOf(t *testing.T, manifests []byte, name string) (out []string) {
+	t.Helper()
+	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
+		if !bytes.Contains(document, []byte("\nkind: ClusterRole\n")) || !bytes.Contains(document, []byte("\n  name: "+name+"\n")) {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(regexp.MustCompile(`(?m)^\s*\{\{.*\}\}$`).ReplaceAll(document, nil), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range role.Rules {
+			out = append(out, ruleTexts(r)...)
+		}
+	}
+	return out
 }
 
 // boundRules are the rules of the roles in manifests that are bound there, by the namespace in which they are. The role

@@ -41,7 +41,8 @@ type process struct {
 	base    *rest.Config // counted, without a fence: for what every replica does
 	kube    kubernetes.Interface
 	dynamic dynamic.Interface
-	// datacenters are what webhooks and migrations know of the seeds' datacenters.
+	// datacenters are what migrations know of the seeds' datacenters. The webhooks look for themselves: those who send
+	// reviews could else have every look of the operator fail.
 	datacenters *admission.Datacenters
 	metrics     *operator.Metrics
 	elector     *election.Elector
@@ -125,7 +126,6 @@ func (p *process) connect() error {
 	if err != nil {
 		return fmt.Errorf("making the client of the seed's Clusters: %w", err)
 	}
-	p.datacenters = &admission.Datacenters{Client: p.dynamic}
 	return nil
 }
 
@@ -178,6 +178,7 @@ func (p *process) assemble() (endEvents func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the fenced client of the seed's Clusters: %w", err)
 	}
+	p.datacenters = &admission.Datacenters{Client: dyn}
 	total := answerlimit.NewTotal()
 	p.users = userclusters.New(
 		userclusters.Options{

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/fleet/web"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	shutdownTimeout = 5 * time.Second
 	// readTimeout bounds a request for metrics or health. It has no body.
 	readTimeout = 10 * time.Second
+	// writeTimeout is how long such a request may take to the end of its answer. A client that does not read is cut off.
+	writeTimeout = 10 * time.Second
 	// maxHeader bounds, in bytes, the header of a request: each key of it takes many times its bytes.
 	maxHeader = 16 << 10
 	// maxConnections bounds those to one port, which any pod of the seed may open. The memory limit is 512Mi.
@@ -65,10 +68,10 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 		address string
 		make    func(net.Listener) (server, error)
 	}{
-		{p.healthAddress, func(l net.Listener) (server, error) { return plain(l, p.health(manager)), nil }},
+		{p.healthAddress, func(l net.Listener) (server, error) { return serving(l, plain(p.health(manager))), nil }},
 		{p.metricsAddress, func(l net.Listener) (server, error) {
 			scrapes := promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}
-			return plain(l, promhttp.HandlerFor(p.metrics.Registry, scrapes)), nil
+			return serving(l, plain(promhttp.HandlerFor(p.metrics.Registry, scrapes))), nil
 		}},
 		{p.webhookAddress, func(l net.Listener) (server, error) { return p.webhooks(l, manager), nil }},
 		{p.webAddress, func(l net.Listener) (server, error) { return p.page(ctx, l, manager) }},
@@ -101,13 +104,13 @@ func (p *process) hosts() []string {
 	return hosts
 }
 
-// plain serves metrics or health without TLS until ctx ends. Any pod may ask. No connection outlives its answer, so
-// that idle ones do not keep the kubelet's probes out.
-func plain(l net.Listener, h http.Handler) server {
+// plain returns a server for metrics or health without TLS. Any pod may ask. No connection outlives its answer, so that
+// idle ones do not keep the kubelet's probes out.
+func plain(h http.Handler) *http.Server {
 	s := newServer(h, nil)
-	s.ReadTimeout = readTimeout
+	s.ReadTimeout, s.WriteTimeout = readTimeout, writeTimeout
 	s.SetKeepAlivesEnabled(false)
-	return serving(l, s)
+	return s
 }
 
 func newServer(h http.Handler, encryption *tls.Config) *http.Server {
@@ -165,7 +168,7 @@ func (p *process) health(manager *certs.Manager) http.Handler {
 func answer(check func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := check(r); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, mask.Error(err), http.StatusInternalServerError)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n")) // who asks and goes away does not matter
@@ -173,31 +176,41 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 }
 
 func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
-	handler := admission.New(admission.Options{
+	handler := p.reviews()
+	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
+}
+
+// reviews answers an API server that asks about Clusters.
+func (p *process) reviews() http.Handler {
+	datacenters := &admission.Datacenters{Client: p.dynamic}
+	return admission.New(admission.Options{
 		OtherGroups: admission.Groups(p.dynamic),
-		Datacenter:  p.datacenters.Get,
+		Datacenter:  datacenters.Get,
 		VSphereCSI:  p.vSphereCSI,
 		Log:         p.log,
 	}).
 		Handler()
-	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
 }
 
 // rules are those of the webhooks, asked again before a migration.
 func (p *process) rules() operator.FleetRules {
-	return operator.FleetRules{
-		Hosted:     p.hosted,
-		VSphereCSI: p.vSphereCSI,
-		Datacenter: func(ctx context.Context, name string) *rules.Datacenter {
-			ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)
-			defer cancel()
-			known, err := p.datacenters.Get(ctx, name)
-			if err != nil {
-				p.log.Error(err, "The datacenters of the seed cannot be read", "datacenter", name)
-			}
-			return known
-		},
+	return operator.FleetRules{Hosted: p.hosted, VSphereCSI: p.vSphereCSI, Datacenter: p.datacenter}
+}
+
+// datacenter returns what the seed says of a datacenter. What it said last counts while it cannot be read; it is an
+// error when it never could.
+func (p *process) datacenter(ctx context.Context, name string) (*rules.Datacenter, error) {
+	ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)
+	defer cancel()
+	known, err := p.datacenters.Get(ctx, name)
+	if err == nil {
+		return known, nil
 	}
+	p.log.Error(err, "The datacenters of the seed cannot be read", "datacenter", name)
+	if _, never := errors.AsType[*admission.NeverReadError](err); never {
+		return nil, err
+	}
+	return known, nil
 }
 
 // page serves the page about the fleet.

@@ -84,7 +84,51 @@ func TestAnnotationsThatAreTooLongAreLeftOut(t *testing.T) {
 
 // TestALongErrorIsCutBeforeItIsMasked: the other end of a connection writes into some.
 func TestALongErrorIsCutBeforeItIsMasked(t *testing.T) {
-	if got := Error(errors.New(strings.Repeat("a ", 10<<20))); len(got) > maxError+10 || !strings.HasSuffix(got, "...") {
+	if got := Error(errors.New(strings.Repeat("a ", 10<<20))); len(got) > maxRead+10 || !strings.HasSuffix(got, "...") {
 		t.Errorf("%d bytes are left", len(got))
+	}
+}
+
+// TestACutThroughASecretShowsNoPartOfIt: where a text ends is chance, or the choice of the other end of a connection.
+func TestACutThroughASecretShowsNoPartOfIt(t *testing.T) {
+	for name, secret := range map[string]string{
+		"the password of a URL":      "https://user:SW0RDFISHSW0RDFISH@proxy.example:3128/x",
+		"a random word":              "SW0RDFISHaB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z",
+		"a key of AWS":               "AKIASW0RDFISHSW0RDFI",
+		"a password in JSON in JSON": `{\"password\":\"SW0RDFISHSW0RDFISH\"}`,
+	} {
+		cut := func(limit, back int) string {
+			return strings.Repeat("x ", limit)[:limit-back-1] + " " + secret + strings.Repeat(" x", limit)
+		}
+		for back := range len(secret) {
+			shown := map[string]string{"Beginning": Text(Beginning(cut(512, back), 512)), "Cut": Cut(cut(512, back), 512)}
+			if back%5 == 0 {
+				shown["Cut of what is too long to be read"] = Cut(cut(maxRead, back), maxRead)
+				shown["Error"] = Error(errors.New(cut(maxRead, back)))
+			}
+			for how, got := range shown {
+				if strings.Contains(got, "SW0RD") {
+					t.Errorf("%s, cut %d bytes behind its beginning: %s shows %q", name, back, how, got[strings.Index(got, "SW0RD"):])
+				}
+			}
+		}
+	}
+}
+
+// TestWhatIsLeftOfALongText has the words before the limit, and says that there was more.
+func TestWhatIsLeftOfALongText(t *testing.T) {
+	for text, want := range map[string]string{
+		"as it is":                   "as it is",
+		"one two three":              "one two ...",
+		"one token=hunter2hunter2 x": "one ...",
+		"onetwothreefour":            "...",
+		`{"one":"two"}`:              `{"one":"...`,
+	} {
+		if got := Beginning(text, 10); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	if got, want := Cut("token=hunter2hunter2 "+strings.Repeat("é", 10), 20), "token=(masked) éé..."; got != want {
+		t.Errorf("%q is shown, want %q", got, want)
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Masked stands for a value that is left out.
@@ -219,11 +217,8 @@ func Error(err error) string {
 	if err == nil {
 		return ""
 	}
-	return Text(visible.Cut(err.Error(), maxError))
+	return Text(Beginning(err.Error(), maxRead))
 }
-
-// maxError is what is read of an error, in bytes: the other end of a connection writes into some.
-const maxError = 64 << 10
 
 // Texts returns texts without secrets; nil for none.
 func Texts(in []string) []string {

@@ -6,14 +6,17 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 var (
 	// privateKey is a PEM block; its end may be missing, and its lines may be one with \n in it.
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----` +
 		`(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\z)`)
-	// userinfo is what stands before the host of a URL: the last @ is its end, as Go has it.
-	userinfo = regexp.MustCompile(`(://)[^/\s"']+@`)
+	// userinfo is what stands before the host of a URL: the last @ is its end, as Go has it. Behind a colon it may hold
+	// a slash that is not escaped. A port and a path with an @ look the same and are masked, too.
+	userinfo = regexp.MustCompile(`(://)(?:[^/\s"'@]*:[^\s"']*|[^/\s"']+)@`)
 	// signature is what an address is signed with: by AWS, by Google, by CloudFront.
 	signature = regexp.MustCompile(`(?i)((?:[?&;]|\\u0026|\\u003f)(?:x-amz-|x-goog-)?signature=)[^&\s"'\\]+`)
 	bearer    = regexp.MustCompile(`(?i)\b(bearer\s+)([\w.~+/=-]{4,})`)
@@ -83,6 +86,25 @@ const hidden = "\ue000"
 // protect and reveal turn masks into what the rules leave alone, and back.
 func protect(text string) string { return strings.ReplaceAll(text, Masked, hidden) }
 func reveal(text string) string  { return strings.ReplaceAll(text, hidden, Masked) }
+
+// maxRead is what is read of an error, in bytes: the other end of a connection writes into some.
+const maxRead = 64 << 10
+
+// Cut returns a text without secrets. Of one that has more than limit bytes afterwards it is the beginning, with "..."
+// behind it. What is cut first and masked then may show the beginning of a secret, which does not look like one.
+func Cut(text string, limit int) string { return visible.Cut(Text(Beginning(text, maxRead)), limit) }
+
+// Beginning returns the first words of a text that has more than limit bytes, with "..." behind them. It masks nothing.
+// The word at the limit is left out, since half a password does not look like one.
+func Beginning(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return text[:strings.LastIndexAny(text[:limit], wordEnds)+1] + "..."
+}
+
+// wordEnds are the characters that no secret holds which is known by its looks, or by what is around it in a URL.
+const wordEnds = " \t\r\n\f\"'"
 
 // Text takes what looks like a secret out of a text.
 func Text(text string) string { return reveal(maskText(protect(text))) }

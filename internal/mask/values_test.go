@@ -26,6 +26,9 @@ func TestNoCharacterOfASecretEndsIt(t *testing.T) {
 		"{ as before an object":                   `password={SW0RDFISH`,
 		"[ as before a list":                      `password=[xk SW0RDFISH`,
 		"@ in the password of a URL":              `dial https://user:p@SW0RDFISH@proxy.example:3128: refused`,
+		"/ in the password of a URL":              `dial https://user:xk/SW0RDFISH@proxy.example:3128: refused`,
+		"/ before a password without a user":      `dial redis://:/SW0RDFISH@proxy.example:3128: refused`,
+		"/ and @ in the password of a URL":        `dial https://user:xk/y@z/SW0RDFISH@proxy.example:3128: refused`,
 		"several passwords in a list":             `{"password":["xk","SW0RDFISH"]}`,
 		"a list within a list":                    `{"password":[["xk"],["]SW0RDFISH"]]}`,
 		"several lines in YAML":                   "password: |\n  xk\n\n  SW0RDFISH\n",
@@ -81,6 +84,7 @@ func TestWhatIsNearASecretStays(t *testing.T) {
 		`password: "x1y2z3", node: ip-10-0-0-21`:       `password: "(masked)", node: ip-10-0-0-21`,
 		"password: |\n  x1y2z3\nnode: ip-10-0-0-21":    "password: |\n  (masked)\nnode: ip-10-0-0-21",
 		"tokenURL=https://x.example.com/t?sig=x1y2z3":  "tokenURL=https://x.example.com/t?sig=(masked)",
+		`Get "https://u:x1/y2@h.example.com/t": EOF`:   `Get "https://(masked)@h.example.com/t": EOF`,
 	} {
 		if got := Text(text); got != want {
 			t.Errorf("%s\n  is shown as %s\n  want %s", text, got, want)
@@ -94,6 +98,8 @@ func TestWhatIsNearASecretStays(t *testing.T) {
 		"role arn:aws:iam::123456789012:role/ccm may not read the token",
 		"image registry.example.com/ccm:v1.30.2@" + sum + " is pulled with the secret registry",
 		"name: ip-10-0-0-21, value: eu-central-1a",
+		`Get "https://10.0.0.1:6443/api/v1": EOF; write to admin@example.com`,
+		"https://registry.example.com/ccm@" + sum,
 	} {
 		if got := Text(same); got != same {
 			t.Errorf("%s\n  became %s", same, got)

@@ -64,7 +64,16 @@ type Datacenters struct {
 
 var seeds = schema.GroupVersionResource{Group: kubermatic.GroupName, Version: "v1", Resource: "seeds"}
 
-// Get returns what is known of a datacenter; nil when no Seed has it. With an error it is what was known before.
+// NeverReadError is that Seeds could not be read, and never were: what they say of a datacenter is unknown.
+type NeverReadError struct{ err error }
+
+func (e *NeverReadError) Error() string { return e.err.Error() }
+
+// Unwrap returns why they could not be read.
+func (e *NeverReadError) Unwrap() error { return e.err }
+
+// Get returns what is known of a datacenter; nil when no Seed has it. With an error it is what was known before, which
+// is nothing with a *NeverReadError.
 func (d *Datacenters) Get(ctx context.Context, name string) (*rules.Datacenter, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,6 +88,9 @@ func (d *Datacenters) Get(ctx context.Context, name string) (*rules.Datacenter, 
 		list, err := d.Client.Resource(seeds).List(ctx, metav1.ListOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			d.failed, d.failedAt = fmt.Errorf("listing seeds: %w", err), now
+			if d.known == nil {
+				d.failed = &NeverReadError{d.failed}
+			}
 			return d.known[name], d.failed
 		}
 		d.failed = nil

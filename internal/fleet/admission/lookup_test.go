@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func TestDatacentersAreReadFromSeedsAndKeptForAWhile(t *testing.T) {
 	}
 	clock.Step(time.Minute)
 	got, err := d.Get(t.Context(), "h")
-	if err == nil || got == nil {
+	if err == nil || got == nil || isNeverRead(err) {
 		t.Errorf("what was known last is better than nothing: %v, %v", got, err)
 	}
 	first := asked
@@ -96,4 +97,36 @@ func TestDatacentersAreReadFromSeedsAndKeptForAWhile(t *testing.T) {
 	server.Intercept = nil
 	clock.Step(2 * datacentersRetry)
 	get("h", &rules.Datacenter{HetznerNetwork: "n"})
+}
+
+func isNeverRead(err error) bool {
+	_, is := errors.AsType[*NeverReadError](err)
+	return is
+}
+
+// TestSeedsThatWereNeverReadAreNotTakenForNone: a datacenter that says nothing and one that was not seen differ.
+func TestSeedsThatWereNeverReadAreNotTakenForNone(t *testing.T) {
+	server, clock := apitest.New(t), clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	_, dyn := server.Clients(t)
+	d := &Datacenters{Client: dyn, Clock: clock}
+	answer := http.StatusForbidden
+	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "away", answer)
+		return true
+	}
+	for range 2 { // the second answer is the first one's
+		if got, err := d.Get(t.Context(), "stack"); got != nil || !isNeverRead(err) || !strings.HasPrefix(err.Error(), "listing seeds: ") {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+	answer = http.StatusNotFound // an installation without Seeds
+	clock.Step(2 * datacentersRetry)
+	if got, err := d.Get(t.Context(), "stack"); got != nil || err != nil {
+		t.Errorf("where there are no Seeds: %v, %v", got, err)
+	}
+	answer = http.StatusForbidden
+	clock.Step(2 * datacentersAge)
+	if got, err := d.Get(t.Context(), "stack"); got != nil || err == nil || isNeverRead(err) {
+		t.Errorf("where there were none: %v, %v", got, err)
+	}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 )
 
 func reviewOf(object string) string {
@@ -90,5 +93,67 @@ func TestReviewsThatAreAnsweredAtTheSameTimeAreBoundedTogether(t *testing.T) {
 	}
 	if code := send(large); code != http.StatusOK || m.held.Load() != 0 {
 		t.Errorf("one after it was answered with %d; %d bytes are held", code, m.held.Load())
+	}
+}
+
+// written is a client that tells how many bytes reviews hold when its answer comes.
+type written struct {
+	*httptest.ResponseRecorder
+	of   *reviewMemory
+	held int64
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.held = max(w.held, w.of.held.Load())
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestWhatAReviewTookIsFreeBeforeItsAnswerIsWritten: how long that takes is for the client to say.
+func TestWhatAReviewTookIsFreeBeforeItsAnswerIsWritten(t *testing.T) {
+	for name, body := range map[string]string{
+		"a review":            reviewOf(`{}`),
+		"no review":           `{"x":"` + strings.Repeat("x", 1<<10),
+		"a review of another": strings.Replace(reviewOf(`{}`), "k8s.io/v1", "k8s.io/v2", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			webhooks := New(Options{})
+			w := &written{ResponseRecorder: httptest.NewRecorder(), of: &webhooks.memory}
+			r := httptest.NewRequest(http.MethodPost, ValidatePath, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			webhooks.Handler().ServeHTTP(w, r)
+			if w.Body.Len() == 0 || w.held != 0 {
+				t.Errorf("%d bytes are held while status %d is written", w.held, w.Code)
+			}
+		})
+	}
+}
+
+// TestAnAnswerIsSmallWhateverTheReviewHolds: it is held until the client has read it.
+func TestAnAnswerIsSmallWhateverTheReviewHolds(t *testing.T) {
+	long := strings.Repeat("<", 100<<10)
+	away := func(context.Context, string) (*rules.Datacenter, error) { return nil, errors.New("away") }
+	annotations := `"metadata":{"name":"` + long + `","annotations":{"transplant.dev/strategy":"` + long + `","transplant.dev/max-unavailable":"` + long +
+		`","transplant.dev/restart-machine-deployments":"` + long + `"}}`
+	for name, body := range map[string]string{
+		"refused":        reviewOf(`{` + annotations + `,"spec":{"version":"1.` + long + `","cloud":{"providerName":"` + long + `","aws":{},"dc":"` + long + `"}}}`),
+		"warned of":      reviewOf(`{"spec":{"cloud":{"dc":"` + long + `"}}}`),
+		"of a long name": strings.Replace(reviewOf(`{`+annotations+`}`), `"uid":"1"`, `"uid":"1","name":"`+long+`","kind":{"group":"`+long+`","kind":"`+long+`"}`, 1),
+	} {
+		for _, path := range []string{MutatePath, ValidatePath} {
+			answer := post(t, Options{Datacenter: away}, path, "application/json", body)
+			if answer.Code != http.StatusOK || answer.Body.Len() > 64<<10 {
+				t.Errorf("%s, %s: status %d with %d bytes", path, name, answer.Code, answer.Body.Len())
+			}
+		}
+	}
+}
+
+func TestAUIDThatIsLongIsNotRepeated(t *testing.T) {
+	for size, want := range map[int]int{maxUID: http.StatusOK, maxUID + 1: http.StatusBadRequest} {
+		body := strings.Replace(reviewOf(`{}`), `"uid":"1"`, `"uid":"`+strings.Repeat("x", size)+`"`, 1)
+		answer := post(t, Options{}, MutatePath, "application/json", body)
+		if answer.Code != want || strings.Contains(answer.Body.String(), "xxx") != (want == http.StatusOK) {
+			t.Errorf("one of %d bytes: status %d, %s", size, answer.Code, answer.Body)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/pages"
 )
 
@@ -319,6 +320,12 @@ func text(u *unstructured.Unstructured, path ...string) string {
 	return cut(s, maxText)
 }
 
+// message is the beginning of what machine-controller says of a Machine. It is not masked yet.
+func message(u *unstructured.Unstructured) string {
+	s, _, _ := unstructured.NestedString(u.Object, "status", "errorMessage")
+	return strings.Clone(mask.Beginning(s, maxText))
+}
+
 func number(u *unstructured.Unstructured, path ...string) int {
 	n, _, _ := unstructured.NestedInt64(u.Object, path...)
 	return int(n)
@@ -348,7 +355,7 @@ func machineOf(u *unstructured.Unstructured) Machine {
 		ProviderID: text(u, "spec", "providerID"),
 		NodeName:   text(u, "status", "nodeRef", "name"),
 		NodeUID:    text(u, "status", "nodeRef", "uid"),
-		Error:      strings.Trim(text(u, "status", "errorReason")+": "+text(u, "status", "errorMessage"), ": "),
+		Error:      strings.Trim(text(u, "status", "errorReason")+": "+message(u), ": "),
 	}
 }
 

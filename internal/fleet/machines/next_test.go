@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 var wanted = Policy{Wanted: true}
@@ -317,6 +320,20 @@ func TestMachinesThatAreExternalAlreadyAreNotReplaced(t *testing.T) {
 func TestAnErrorOfAMachineIsShort(t *testing.T) {
 	if got := noNode(Machine{Error: strings.Repeat("no quota\n", 200)}); len(got) > 230 || strings.Contains(got, "\n") {
 		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// TestAPasswordInTheErrorOfAMachineIsNotShown: it is cut twice, and either cut may go through the password.
+func TestAPasswordInTheErrorOfAMachineIsNotShown(t *testing.T) {
+	const address = "https://user:hunter2hunter2@keystone.example:5000"
+	for _, end := range []int{longest, maxText} {
+		for back := range len(address) {
+			said := strings.Repeat("\n", end-longest) + strings.Repeat("x ", longest)[:longest-back-1] + " " + address + strings.Repeat(" x", maxText)
+			m := machineOf(&unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"errorMessage": said}}})
+			if got := mask.Text(noNode(m)); strings.Contains(got, "hunter") || !strings.Contains(got, "x") {
+				t.Fatalf("cut %d bytes behind its beginning at %d: %q", back, end, got)
+			}
+		}
 	}
 }
 

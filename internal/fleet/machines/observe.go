@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -385,7 +386,7 @@ func noNode(m Machine) string {
 	if m.Error == "" {
 		return "has no node"
 	}
-	return "has no node: " + visible.Cut(strings.Join(strings.Fields(m.Error), " "), longest)
+	return "has no node: " + visible.Cut(strings.Join(strings.Fields(mask.Text(m.Error)), " "), longest)
 }
 
 // up is why a node is not one that works.

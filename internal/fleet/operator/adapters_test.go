@@ -2,11 +2,19 @@ package operator
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/fake"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
@@ -16,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 )
 
 // Connections are closed when a cluster is left alone, and a run that has not ended yet asks through them.
@@ -81,27 +90,131 @@ func TestAClusterThatSaysNoVersionIsAskedForIt(t *testing.T) {
 func TestDisksBearTheNameOfTheirCluster(t *testing.T) {
 	h := HostedParts{Hosted: &Hosted{}}
 	c := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Cloud: kubermaticv1.CloudSpec{ProviderName: "aws"}}}
-	if p := h.of(
-		t.Context(),
-		Target{Name: "x7k2p", Namespace: "cluster-x7k2p", Cluster: c},
-		userclusters.Clients{},
-		26,
-	); p.ClusterName != "x7k2p" || p.Provider != "aws" ||
-		!p.CSI {
-		t.Errorf("the parts are %+v", p)
+	p, err := h.of(t.Context(), Target{Name: "x7k2p", Namespace: "cluster-x7k2p", Cluster: c}, userclusters.Clients{}, 26)
+	if err != nil || p.ClusterName != "x7k2p" || p.Provider != "aws" || !p.CSI {
+		t.Errorf("the parts are %+v, %v", p, err)
 	}
 }
 
 func TestADriverThatADatacenterForbidsIsNotInstalled(t *testing.T) {
 	h := HostedParts{Datacenter: FleetRules{}.Datacenter}
-	c := &kubermaticv1.Cluster{}
-	if !h.wantsDriver(t.Context(), c) {
-		t.Error("no driver where nobody forbids one")
+	c := inDatacenter("d")
+	if wanted, err := h.wantsDriver(t.Context(), c); err != nil || !wanted {
+		t.Errorf("a driver where nobody forbids one: %v, %v", wanted, err)
 	}
-	h.Datacenter = func(_ context.Context, _ string) *rules.Datacenter { return &rules.Datacenter{DisableCSIDriver: true} }
-	if h.wantsDriver(t.Context(), c) {
-		t.Error("a driver against the datacenter")
+	h.Datacenter = func(_ context.Context, _ string) (*rules.Datacenter, error) {
+		return &rules.Datacenter{DisableCSIDriver: true}, nil
 	}
+	if wanted, err := h.wantsDriver(t.Context(), c); err != nil || wanted {
+		t.Errorf("a driver against the datacenter: %v, %v", wanted, err)
+	}
+}
+
+// inDatacenter returns a Cluster on AWS that may be migrated, if its datacenter allows it.
+func inDatacenter(name string) *kubermaticv1.Cluster {
+	return &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{
+		Version: "1.26.0", Cloud: kubermaticv1.CloudSpec{ProviderName: "aws", DatacenterName: name},
+		Features: map[string]bool{kubermaticv1.FeatureExternalCloudProvider: true},
+	}}
+}
+
+var errSeeds = errors.New("listing seeds: away")
+
+func unknownDatacenter(context.Context, string) (*rules.Datacenter, error) { return nil, errSeeds }
+
+// TestADatacenterThatIsUnknownMovesNothing: it may forbid the CSI driver, with which cloud credentials go to the user cluster.
+func TestADatacenterThatIsUnknownMovesNothing(t *testing.T) {
+	seed, user := apitest.New(t), apitest.New(t)
+	kube, dyn := seed.Clients(t)
+	front := httptest.NewTLSServer(user)
+	defer front.Close()
+	config := fmt.Appendf(nil, "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}], "+
+		"clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]}", front.URL,
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
+	seed.Put(t, &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-a", Name: kubeconfig.SecretName}, Data: map[string][]byte{kubeconfig.SecretKey: config},
+	})
+	users := userclusters.New(userclusters.Options{Seed: kube})
+	defer users.Close()
+	engine := &Hosted{Seed: hosted.Clients{Kube: kube, Dynamic: dyn}, Users: users}
+	target := Target{Name: "a", Namespace: "cluster-a", Group: kubermaticv1.GroupName, Cluster: inDatacenter("d")}
+	_, err := HostedParts{Hosted: engine, Datacenter: unknownDatacenter}.Ensure(t.Context(), target)
+	if !errors.Is(err, errSeeds) || !strings.Contains(err.Error(), `datacenter "d"`) || !strings.Contains(err.Error(), "list seeds.kubermatic.k8c.io") {
+		t.Errorf("the parts around machines: %v", err)
+	}
+	fleet := FleetRules{Hosted: engine, Datacenter: unknownDatacenter}
+	for _, inTree := range []bool{false, true} {
+		if got := fleet.Refusals(t.Context(), target.Cluster, inTree); len(got) != 1 || !strings.Contains(got[0], `datacenter "d"`) {
+			t.Errorf("refused because of %q", got)
+		}
+	}
+	if !fleet.IsUnjudged(t.Context(), target.Cluster) || (FleetRules{}).IsUnjudged(t.Context(), target.Cluster) {
+		t.Error("it is not told from a judgement")
+	}
+	if written, err := fleet.Repair(t.Context(), target.Group, target.Cluster); written || !errors.Is(err, errSeeds) {
+		t.Errorf("annotations are written: %v, %v", written, err)
+	}
+	if writes := append(seed.Writes(), user.Writes()...); len(writes) > 0 {
+		t.Errorf("written: %q", writes)
+	}
+}
+
+func TestAClusterThatNamesNoDatacenterNeedsNone(t *testing.T) {
+	c := inDatacenter("")
+	if wanted, err := (HostedParts{Datacenter: unknownDatacenter}).wantsDriver(t.Context(), c); err != nil || !wanted {
+		t.Errorf("a driver: %v, %v", wanted, err)
+	}
+	if got := (FleetRules{Datacenter: unknownDatacenter}).Refusals(t.Context(), c, true); len(got) > 0 {
+		t.Errorf("refused because of %q", got)
+	}
+	c = inDatacenter("d")
+	c.Spec.DisableCSIDriver = true
+	if wanted, err := (HostedParts{Datacenter: unknownDatacenter}).wantsDriver(t.Context(), c); err != nil || wanted {
+		t.Errorf("a driver that the cluster itself disables: %v, %v", wanted, err)
+	}
+}
+
+// TestAClusterWaitsUntilItsDatacenterIsKnown: nothing changes in the Cluster when the seed answers again.
+func TestAClusterWaitsUntilItsDatacenterIsKnown(t *testing.T) {
+	var known atomic.Bool
+	unknown := func(o *Options) {
+		o.Rules = FleetRules{Datacenter: func(context.Context, string) (*rules.Datacenter, error) {
+			if !known.Load() {
+				return nil, errSeeds
+			}
+			return nil, nil
+		}}
+	}
+	bubble(t, unknown, func(w *world) {
+		w.cluster("a", enabled, func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, "d", "spec", "cloud", "dc")
+		})
+		w.until("a", kubermaticv1.PhaseBlocked, time.Minute)
+		<-time.After(time.Hour)
+		if began := w.began(); len(began) > 0 {
+			t.Errorf("begun: %q", began)
+		}
+		if c := w.read("a").Status.Conditions[kubermaticv1.ConditionMigration]; c.Reason != kubermaticv1.PhaseBlocked || !strings.Contains(c.Message, "listing seeds: away") {
+			t.Errorf("the cluster is in phase %s: %s", c.Reason, c.Message)
+		}
+		w.user.mu.Lock()
+		w.user.of("a").machines = &state.Machines{Total: 1}
+		w.user.mu.Unlock()
+		known.Store(true)
+		w.until("a", kubermaticv1.PhaseMachines, 10*time.Minute)
+
+		known.Store(false) // as for the next leader, which has to read the seed as well
+		<-time.After(time.Hour)
+		if c := w.read("a").Status.Conditions[kubermaticv1.ConditionMigration]; c.Reason != kubermaticv1.PhaseMachines {
+			t.Errorf("the cluster is in phase %s: %s", c.Reason, c.Message)
+		}
+		w.user.mu.Lock()
+		w.user.of("a").machines = nil
+		w.user.mu.Unlock()
+		known.Store(true)
+		w.until("a", kubermaticv1.PhaseCompleted, 10*time.Minute)
+	})
 }
 
 func TestImagesAreNamedByProvidersThatAreMigrated(t *testing.T) {

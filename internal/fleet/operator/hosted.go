@@ -30,12 +30,32 @@ const namedReasons = 5
 
 // HostedParts are the Parts of clusters whose control planes the seed hosts.
 type HostedParts struct {
-	Hosted *Hosted
-	// Datacenter tells what the seed says of a datacenter; nil for nothing.
-	Datacenter func(ctx context.Context, name string) *rules.Datacenter
+	Hosted     *Hosted
+	Datacenter Datacenter
 }
 
 var _ Parts = HostedParts{}
+
+// Datacenter returns what the seed says of a datacenter, which is nil for nothing. It is an error when that is not
+// known: then nothing is begun for a Cluster that names the datacenter. A nil Datacenter knows of none.
+type Datacenter func(ctx context.Context, name string) (*rules.Datacenter, error)
+
+// of returns what the seed says of the datacenter of a Cluster.
+func (d Datacenter) of(ctx context.Context, c *kubermaticv1.Cluster) (*rules.Datacenter, error) {
+	name := c.Spec.Cloud.DatacenterName
+	if d == nil || name == "" {
+		return nil, nil
+	}
+	found, err := d(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf(
+			"what the seed says of datacenter %q (spec.cloud.dc) is unknown: %w; "+
+				"let the operator list seeds.%s, and it goes on by itself",
+			name, err, kubermaticv1.GroupName,
+		)
+	}
+	return found, nil
+}
 
 // Ensure implements Parts. It is called once a cloud-controller-manager runs every loop.
 func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
@@ -50,7 +70,11 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	if err := h.renewToken(ctx, t, user); err != nil {
 		return PartsSeen{}, err
 	}
-	result, err := h.of(ctx, t, user, minor).Ensure(ctx)
+	wanted, err := h.of(ctx, t, user, minor)
+	if err != nil {
+		return PartsSeen{}, err
+	}
+	result, err := wanted.Ensure(ctx)
 	if err != nil { // what one half has done before the other one failed is told as well
 		return PartsSeen{Did: result.Did}, fmt.Errorf("bringing the parts around machines about: %w", err)
 	}
@@ -77,19 +101,20 @@ func (h HostedParts) renewToken(ctx context.Context, t Target, user userclusters
 
 // of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security
 // groups, too.
-func (h HostedParts) of(ctx context.Context, t Target, user userclusters.Clients, minor int) parts.Parts {
+func (h HostedParts) of(ctx context.Context, t Target, user userclusters.Clients, minor int) (parts.Parts, error) {
+	driver, err := h.wantsDriver(ctx, t.Cluster)
 	return parts.Parts{
 		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
-		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: h.wantsDriver(ctx, t.Cluster), ClusterName: t.Name,
-	}
+		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: driver, ClusterName: t.Name,
+	}, err
 }
 
-func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) bool {
-	var d *rules.Datacenter
-	if h.Datacenter != nil && !c.Spec.CSIDriverDisabled() { // the seeds are not asked for what the cluster says itself
-		d = h.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
+func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) (bool, error) {
+	if c.Spec.CSIDriverDisabled() { // the seeds are not asked for what the cluster says itself
+		return false, nil
 	}
-	return rules.DriverWanted(c, d)
+	d, err := h.Datacenter.of(ctx, c)
+	return err == nil && rules.DriverWanted(c, d), err
 }
 
 // minorOf is the minor version of a cluster's API server: as the Cluster says, or as the server says where it does not.
@@ -209,20 +234,37 @@ type FleetRules struct {
 	Hosted *Hosted
 	// VSphereCSI is the version of vSphere's CSI driver that clusters get; empty for whichever fits.
 	VSphereCSI string
-	// Datacenter tells what the seed says of a datacenter; nil for nothing.
-	Datacenter func(ctx context.Context, name string) *rules.Datacenter
+	Datacenter Datacenter
 }
 
-var _ Rules = FleetRules{}
+var (
+	_ Rules     = FleetRules{}
+	_ Unjudging = FleetRules{}
+)
 
-// Refusals implements Rules. That a name is under both groups is the operator's to see.
+// IsUnjudged implements Unjudging.
+func (f FleetRules) IsUnjudged(ctx context.Context, c *kubermaticv1.Cluster) bool {
+	_, err := f.Datacenter.of(ctx, c)
+	return err != nil
+}
+
+// Refusals implements Rules. That a name is under both groups is the operator's to see. As long as a datacenter is
+// unknown, it may forbid what the migration would do.
 func (f FleetRules) Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string {
-	return rules.Refusals(c, f.facts(ctx, c, inTree))
+	facts, err := f.facts(ctx, c, inTree)
+	if err != nil {
+		return []string{shownError(err)}
+	}
+	return rules.Refusals(c, facts)
 }
 
 // Repair implements Rules.
 func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) (written bool, err error) {
-	addition := rules.Repair(c, f.facts(ctx, c, true))
+	facts, err := f.facts(ctx, c, true)
+	if err != nil {
+		return false, err
+	}
+	addition := rules.Repair(c, facts)
 	change := objects.Of(group, c)
 	for _, name := range addition.Features {
 		change.Feature(name, true)
@@ -240,12 +282,9 @@ func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cl
 	return err == nil, err
 }
 
-func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) rules.Facts {
-	facts := rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree, Driver: parts.Known}
-	if f.Datacenter != nil {
-		facts.Datacenter = f.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
-	}
-	return facts
+func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) (rules.Facts, error) {
+	dc, err := f.Datacenter.of(ctx, c)
+	return rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree, Driver: parts.Known, Datacenter: dc}, err
 }
 
 // Hosted is the Engine of control planes that the seed hosts.

@@ -421,12 +421,7 @@ func note(s *state.Seen, now time.Time, err error) {
 const maxText = 4 << 10
 
 // shownText is the beginning of a text, without secrets.
-func shownText(text string) string {
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(strings.Clone(text[:maxText]), "") + "…"
-	}
-	return mask.Text(text)
-}
+func shownText(text string) string { return mask.Cut(text, maxText) }
 
 // shownTexts are the beginnings of texts, without secrets.
 func shownTexts(in []string) (out []string) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -287,9 +288,23 @@ func TestWhatToDoAboutARollbackThatWasNotBegun(t *testing.T) {
 // TestALongErrorIsNotKeptWhole: a user cluster answers with what it likes, and the memory is for all clusters.
 func TestALongErrorIsNotKeptWhole(t *testing.T) {
 	var s state.Seen
-	note(&s, time.Now(), errors.New("token=hunter2hunter2 "+strings.Repeat("é", 1<<20)))
-	if n := len(s.Error); n < maxText/2 || n > maxText+len("…") || strings.Contains(s.Error, "hunter2") || !strings.HasSuffix(s.Error, "é…") {
+	note(&s, time.Now(), errors.New("token=hunter2hunter2 "+strings.Repeat("é,é ", 1<<20)))
+	if n := len(s.Error); n < maxText/2 || n > maxText+len("...") || strings.Contains(s.Error, "hunter2") || !strings.HasSuffix(s.Error, "...") ||
+		!utf8.ValidString(s.Error) {
 		t.Errorf("%d bytes are kept: %.100q", n, s.Error)
+	}
+}
+
+// TestAPasswordInTheMiddleOfACutIsNotKept: the part of a URL before the cut does not look like one with a password.
+func TestAPasswordInTheMiddleOfACutIsNotKept(t *testing.T) {
+	const address = "https://user:hunter2hunter2@proxy.example:3128"
+	for _, end := range []int{maxText, 64 << 10} {
+		for back := range len(address) {
+			text := strings.Repeat("x ", end/2)[:end-back-1] + " " + address + strings.Repeat(" x", end)
+			if got := shownText(text); strings.Contains(got, "hunter") {
+				t.Fatalf("%q is kept", got[strings.Index(got, "https"):])
+			}
+		}
 	}
 }
 

@@ -86,6 +86,12 @@ type Rules interface {
 	Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) (written bool, err error)
 }
 
+// Unjudging are Rules that may know too little of a Cluster to judge it. Their Refusals say so and nothing else then.
+type Unjudging interface {
+	// IsUnjudged reports whether that is so of a Cluster now.
+	IsUnjudged(ctx context.Context, c *kubermaticv1.Cluster) bool
+}
+
 // Options of an Operator.
 type Options struct {
 	// Kube and Dynamic reach the seed. Their writes have to be fenced by the caller.

@@ -55,6 +55,8 @@ type Observation struct {
 	Groups []string
 	// Refusals are the sentences of the rules that this object breaks: unsupported providers and versions, downgrades.
 	Refusals []string
+	// Unjudged reports whether Refusals only say that too little is known for a judgement.
+	Unjudged bool
 	// Installs reports whether this program has a cloud-controller-manager for the provider of the cluster.
 	Installs bool
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -191,6 +192,10 @@ var freshlyReleased = []string{
 	kubermaticv1.PhaseNotNeeded,
 }
 
+// judgeAgain is when a Cluster that was refused is judged again although it has not changed. What the seed says of its
+// datacenter may have.
+const judgeAgain = time.Minute
+
 func (j *judge) refused() (verdict, bool) {
 	var reasons []string
 	deleted := j.Cluster.DeletionTimestamp != nil
@@ -217,6 +222,12 @@ func (j *judge) refused() (verdict, bool) {
 	j.work.Stop = true
 	if deleted {
 		return verdict{kubermaticv1.PhaseHeld, strings.Join(reasons, "; ")}, true
+	}
+	if len(j.Refusals) > 0 {
+		j.alarm.in(judgeAgain)
+	}
+	if j.Unjudged && len(j.Groups) <= 1 && slices.Contains(touched, j.prior) {
+		return verdict{j.prior, strings.Join(reasons, "; ")}, true
 	}
 	return verdict{kubermaticv1.PhaseBlocked, strings.Join(reasons, "; ")}, true
 }

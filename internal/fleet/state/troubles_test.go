@@ -353,3 +353,34 @@ func TestTheTokenOfACompletedClusterIsLookedAt(t *testing.T) {
 		})
 	}
 }
+
+// TestARefusalIsJudgedAgain: what the seed says of a datacenter may have changed, and no change of the Cluster tells.
+func TestARefusalIsJudgedAgain(t *testing.T) {
+	l := born(t)
+	l.Refusals = []string{"the datacenter is unknown"}
+	if d := l.in(kubermaticv1.PhaseBlocked); d.Wake == 0 || d.Wake > time.Minute {
+		t.Errorf("it is judged again after %s", d.Wake)
+	}
+	l.Refusals = nil
+	l.in(kubermaticv1.PhaseQueued)
+}
+
+// TestAClusterThatCannotBeJudgedKeepsItsPhase: a new leader may not have read the seed yet. Failed would be forgotten else.
+func TestAClusterThatCannotBeJudgedKeepsItsPhase(t *testing.T) {
+	for prior, want := range map[string]string{
+		"": kubermaticv1.PhaseBlocked, kubermaticv1.PhaseNotNeeded: kubermaticv1.PhaseBlocked, kubermaticv1.PhaseQueued: kubermaticv1.PhaseBlocked,
+		kubermaticv1.PhaseFailed: kubermaticv1.PhaseFailed, kubermaticv1.PhaseMachines: kubermaticv1.PhaseMachines, kubermaticv1.PhaseHeld: kubermaticv1.PhaseHeld,
+	} {
+		l := born(t)
+		if prior != "" {
+			l.Cluster.Status.Conditions = conditionMap{kubermaticv1.ConditionMigration: {Reason: prior}}
+		}
+		l.Journal.Handover = Done
+		l.Refusals, l.Unjudged = []string{"the datacenter is unknown"}, true
+		if d := l.in(want); d.Work.Run != NoPart || d.Work.Parts || d.Work.Restart || d.Wake == 0 || d.Message != "the datacenter is unknown" {
+			t.Errorf("after %q: work %+v, wake %s: %s", prior, d.Work, d.Wake, d.Message)
+		}
+		l.Groups = append(l.Groups, kubermaticv1.LegacyGroupName)
+		l.in(kubermaticv1.PhaseBlocked) // what is known is wrong in any case
+	}
+}

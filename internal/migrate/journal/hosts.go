@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -58,7 +59,7 @@ func (j *Journal) Exclude(ctx context.Context, out []v1.HostOut) error {
 	defer j.mu.Unlock()
 	j.doc.Without = slices.Clone(j.doc.Without)
 	for _, host := range out {
-		host.By, host.Evidence = said(host.By, maxName), saidAll(host.Evidence, maxEvidence)
+		host.By, host.Evidence = mask.Cut(host.By, maxName), saidAll(host.Evidence, maxEvidence)
 		j.doc.Without = append(j.doc.Without, host)
 	}
 	return j.write(ctx)

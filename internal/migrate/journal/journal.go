@@ -28,14 +28,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // SavePause writes a pause into the journal; one that began at the same moment is replaced.
 func (j *Journal) SavePause(ctx context.Context, rec v1.PauseRecord) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	rec.By, rec.Reason = said(rec.By, maxName), said(rec.Reason, maxReason)
+	rec.By, rec.Reason = mask.Cut(rec.By, maxName), mask.Cut(rec.Reason, maxReason)
 	found := false
 	for i := range j.doc.Pauses {
 		if j.doc.Pauses[i].From.Equal(rec.From) {
@@ -64,10 +63,6 @@ const (
 	maxPauses = 100
 )
 
-// said is a text without secrets, and cut. What is cut off first bounds the work. The second cut takes off the end,
-// where the first one may have gone through a secret.
-func said(s string, most int) string { return visible.Cut(mask.Text(visible.Cut(s, 4*most)), most) }
-
 // saidAll cuts texts, and leaves out those above a number of them.
 func saidAll(all []string, many int) []string {
 	if len(all) == 0 {
@@ -75,7 +70,7 @@ func saidAll(all []string, many int) []string {
 	}
 	out := make([]string, 0, min(len(all), many))
 	for _, s := range all[:min(len(all), many)] {
-		out = append(out, said(s, maxNote))
+		out = append(out, mask.Cut(s, maxNote))
 	}
 	return out
 }
@@ -276,14 +271,14 @@ func apart(r v1.StepRecord) v1.StepRecord {
 // maskRecord returns a record whose sentences hold no secret and are cut: an error may quote a command line or an
 // answer.
 func maskRecord(r v1.StepRecord) v1.StepRecord {
-	r.Error, r.Notes = said(r.Error, maxError), saidAll(r.Notes, maxNotes)
+	r.Error, r.Notes = mask.Cut(r.Error, maxError), saidAll(r.Notes, maxNotes)
 	r.Handovers = slices.Clone(r.Handovers)
 	for i := range r.Handovers {
-		r.Handovers[i].Note = said(r.Handovers[i].Note, maxNote)
+		r.Handovers[i].Note = mask.Cut(r.Handovers[i].Note, maxNote)
 	}
 	if r.Undo != nil {
 		undo := *r.Undo
-		undo.Reason = said(undo.Reason, maxError) // it quotes the log of a kubelet
+		undo.Reason = mask.Cut(undo.Reason, maxError) // it quotes the log of a kubelet
 		r.Undo = &undo
 	}
 	return r

@@ -9,7 +9,6 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that
@@ -57,7 +56,7 @@ func (p *Progress) Saw(e step.Event) {
 			p.doc.Steps = append(p.doc.Steps, v1.StepProgress{ID: e.Step.ID, Since: e.Time.UTC()})
 		}
 		s := &p.doc.Steps[at]
-		message := shortened(mask.Text(visible.Cut(e.Message, 4*progressLimit)), progressLimit)
+		message := mask.Cut(e.Message, progressLimit)
 		if message == "" || s.Waiting == message {
 			break
 		}
@@ -72,7 +71,7 @@ func (p *Progress) Saw(e step.Event) {
 func (p *Progress) Disrupted(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if line = shortened(mask.Text(line), progressLimit); line != p.doc.Disruption {
+	if line = mask.Cut(line, progressLimit); line != p.doc.Disruption {
 		p.doc.Disruption = line
 		p.send()
 	}
@@ -92,21 +91,6 @@ func (p *Progress) send() {
 		return // there is nothing in it that cannot be written
 	}
 	p.publish(string(data))
-}
-
-// shortened cuts a text at a rune, and marks that it did.
-func shortened(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	end := 0
-	for i := range s {
-		if i > limit {
-			break
-		}
-		end = i
-	}
-	return s[:end] + "…"
 }
 
 // ReadProgress reads what a lock says of its run; nil where it says nothing that is understood. It is masked: an

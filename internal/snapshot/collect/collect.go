@@ -19,7 +19,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/together"
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Sources are where facts come from. What is nil is not asked, and the facts that it would give are unknown.
@@ -103,15 +102,9 @@ type Collector struct {
 // maxReason bounds, in bytes, what is kept of why a fact is not known.
 const maxReason = 4 << 10
 
-// shownReason is the beginning of a reason without secrets. A program or an API server repeats what it was given, at
-// any length, and masking takes its time.
-func shownReason(why string) string {
-	return mask.Text(visible.Cut(why, maxReason))
-}
-
 // Unknown records that a fact could not be gathered.
 func (g *Collector) Unknown(fact, why string) {
-	why = shownReason(why)
+	why = mask.Cut(why, maxReason) // a program or an API server repeats what it was given, at any length
 	g.Mu.Lock()
 	defer g.Mu.Unlock()
 	g.Errors = append(g.Errors, v1.GatherError{Fact: fact, Error: why})
@@ -179,7 +172,7 @@ func ForgetErrors(s *v1.Snapshot, fact string) {
 
 // AddError records in a snapshot that a fact is unknown.
 func AddError(s *v1.Snapshot, fact, why string) {
-	s.Errors = append(s.Errors, v1.GatherError{Fact: fact, Error: shownReason(why)})
+	s.Errors = append(s.Errors, v1.GatherError{Fact: fact, Error: mask.Cut(why, maxReason)})
 }
 
 // SortErrors puts the errors of a snapshot in a fixed order.
