@@ -89,7 +89,7 @@ test-units: # all three, whichever fails
 	$(GO) test $(test_flags) $(unraced) || failed=1; \
 	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
 	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
-	(cd tools && $(GO) test $(test_flags) ./images) || failed=1; \
+	(cd tools && $(GO) test $(test_flags) ./images ./kops) || failed=1; \
 	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
@@ -196,6 +196,11 @@ images: ## Build the container images of all programs, for amd64 and arm64, as O
 images-run: ## Run each image of make images under a containerd of its own; needs root, and Debian's containerd and runc
 	cd tools && $(GO) test ./images -count=1 -v -images.run=$(CURDIR)/out/images
 
+.PHONY: kops-example
+kops-example: ## Write a kOps cluster with an external manager to out/kops-example, and say how it is created (CLUSTER, ZONE, STATE, IMAGE)
+	cd tools && $(GO) run ./cmd/kops-example --out $(CURDIR)/out/kops-example $(if $(CLUSTER),--name $(CLUSTER)) $(if $(ZONE),--zone $(ZONE)) \
+		$(if $(STATE),--state $(STATE)) $(if $(IMAGE),--image $(IMAGE))
+
 .PHONY: captures
 captures: ## Take the snapshots that the rules are tested with from real API servers again
 	cd lab && $(GO) test ./field -run Captured -count=1 -update
@@ -221,7 +226,7 @@ lint: bin/golangci-lint ## Lint the product, the lab and the tools
 	$(GO) vet -tags faults ./cmd/transplant ./internal/fault
 	bin/golangci-lint run ./...
 	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
-	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./cmd/...
+	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./kops ./cmd/...
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && $(GO) build -o ../bin/golangci-lint $(lint_tool)
