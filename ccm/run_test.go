@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/names"
 
+	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 	"github.com/transplant-dev/transplant/internal/apitest"
@@ -70,6 +72,97 @@ func TestWorkThatDoesNotEndInTimeIsCutOffAndItsLeaseIsLeftToExpire(t *testing.T)
 		t.Errorf("the lease is held by %q", h)
 	}
 	close(w.finish)
+}
+
+// deafRoutes is a cloud with routes whose calls take no notice of their context.
+type deafRoutes struct {
+	cloud.Partial
+
+	began chan struct{} // gets one of each call
+	hang  chan struct{} // calls return when it is closed
+}
+
+func (d *deafRoutes) ProviderName() string { return "deaf" }
+
+func (d *deafRoutes) Routes() (cloudprovider.Routes, bool) { return d, true }
+
+func (d *deafRoutes) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
+	d.began <- struct{}{}
+	<-d.hang
+	return nil, nil
+}
+
+func (d *deafRoutes) CreateRoute(context.Context, string, string, *cloudprovider.Route) error {
+	d.began <- struct{}{}
+	<-d.hang
+	return nil
+}
+
+func (d *deafRoutes) DeleteRoute(context.Context, string, *cloudprovider.Route) error { return nil }
+
+func TestALeaseIsReleasedOnlyIfNoCallThatWasGivenUpMayStillChangeSomething(t *testing.T) {
+	create := func(ctx context.Context, routes cloudprovider.Routes) error {
+		return routes.CreateRoute(ctx, "c", "hint", &cloudprovider.Route{DestinationCIDR: "10.0.0.0/24"})
+	}
+	list := func(ctx context.Context, routes cloudprovider.Routes) error {
+		_, err := routes.ListRoutes(ctx, "c")
+		return err
+	}
+	for name, c := range map[string]struct {
+		call     func(context.Context, cloudprovider.Routes) error
+		timeout  time.Duration // of the call
+		drain    string
+		given    bool // the call is given up before the process is told to end
+		returns  bool // the call returns after that
+		released bool
+	}{
+		"a change, given up long before":        {call: create, timeout: 50 * time.Millisecond, drain: "100ms", given: true},
+		"a change, given up when its time ends": {call: create, timeout: time.Hour, drain: "100ms"},
+		"a change that returns in time":         {call: create, timeout: 50 * time.Millisecond, drain: "1m", given: true, returns: true, released: true},
+		"a read, given up long before":          {call: list, timeout: 50 * time.Millisecond, drain: "100ms", given: true, released: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := apitest.New(t)
+			kube, _ := server.Clients(t)
+			w, deaf := newWorker("work"), &deafRoutes{began: make(chan struct{}, 1), hang: make(chan struct{})}
+			m := run(t, server, &provider{}, map[string]*worker{"work": w}, "--drain-timeout="+c.drain,
+				"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=2s") // longer than calls get to end
+			leading := w.leads(t)
+			fence := election.FromContext(leading)
+			routes, _ := cloud.New(deaf, cloud.Options{CallTimeout: c.timeout}).For(fence).Routes()
+			ended := make(chan error, 1)
+			Go(leading, func(ctx context.Context) {
+				calls, cancel := fence.Bind(ctx)
+				defer cancel()
+				ended <- c.call(calls, routes)
+			})
+			receive(t, deaf.began)
+			if c.given {
+				if err := receive(t, ended); cloud.Classify(err) != cloud.OutcomeTimeout {
+					t.Errorf("the call ended with %v", err)
+				}
+			}
+			m.stop()
+			if c.returns {
+				<-leading.Done()
+				close(deaf.hang)
+			} else {
+				defer close(deaf.hang)
+			}
+			err := m.wait()
+			if !c.given {
+				if err := receive(t, ended); !errors.Is(err, election.ErrFenced) {
+					t.Errorf("the call ended with %v", err)
+				}
+			}
+			if told := err != nil && strings.Contains(err.Error(), "left to expire"); told == c.released || c.released && err != nil {
+				t.Errorf("the manager returns %v", err)
+			}
+			if h := holder(t, kube, mainLeaseName); (h == "") != c.released {
+				t.Errorf("the lease is held by %q", h)
+			}
+		})
+	}
 }
 
 func TestALostLeaseEndsTheProcessWithAnError(t *testing.T) {

@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,26 +63,45 @@ func (p *process) startProvider(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// drained is closed when the workers of a group have ended, or the process has, which does not wait for one that never
-// does. When the last group ends, the provider is told to end its own loops. That is before a lease is released and not
-// earlier: calls that are being finished may need them.
+// drained is closed when the workers of a group have ended and no call that they gave up may still change something. It
+// is closed too when the process has ended, which does not wait for one that never does. When the last group ends, the
+// provider is told to end its own loops. That is before a lease is released and not earlier: calls that are being
+// finished may need them.
 func (p *process) drained(g *group) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		select {
-		case <-g.workers.drained():
-		case <-p.ended:
+		if !p.outlives(g.workers.drained()) || !p.outlives(g.fence.AbandonedReturned()) {
 			return
 		}
-		for _, other := range p.groups {
-			if other.workers.working() {
-				return
-			}
+		if !slices.ContainsFunc(p.groups, (*group).isWorking) {
+			p.start.end()
 		}
-		p.start.end()
 	}()
 	return ended
+}
+
+// outlives waits for something to end, and reports whether it did so before the process.
+func (p *process) outlives(end <-chan struct{}) bool {
+	select {
+	case <-end:
+		return true
+	case <-p.ended:
+		return false
+	}
+}
+
+// isWorking reports whether a worker of the group runs, or a call that one gave up.
+func (g *group) isWorking() bool {
+	if g.workers.working() {
+		return true
+	}
+	select {
+	case <-g.fence.AbandonedReturned():
+		return false
+	default:
+		return true
+	}
 }
 
 // errUnanswered is why a process is not ready before the cloud has answered.

@@ -3,6 +3,10 @@ package ccm
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/transplant-dev/transplant/ccm/election"
 )
 
 // closed reports whether a channel is closed now.
@@ -80,4 +84,36 @@ func TestAWorkerThatNeverEndsIsNotWaitedForOnceTheProcessHasEnded(t *testing.T) 
 	if closed(p.start.stop) {
 		t.Error("the provider is told to end while a worker runs")
 	}
+}
+
+func TestALeaseWaitsForCallsThatItsWorkersGaveUpAndTheProviderForThoseOfAllLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &process{ended: make(chan struct{}), start: newProviderStart()}
+		first, second := &group{fence: election.Unfenced(time.Now())}, &group{fence: election.Unfenced(time.Now())}
+		p.groups = []*group{first, second}
+		returned := first.fence.NoteAbandoned()
+		drained, other := p.drained(first), p.drained(second)
+		synctest.Wait()
+		if closed(drained) || !closed(other) {
+			t.Errorf("drained: %v for the lease of the call, %v for the other", closed(drained), closed(other))
+		}
+		if closed(p.start.stop) {
+			t.Error("the provider is told to end while a call runs")
+		}
+		returned()
+		synctest.Wait()
+		if !closed(drained) || !closed(p.start.stop) {
+			t.Errorf("when the call has returned, drained: %v, the provider is told to end: %v", closed(drained), closed(p.start.stop))
+		}
+	})
+}
+
+func TestACallThatNeverReturnsIsNotWaitedForOnceTheProcessHasEnded(t *testing.T) {
+	p := &process{ended: make(chan struct{}), start: newProviderStart()}
+	g := &group{fence: election.Unfenced(time.Now())}
+	p.groups = []*group{g}
+	g.fence.NoteAbandoned() // and never returns
+	drained := p.drained(g)
+	close(p.ended)
+	receive(t, drained)
 }

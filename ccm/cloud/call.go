@@ -29,6 +29,7 @@ type caller struct {
 type call struct {
 	operation string // the method's name
 	object    object
+	inputs    inputs // what the provider is given
 	class     Class
 	timeout   time.Duration
 	fence     *election.Fence // for a context that carries none
@@ -105,7 +106,7 @@ func attempt[T any](
 		begun = time.Now()
 		answer, err = callInGoroutine(ctx, c, call, f)
 	}
-	outcome = Classify(err)
+	outcome = call.inputs.classify(err)
 	if call.ticket != nil && !errors.Is(err, ErrStillRunning) || outcome == OutcomeFenced {
 		c.observe(call.operation, outcome, time.Since(begun))
 	}
@@ -123,6 +124,7 @@ func (c *caller) admit(ctx context.Context, call call) (*ticket, error) {
 	if call.ticket != nil {
 		return call.ticket, nil
 	}
+	defer pauseTracking(ctx)()
 	admitted, err := c.budget.acquire(ctx, call.class)
 	if err != nil {
 		return nil, fmt.Errorf(
@@ -181,7 +183,7 @@ func callInGoroutine[T any](
 	}()
 	r, ok := wait(limited, replies)
 	if !ok {
-		c.hung.abandon(call, errorOf(replies))
+		c.hung.abandon(ctx, call, errorOf(replies))
 		return answer, unanswered(ctx, call)
 	}
 	if r.err != nil && limited.Err() != nil && ctx.Err() == nil && interrupted(r.err) != "" {
@@ -329,9 +331,14 @@ func (a *abandoned) refuse(c call) error {
 		c.operation, c.object, ErrStillRunning, a.call.operation, a.call.object, time.Since(a.since).Round(time.Second))
 }
 
-// abandon notes that a call was given up, until it returns.
-func (h *abandonedCalls) abandon(c call, returned func() error) {
+// abandon notes that a call was given up, until it returns. The lease of ctx is not released before one that changes
+// something has returned: a successor could meet it.
+func (h *abandonedCalls) abandon(ctx context.Context, c call, returned func() error) {
 	a := &abandoned{c, time.Now()}
+	noteReturned := func() {}
+	if fence := election.FromContext(ctx); c.mutates && fence != nil {
+		noteReturned = fence.NoteAbandoned()
+	}
 	h.mu.Lock()
 	h.calls = append(h.calls, a)
 	h.mu.Unlock()
@@ -346,6 +353,7 @@ func (h *abandonedCalls) abandon(c call, returned func() error) {
 	)
 	go func() {
 		err := returned()
+		noteReturned()
 		gauge.Dec()
 		h.mu.Lock()
 		h.calls = slices.DeleteFunc(h.calls, func(other *abandoned) bool { return other == a })

@@ -113,6 +113,40 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 	})
 }
 
+func TestACallThatWasGivenUpHoldsItsLeaseIfItChangesSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		fence, other := openFor(time.Hour), openFor(time.Hour)
+		balancer, _ := New(&provider{balancer: balancers{
+			get:    func(context.Context) (*corev1.LoadBalancerStatus, bool, error) { <-hang; return nil, false, nil },
+			update: func(context.Context) error { <-hang; return nil },
+		}}, Options{CallTimeout: time.Second, LoadBalancerTimeout: time.Second}).For(fence).LoadBalancer()
+		held := func(f *election.Fence) bool {
+			select {
+			case <-f.AbandonedReturned():
+				return false
+			default:
+				return true
+			}
+		}
+		if _, _, err := balancer.GetLoadBalancer(t.Context(), "c", service("read")); err == nil || held(fence) {
+			t.Errorf("a read that was given up (%v) holds the lease", err)
+		}
+		if err := balancer.UpdateLoadBalancer(t.Context(), "c", service("web"), nil); err == nil || !held(fence) {
+			t.Errorf("a call that changes something and was given up (%v) does not hold the lease", err)
+		}
+		ctx := election.NewContext(t.Context(), other)
+		if err := balancer.UpdateLoadBalancer(ctx, "c", service("other"), nil); err == nil || !held(other) {
+			t.Errorf("a call that was given up (%v) does not hold the lease of its context", err)
+		}
+		close(hang)
+		synctest.Wait()
+		if held(fence) || held(other) {
+			t.Error("calls that have returned hold the lease")
+		}
+	})
+}
+
 func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})

@@ -3,6 +3,11 @@ package cloud
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,15 +25,162 @@ func errorOnly(f func(context.Context) error) func(context.Context) (none, error
 }
 
 // read is a call that changes nothing.
-func (c *caller) read(ctx context.Context, operation string, o object, fallback Class) call {
-	return call{operation: operation, object: o, class: classOf(ctx, fallback), timeout: c.options.CallTimeout}
+func (c *caller) read(ctx context.Context, operation string, o object, fallback Class, given ...any) call {
+	return call{
+		operation: operation,
+		object:    o,
+		inputs:    append(inputs{o.name}, given...),
+		class:     classOf(ctx, fallback),
+		timeout:   c.options.CallTimeout,
+	}
 }
 
 // write is a call that changes something, and depends on a fence.
-func (c *caller) write(ctx context.Context, operation string, o object, fallback Class, fence *election.Fence) call {
-	w := c.read(ctx, operation, o, fallback)
+func (c *caller) write(
+	ctx context.Context,
+	operation string,
+	o object,
+	fallback Class,
+	fence *election.Fence,
+	given ...any,
+) call {
+	w := c.read(ctx, operation, o, fallback, given...)
 	w.mutates, w.fence = true, fence
 	return w
+}
+
+// inputs are what a provider is given for a call. Users and kubelets choose much of it: names, annotations, provider
+// IDs. Providers repeat that in their errors, where it must not be taken for what the cloud says. An annotation with
+// the word "throttled" would slow down all calls of the cluster.
+type inputs []any
+
+// findThrottled reports whether a text in lower case says that the cloud throttles.
+func (in inputs) findThrottled(text string) bool {
+	return slices.ContainsFunc(throttledWords, func(phrase string) bool {
+		return strings.Contains(text, phrase) && !in.mayBring(phrase) && !in.mayBringPart(phrase)
+	})
+}
+
+// findAny reports whether a text in lower case has one of some phrases that the inputs cannot have brought into it.
+func (in inputs) findAny(text string, phrases []string) bool {
+	return slices.ContainsFunc(phrases, func(phrase string) bool {
+		return strings.Contains(text, phrase) && !in.mayBring(phrase)
+	})
+}
+
+// mayBring reports whether an input has a phrase, whatever stands between its letters: providers leave characters out
+// of names.
+func (in inputs) mayBring(phrase string) bool {
+	letters := strings.Join(strings.FieldsFunc(phrase, isBetweenWords), "")
+	return letters != "" && in.anyText(func(text string) bool { return hasLetters(text, letters) })
+}
+
+// mayBringPart reports whether an input has some words of a phrase of several. The provider's own words next to it may
+// be the others, as in "there is no rate" before the name "exceeded-1".
+func (in inputs) mayBringPart(phrase string) bool {
+	words := strings.Fields(phrase)
+	first, last := words[0], words[len(words)-1]
+	return len(words) > 1 && in.anyText(func(text string) bool {
+		if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) }) {
+			return false
+		}
+		return slices.ContainsFunc(strings.FieldsFunc(text, isBetweenWords), func(word string) bool {
+			return strings.HasSuffix(word, first) || strings.HasPrefix(word, last) || slices.Contains(words, word)
+		})
+	})
+}
+
+// bareStatus finds a number that a provider may put behind a word or a bracket, as a port or the name "429-worker". It
+// does not find the number of "worker-429".
+var bareStatus = regexp.MustCompile(`(?:^|[^a-z0-9._-])([45][0-9]{2})\b`)
+
+// mayBringStatus reports whether an input has a status with what makes it one, or the bare number.
+func (in inputs) mayBringStatus(found, digits string) bool {
+	return in.anyText(func(text string) bool {
+		if !strings.Contains(text, digits) {
+			return false
+		}
+		isDigits := func(bare []string) bool { return bare[1] == digits }
+		return strings.Contains(text, found) || slices.ContainsFunc(bareStatus.FindAllStringSubmatch(text, -1), isDigits)
+	})
+}
+
+func isBetweenWords(r rune) bool { return !isLetterOrDigit(r) }
+
+func isLetterOrDigit(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' }
+
+// hasLetters reports whether letters follow each other in a text, with no other letter or digit between them.
+func hasLetters(text, letters string) bool {
+	for rest := text; len(rest) >= len(letters); rest = rest[1:] {
+		at := strings.IndexByte(rest, letters[0])
+		if at < 0 {
+			return false
+		}
+		if rest = rest[at:]; beginsWithLetters(rest, letters) {
+			return true
+		}
+	}
+	return false
+}
+
+func beginsWithLetters(text, letters string) bool {
+	found := 0
+	for i := 0; i < len(text) && found < len(letters); i++ {
+		switch c := text[i]; {
+		case c == letters[found]:
+			found++
+		case isLetterOrDigit(rune(c)):
+			return false
+		}
+	}
+	return found == len(letters)
+}
+
+// anyText reports whether a text or a number in the inputs, in lower case, is as asked for.
+func (in inputs) anyText(is func(text string) bool) bool {
+	return slices.ContainsFunc(in, func(given any) bool {
+		return anyTextIn(reflect.ValueOf(given), func(text string) bool { return is(strings.ToLower(text)) })
+	})
+}
+
+// anyTextIn is anyText for what a value is made of.
+func anyTextIn(v reflect.Value, is func(text string) bool) bool {
+	switch v.Kind() {
+	case reflect.String:
+		return is(v.String())
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return is(strconv.FormatInt(v.Int(), 10))
+	case reflect.Pointer, reflect.Interface:
+		return anyTextIn(v.Elem(), is) // of nil it is no value, which has no text
+	case reflect.Slice:
+		for i := range v.Len() {
+			if anyTextIn(v.Index(i), is) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for entries := v.MapRange(); entries.Next(); {
+			if anyTextIn(entries.Key(), is) || anyTextIn(entries.Value(), is) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		return anyTextInFields(v, is)
+	default:
+	}
+	return false
+}
+
+func anyTextInFields(v reflect.Value, is func(text string) bool) bool {
+	if v.Type() == reflect.TypeFor[corev1.NodeStatus]() { // no provider repeats the rest, and images are many
+		return anyTextIn(v.FieldByName("Addresses"), is)
+	}
+	for i := range v.NumField() {
+		if field := v.Field(i); field.CanInterface() && anyTextIn(field, is) {
+			return true
+		}
+	}
+	return false
 }
 
 // loadBalancer is cloudprovider.LoadBalancer.
@@ -42,9 +194,15 @@ func balancerOf(service *corev1.Service) object {
 }
 
 // change is a call that changes a load balancer.
-func (b loadBalancer) change(ctx context.Context, operation string, service *corev1.Service) call {
-	c := b.guarded.shell.caller.write(ctx, operation, balancerOf(service), ClassLoadBalancer, b.guarded.fence)
-	c.timeout = b.guarded.shell.caller.options.LoadBalancerTimeout
+func (b loadBalancer) change(
+	ctx context.Context,
+	operation string,
+	service *corev1.Service,
+	nodes []*corev1.Node,
+) call {
+	caller := b.guarded.shell.caller
+	c := caller.write(ctx, operation, balancerOf(service), ClassLoadBalancer, b.guarded.fence, service, nodes)
+	c.timeout = caller.options.LoadBalancerTimeout
 	return c
 }
 
@@ -62,7 +220,7 @@ func (b loadBalancer) GetLoadBalancer(
 	a, err := do(
 		ctx,
 		caller,
-		caller.read(ctx, "GetLoadBalancer", balancerOf(service), ClassLoadBalancer),
+		caller.read(ctx, "GetLoadBalancer", balancerOf(service), ClassLoadBalancer, service),
 		func(ctx context.Context) (answer, error) {
 			status, exists, err := b.provider.GetLoadBalancer(ctx, cluster, service)
 			return answer{status, exists}, err
@@ -90,7 +248,7 @@ func (b loadBalancer) EnsureLoadBalancer(
 	return do(
 		ctx,
 		b.guarded.shell.caller,
-		b.change(ctx, "EnsureLoadBalancer", service),
+		b.change(ctx, "EnsureLoadBalancer", service, nodes),
 		func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			return b.provider.EnsureLoadBalancer(ctx, cluster, service, nodes)
 		},
@@ -107,7 +265,7 @@ func (b loadBalancer) UpdateLoadBalancer(
 	_, err := do(
 		ctx,
 		b.guarded.shell.caller,
-		b.change(ctx, "UpdateLoadBalancer", service),
+		b.change(ctx, "UpdateLoadBalancer", service, nodes),
 		errorOnly(func(ctx context.Context) error {
 			return b.provider.UpdateLoadBalancer(ctx, cluster, service, nodes)
 		}),
@@ -120,7 +278,7 @@ func (b loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster str
 	_, err := do(
 		ctx,
 		b.guarded.shell.caller,
-		b.change(ctx, "EnsureLoadBalancerDeleted", service),
+		b.change(ctx, "EnsureLoadBalancerDeleted", service, nil),
 		errorOnly(func(ctx context.Context) error {
 			return b.provider.EnsureLoadBalancerDeleted(ctx, cluster, service)
 		}),
@@ -157,7 +315,7 @@ func (r routesOf) CreateRoute(ctx context.Context, cluster, hint string, route *
 	_, err := do(
 		ctx,
 		caller,
-		caller.write(ctx, "CreateRoute", routeTo(route), ClassRoute, r.guarded.fence),
+		caller.write(ctx, "CreateRoute", routeTo(route), ClassRoute, r.guarded.fence, route),
 		errorOnly(func(ctx context.Context) error {
 			return r.provider.CreateRoute(ctx, cluster, hint, route)
 		}),
@@ -171,7 +329,7 @@ func (r routesOf) DeleteRoute(ctx context.Context, cluster string, route *cloudp
 	_, err := do(
 		ctx,
 		caller,
-		caller.write(ctx, "DeleteRoute", routeTo(route), ClassRoute, r.guarded.fence),
+		caller.write(ctx, "DeleteRoute", routeTo(route), ClassRoute, r.guarded.fence, route),
 		errorOnly(func(ctx context.Context) error {
 			return r.provider.DeleteRoute(ctx, cluster, route)
 		}),
@@ -263,5 +421,5 @@ func (c *caller) listing(ctx context.Context, nodes []*corev1.Node) call {
 	default:
 		o = object{fmt.Sprintf("the instances of %d nodes, the first of which is", len(nodes)), nodes[0].Name}
 	}
-	return c.read(ctx, "ListInstances", o, ClassNode)
+	return c.read(ctx, "ListInstances", o, ClassNode, nodes)
 }

@@ -183,6 +183,62 @@ func classOf(ctx context.Context, fallback Class) Class {
 	return fallback
 }
 
+type trackedKey struct{}
+
+// tracked is a call of which its caller wants to know how long the provider takes.
+type tracked struct {
+	start func() (done func())
+
+	mu    sync.Mutex
+	ended bool
+	done  func() // of what was started last; nil while the call waits
+}
+
+// Track follows the call that is made with the context that it returns. It calls start at once, and done when the
+// caller calls end. In between, a call that waits for the call budget counts as not started. A provider that was not
+// called does not hang, however long the cloud throttles.
+func Track(ctx context.Context, start func() (done func())) (tracking context.Context, end func()) {
+	t := &tracked{start: start, done: start()}
+	return context.WithValue(ctx, trackedKey{}, t), func() { t.stop(true) }
+}
+
+func (t *tracked) stop(forGood bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = t.ended || forGood
+	if t.done != nil {
+		t.done()
+		t.done = nil
+	}
+}
+
+func (t *tracked) resume() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended && t.done == nil {
+		t.done = t.start()
+	}
+}
+
+// pauseTracking says that a call waits, to the caller that tracks it. It returns what says that the wait is over.
+func pauseTracking(ctx context.Context) (resume func()) {
+	t, ok := ctx.Value(trackedKey{}).(*tracked)
+	if !ok {
+		return func() {}
+	}
+	t.stop(false)
+	return t.resume
+}
+
+// LoadBalancerTimeout is how long a call that changes a load balancer may take. It is 0, for no limit, if the cloud did
+// not come from a guard.
+func LoadBalancerTimeout(c cloudprovider.Interface) time.Duration {
+	if guarded, ok := c.(interface{ shellOf() *Guard }); ok {
+		return guarded.shellOf().caller.options.LoadBalancerTimeout
+	}
+	return 0
+}
+
 // Guard is what stands in front of one provider, for all leases of a process: metrics, call budget, cache of instances.
 type Guard struct {
 	provider cloudprovider.Interface

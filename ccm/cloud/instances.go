@@ -90,7 +90,7 @@ func ask[T any](
 	fallback Class,
 	f func(context.Context, *corev1.Node) (T, error),
 ) (T, error) {
-	c := i.caller.read(ctx, operation, nodeNamed(node.Name), fallback)
+	c := i.caller.read(ctx, operation, nodeNamed(node.Name), fallback, node)
 	c.retries = i.retries
 	return do(ctx, i.caller, c, func(ctx context.Context) (T, error) { return f(ctx, node) })
 }

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -88,7 +90,7 @@ var (
 )
 
 // fields reads an error's exported fields. A field with the right name and another meaning is a number that is no error
-// status, or text that no cloud uses.
+// status, or text that no cloud uses. Google has its codes in a list.
 func (a *answer) fields(err error) {
 	v := reflect.ValueOf(err)
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -112,6 +114,22 @@ func (a *answer) fields(err error) {
 			a.code = f.String()
 		}
 	}
+	a.code = cmp.Or(a.code, reasonIn(field(v, "Errors")))
+}
+
+// reasonIn is the first reason in a list of which an outcome is known, or the last.
+func reasonIn(list reflect.Value) (code string) {
+	if list.Kind() != reflect.Slice {
+		return ""
+	}
+	for i := 0; i < list.Len() && ofCode(code) == ""; i++ {
+		if item := reflect.Indirect(list.Index(i)); item.Kind() == reflect.Struct {
+			if reason := field(item, "Reason"); reason.Kind() == reflect.String {
+				code = reason.String()
+			}
+		}
+	}
+	return code
 }
 
 // field is an exported field of a struct's own, or no value.
@@ -195,8 +213,12 @@ func (o Outcome) reached() bool {
 
 // Classify judges the error of a call to a cloud. The most certain source goes first: what the guard itself says, what
 // the cloud answered, how the connection failed, how the context ended. For providers that lose all of that with a %v,
-// the text is read.
-func Classify(err error) (outcome Outcome) {
+// the text is read. A user may have written it, so that it must not decide about the calls of others.
+func Classify(err error) Outcome { return inputs(nil).classify(err) }
+
+// classify is Classify for the error of a call that was made with these inputs: none of them is taken for the cloud's
+// words.
+func (in inputs) classify(err error) (outcome Outcome) {
 	if err == nil {
 		return OutcomeOK
 	}
@@ -205,7 +227,7 @@ func Classify(err error) (outcome Outcome) {
 			outcome = OutcomeOther
 		}
 	}()
-	for _, judge := range []func(error) Outcome{own, protocol, answered, connection, interrupted, text} {
+	for _, judge := range []func(error) Outcome{own, protocol, in.answered, connection, interrupted, in.text} {
 		if outcome := judge(err); outcome != "" {
 			return outcome
 		}
@@ -242,14 +264,14 @@ func protocol(err error) Outcome {
 
 // answered is what the cloud said: by its code, which tells throttling from other refusals with the same status, or by
 // the status.
-func answered(err error) Outcome {
+func (in inputs) answered(err error) Outcome {
 	answer := answerOf(err)
 	if outcome := ofCode(answer.code); outcome != "" {
 		return outcome
 	}
 	if outcome := ofStatus(answer.status); outcome != "" {
-		if outcome == OutcomeAuth && throttledText(err.Error()) { // Google throttles with 403
-			return OutcomeThrottled
+		if outcome == OutcomeAuth && answer.code == "" && in.findThrottled(strings.ToLower(err.Error())) {
+			return OutcomeThrottled // Google throttles with 403, and its reason may be lost
 		}
 		return outcome
 	}
@@ -317,6 +339,19 @@ func connection(err error) Outcome {
 	return ""
 }
 
+// IsUnsent reports whether an error says that nothing was sent to the cloud: its name was not resolved, or it refused
+// the connection. A connection that ended later may have carried a request that the cloud has carried out.
+func IsUnsent(err error) bool {
+	switch Classify(err) {
+	case OutcomeDNS:
+		return true
+	case OutcomeRefused:
+		return errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(strings.ToLower(err.Error()), "connection refused")
+	default:
+		return false
+	}
+}
+
 // interrupted is that the answer was not waited for to the end, or the connection ended before it.
 func interrupted(err error) Outcome {
 	var timeout interface{ Timeout() bool }
@@ -332,7 +367,7 @@ func interrupted(err error) Outcome {
 }
 
 // text is the last resort.
-func text(err error) Outcome { return ofText(strings.ToLower(err.Error())) }
+func (in inputs) text(err error) Outcome { return in.ofText(strings.ToLower(err.Error())) }
 
 // The codes by which clouds say what a status does not, in lower case and without what stands between their words.
 var codes = map[string]Outcome{
@@ -504,22 +539,14 @@ var throttledWords = []string{
 	"retry limit quota",
 }
 
-func throttledText(text string) bool { return containsAny(strings.ToLower(text), throttledWords) }
-
-func containsAny(text string, words []string) bool {
-	for _, word := range words {
-		if strings.Contains(text, word) {
-			return true
-		}
-	}
-	return false
-}
-
 // statusInText finds an HTTP status where SDKs write one: "StatusCode: 429", "status code 503", "error 403", "got 404
 // instead", "HTTP 500", "[404] ...", "(429 Too ...)".
 var statusInText = regexp.MustCompile(
 	`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\(|\[)([45][0-9]{2})\b`,
 )
+
+// maxStatuses bounds how many of a text are looked at: a user may have written thousands.
+const maxStatuses = 10
 
 // codeInText finds the code in the text of AWS: "api error InvalidInstanceID.NotFound: ...".
 var codeInText = regexp.MustCompile(`\bapi error ([a-z0-9._]+):`)
@@ -529,26 +556,25 @@ var codeInText = regexp.MustCompile(`\bapi error ([a-z0-9._]+):`)
 var lookup = regexp.MustCompile(`\blookup [^ :]+(?: on [^ ]+)?: `)
 
 // ofText judges a text in lower case.
-func ofText(text string) Outcome {
-	if containsAny(text, throttledWords) { // before the status: a throttled request has any of four
+func (in inputs) ofText(text string) Outcome {
+	if in.findThrottled(text) { // before the status: a throttled request has any of four
 		return OutcomeThrottled
 	}
-	if found := codeInText.FindStringSubmatch(text); found != nil {
+	if found := codeInText.FindStringSubmatch(text); found != nil && !in.mayBring(found[1]) {
 		if outcome := ofCode(found[1]); outcome != "" {
 			return outcome
 		}
 	}
-	if found := statusInText.FindStringSubmatch(text); found != nil {
-		digits := found[1]
-		if outcome := ofStatus(100*int(digits[0]-'0') + 10*int(digits[1]-'0') + int(digits[2]-'0')); outcome != "" {
-			return outcome
+	for _, found := range statusInText.FindAllStringSubmatch(text, maxStatuses) {
+		if status, err := strconv.Atoi(found[1]); err == nil && !in.mayBringStatus(found[0], found[1]) {
+			return ofStatus(status)
 		}
 	}
 	if lookup.MatchString(text) {
 		return OutcomeDNS
 	}
 	for _, s := range textPatterns {
-		if containsAny(text, s.words) {
+		if in.findAny(text, s.words) {
 			return s.outcome
 		}
 	}

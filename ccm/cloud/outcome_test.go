@@ -220,6 +220,10 @@ func TestRealFailuresOfConnectionsAndAnswersAreToldApart(t *testing.T) {
 				if got := Classify(lost); got != c.want {
 					t.Errorf("as text: %v is %s, want %s", lost, got, c.want)
 				}
+				unsent := c.want == OutcomeDNS || name == "a port that nobody listens on"
+				if IsUnsent(err) != unsent || IsUnsent(lost) != unsent {
+					t.Errorf("%v: nothing was sent: %v, as text: %v, want %v", err, IsUnsent(err), IsUnsent(lost), unsent)
+				}
 			})
 		}
 	}
@@ -246,8 +250,10 @@ type (
 	googleError struct { // googleapi.Error
 		Code    int
 		Message string
+		Errors  []googleItem
 	}
-	azureError struct { // azcore.ResponseError
+	googleItem struct{ Reason string } // googleapi.ErrorItem
+	azureError struct {                // azcore.ResponseError
 		ErrorCode   string
 		StatusCode  int
 		RawResponse *http.Response
@@ -305,9 +311,12 @@ func TestErrorsAreJudgedByWhatTheyAre(t *testing.T) {
 		"not implemented":                  {cloudprovider.NotImplemented, OutcomeOK},
 		"implemented elsewhere":            {fmt.Errorf("x: %w", cloudprovider.ImplementedElsewhere), OutcomeOK},
 		"to be asked again":                {fmt.Errorf("x: %w", api.NewRetryError("pending", time.Second)), OutcomeOK},
-		"Google's quota":                   {&googleError{403, "Quota exceeded, rateLimitExceeded"}, OutcomeThrottled},
-		"Google's refusal":                 {&googleError{403, "missing permission"}, OutcomeAuth},
-		"Google's absence":                 {fmt.Errorf("x: %w", &googleError{404, "no"}), OutcomeNotFound},
+		"Google's rate limit":              {&googleError{403, "Quota exceeded", []googleItem{{"other"}, {"rateLimitExceeded"}}}, OutcomeThrottled},
+		"Google's rate limit, as text":     {&googleError{403, "Quota exceeded, rateLimitExceeded", nil}, OutcomeThrottled},
+		"Google's refusal":                 {&googleError{403, "missing permission", []googleItem{{"forbidden"}}}, OutcomeAuth},
+		"Google's refusal for the Service": {&googleError{403, "no throttled", []googleItem{{"insufficientPermissions"}}}, OutcomeAuth},
+		"Google's absence":                 {fmt.Errorf("x: %w", &googleError{404, "no", []googleItem{{"notFound"}}}), OutcomeNotFound},
+		"Google's conflict":                {&googleError{409, "no", []googleItem{{"alreadyExists"}}}, OutcomeClientError},
 		"Azure's throttling":               {&azureError{"SubscriptionRequestsThrottled", 429, nil}, OutcomeThrottled},
 		"Azure's conflict that throttles":  {&azureError{"OperationNotAllowedDueToThrottling", 409, nil}, OutcomeThrottled},
 		"Azure's absence":                  {&azureError{"ResourceNotFound", 404, nil}, OutcomeNotFound},

@@ -76,8 +76,9 @@ type Config struct {
 	// OnStarted is called in a goroutine of its own when a lease is won. ctx carries the fence, and is cancelled for the
 	// drain or the loss.
 	OnStarted func(ctx context.Context, lease string)
-	// Drained returns a channel that is closed when the workers under the lease have ended. It is called after their
-	// context was cancelled. With nil there is nothing to wait for.
+	// Drained returns a channel that is closed when the workers under the lease have ended. Calls that they gave up, see
+	// Fence.AbandonedReturned, are theirs. It is called after their context was cancelled. With nil there is nothing to
+	// wait for.
 	Drained func(lease string) <-chan struct{}
 }
 

@@ -48,6 +48,10 @@ type Fence struct {
 	bound    map[uint64]context.CancelCauseFunc // the contexts that end with the current opening
 	next     uint64
 	refused  uint64
+	// abandoned is how many calls that change something were given up and still run. allReturned is closed when none
+	// does; nil before the first.
+	abandoned   int
+	allReturned chan struct{}
 }
 
 // Tenure describes a time of holding a lease.
@@ -240,6 +244,36 @@ func (f *Fence) Bind(ctx context.Context) (bound context.Context, cancel context
 		f.mu.Unlock()
 		end(context.Canceled)
 	}
+}
+
+// NoteAbandoned counts a call that changes something and was given up while it still ran. The lease is not released
+// before it has returned, since a successor must not meet it. The caller calls returned then.
+func (f *Fence) NoteAbandoned() (returned func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.abandoned == 0 {
+		f.allReturned = make(chan struct{})
+	}
+	f.abandoned++
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.abandoned--; f.abandoned == 0 {
+			close(f.allReturned)
+		}
+	})
+}
+
+// AbandonedReturned returns a channel that is closed when no call runs that NoteAbandoned has counted. Workers may give
+// up more calls later: it is asked for once they have ended.
+func (f *Fence) AbandonedReturned() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.allReturned == nil {
+		f.allReturned = make(chan struct{})
+		close(f.allReturned)
+	}
+	return f.allReturned
 }
 
 type fenceKey struct{}

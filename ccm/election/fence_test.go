@@ -293,3 +293,32 @@ func TestAWriteOfNoLeasePassesWhileAnyLeaseIsHeldAndIsRefusedOnce(t *testing.T) 
 		t.Errorf("one write was refused, and %d refusals were counted", got)
 	}
 }
+
+func TestCallsThatWereGivenUpCountUntilTheLastHasReturned(t *testing.T) {
+	f := election.NewFence("x", newClock())
+	running := func() bool {
+		select {
+		case <-f.AbandonedReturned():
+			return false
+		default:
+			return true
+		}
+	}
+	if running() {
+		t.Error("a call runs though none was given up")
+	}
+	for range 2 { // again after all have returned
+		first, second := f.NoteAbandoned(), f.NoteAbandoned()
+		all := f.AbandonedReturned()
+		first()
+		first() // which counts once
+		if !running() {
+			t.Error("no call runs though one of two has not returned")
+		}
+		second()
+		<-all
+		if running() {
+			t.Error("a call runs though both have returned")
+		}
+	}
+}

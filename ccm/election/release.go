@@ -33,12 +33,12 @@ func (c *candidate) finish(own context.Context) error {
 	c.ended(nil)
 	if !inTime {
 		// A call may still be on its way to the cloud. A successor must not meet it.
-		return fmt.Errorf("releasing lease %q: its workers have not ended, so it is left to expire", c.Name)
+		return fmt.Errorf("releasing lease %q: its workers or their calls have not ended, so it is left to expire", c.Name)
 	}
 	return c.release(own)
 }
 
-// drained is closed when the workers under the lease have ended.
+// drained is closed when the workers under the lease have ended, and the calls that they gave up.
 func (c *candidate) drained() <-chan struct{} {
 	c.mu.Lock()
 	started := c.end != nil

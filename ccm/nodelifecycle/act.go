@@ -104,7 +104,7 @@ func (c *Controller) delay(calls context.Context, node *corev1.Node, w *watched)
 }
 
 // remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and
-// still not Ready.
+// still not Ready. With another provider ID it is of an instance that was not asked for. The next tick judges it again.
 func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
@@ -123,8 +123,11 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 	if apierrors.IsConflict(err) {
 		current, failed := c.client.CoreV1().Nodes().Get(calls, node.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(failed) || failed == nil && (current.UID != node.UID || ready(current)):
+		case apierrors.IsNotFound(failed) || failed == nil && isSpared(current, node):
 			deletions.WithLabelValues("other").Inc()
+			c.mu.Lock()
+			w.forgetAnswer() // other answers of the pass would have it deleted again
+			c.mu.Unlock()
 			return nil
 		case failed != nil:
 			err = fmt.Errorf("reading node %q: %w", node.Name, failed)
@@ -139,9 +142,9 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 		w.removed = true
 		switch {
 		case w.counted && w.terminated:
-			c.recentTerminated = append(c.recentTerminated, c.clock.Now())
+			c.recentTerminated[node.Name] = c.clock.Now()
 		case w.counted:
-			c.recent = append(c.recent, c.clock.Now())
+			c.recent[node.Name] = c.clock.Now()
 		}
 		c.mu.Unlock()
 		klog.FromContext(calls).
@@ -163,6 +166,11 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 		)
 	}
 	return err
+}
+
+// isSpared reports whether a node is not to be deleted by what was judged of it before it changed.
+func isSpared(current, judged *corev1.Node) bool {
+	return current.UID != judged.UID || current.Spec.ProviderID != judged.Spec.ProviderID || ready(current)
 }
 
 func (c *Controller) delete(calls context.Context, node *corev1.Node) error {

@@ -259,6 +259,29 @@ func TestANodeThatHasChangedIsJudgedAgainBeforeItIsDeleted(t *testing.T) {
 	}
 }
 
+func TestANodeThatGotAProviderIDAfterItWasJudgedIsNotDeletedByItsName(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		c.Instance = func(node *corev1.Node) cloud.InstanceState {
+			return cloud.InstanceState{Exists: node.Spec.ProviderID != ""} // it has another name in the cloud
+		}
+		api := nodetest.New(append(many(5, "alive", isReady), nodeWith("joining", withoutID))...)
+		joined := false
+		api.Fault = func(request string) error {
+			if request == "DELETE joining" && !joined {
+				joined = true
+				api.Change("joining", func(node *corev1.Node) { node.Spec.ProviderID = "test://i-1" }) // as the node controller does
+			}
+			return nil
+		}
+		start(t.Context(), t, api, provider)
+		pass(time.Minute)
+		if !joined || api.Node("joining") == nil {
+			t.Errorf("the node was to be deleted: %v, and was kept: %v", joined, api.Node("joining") != nil)
+		}
+		equal(t, "requests", []string{"DELETE joining", "GET joining"}, api.Requests())
+	})
+}
+
 func TestTaintsOfOthersAreNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := nodetest.New(nodeWith("parked"))

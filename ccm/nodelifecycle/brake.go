@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -262,27 +263,37 @@ func (c *Controller) decide(calls context.Context, pass *evidence) (removals []*
 	return removals
 }
 
-// countMissing returns how many nodes count towards the limits. None of the others is held. The caller has the lock.
+// countMissing returns how many nodes count towards the limits. None of the others is held. A name counts once, however
+// often a kubelet registers its Node again. The caller has the lock.
 func (c *Controller) countMissing(now time.Time) tally {
-	isOld := func(at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow }
-	c.recent = slices.DeleteFunc(c.recent, isOld)
-	c.recentTerminated = slices.DeleteFunc(c.recentTerminated, isOld)
-	count := tally{
-		nodes:   c.known + len(c.recent) + len(c.recentTerminated),
-		missing: len(c.recent), terminated: len(c.recentTerminated), earned: c.earnedBy(now),
-	}
+	isOld := func(_ string, at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow }
+	maps.DeleteFunc(c.recent, isOld)
+	maps.DeleteFunc(c.recentTerminated, isOld)
+	missing, terminated := sets.KeySet(c.recent), sets.KeySet(c.recentTerminated)
+	count := tally{nodes: c.known + c.countRemoved(missing.Union(terminated)), earned: c.earnedBy(now)}
 	count.setLimits(c.options)
-	for _, w := range c.watched {
+	for name, w := range c.watched {
 		switch {
 		case !w.isGone() || w.isExempt(now):
 			w.held = ""
 		case w.terminated:
-			count.terminated++
+			terminated.Insert(name)
 		default:
-			count.missing++
+			missing.Insert(name)
 		}
 	}
+	count.missing, count.terminated = len(missing), len(terminated)
 	return count
+}
+
+// countRemoved returns how many of the names of deleted nodes no node has now.
+func (c *Controller) countRemoved(names sets.Set[string]) (removed int) {
+	for name := range names {
+		if _, err := c.nodes.Get(name); err != nil {
+			removed++
+		}
+	}
+	return removed
 }
 
 // mayDelete reports whether a node is to be deleted after the answers of its pass, and notes why not if it is held. The

@@ -187,6 +187,78 @@ func TestDeletionsOfTheLastMinutesCountTowardsTheLimit(t *testing.T) {
 	})
 }
 
+func TestANodeThatIsRegisteredAgainAndAgainTakesUpOnePlaceOfALimit(t *testing.T) {
+	for name, gone := range map[string]cloud.InstanceState{"missing": {}, "terminated": {Terminated: true}} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				c.Instance = func(node *corev1.Node) cloud.InstanceState {
+					if strings.HasPrefix(node.Name, "gone") {
+						return gone
+					}
+					return cloud.InstanceState{Exists: true}
+				}
+				api := nodetest.New(many(20, "alive", isReady)...)
+				controller := start(t.Context(), t, api, provider, func(config *Config) { config.Options.TerminatedLimitPercent = 10 })
+				for again := range 15 { // by one kubelet, and the limit is 10
+					api.Put(nodeWith("gone-again"))
+					pass(12 * time.Second)
+					if api.Node("gone-again") != nil {
+						t.Fatalf("registered for the %d. time, the node is kept", again+1)
+					}
+				}
+				for _, node := range many(9, "gone-other") {
+					api.Put(node)
+				}
+				pass(12 * time.Second)
+				equal(t, "held", nil, heldNow(t))
+				if n := withPrefix(api, "gone-other"); n > 0 {
+					t.Errorf("%d nodes of other machines are left", n)
+				}
+				api.Put(nodeWith("gone-again")) // which counts already
+				pass(12 * time.Second)
+				if api.Node("gone-again") != nil {
+					t.Error("with the limit used up by it and others, the node counts twice")
+				}
+				api.Put(nodeWith("gone-more"))
+				pass(12 * time.Second)
+				if api.Node("gone-more") == nil {
+					t.Error("an eleventh node is deleted within the window")
+				}
+				pass(controller.options.DeletionWindow + 12*time.Second)
+				pass(controller.options.DeletionWindow + 12*time.Second) // the eleventh was deleted meanwhile
+				controller.mu.Lock()
+				defer controller.mu.Unlock()
+				if n := len(controller.recent) + len(controller.recentTerminated); n > 0 {
+					t.Errorf("%d deletions are remembered beyond the window", n)
+				}
+			})
+		})
+	}
+}
+
+func TestANodeCountsOnceAmongAllThoughItWasDeletedAndIsThereAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(append(many(5, "alive", isReady), nodeWith("gone"))...)
+		c, provider := lister(10)
+		controller := start(t.Context(), t, api, provider)
+		nodes := func() int {
+			controller.mu.Lock()
+			defer controller.mu.Unlock()
+			return controller.countMissing(controller.clock.Now()).nodes
+		}
+		pass(12 * time.Second)
+		if n := nodes(); api.Node("gone") != nil || n != 6 {
+			t.Errorf("%d nodes count of 5 and one that was deleted: %v", n, api.Node("gone") == nil)
+		}
+		c.Instance = func(*corev1.Node) cloud.InstanceState { return cloud.InstanceState{Exists: true} }
+		api.Put(nodeWith("gone", isReady))
+		pass(12 * time.Second)
+		if n := nodes(); n != 6 {
+			t.Errorf("%d nodes count of 6", n)
+		}
+	})
+}
+
 func TestTerminatedInstancesDoNotCountAsMissingAndNeedOneLook(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := nodetest.New(append(many(400, "alive"), many(100, "gone")...)...)

@@ -115,9 +115,11 @@ type Controller struct {
 	known int    // nodes that there are
 	// toldNoOwn reports whether it was said that the own node is not known.
 	toldNoOwn bool
-	recent    []time.Time // when nodes were deleted that count towards the limit, within the window
+	// recent is when the Nodes of a name were last deleted that count towards the limit, within the window. A kubelet that
+	// registers its Node again and again takes up one place.
+	recent map[string]time.Time
 	// recentTerminated is the same of nodes whose instances were terminated, which have a limit of their own.
-	recentTerminated []time.Time
+	recentTerminated map[string]time.Time
 	holds            map[holdReason]int // how many nodes are held
 	witnesses        map[string]bool    // Ready nodes that are being asked for
 	turn             int                // where among them the next pass begins
@@ -142,10 +144,12 @@ func New(config Config) (*Controller, error) {
 			chan struct{},
 			config.Workers,
 		),
-		warnings:  rate.NewLimiter(1, 50),
-		watched:   map[string]*watched{},
-		host:      config.Host,
-		witnesses: map[string]bool{},
+		warnings:         rate.NewLimiter(1, 50),
+		watched:          map[string]*watched{},
+		host:             config.Host,
+		recent:           map[string]time.Time{},
+		recentTerminated: map[string]time.Time{},
+		witnesses:        map[string]bool{},
 	}
 	flights := groupsInFlight
 	if c.reader.Size() == 1 {

@@ -147,6 +147,9 @@ func (w *watched) answered(a answer, now time.Time, period, limit time.Duration,
 	w.due = now.Add(w.interval)
 }
 
+// forgetAnswer has a node judged from the beginning: it is not what the answer was about.
+func (w *watched) forgetAnswer() { w.answer, w.times = unknown, 0 }
+
 // isGone reports whether a node has no instance by the last answer, and is there still.
 func (w *watched) isGone() bool { return w.answer == gone && !w.removed }
 

@@ -61,8 +61,8 @@ var (
 	}, []string{"reason"})
 	deletions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_node_deletions_total",
-		Help: "Number of attempts to delete a node whose instance is gone, labeled by result: success, error or other. other: the node had become Ready or " +
-			"was replaced by then.",
+		Help: "Number of attempts to delete a node whose instance is gone, labeled by result: success, error or other. other: the node had become Ready, " +
+			"was replaced or had got another provider ID by then.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 )

@@ -42,7 +42,7 @@ type attempt struct {
 	next     time.Time
 	made     bool // the last create succeeded; no list has shown the route yet
 	relapsed bool // it succeeded, but a list showed a black hole
-	undone   bool // the cloud has answered that it did nothing: no list is needed to know that
+	undone   bool // the cloud did nothing, by its answer or as nothing was sent: no list is needed to know that
 }
 
 // attempts remembers the calls that failed, and the creates that succeeded until a list shows the route.
@@ -75,7 +75,7 @@ func (a attempts) fail(c call, err error, begun, now time.Time) {
 	case c.verb != "create":
 	case outcome == cloud.OutcomeNotFound, outcome == cloud.OutcomeAuth:
 		known.undone, pause = true, backoff(known.failures+refusedStep)
-	case outcome == cloud.OutcomeThrottled, outcome == cloud.OutcomeRefused, outcome == cloud.OutcomeDNS:
+	case outcome == cloud.OutcomeThrottled, cloud.IsUnsent(err):
 		known.undone = true
 	default:
 		known.undone = false
@@ -104,11 +104,12 @@ func (a attempts) succeed(c call, begun, now time.Time) time.Time {
 func (a attempts) observe(routes []*cloudprovider.Route, ignored map[destination]bool, now time.Time) {
 	blackhole, healthy := map[destination]bool{}, map[call]bool{}
 	for _, route := range routes {
-		d := destinationOf(route.DestinationCIDR)
-		if route.Blackhole {
-			blackhole[d] = true
-		} else {
-			healthy[call{verb: "create", destination: d, node: route.TargetNode}] = true
+		switch {
+		case route == nil: // a provider's mistake
+		case route.Blackhole:
+			blackhole[destinationOf(route.DestinationCIDR)] = true
+		default:
+			healthy[call{verb: "create", destination: destinationOf(route.DestinationCIDR), node: route.TargetNode}] = true
 		}
 	}
 	for c, known := range a {

@@ -1,10 +1,16 @@
 package route
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -296,22 +302,85 @@ func TestARefusalIsRepeatedSeldomAndWithoutLists(t *testing.T) {
 }
 
 func TestACreateThatFailedButWasCarriedOutIsNotMadeAgain(t *testing.T) {
-	s := newSky()
-	s.after = func(call string) error {
-		if strings.HasPrefix(call, "create") {
-			return errors.New("the connection was reset")
-		}
-		return nil
+	for name, failure := range map[string]error{
+		"of an unknown kind": errors.New("the cloud had a problem"),
+		"a connection reset": &url.Error{Op: "Post", URL: "https://cloud", Err: &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}},
+		"a broken pipe":      &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)},
+		"an end of answers":  &url.Error{Op: "Post", URL: "https://cloud", Err: io.EOF},
+		"in text alone":      errors.New("read tcp 10.0.0.1:443: connection reset by peer"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSky()
+			s.after = func(call string) error {
+				if strings.HasPrefix(call, "create") {
+					return failure
+				}
+				return nil
+			}
+			inWorld(t, s, []*corev1.Node{node("node-1", "", "10.120.0.0/24")}, func(w *world) {
+				w.pass(5 * time.Second)
+				if diff := cmp.Diff([]string{"list", "create 10.120.0.0/24 for node-1", "list"}, s.take()); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(map[string]string{"node-1": routed}, w.conditions()); diff != "" {
+					t.Errorf("conditions (-want +got):\n%s", diff)
+				}
+			})
+		})
 	}
+}
+
+func TestACreateOfWhichNothingWasSentIsMadeAgainWithoutAList(t *testing.T) {
+	for name, failure := range map[string]error{
+		"throttled":            errors.New("RequestLimitExceeded"),
+		"the name is unknown":  &net.DNSError{Err: "no such host", Name: "cloud"},
+		"the port is not open": &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSky()
+			s.fail = func(call string) error {
+				if strings.HasPrefix(call, "create") {
+					return failure
+				}
+				return nil
+			}
+			inWorld(t, s, []*corev1.Node{node("node-1", "", "10.120.0.0/24")}, func(w *world) {
+				w.pass(2 * time.Second)
+				s.set(func() { s.fail = nil })
+				w.pass(5 * time.Second)
+				calls := s.take()
+				if lists, creates := count(calls, "list"), count(calls, "create"); lists != 1 || creates < 2 {
+					t.Errorf("calls: %q", calls)
+				}
+				if diff := cmp.Diff(map[string]string{"node-1": routed}, w.conditions()); diff != "" {
+					t.Errorf("conditions (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestARouteOfNilInAListIsNoRoute(t *testing.T) {
+	s := newSky()
 	inWorld(t, s, []*corev1.Node{node("node-1", "", "10.120.0.0/24")}, func(w *world) {
 		w.pass(5 * time.Second)
-		if diff := cmp.Diff([]string{"list", "create 10.120.0.0/24 for node-1", "list"}, s.take()); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
 		if diff := cmp.Diff(map[string]string{"node-1": routed}, w.conditions()); diff != "" {
 			t.Errorf("conditions (-want +got):\n%s", diff)
 		}
-	})
+		if diff := cmp.Diff([]string{"list", "create 10.120.0.0/24 for node-1"}, s.take()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	}, func(c *Config) { c.Cloud = holed{s} })
+}
+
+// holed is a cloud whose lists of routes have a nil among them.
+type holed struct{ *sky }
+
+func (h holed) Routes() (cloudprovider.Routes, bool) { return h, true }
+
+func (h holed) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
+	routes, err := h.sky.ListRoutes(ctx, cluster)
+	return append([]*cloudprovider.Route{nil}, routes...), err
 }
 
 func TestARouteThatCannotBeDeletedHoldsNothingUp(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
+	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
@@ -59,12 +60,14 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		c.release(change.destination, false)
 		return false, false
 	}
-	defer c.tracker.Start("changing the route to " + string(change.destination))()
+	what := "changing the route to " + string(change.destination)
 	failed := false
 	defer func() { c.release(change.destination, !failed) }()
 	for _, route := range change.deletes {
 		begun := c.clock.Now()
-		err := guard(func() error { return c.routes.DeleteRoute(calls, c.clusterName, route) })
+		err := c.tracked(calls, what, func(ctx context.Context) error {
+			return c.routes.DeleteRoute(ctx, c.clusterName, route)
+		})
 		if final(calls, err) {
 			return changed, false
 		}
@@ -87,7 +90,9 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 			DestinationCIDR:     creation.cidr,
 		}
 		hint, begun := string(creation.node.UID), c.clock.Now()
-		err := guard(func() error { return c.routes.CreateRoute(calls, c.clusterName, hint, route) })
+		err := c.tracked(calls, what, func(ctx context.Context) error {
+			return c.routes.CreateRoute(ctx, c.clusterName, hint, route)
+		})
 		if final(calls, err) {
 			return changed, false
 		}
@@ -164,6 +169,14 @@ func (c *Controller) eventRefused(n needs) {
 			n.node.UID, d, n.node.Name, n.refused[d],
 		)
 	}
+}
+
+// tracked makes one call, which is stuck by the health check if it takes too long. Waiting for the call budget does not
+// count, nor do other calls for the same destination.
+func (c *Controller) tracked(ctx context.Context, what string, call func(context.Context) error) error {
+	ctx, end := cloud.Track(ctx, func() func() { return c.tracker.Start(what) })
+	defer end()
+	return guard(func() error { return call(ctx) })
 }
 
 // guard turns a provider's panic into an error of the one call.

@@ -170,7 +170,7 @@ func TestLoadBalancersThatHangDoNotKeepOthersWaiting(t *testing.T) {
 		if w.service("web") != nil {
 			t.Error("a Service that is being deleted waits for those that hang")
 		}
-		w.settle(16 * time.Minute)
+		w.settle(21 * time.Minute)
 		if err := r.controller.HealthChecker().Check(nil); err == nil || !strings.Contains(err.Error(), "service default/stuck") {
 			t.Errorf("health says %v, want the Service that is stuck", err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/progress"
 )
 
 // cloudClient calls the provider. A provider may panic, change the Service that it is given, and return nothing without
@@ -20,6 +21,15 @@ import (
 type cloudClient struct {
 	provider cloudprovider.LoadBalancer
 	cluster  string
+	tracker  *progress.Tracker
+}
+
+// track follows one call for a Service, since only in that a provider may hang. A Service that waits for the call
+// budget takes long as well, and so does one that needs several calls.
+func (b cloudClient) track(ctx context.Context, service *corev1.Service) (context.Context, func()) {
+	what := "service " + keyOf(service)
+	ctx = cloud.WithClass(ctx, cloud.ClassLoadBalancer)
+	return cloud.Track(ctx, func() func() { return b.tracker.Start(what) })
 }
 
 // errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would take the address out of
@@ -30,8 +40,10 @@ func (b cloudClient) get(
 	ctx context.Context,
 	service *corev1.Service,
 ) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+	ctx, end := b.track(ctx, service)
+	defer end()
 	defer recovered("GetLoadBalancer", &err)
-	status, exists, err = b.provider.GetLoadBalancer(class(ctx), b.cluster, service.DeepCopy())
+	status, exists, err = b.provider.GetLoadBalancer(ctx, b.cluster, service.DeepCopy())
 	if err == nil && exists && status == nil {
 		status = &corev1.LoadBalancerStatus{}
 	}
@@ -44,8 +56,10 @@ func (b cloudClient) ensure(
 	nodes []*corev1.Node,
 ) (status *corev1.LoadBalancerStatus, err error) {
 	defer timed(callDuration, time.Now(), &err)
+	ctx, end := b.track(ctx, service)
+	defer end()
 	defer recovered("EnsureLoadBalancer", &err)
-	status, err = b.provider.EnsureLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)
+	status, err = b.provider.EnsureLoadBalancer(ctx, b.cluster, service.DeepCopy(), nodes)
 	if err == nil && status == nil {
 		return nil, errNoStatus
 	}
@@ -56,8 +70,10 @@ func (b cloudClient) update(ctx context.Context, service *corev1.Service, nodes 
 	loadBalancerSyncCount.Inc()
 	begun := time.Now()
 	defer func() { updateHostLatency.Observe(time.Since(begun).Seconds()) }()
+	ctx, end := b.track(ctx, service)
+	defer end()
 	defer recovered("UpdateLoadBalancer", &err)
-	return b.provider.UpdateLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)
+	return b.provider.UpdateLoadBalancer(ctx, b.cluster, service.DeepCopy(), nodes)
 }
 
 // remove deletes a load balancer. It is no error that another controller implements it: there is nothing for us to
@@ -71,12 +87,10 @@ func (b cloudClient) remove(ctx context.Context, service *corev1.Service) error 
 
 func (b cloudClient) removed(ctx context.Context, service *corev1.Service) (err error) {
 	defer timed(deleteDuration, time.Now(), &err)
+	ctx, end := b.track(ctx, service)
+	defer end()
 	defer recovered("EnsureLoadBalancerDeleted", &err)
-	return b.provider.EnsureLoadBalancerDeleted(class(ctx), b.cluster, service.DeepCopy())
-}
-
-func class(ctx context.Context) context.Context {
-	return cloud.WithClass(ctx, cloud.ClassLoadBalancer)
+	return b.provider.EnsureLoadBalancerDeleted(ctx, b.cluster, service.DeepCopy())
 }
 
 // recovered makes a panic an error. One Service that a provider cannot handle must not end the process, and so the work

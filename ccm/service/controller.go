@@ -42,6 +42,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 	"github.com/transplant-dev/transplant/internal/mask/events"
@@ -56,6 +57,12 @@ const (
 	maxDeleteDelay = 30 * time.Second
 	// slowAfter is how long a Service may keep others from its worker's place. See Config.Workers.
 	slowAfter = 10 * time.Second
+	// slowPerWorker is how many Services for each worker may take longer than that at once, and minSlow the least of all
+	// together. Without a bound one user's slow Services would be thousands of calls at once.
+	slowPerWorker = 10
+	minSlow       = 50
+	// stuckMargin is by how much a call may take longer than its limit, at which a guard gives it up.
+	stuckMargin = time.Minute
 	// nodesKey is the one key of the queue "node".
 	nodesKey = "nodes"
 )
@@ -69,11 +76,13 @@ type Config struct {
 	// ClusterName is given to the provider, which names load balancers by it.
 	ClusterName string
 	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one, a Service that
-	// takes longer than ten seconds no longer counts. So load balancers that hang do not keep others waiting. One is
-	// obeyed strictly: it may be there for a provider that cannot do two things at once.
+	// takes longer than ten seconds no longer counts. So load balancers that hang do not keep others waiting. Ten times as
+	// many may be that slow at once, or 50 if that is more; from there on they count. One is obeyed strictly: it may be
+	// there for a provider that cannot do two things at once.
 	Workers int
 	// Environment is what else decides how the provider makes load balancers: the content of the cloud config. When it
-	// changes, or the program does, a new leader ensures everything, as users expect of a restart.
+	// changes, or the program does, a new leader ensures everything, as users expect of a restart. Secrets in it do not
+	// count.
 	Environment string
 	Metrics     *controllersmetrics.ControllerManagerMetrics // may be nil
 	Options     Options
@@ -98,6 +107,7 @@ type Controller struct {
 	delays      workqueue.TypedRateLimiter[string]           // of the queue
 	nodeQueue   workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
 	workerSlots chan struct{}                                // one for each worker
+	slowSlots   chan struct{}                                // one for each Service that takes long
 	running     atomic.Bool
 	batches     atomic.Uint64 // given so far
 	rounds      rounds
@@ -125,23 +135,34 @@ func New(config Config) (*Controller, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
+	tracker := progress.New(stuckAfter(config))
 	c := &Controller{
 		config:      config,
-		cloud:       cloudClient{provider: balancer, cluster: config.ClusterName},
+		cloud:       cloudClient{provider: balancer, cluster: config.ClusterName, tracker: tracker},
 		services:    config.Services.Lister(),
 		nodes:       newNodeViews(config.Nodes.Lister()),
 		book:        newBook(),
 		batcher:     newBatcher(config.Clock, config.Options.NodeBatchWindow, config.Options.NodeBatchInterval),
-		tracker:     progress.New(config.Options.StuckAfter),
+		tracker:     tracker,
 		clock:       config.Clock,
 		recorder:    config.Recorder,
 		delays:      newDelays(),
 		nodeQueue:   newQueue("node", newDelays(), config.Clock),
 		workerSlots: make(chan struct{}, config.Workers),
+		slowSlots:   make(chan struct{}, max(slowPerWorker*config.Workers, minSlow)),
 	}
 	c.queue = newQueue("service", c.delays, config.Clock)
 	c.state = newState(config)
 	return c, c.watch()
+}
+
+// stuckAfter is how long one call may take before it counts as stuck. A guard gives calls up by itself. One that it
+// still waits for is no reason to end the process: the next one would make the same call.
+func stuckAfter(config Config) time.Duration {
+	if limit := cloud.LoadBalancerTimeout(config.Cloud); limit > 0 {
+		return max(config.Options.StuckAfter, limit+stuckMargin)
+	}
+	return config.Options.StuckAfter
 }
 
 func newDelays() workqueue.TypedRateLimiter[string] {
@@ -162,7 +183,7 @@ func newQueue(
 // Name is how the controller is called in the gauge of running controllers.
 func (c *Controller) Name() string { return "service" }
 
-// HealthChecker fails when a Service, which it names, has been worked on for too long.
+// HealthChecker fails when a call to the provider takes too long. It names the Service.
 func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
 	return progress.Open{UnnamedHealthChecker: c.tracker}
 }
@@ -362,7 +383,8 @@ type Options struct {
 	NodeBatchWindow time.Duration
 	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
 	NodeBatchInterval time.Duration
-	// StuckAfter is how long one Service may take before the controller counts as stuck.
+	// StuckAfter is how long one call to the provider may take before the controller counts as stuck. A limit that a guard
+	// has for such calls goes before a shorter time.
 	StuckAfter time.Duration
 	// StateConfigMap is where fingerprints are kept, as namespace/name. Empty for the default, "none" for nowhere.
 	StateConfigMap string
@@ -386,7 +408,7 @@ func NewOptions() Options {
 		DriftQPS:          2,
 		NodeBatchWindow:   time.Second,
 		NodeBatchInterval: 10 * time.Second,
-		StuckAfter:        15 * time.Minute,
+		StuckAfter:        20 * time.Minute,
 	}
 }
 
@@ -417,8 +439,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		o.NodeBatchInterval,
 		"The least time between two updates of the load balancers for joining nodes. Many nodes that join one after the other then cost few updates.",
 	)
-	fs.DurationVar(&o.StuckAfter, flagStuckAfter, o.StuckAfter,
-		"How long work on one Service may take before the health check of the controller fails and names it.")
+	fs.DurationVar(
+		&o.StuckAfter,
+		flagStuckAfter,
+		o.StuckAfter,
+		"How long one call for a load balancer may take before the health check of the controller fails and names the Service. "+
+			"Waiting for the call budget does not count. It is at least a minute more than --cloud-load-balancer-timeout.",
+	)
 	fs.StringVar(
 		&o.StateConfigMap,
 		flagStateConfigMap,

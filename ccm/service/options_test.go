@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
 func TestFlagsAreTheOptions(t *testing.T) {
@@ -17,6 +19,9 @@ func TestFlagsAreTheOptions(t *testing.T) {
 	o.AddFlags(fs)
 	if errs := o.Validate(); len(errs) != 0 {
 		t.Errorf("the defaults are refused: %v", errs)
+	}
+	if o.StuckAfter <= cloud.DefaultLoadBalancerTimeout {
+		t.Errorf("a call is stuck after %s, and may take %s", o.StuckAfter, cloud.DefaultLoadBalancerTimeout)
 	}
 	err := fs.Parse([]string{
 		"--load-balancer-drift-period=1m", "--load-balancer-resync-period=0", "--load-balancer-drift-qps=0.5", "--load-balancer-node-batch-window=2s",

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +18,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 const (
@@ -73,11 +76,17 @@ func newState(config Config) *state {
 	}
 	provider := config.Cloud.ProviderName()
 	s := &state{
-		clock:       config.Clock,
-		environment: digest([]string{fingerprintVersion, build, config.Environment, provider, config.ClusterName}),
-		poke:        make(chan struct{}, 1),
-		entries:     map[string]entry{},
-		persisted:   map[string]bool{},
+		clock: config.Clock,
+		environment: digest([]string{
+			fingerprintVersion,
+			build,
+			withoutSecrets(config.Environment),
+			provider,
+			config.ClusterName,
+		}),
+		poke:      make(chan struct{}, 1),
+		entries:   map[string]entry{},
+		persisted: map[string]bool{},
 	}
 	namespace, name, given := strings.Cut(config.Options.StateConfigMap, "/")
 	switch {
@@ -92,6 +101,44 @@ func newState(config Config) *state {
 	}
 	s.client, s.namespace, s.name = config.Client.CoreV1().ConfigMaps(namespace), namespace, name
 	return s
+}
+
+// setting is the beginning of a line of a cloud config that gives a value to a name.
+var setting = regexp.MustCompile(`^[\s#;{,"']*([A-Za-z][\w.-]*)["']?\s*[:=]\s*(.*)`)
+
+// withoutSecrets is a cloud config as fingerprints may cover it. They are in a ConfigMap, which more accounts may read
+// than the config. With a fast hash of all but a password, such an account would find a weak password by trying. So a
+// password that is changed is no reason to ensure load balancers either.
+func withoutSecrets(config string) string {
+	masked := mask.YAML(config)
+	if document := map[string]any{}; masked != mask.Masked && yaml.Unmarshal([]byte(config), &document) == nil {
+		return masked
+	}
+	lines := strings.Split(config, "\n")
+	name, goesOn := "", false
+	for i, line := range lines {
+		line = strings.TrimSpace(line)
+		if !goesOn {
+			name = secretIn(line)
+		}
+		goesOn = strings.HasSuffix(line, `\`)
+		if name != "" { // all of the value, which may have spaces and be in no quotes
+			lines[i] = name + "=" + mask.Masked
+		}
+	}
+	return mask.Lines(strings.Join(lines, "\n"))
+}
+
+// secretIn is the name of the secret that a line gives a value to, empty for none. A mere switch is none.
+func secretIn(line string) string {
+	found := setting.FindStringSubmatch(line)
+	if found == nil || mask.Named(found[1], "any-value") != mask.Masked {
+		return ""
+	}
+	if _, err := strconv.ParseBool(found[2]); err == nil {
+		return ""
+	}
+	return found[1]
 }
 
 // print is the fingerprint of everything that determines a load balancer but its members, and of what its Service says

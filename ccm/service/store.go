@@ -54,13 +54,25 @@ func (b lbState) inSync() bool {
 	return b.gone || b.spec != "" && (b.stored != nil || b.implementedElsewhere)
 }
 
+// isMade is whether something of the load balancer may be in the cloud by this process or the leader before it. Else it
+// is only known to be asked for.
+func (b lbState) isMade() bool { return b.tried || b.spec != "" }
+
 // store is what this process knows of all load balancers, by the keys of their Services. Only the one worker that has a
 // key changes its page.
 type store struct {
 	mu      sync.Mutex
 	pages   map[string]lbState
+	orphans []string // keys of the pages without a Service whose load balancers are left alone, the oldest first
 	pending int
 }
+
+// maxOrphans bounds how many load balancers are remembered that were left alone when their Services went, and
+// maxOrphanBytes what each takes. A user may make and delete Services by new names without end.
+const (
+	maxOrphans     = 1000
+	maxOrphanBytes = 16 << 10
+)
 
 func newBook() *store { return &store{pages: map[string]lbState{}} }
 
@@ -74,16 +86,56 @@ func (k *store) get(key string) (lbState, bool) {
 func (k *store) put(key string, b lbState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.count(key, -1)
+	k.remove(key)
 	k.pages[key] = b
 	k.count(key, 1)
+	if !b.gone {
+		return
+	}
+	if k.orphans = append(k.orphans, key); len(k.orphans) > maxOrphans {
+		k.remove(k.orphans[0])
+	}
 }
 
 func (k *store) drop(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.remove(key)
+}
+
+func (k *store) remove(key string) {
 	k.count(key, -1)
+	if k.pages[key].gone {
+		k.orphans = slices.DeleteFunc(k.orphans, func(orphan string) bool { return orphan == key })
+	}
 	delete(k.pages, key)
+}
+
+// orphan remembers a load balancer that is left alone, as a user wants who removes the finalizer of its Service. If a
+// Service of that name comes, it is deleted, by what is kept of the old one. One that is not remembered stays in the
+// cloud then, as it does after a restart of the process.
+func (k *store) orphan(key string, page lbState) {
+	kept := lbState{
+		uid:                  page.uid,
+		service:              remains(page.service),
+		spec:                 page.spec,
+		implementedElsewhere: page.implementedElsewhere,
+		tried:                page.tried,
+		gone:                 true,
+	}
+	if !page.isMade() || kept.service.Size() > maxOrphanBytes {
+		k.drop(key) // without all annotations the provider could delete something else
+		return
+	}
+	k.put(key, kept)
+}
+
+// remains is what of a Service that is gone says how its load balancer was made.
+func remains(service *corev1.Service) *corev1.Service {
+	out := service.DeepCopy()
+	out.ManagedFields, out.OwnerReferences = nil, nil
+	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
+	return out
 }
 
 func (k *store) count(key string, by int) {

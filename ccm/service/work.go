@@ -38,13 +38,31 @@ func (c *Controller) work(ctx context.Context, key string) {
 	leave := sync.OnceFunc(func() { <-c.workerSlots })
 	defer leave()
 	if c.config.Workers > 1 {
-		defer time.AfterFunc(slowAfter, leave).Stop()
+		defer leaveWhenSlow(leave, c.slowSlots)()
 	}
 	defer c.queue.Done(key)
-	defer c.tracker.Start("service " + key)()
 	err := c.sync(ctx, key)
 	c.rounds.done(key, c.clock.Now())
 	c.requeue(ctx, key, err)
+}
+
+// leaveWhenSlow moves work that takes long from a worker's place to one for slow work, once there is one. The caller
+// calls done when the work has ended.
+func leaveWhenSlow(leave func(), slowSlots chan struct{}) (done func()) {
+	ended := make(chan struct{})
+	timer := time.AfterFunc(slowAfter, func() {
+		select {
+		case slowSlots <- struct{}{}:
+			leave()
+			<-ended
+			<-slowSlots
+		case <-ended:
+		}
+	})
+	return func() {
+		timer.Stop()
+		close(ended)
+	}
 }
 
 func (c *Controller) requeue(ctx context.Context, key string, err error) {
@@ -82,8 +100,7 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	now := c.clock.Now()
 	switch chooseOperation(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
 	case opOrphan:
-		page.gone = true
-		c.book.put(key, page)
+		c.book.orphan(key, page)
 		c.state.drop(key)
 	case opDelete:
 		return c.removeGone(ctx, key, page)
@@ -300,12 +317,15 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 	return nil
 }
 
-// removeGone deletes the load balancer of a Service that is no longer there.
+// removeGone deletes the load balancer of a Service that is no longer there. The page says from the start that it goes.
+// So it is neither left alone nor forgotten, whatever becomes of the next Service of that name.
 func (c *Controller) removeGone(ctx context.Context, key string, page lbState) error {
-	if !page.tried && page.spec == "" { // nothing is known of it but that it was asked for
+	if !page.isMade() {
 		c.book.drop(key)
 		return nil
 	}
+	page.cleaning, page.gone = true, false
+	c.book.put(key, page)
 	c.state.withdraw(ctx, key)
 	if !page.asked {
 		c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")

@@ -32,9 +32,11 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
+	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
@@ -63,8 +65,9 @@ type world struct {
 	lease       string
 	adoptedAt   time.Time
 	epoch       int64
-	dropsModes  bool // the API server is older than the modes of addresses
-	realEvents  bool // events go to the API
+	guard       *cloud.Options // of the guard that calls go through; nil for none
+	dropsModes  bool           // the API server is older than the modes of addresses
+	realEvents  bool           // events go to the API
 
 	mu       sync.Mutex
 	version  int
@@ -115,8 +118,12 @@ func (w *world) startWith(fence *election.Fence) *running {
 	if !w.realEvents {
 		events = recorder{w}
 	}
+	var provider cloudprovider.Interface = w.cloud
+	if w.guard != nil {
+		provider = cloud.New(provider, *w.guard).For(fence)
+	}
 	c, err := New(Config{
-		Client: w.client, Cloud: w.cloud, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		Client: w.client, Cloud: provider, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
 		ClusterName: "kubernetes", Workers: w.workers, Environment: w.environment, Options: w.options, Recorder: events,
 	})
 	if err != nil {
