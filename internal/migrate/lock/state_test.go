@@ -155,7 +155,7 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 	}
 	have := shown()
 	if have.Run != "run-1" || len(have.Steps) != 1 || have.Steps[0].ID != planned.ID || !have.Steps[0].Since.Equal(noon) ||
-		!strings.HasSuffix(have.Steps[0].Waiting, "ä…") ||
+		!strings.HasSuffix(have.Steps[0].Waiting, "ä...") ||
 		!have.Steps[0].WaitingSince.Equal(noon.Add(3*time.Second)) {
 		t.Errorf("shown: %+v", have)
 	}
