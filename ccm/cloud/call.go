@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type caller struct {
 	options  Options
 	budget   *budget
 	hung     *abandonedCalls
+	// hasTypedErrors is what the provider says of itself, see TypedErrors.
+	hasTypedErrors bool
 }
 
 // call is one call to the provider, and what is done around it.
@@ -106,12 +109,26 @@ func attempt[T any](
 		begun = time.Now()
 		answer, err = callInGoroutine(ctx, c, call, f)
 	}
-	outcome = call.inputs.classify(err)
+	outcome = c.classify(inputsOf(ctx, call.inputs), err)
 	if call.ticket != nil && !errors.Is(err, ErrStillRunning) || outcome == OutcomeFenced {
 		c.observe(call.operation, outcome, time.Since(begun))
 	}
 	c.budget.report(call.ticket, outcome)
 	return answer, outcome, err
+}
+
+// TypedErrors is what a provider implements whose errors always wrap what its SDK returned. Then no text makes a call
+// count as throttled. A text may quote what users wrote elsewhere, as names and tags in the cloud.
+type TypedErrors interface{ HasTypedErrors() bool }
+
+// classify is how a call with these inputs ended.
+func (c *caller) classify(in inputs, err error) Outcome {
+	outcome := in.classify(err)
+	if outcome == OutcomeThrottled && c.hasTypedErrors {
+		answer := answerOf(err)
+		return cmp.Or(ofCode(answer.code), ofStatus(answer.status), OutcomeOther)
+	}
+	return outcome
 }
 
 // admit waits for the budget. A call that the fence will refuse does not wait.

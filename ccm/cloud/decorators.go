@@ -54,6 +54,20 @@ func (c *caller) write(
 // the word "throttled" would slow down all calls of the cluster.
 type inputs []any
 
+type inputsKey struct{}
+
+// WithInputs makes objects inputs of the calls that are made with the context. It is for what the provider looks up by
+// itself, and may quote: the Node of a route's name.
+func WithInputs(ctx context.Context, objects ...any) context.Context {
+	return context.WithValue(ctx, inputsKey{}, inputsOf(ctx, objects))
+}
+
+// inputsOf adds the inputs of a context to those of a call.
+func inputsOf(ctx context.Context, of inputs) inputs {
+	more, _ := ctx.Value(inputsKey{}).(inputs)
+	return slices.Concat(of, more)
+}
+
 // findThrottled reports whether a text in lower case says that the cloud throttles.
 func (in inputs) findThrottled(text string) bool {
 	return slices.ContainsFunc(throttledWords, func(phrase string) bool {

@@ -258,6 +258,9 @@ func New(provider cloudprovider.Interface, o Options) *Guard {
 		budget:   newBudget(o.MaxQPS),
 		hung:     newHung(provider.ProviderName()),
 	}
+	if typed, ok := provider.(TypedErrors); ok {
+		caller.hasTypedErrors = typed.HasTypedErrors()
+	}
 	return &Guard{provider: provider, caller: caller, reader: newReader(provider, caller)}
 }
 

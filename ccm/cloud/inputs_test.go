@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -262,4 +263,47 @@ func FuzzWhatAnInputHasIsNoWordOfTheClouds(f *testing.F) {
 			}
 		}
 	})
+}
+
+// typed is a provider that wraps what its SDK returned.
+type typed struct{ *provider }
+
+func (typed) HasTypedErrors() bool { return true }
+
+// TestOnlyTypesOfErrorsThrottleIfTheProviderKeepsThem: a text may quote the tag of another user's load balancer, which no input of the call
+// tells.
+func TestOnlyTypesOfErrorsThrottleIfTheProviderKeepsThem(t *testing.T) {
+	quoted := errors.New("port 80 is used by another Service (tags kube_service_c_default_throttled)")
+	retryAfter := http.Header{"Retry-After": {"5"}}
+	for name, c := range map[string]struct {
+		err  error
+		want Outcome
+	}{
+		"a tag":              {quoted, OutcomeOther},
+		"a status":           {fmt.Errorf("listing: %w", gophercloudError{"u", 429, nil}), OutcomeThrottled},
+		"over limit":         {fmt.Errorf("listing: %w", gophercloudError{"u", 413, retryAfter}), OutcomeThrottled},
+		"a code":             {fmt.Errorf("listing: %w", &azureError{ErrorCode: "RequestLimitExceeded"}), OutcomeThrottled},
+		"refused with words": {fmt.Errorf("throttled: %w", gophercloudError{"u", 403, nil}), OutcomeAuth},
+		"not there":          {cloudprovider.InstanceNotFound, OutcomeNotFound},
+	} {
+		shell := New(typed{echoing(c.err)}, Options{})
+		if got := shell.caller.classify(nil, c.err); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	if got := New(echoing(quoted), Options{}).caller.classify(nil, quoted); got != OutcomeThrottled {
+		t.Errorf("of a provider that may lose types: %s", got)
+	}
+}
+
+// TestWhatAProviderLooksUpIsAnInputToo: it finds the Node of a route's name by itself, and quotes what the kubelet says of it.
+func TestWhatAProviderLooksUpIsAnInputToo(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "aws:///throttled/x"}}
+	err := errors.New(`Invalid format for AWS instance (aws:///throttled/x)`)
+	if got := inputsOf(WithInputs(t.Context(), node), inputs{"n"}).classify(err); got == OutcomeThrottled {
+		t.Error("a providerID is taken for the words of the cloud")
+	}
+	if got := inputsOf(t.Context(), inputs{"n"}).classify(err); got != OutcomeThrottled {
+		t.Errorf("without that input: %s", got)
+	}
 }

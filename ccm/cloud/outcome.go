@@ -109,6 +109,7 @@ func (a *answer) fields(err error) {
 			a.status = statusOf(f.Interface())
 		}
 	}
+	a.status = throttledBy(a.status, headerIn(field(v, "ResponseHeader")))
 	for _, name := range codeFields {
 		if f := field(v, name); f.Kind() == reflect.String && a.code == "" && !strings.Contains(f.String(), " ") {
 			a.code = f.String()
@@ -148,9 +149,25 @@ func field(v reflect.Value, name string) reflect.Value {
 // statusOf is the status of a response.
 func statusOf(value any) int {
 	if response, ok := value.(*http.Response); ok && response != nil {
-		return status(response.StatusCode)
+		return throttledBy(status(response.StatusCode), response.Header)
 	}
 	return 0
+}
+
+// throttledBy is a status, or 429 for the one by which old OpenStack throttles. It says when to come back. A request
+// that is too large, as one with thousands of source ranges, has the same status and slows down no other call.
+func throttledBy(status int, header http.Header) int {
+	if status == http.StatusRequestEntityTooLarge && header.Get("Retry-After") != "" {
+		return http.StatusTooManyRequests
+	}
+	return status
+}
+
+func headerIn(v reflect.Value) (header http.Header) {
+	if v.IsValid() {
+		header, _ = v.Interface().(http.Header)
+	}
+	return header
 }
 
 // status is a status that says that something went wrong, or 0.
@@ -216,8 +233,7 @@ func (o Outcome) reached() bool {
 // the text is read. A user may have written it, so that it must not decide about the calls of others.
 func Classify(err error) Outcome { return inputs(nil).classify(err) }
 
-// classify is Classify for the error of a call that was made with these inputs: none of them is taken for the cloud's
-// words.
+// classify is Classify for the error of a call with these inputs: none of them is taken for the cloud's words.
 func (in inputs) classify(err error) (outcome Outcome) {
 	if err == nil {
 		return OutcomeOK
@@ -292,8 +308,7 @@ func ofStatus(status int) Outcome {
 		return OutcomeNotFound
 	case status == http.StatusRequestTimeout:
 		return OutcomeTimeout
-	case status == http.StatusTooManyRequests ||
-		status == http.StatusRequestEntityTooLarge: // the latter is how old OpenStack throttles
+	case status == http.StatusTooManyRequests:
 		return OutcomeThrottled
 	case status >= 500:
 		return OutcomeServerError

@@ -259,8 +259,9 @@ type (
 		RawResponse *http.Response
 	}
 	gophercloudError struct { // gophercloud.ErrUnexpectedResponseCode
-		URL    string
-		Actual int
+		URL            string
+		Actual         int
+		ResponseHeader http.Header
 	}
 	hcloudError struct { // hcloud.Error
 		Code    hcloudCode
@@ -323,8 +324,9 @@ func TestErrorsAreJudgedByWhatTheyAre(t *testing.T) {
 		"Azure's token":                    {&azureError{"ExpiredAuthenticationToken", 401, nil}, OutcomeAuth},
 		"Azure's older SDK":                {legacyAzure{nil, 503}, OutcomeServerError},
 		"Azure's older SDK without status": {legacyAzure{nil, nil}, OutcomeOther},
-		"OpenStack's over limit":           {gophercloudError{"u", 413}, OutcomeThrottled},
-		"OpenStack's conflict":             {fmt.Errorf("x: %w", gophercloudError{"u", 409}), OutcomeClientError},
+		"OpenStack's over limit":           {gophercloudError{"u", 413, http.Header{"Retry-After": {"5"}}}, OutcomeThrottled},
+		"too large for a proxy":            {gophercloudError{"u", 413, nil}, OutcomeClientError},
+		"OpenStack's conflict":             {fmt.Errorf("x: %w", gophercloudError{"u", 409, nil}), OutcomeClientError},
 		"hcloud's rate limit":              {hcloudError{"rate_limit_exceeded", "limit"}, OutcomeThrottled},
 		"hcloud's absence":                 {hcloudError{"not_found", "server"}, OutcomeNotFound},
 		"hcloud's refusal":                 {hcloudError{"uniqueness_error", "server"}, OutcomeClientError},

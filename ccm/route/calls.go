@@ -91,7 +91,7 @@ func (c *Controller) makeChange(ctx, calls context.Context, change change) (chan
 		}
 		hint, begun := string(creation.node.UID), c.clock.Now()
 		err := c.tracked(calls, what, func(ctx context.Context) error {
-			return c.routes.CreateRoute(ctx, c.clusterName, hint, route)
+			return c.routes.CreateRoute(cloud.WithInputs(ctx, creation.node), c.clusterName, hint, route)
 		})
 		if final(calls, err) {
 			return changed, false

@@ -168,6 +168,10 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 // ProviderName implements cloudprovider.Interface.
 func (c *Cloud) ProviderName() string { return Name }
 
+// HasTypedErrors implements cloud.TypedErrors: what OpenStack answered is wrapped and not only quoted. Errors of this
+// package quote names and tags of load balancers, which hold what users wrote of other Services.
+func (c *Cloud) HasTypedErrors() bool { return true }
+
 // StartsEarly implements cloud.EarlyStarter: nothing is written before a controller calls.
 func (c *Cloud) StartsEarly() bool { return true }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // RollbackSteps returns the steps of the way back, where one was planned.
