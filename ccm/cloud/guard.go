@@ -233,10 +233,18 @@ func pauseTracking(ctx context.Context) (resume func()) {
 // LoadBalancerTimeout is how long a call that changes a load balancer may take. It is 0, for no limit, if the cloud did
 // not come from a guard.
 func LoadBalancerTimeout(c cloudprovider.Interface) time.Duration {
-	if guarded, ok := c.(interface{ shellOf() *Guard }); ok {
-		return guarded.shellOf().caller.options.LoadBalancerTimeout
+	if g := guardOf(c); g != nil {
+		return g.caller.options.LoadBalancerTimeout
 	}
 	return 0
+}
+
+// guardOf is the guard that a cloud came from; nil for a cloud that did not come from one.
+func guardOf(c cloudprovider.Interface) *Guard {
+	if guarded, ok := c.(interface{ shellOf() *Guard }); ok {
+		return guarded.shellOf()
+	}
+	return nil
 }
 
 // Guard is what stands in front of one provider, for all leases of a process: metrics, call budget, cache of instances.
@@ -295,17 +303,14 @@ func (s *Guard) For(fence *election.Fence) cloudprovider.Interface {
 // Unwrap returns the provider below a shell, or the cloud itself. Controllers that come with a provider assert its
 // type.
 func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
-	if shelled, ok := c.(interface{ shellOf() *Guard }); ok {
-		return shelled.shellOf().provider
+	if g := guardOf(c); g != nil {
+		return g.provider
 	}
 	return c
 }
 
 // IsGuarded reports whether a cloud came from a shell.
-func IsGuarded(c cloudprovider.Interface) bool {
-	_, shelled := c.(interface{ shellOf() *Guard })
-	return shelled
-}
+func IsGuarded(c cloudprovider.Interface) bool { return guardOf(c) != nil }
 
 // Instances answers what controllers ask about instances, with as few calls as the provider allows.
 type Instances interface {

@@ -187,16 +187,21 @@ func TestDeletionsOfTheLastMinutesCountTowardsTheLimit(t *testing.T) {
 	})
 }
 
+// existing are instances of all nodes, but those whose names begin with "gone".
+func existing(gone cloud.InstanceState) func(*corev1.Node) cloud.InstanceState {
+	return func(node *corev1.Node) cloud.InstanceState {
+		if strings.HasPrefix(node.Name, "gone") {
+			return gone
+		}
+		return cloud.InstanceState{Exists: true}
+	}
+}
+
 func TestANodeThatIsRegisteredAgainAndAgainTakesUpOnePlaceOfALimit(t *testing.T) {
 	for name, gone := range map[string]cloud.InstanceState{"missing": {}, "terminated": {Terminated: true}} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
-				c.Instance = func(node *corev1.Node) cloud.InstanceState {
-					if strings.HasPrefix(node.Name, "gone") {
-						return gone
-					}
-					return cloud.InstanceState{Exists: true}
-				}
+				c.Instance = existing(gone)
 				api := nodetest.New(many(20, "alive", isReady)...)
 				controller := start(t.Context(), t, api, provider, func(config *Config) { config.Options.TerminatedLimitPercent = 10 })
 				for again := range 15 { // by one kubelet, and the limit is 10
@@ -604,12 +609,7 @@ func TestASingleNodeIsDeletedAtOnceAfterARestart(t *testing.T) {
 	for name, gone := range map[string]cloud.InstanceState{"missing": {}, "terminated": {Terminated: true}} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
-				c.Instance = func(node *corev1.Node) cloud.InstanceState {
-					if strings.HasPrefix(node.Name, "gone") {
-						return gone
-					}
-					return cloud.InstanceState{Exists: true}
-				}
+				c.Instance = existing(gone)
 				api := nodetest.New(append(many(1, "gone"), many(2, "alive", isReady)...)...)
 				start(inherited(t), t, api, provider)
 				pass(30 * time.Second)

@@ -171,10 +171,15 @@ func (c *Controller) eventRefused(n needs) {
 	}
 }
 
-// tracked makes one call, which is stuck by the health check if it takes too long. Waiting for the call budget does not
-// count, nor do other calls for the same destination.
+// track follows what is done with the context that it returns, which is stuck by the health check if it takes too long.
+// Waiting for the call budget does not count.
+func (c *Controller) track(ctx context.Context, what string) (tracking context.Context, end func()) {
+	return cloud.Track(ctx, func() func() { return c.tracker.Start(what) })
+}
+
+// tracked makes one call. Other calls for the same destination are followed each by itself.
 func (c *Controller) tracked(ctx context.Context, what string, call func(context.Context) error) error {
-	ctx, end := cloud.Track(ctx, func() func() { return c.tracker.Start(what) })
+	ctx, end := c.track(ctx, what)
 	defer end()
 	return guard(func() error { return call(ctx) })
 }

@@ -26,7 +26,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
@@ -243,9 +242,9 @@ func (c *Controller) next(ctx, calls context.Context) bool {
 	if ctx.Err() != nil || calls.Err() != nil {
 		return false
 	}
-	tracked, end := cloud.Track(calls, func() func() { return c.tracker.Start("comparing routes with nodes") })
-	defer end() // a list that waits for the call budget is not stuck
-	if err := c.pass(ctx, tracked, trigger); err != nil {
+	calls, end := c.track(calls, "comparing routes with nodes")
+	defer end()
+	if err := c.pass(ctx, calls, trigger); err != nil {
 		klog.FromContext(ctx).Error(err, "Comparing routes with nodes, will be retried", "trigger", trigger)
 	}
 	return true

@@ -94,6 +94,14 @@ const maxRead = 64 << 10
 // behind it. What is cut first and masked then may show the beginning of a secret, which does not look like one.
 func Cut(text string, limit int) string { return visible.Cut(Text(Beginning(text, maxRead)), limit) }
 
+// CutAll is Cut for each of some texts.
+func CutAll(texts []string, limit int) (out []string) {
+	for _, text := range texts {
+		out = append(out, Cut(text, limit))
+	}
+	return out
+}
+
 // Beginning returns the first words of a text that has more than limit bytes, with "..." behind them. It masks nothing.
 // The word at the limit is left out, since half a password does not look like one.
 func Beginning(text string, limit int) string {

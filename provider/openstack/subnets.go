@@ -69,7 +69,8 @@ func (r *routes) refuseOverlap(to *neutron, node string, destination netip.Prefi
 			continue
 		}
 		r.forget() // the subnet may be gone since it was read
-		return fmt.Errorf("the route of node %q to %s is refused: it overlaps %s of subnet %s, which is in a network of router %s: "+
+		return fmt.Errorf("the route of node %q to %s is refused: "+
+			"it overlaps %s of subnet %s, which is in a network of router %s: "+
 			"delete the Node if its kubelet chose that podCIDR, or else give the cluster a --cluster-cidr apart from its subnets",
 			node, destination, own.Prefix, own.subnet, r.router)
 	}

@@ -167,7 +167,8 @@ func (o Options) compile(ctx context.Context, work, program, arch string) (strin
 		return "", err
 	}
 	flags := "-s -w -buildid= -X main.version=" + o.Version
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/"+program)
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/" + program}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Root, o.Log, o.Log
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
 	if err := cmd.Run(); err != nil {

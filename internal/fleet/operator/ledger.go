@@ -424,12 +424,7 @@ const maxText = 4 << 10
 func shownText(text string) string { return mask.Cut(text, maxText) }
 
 // shownTexts are the beginnings of texts, without secrets.
-func shownTexts(in []string) (out []string) {
-	for _, text := range in {
-		out = append(out, shownText(text))
-	}
-	return out
-}
+func shownTexts(in []string) []string { return mask.CutAll(in, maxText) }
 
 // shownError is the beginning of what an error says, without secrets; empty for none.
 func shownError(err error) string {

@@ -164,10 +164,10 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		out.Groups = append(out.Groups, f.Group)
 	}
 	if c.Spec.Features[kubermaticv1.FeatureExternalCloudProvider] {
-		if r, may := op.Rules.(Unjudging); may {
+		out.Refusals = op.Rules.Refusals(ctx, c, out.Plane.InTree != "")
+		if r, may := op.Rules.(Unjudging); may && len(out.Refusals) > 0 {
 			out.Unjudged = r.IsUnjudged(ctx, c)
 		}
-		out.Refusals = op.Rules.Refusals(ctx, c, out.Plane.InTree != "")
 	}
 	if !main {
 		out.Journal = state.Journal{Known: true}

@@ -59,7 +59,8 @@ func (j *Journal) Exclude(ctx context.Context, out []v1.HostOut) error {
 	defer j.mu.Unlock()
 	j.doc.Without = slices.Clone(j.doc.Without)
 	for _, host := range out {
-		host.By, host.Evidence = mask.Cut(host.By, maxName), saidAll(host.Evidence, maxEvidence)
+		host.By = mask.Cut(host.By, maxName)
+		host.Evidence = mask.CutAll(host.Evidence[:min(len(host.Evidence), maxEvidence)], maxNote)
 		j.doc.Without = append(j.doc.Without, host)
 	}
 	return j.write(ctx)

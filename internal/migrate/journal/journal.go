@@ -63,18 +63,6 @@ const (
 	maxPauses = 100
 )
 
-// saidAll cuts texts, and leaves out those above a number of them.
-func saidAll(all []string, many int) []string {
-	if len(all) == 0 {
-		return all
-	}
-	out := make([]string, 0, min(len(all), many))
-	for _, s := range all[:min(len(all), many)] {
-		out = append(out, mask.Cut(s, maxNote))
-	}
-	return out
-}
-
 // Names of the ConfigMaps in kube-system.
 const (
 	Name       = "transplant-journal"
@@ -271,7 +259,7 @@ func apart(r v1.StepRecord) v1.StepRecord {
 // maskRecord returns a record whose sentences hold no secret and are cut: an error may quote a command line or an
 // answer.
 func maskRecord(r v1.StepRecord) v1.StepRecord {
-	r.Error, r.Notes = mask.Cut(r.Error, maxError), saidAll(r.Notes, maxNotes)
+	r.Error, r.Notes = mask.Cut(r.Error, maxError), mask.CutAll(r.Notes[:min(len(r.Notes), maxNotes)], maxNote)
 	r.Handovers = slices.Clone(r.Handovers)
 	for i := range r.Handovers {
 		r.Handovers[i].Note = mask.Cut(r.Handovers[i].Note, maxNote)

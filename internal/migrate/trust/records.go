@@ -58,11 +58,22 @@ func JournaledSteps(doc v1.Journal) (map[string]v1.Step, error) {
 	return out, nil
 }
 
+// Files are the files of a record: that of its step, at path, and those next to it.
+func Files(path string, r v1.StepRecord) []v1.FileRecord {
+	own := v1.FileRecord{
+		Path:         path,
+		Backup:       r.Backup,
+		BackupSHA256: r.BackupSHA256,
+		BackupMode:   r.BackupMode,
+		AfterSHA256:  r.AfterSHA256,
+	}
+	return append([]v1.FileRecord{own}, r.Files...)
+}
+
 // JudgeRecord checks the backups of a record. They must be in the directory of its run, where only root writes, and
 // have a sum and plain modes.
 func JudgeRecord(run string, r v1.StepRecord) error {
-	own := v1.FileRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode}
-	for _, f := range append([]v1.FileRecord{own}, r.Files...) {
+	for _, f := range Files("", r) {
 		if f.Backup != "" && !isBackup(run, f.Backup) {
 			return fmt.Errorf("backup %s is not in %s", f.Backup, BackupDir(run))
 		}

@@ -52,7 +52,7 @@ func (l *hostReader) credentialProviders(ctx context.Context, k *v1.Kubelet) {
 // Bounds of a configuration that root on the host may write: each provider is read, and its program run.
 const (
 	maxProviders = 50
-	maxProvider  = 255
+	maxName      = 255
 )
 
 var errNoCredentialConfig = errors.New("it is no CredentialProviderConfig")
@@ -92,8 +92,8 @@ func (l *hostReader) credentialProvider(
 	p collect.ProviderConfig,
 ) v1.CredentialProvider {
 	out := v1.CredentialProvider{Name: p.Name, APIVersion: p.APIVersion, MatchImages: p.MatchImages}
-	if p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ ") || len(p.Name) > maxProvider {
-		out.Name = visible.Cut(p.Name, maxProvider)
+	if p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ ") || len(p.Name) > maxName {
+		out.Name = visible.Cut(p.Name, maxName)
 		out.Error = fmt.Sprintf("%q is no name of a program", out.Name)
 		return out
 	}

@@ -130,11 +130,8 @@ func (o overlaid) Read(path string) ([]byte, error) {
 // kept are the files as a record says that they were before its step. One that the step did not come to is left as it
 // is.
 func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]fileChange, error) {
-	all := append(
-		[]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, BackupMode: rec.BackupMode}},
-		rec.Files...)
 	var out []fileChange
-	for _, r := range all {
+	for _, r := range trust.Files(s.Path, rec) {
 		f, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path)
 		if err != nil {
 			return nil, err
@@ -303,7 +300,7 @@ func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 // stillKept refuses to continue with the backups of a try that changed nothing when a file was changed since. To put
 // them back later would revert that change. What an earlier try of this migration wrote is no such change.
 func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
-	for _, r := range append([]v1.FileRecord{{Path: s.Path, BackupSHA256: rec.BackupSHA256}}, rec.Files...) {
+	for _, r := range trust.Files(s.Path, rec) {
 		if r.BackupSHA256 == "" {
 			continue
 		}

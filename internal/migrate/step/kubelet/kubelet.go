@@ -109,8 +109,7 @@ func touched(ctx context.Context, x Kubelet, s v1.Step, rec v1.StepRecord) (bool
 		return false, &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
 	}
 	isPutBack := rec.Undo != nil && rec.Undo.Ended == nil
-	own := v1.FileRecord{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256}
-	for _, r := range append([]v1.FileRecord{own}, rec.Files...) {
+	for _, r := range trust.Files(s.Path, rec) {
 		if r.Backup == "" {
 			continue
 		}

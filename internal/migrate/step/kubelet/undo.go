@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
 // undo puts the files of a host back as its step found them, and restarts the kubelet. It waits until the kubelet is
@@ -137,9 +138,7 @@ func RepairByHand(s v1.Step, rec v1.StepRecord) string {
 		return ""
 	}
 	var copies []string
-	for _, f := range append([]v1.FileRecord{
-		{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, AfterSHA256: rec.AfterSHA256},
-	}, rec.Files...) {
+	for _, f := range trust.Files(s.Path, rec) {
 		if f.Backup != "" && f.AfterSHA256 != "" {
 			copies = append(copies, fmt.Sprintf(
 				"    echo '%s  %s' | sha256sum -c && cp %s %s", f.BackupSHA256, f.Backup, f.Backup, f.Path,
