@@ -136,9 +136,7 @@ func everyStep() []v1.Step {
 		steps = append(steps, v1.Step{Kind: v1.StepEnsureObject, Ref: ref, Object: object}, v1.Step{Kind: v1.StepDeleteObject, Ref: ref})
 	}
 	steps = append(steps, v1.Step{Kind: v1.StepDeleteObject, Ref: "Secret/kube-system/" + planlayout.TokenSecret}) // of an earlier version
-	for _, ref := range []string{"ConfigMap/kube-system/x", "Node/x", "Service/kube-system/x", "ClusterRole/x", "Role/kube-system/x"} {
-		steps = append(steps, v1.Step{Kind: v1.StepPatchObject, Ref: ref})
-	}
+	steps = append(steps, v1.Step{Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/x"})
 	for _, kind := range []v1.StepKind{v1.StepEditWorkload, v1.StepScale} {
 		steps = append(steps, v1.Step{Kind: kind, Ref: "Deployment/kube-system/x"}, v1.Step{Kind: kind, Ref: "DaemonSet/kube-system/x"})
 	}

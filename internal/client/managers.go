@@ -72,7 +72,11 @@ func (c *Client) askComponent(
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return ask(ctx, &http.Client{Transport: transport}, token)
+	refused := ask(ctx, &http.Client{Transport: transport}, token)
+	if refused != nil && err != nil {
+		return fmt.Errorf("%w; it was asked with the client certificate of the kubeconfig, since %w", refused, err)
+	}
+	return refused
 }
 
 func clientCertificate(cfg *rest.Config) (tls.Certificate, error) {
@@ -108,7 +112,7 @@ func (c *Client) observerToken(ctx context.Context) (string, error) {
 		err,
 	) {
 		return "", fmt.Errorf(
-			"ServiceAccount %s/%s is not there yet (apply makes it)",
+			"ServiceAccount %s/%s is not there yet (apply makes it, and so does deploy/rbac/observer.yaml)",
 			component.Namespace,
 			planlayout.Observer,
 		)

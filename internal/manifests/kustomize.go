@@ -21,6 +21,10 @@ const (
 	GuideDir     = "examples/existing-cluster/base"
 )
 
+// ObserverFile has the account that reads the managers' /metrics. An administrator makes it with the roles of people who
+// only look: before a migration nothing else lets them ask a manager.
+const ObserverFile = "deploy/rbac/observer.yaml"
+
 // placeholder is the name of the manager's image in the base. Each overlay gives it another one, as a user may do.
 const placeholder = component.CCM
 
@@ -46,6 +50,7 @@ func Files() (map[string][]byte, error) {
 		r.chart(provider)
 	}
 	r.components()
+	r.write(ObserverFile, layout.ObserverObjects()...)
 	return r.files, r.err
 }
 
