@@ -84,14 +84,16 @@ func Granted(t testing.TB, paths ...string) []Right {
 				continue
 			}
 			for _, rule := range role.Rules {
-				out = append(out, rights(rule, role.Namespace)...)
+				out = append(out, RightsOf(rule, role.Namespace)...)
 			}
 		}
 	}
 	return out
 }
 
-func rights(rule rbacv1.PolicyRule, namespace string) []Right {
+// RightsOf returns what a rule of a role grants: in a namespace, or everywhere for the empty one. Paths that are no resource
+// are left out.
+func RightsOf(rule rbacv1.PolicyRule, namespace string) []Right {
 	names := rule.ResourceNames
 	if len(names) == 0 {
 		names = []string{""}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/auditlog"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/pki"
 )
@@ -143,9 +144,9 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 	if err := s.pki.WriteEtcd(s.path("etcd"), addresses); err != nil {
 		return err
 	}
-	policy := auditPolicy
+	policy := auditlog.Writes
 	if o.AuditReads {
-		policy = auditReadsPolicy
+		policy = auditlog.Everything
 	}
 	if err := os.WriteFile(s.path("audit-policy.yaml"), []byte(policy), 0o644); err != nil {
 		return fmt.Errorf("writing audit policy: %w", err)

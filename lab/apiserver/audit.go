@@ -2,37 +2,18 @@ package apiserver
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/transplant-dev/transplant/lab/auditlog"
 )
 
 const auditLog = "audit.log"
-
-// auditReadsPolicy records reads too.
-const auditReadsPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-`
-
-// auditPolicy records who asked for which change and how it ended, not what the change was: bodies would cost more than
-// the requests.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: None
-  verbs: [get, list, watch]
-- level: Metadata
-`
 
 // Write is a request of the audit log that may have changed something.
 type Write struct {
@@ -69,10 +50,21 @@ type Read struct {
 
 // audit is what has been read of the log.
 type audit struct {
-	mu     sync.Mutex
-	offset int64
-	writes []Write
-	reads  []Read
+	mu       sync.Mutex
+	offset   int64
+	requests []auditlog.Request
+	writes   []Write
+	reads    []Read
+}
+
+// Requests returns all requests so far, in the order of their answers. It needs Options.AuditReads.
+func (s *Server) Requests() ([]auditlog.Request, error) {
+	if _, err := s.Audit(); err != nil {
+		return nil, err
+	}
+	s.audit.mu.Lock()
+	defer s.audit.mu.Unlock()
+	return s.audit.requests[:len(s.audit.requests):len(s.audit.requests)], nil
 }
 
 // Reads returns the requests so far that asked for something, in the order of their answers. It needs
@@ -109,60 +101,22 @@ func (s *Server) Audit() ([]Write, error) {
 		return nil, fmt.Errorf("reading audit log: %w", err)
 	}
 	data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may still be being written
-	writes, reads, err := parseAudit(data)
+	requests, err := auditlog.Parse(data)
 	if err != nil {
 		return nil, err
 	}
 	a.offset += int64(len(data))
-	a.writes, a.reads = append(a.writes, writes...), append(a.reads, reads...)
-	return a.writes[:len(a.writes):len(a.writes)], nil
-}
-
-// event is what of an audit event is looked at.
-type event struct {
-	Stage string `json:"stage"`
-	URI   string `json:"requestURI"`
-	Verb  string `json:"verb"`
-	User  struct {
-		Username string `json:"username"`
-		Extra    struct {
-			Pod []string `json:"authentication.kubernetes.io/pod-name"`
-		} `json:"extra"`
-	} `json:"user"`
-	UserAgent string `json:"userAgent"`
-	Object    struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	Response struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-	Received time.Time `json:"requestReceivedTimestamp"`
-	Answered time.Time `json:"stageTimestamp"`
-}
-
-func parseAudit(data []byte) ([]Write, []Read, error) {
-	var out []Write
-	var reads []Read
-	for line := range bytes.Lines(data) {
-		var e event
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, nil, fmt.Errorf("reading a line of the audit log: %w", err)
-		}
-		if e.Stage != "ResponseComplete" {
+	a.requests = append(a.requests, requests...)
+	for _, r := range requests {
+		if r.Reads() {
+			a.reads = append(a.reads, Read{r.User, r.Verb, r.Resource, r.Namespace, r.Name, r.URI})
 			continue
 		}
-		if e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" {
-			reads = append(reads, Read{e.User.Username, e.Verb, e.Object.Resource, e.Object.Namespace, e.Object.Name, e.URI})
-			continue
-		}
-		out = append(out, Write{
-			User: e.User.Username, BoundPod: strings.Join(e.User.Extra.Pod, ","), UserAgent: e.UserAgent, Verb: e.Verb,
-			Resource: e.Object.Resource, Subresource: e.Object.Subresource, Namespace: e.Object.Namespace, Name: e.Object.Name,
-			DryRun: strings.Contains(e.URI, "dryRun=All"), Code: e.Response.Code, Received: e.Received, Answered: e.Answered,
+		a.writes = append(a.writes, Write{
+			User: r.User, BoundPod: r.BoundPod, UserAgent: r.UserAgent, Verb: r.Verb,
+			Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
+			DryRun: r.DryRun, Code: r.Code, Received: r.Received, Answered: r.Answered,
 		})
 	}
-	return out, reads, nil
+	return a.writes[:len(a.writes):len(a.writes)], nil
 }

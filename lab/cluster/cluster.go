@@ -141,7 +141,7 @@ func (c *Cluster) prepare() error {
 			if err := mountDisk(h, c.opts.DiskSize); err != nil {
 				return fmt.Errorf("preparing host %q: %w", h.Name, err)
 			}
-			if err := c.site.writeHost(h); err != nil {
+			if err := errors.Join(c.site.writeHost(h), c.writeAuditPolicy(h)); err != nil {
 				return fmt.Errorf("preparing host %q: %w", h.Name, err)
 			}
 			return nil
@@ -238,7 +238,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var g errgroup.Group
 	for _, h := range c.ControlPlanes() {
 		g.Go(func() error {
-			server := c.site.unconfigured(h, apiServer(c.site.kind, h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))
+			server := apiServer(c.site.kind, h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd)))
+			server = c.audited(c.site.unconfigured(h, server))
 			if c.opts.Shape != Units {
 				if err := c.run(h, server); err != nil {
 					return err

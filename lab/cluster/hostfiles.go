@@ -101,6 +101,8 @@ func (s *site) adminServer() string {
 
 func (s *site) adminKubeconfig() string { return filepath.Join(s.root, "admin.conf") }
 
+func (s *site) kubeconfigOf(user string) string { return filepath.Join(s.root, user+".conf") }
+
 // Ids of the simulated account's network, as far as a cloud configuration names them.
 const (
 	vpcID        = "vpc-lab"

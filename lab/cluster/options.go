@@ -47,6 +47,8 @@ type Options struct {
 	// LockDir holds the locks of address blocks and must be the same for all labs of a user. Default: transplant-lab
 	// below the user's cache directory.
 	LockDir string
+	// Audit has the API servers of static pods keep a log of every request; see Cluster.Requests.
+	Audit bool
 	// Keys are AWS's alone: further access keys that may call the cloud, with what they may do. The components have
 	// theirs already; any other key is refused.
 	Keys map[string]awssim.Policy
@@ -86,6 +88,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := o.chooseKind(); err != nil {
 		return o, err
+	}
+	if o.Audit && o.Shape != StaticPods {
+		return o, errors.New("starting lab: only API servers that run as static pods keep an audit log")
 	}
 	if o.Profile == (kubelet.Profile{}) {
 		o.Profile = kubelet.Short()

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, sets ...string) *World {
 			t.Fatal(err)
 		}
 	}
-	w, err := Start(t.Context(), seed.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, sets...)
+	w, err := Start(t.Context(), seed.Options{Dir: dir, AuditReads: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, sets...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 func TestTheGuideStepByStep(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.InstallOperator(within(t), quick...))
+	t.Cleanup(func() { leastPrivilege(t, w) }) // when both have ended
 	for _, walk := range []struct {
 		name, group string
 		options     seed.ClusterOptions

@@ -53,13 +53,24 @@ func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args
 // Command is transplant with the global flags that an operator of this lab would give, but for --state-dir. It is not
 // started.
 func (t *Trial) Command(args ...string) *exec.Cmd {
-	args = append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess())
+	args = append(args, "--kubeconfig", t.kubeconfig, "--host-access", t.HostAccess())
 	if named := t.namedHosts(); len(named) > 0 {
 		args = append(args, "--control-plane-hosts", strings.Join(named, ","))
 	}
 	cmd := exec.Command(t.product.CLI, args...)
 	cmd.Env = append(os.Environ(), t.Env()...)
 	return cmd
+}
+
+// As returns the trial in the hands of an operator who has the rights of groups and no others.
+func (t *Trial) As(user string, groups ...string) (*Trial, error) {
+	file, err := t.KubeconfigOf(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	other := *t
+	other.kubeconfig = file
+	return &other, nil
 }
 
 // namedHosts are the hosts that the operator has to name: a Node has their name, and the lab's API servers announce no

@@ -73,7 +73,7 @@ func theLab(t *testing.T) *Trial {
 			shared.err = err
 			return
 		}
-		shared.trial, shared.err = Start(context.Background(), Options{Dir: where, Workers: 2, Profile: p, Progress: os.Stderr})
+		shared.trial, shared.err = Start(context.Background(), Options{Dir: where, Workers: 2, Profile: p, Audit: true, Progress: os.Stderr})
 		if shared.err == nil && *whole {
 			go func() { _, _ = next() }() // an empty cache is filled while the tests wait for managers
 		}

@@ -13,14 +13,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
-// The whole way there and back, and what the report says of it.
+// The whole way there and back, and what the report says of it, in the hands of an operator who may do what the roles of deploy/rbac allow. The audit logs
+// of the API servers have every request.
 func TestAMigrationMovesTheLoopsAndARollbackBringsThemBack(t *testing.T) {
-	lab := theLab(t)
+	lab := withRoles(t, theLab(t))
 	before := facts(t, lab)
 	cloud, err := lab.State()
 	if err != nil {
@@ -39,10 +41,15 @@ func TestAMigrationMovesTheLoopsAndARollbackBringsThemBack(t *testing.T) {
 	if again := cli(t, lab, 0, nil, apply()...); again.Stdout != "" {
 		t.Errorf("a second apply printed %q", again.Stdout)
 	}
+	cli(t, lab, 0, nil, "status")
+	cli(t, lab, 0, nil, "timeline")
+	lifeOfTheManager(t, lab)
+	granted := grantedTo(t, lab, layout.CCMAccount)
 
 	watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud) })
 	cli(t, lab, 0, nil, "verify", "--cloud", Cloud)
 	unchanged(t, lab, before)
+	leastPrivilege(t, lab, granted)
 }
 
 func readReport(t *testing.T, lab *Trial) v1.Report {

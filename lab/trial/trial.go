@@ -43,8 +43,8 @@ type Options struct {
 	Program string
 	// Sets are the programs of the kind's managers, where they are not those of every lab; see build.Sets.
 	Sets []string
-	// NoCloudConfig is the cluster's.
-	NoCloudConfig bool
+	// NoCloudConfig and Audit are the cluster's.
+	NoCloudConfig, Audit bool
 	// Progress is told what takes long.
 	Progress io.Writer
 }
@@ -57,6 +57,8 @@ type Trial struct {
 	product build.Product
 	kubectl string
 	flags   []string
+	// kubeconfig is that of the operator.
+	kubeconfig string
 }
 
 // credentials is where an operator puts the cloud-controller-manager's, on each control-plane host, before a migration.
@@ -107,6 +109,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 		DiskSize:      o.DiskSize,
 		Profile:       o.Profile,
 		NoCloudConfig: o.NoCloudConfig,
+		Audit:         o.Audit,
 		Shape:         o.Shape,
 		RunPods:       o.RunPods,
 		Kind:          o.Kind,
@@ -115,7 +118,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl, flags: o.Flags}
+	t := &Trial{Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl, flags: o.Flags, kubeconfig: c.Kubeconfig()}
 	if o.Kind == nil {
 		t.flags = append(MigrationFlags(), "--cloud", Cloud)
 	}
