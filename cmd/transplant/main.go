@@ -5,16 +5,30 @@ package main
 import (
 	"context"
 	"os"
+	"runtime/debug"
 
 	"github.com/transplant-dev/transplant/internal/cli"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 )
 
-// version is set by the release's linker; a build from source keeps this one.
-var version = "v0.1.0-dev"
+// version is set by the release's linker.
+var version string
 
 func main() {
-	client.Version = version
+	info, _ := debug.ReadBuildInfo()
+	client.Version = versionOf(version, info, client.Version)
 	os.Exit(cli.Run(context.Background(), os.Args[1:], console.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
+
+// versionOf returns what the linker set, else the version of the module that go install has downloaded. A build of a
+// checkout has neither. The version is also the tag of the image of --host-access=pod, unless --host-image names one.
+func versionOf(set string, info *debug.BuildInfo, otherwise string) string {
+	switch {
+	case set != "":
+		return set
+	case info != nil && info.Main.Sum != "":
+		return info.Main.Version
+	}
+	return otherwise
 }

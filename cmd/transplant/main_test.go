@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"github.com/transplant-dev/transplant/internal/managerprogram/programtest"
@@ -29,5 +30,22 @@ func TestTheProgramIsSmall(t *testing.T) {
 	t.Logf("%.1f MB stripped", float64(info.Size())/1e6)
 	if info.Size() > mostBytes {
 		t.Errorf("it has %d bytes stripped, and may have %d: go list -deps ./cmd/transplant shows what it links", info.Size(), mostBytes)
+	}
+}
+
+// go install of a tag sets no variable. Its version decides the image of the pods on hosts, and the links of checks.
+func TestTheVersionOfABuild(t *testing.T) {
+	tagged := &debug.BuildInfo{Main: debug.Module{Version: "v0.2.0", Sum: "h1:abc="}}
+	checkout := &debug.BuildInfo{Main: debug.Module{Version: "v0.2.1-0.20261127000000-0123456789ab+dirty"}}
+	for _, c := range []struct {
+		set  string
+		info *debug.BuildInfo
+		want string
+	}{
+		{"v0.3.0", tagged, "v0.3.0"}, {"", tagged, "v0.2.0"}, {"", checkout, "v0.1.0-dev"}, {"", nil, "v0.1.0-dev"},
+	} {
+		if have := versionOf(c.set, c.info, "v0.1.0-dev"); have != c.want {
+			t.Errorf("set %q, %+v: %s, want %s", c.set, c.info, have, c.want)
+		}
 	}
 }

@@ -46,6 +46,34 @@ func TestHelpOfThePlugin(t *testing.T) {
 	}
 }
 
+// Where only kubectl-transplant is installed, advice that begins with "transplant" could not be typed.
+func TestThePluginSaysWhatCanBeTyped(t *testing.T) {
+	c := console.New(console.Streams{})
+	root := rootOf(c, pluginName)
+	for _, text := range []struct{ has, want string }{
+		{"next: transplant status --watch, or transplant pause", "next: kubectl transplant status --watch, or kubectl transplant pause"},
+		{"there is no check \"X\": transplant check --list names them", "there is no check \"X\": kubectl transplant check --list names them"},
+		{"carry it out with: kubectl transplant apply plan.yaml", "carry it out with: kubectl transplant apply plan.yaml"},
+		{"transplant changes nothing; see transplant.dev/plan", "transplant changes nothing; see transplant.dev/plan"},
+		{"next to transplant, then in PATH: transplant-operator check", "next to transplant, then in PATH: transplant-operator check"},
+	} {
+		if have := c.AsCalled(text.has); have != text.want {
+			t.Errorf("%q is said as %q", text.has, have)
+		}
+	}
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs([]string{"completion", "bash"})
+	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), `unknown command "completion" for "kubectl transplant"`) {
+		t.Errorf("a completion of the wrong program: %v, %.80s", err, out.String())
+	}
+	root.SetArgs([]string{cobra.ShellCompRequestCmd, "chec"}) // what kubectl_complete-transplant asks
+	if err := root.Execute(); err != nil || !strings.HasPrefix(out.String(), "check\t") {
+		t.Errorf("completing chec: %v\n%s", err, out.String())
+	}
+}
+
 func TestCheckOutputs(t *testing.T) {
 	args := append([]string{"check", "--from-snapshot", labSnapshot}, credentials...)
 	golden(t, "check", transplant(t, args...), nil)

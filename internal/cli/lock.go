@@ -85,8 +85,8 @@ func newResume(c *console.Console) *cobra.Command {
 			c.Narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
 			if ownLock, err := lock.Read(cmd.Context(), c.Kube); errors.Is(err, lock.ErrNoLock) {
 				c.Narrate(
-					"no command carries it out now\nnext: transplant %s",
-					map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase],
+					"no command carries it out now\nnext: %s %s",
+					c.Called, map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase],
 				)
 			} else if err == nil {
 				c.Narrate("%s carries it out\nnext: transplant status --watch", ownLock.Who())
@@ -209,7 +209,7 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) error 
 	} else if err != nil {
 		return err
 	}
-	c.Narrate("the lock is gone\nnext: %s", nextAfterUnlock(ctx, c))
+	c.Narrate("the lock is gone\nnext: %s", c.AsCalled(nextAfterUnlock(ctx, c)))
 	return nil
 }
 

@@ -37,7 +37,7 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 		err = client.ErrAborted
 	}
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(s.Err, "error: %s\n", visible.Lines(mask.Error(err)))
+		fmt.Fprintf(s.Err, "error: %s\n", c.AsCalled(visible.Lines(mask.Error(err))))
 	}
 	code := exitcode.Of(err)
 	if code == exitcode.Error && err.Error() != "" && cmd.Annotations[comparing] != "" {
@@ -49,9 +49,22 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 // calledAs is the name under which this program was called: kubectl runs a plugin of the name kubectl-transplant.
 func calledAs(argv0 string) string {
 	if strings.HasPrefix(filepath.Base(argv0), "kubectl-") {
-		return "kubectl transplant"
+		return pluginName
 	}
-	return "transplant"
+	return programName
+}
+
+// The names under which this program is called: by itself, and as a plugin of kubectl.
+const (
+	programName = "transplant"
+	pluginName  = "kubectl " + programName
+)
+
+// NewCommand returns the whole command line, from which a release makes its manual pages and completions.
+func NewCommand() *cobra.Command {
+	root := newRoot(console.Streams{}, programName)
+	root.Long += "\n\n" + exitCodes
+	return root
 }
 
 func newRoot(s console.Streams, name string) *cobra.Command { return rootOf(console.New(s), name) }
@@ -61,7 +74,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 	// Libraries put flags of their own (--version=raw) into the flag set that cobra adds to every command.
 	pflag.CommandLine = pflag.NewFlagSet(name, pflag.ContinueOnError)
 	root := &cobra.Command{
-		Use:   "transplant",
+		Use:   programName,
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
 		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager,\n" +
 			"and proves it. Two managers never act at the same time, and there is almost no time in which none acts.",
@@ -95,6 +108,8 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"},
 		&cobra.Group{ID: "fleet", Title: "Fleets:"}, &cobra.Group{ID: "other", Title: "Other:"})
 	root.SetCompletionCommandGroupID("other")
+	// Such a script completes "transplant". kubectl completes a plugin through kubectl_complete-transplant.
+	root.CompletionOptions.DisableDefaultCmd = name == pluginName
 	root.SetHelpCommandGroupID("other")
 	for _, cmd := range []struct {
 		group string
@@ -127,6 +142,9 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		root.AddCommand(cmd.cmd)
 	}
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes + "\n")
+	for _, cmd := range root.Commands() {
+		c.Commands = append(c.Commands, cmd.Name())
+	}
 	return root
 }
 

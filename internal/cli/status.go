@@ -50,6 +50,7 @@ func newStatus(c *console.Console) *cobra.Command {
 			s := status.Judge(board.Facts())
 			c.NameCluster(s.Cluster)
 			return output.Print(c.Out, s, map[string]func() error{"text": func() error {
+				s.Next = c.AsCalled(s.Next)
 				return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), details.Value == console.DetailsNodes)
 			}})
 		},
@@ -82,6 +83,7 @@ func watchStatus(ctx context.Context, c *console.Console, board *status.Board, o
 		case output == "json":
 			err = console.JsonLine(c.Out, s, fingerprint(s), &said)
 		case view.Redraws:
+			s.Next = c.AsCalled(s.Next)
 			err = view.Draw(printer.StatusText(s, c.LayoutFor(c.Out, false), all))
 		default:
 			if line, changed := piped.line(s); changed {

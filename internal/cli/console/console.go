@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -77,6 +78,8 @@ type Console struct {
 	// Called is the name of this program, given the global flags.
 	Called string
 	Given  *pflag.FlagSet
+	// Commands are the names of this program's commands.
+	Commands []string
 }
 
 // New returns a console with a client that talks to it.
@@ -100,12 +103,23 @@ func (c *Console) Command(args ...string) string {
 	return strings.Join(words, " ")
 }
 
+// AsCalled returns a text of this program whose advice, such as "transplant apply", can be typed as it stands. Where
+// kubectl runs this program as its plugin, no program of the name transplant need be in PATH.
+func (c *Console) AsCalled(text string) string {
+	const name = "transplant"
+	if c.Called == name || c.Called == "" || len(c.Commands) == 0 {
+		return text
+	}
+	advice := regexp.MustCompile(`(` + regexp.QuoteMeta(c.Called) + `|\b` + name + `) (` + strings.Join(c.Commands, "|") + `)\b`)
+	return advice.ReplaceAllString(text, c.Called+" $2")
+}
+
 // Narrate implements client.Console: it writes to standard error, unless --quiet was given. The format is this
 // program's own. The arguments are not: further lines of theirs are marked, since the commands that people paste are
 // printed on the same stream.
 func (c *Console) Narrate(format string, args ...any) {
 	if !c.quiet {
-		text := fmt.Sprintf(format, visible.Arguments(inLines, args)...)
+		text := fmt.Sprintf(c.AsCalled(format), visible.Arguments(inLines, args)...)
 		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(text)))
 	}
 }

@@ -130,6 +130,9 @@ func Status(ctx context.Context, h *Command) error {
 	h.Console.NameCluster(s.Cluster)
 	return h.output().
 		Print(h.Out, s, map[string]func() error{
-			"text": func() error { return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false) },
+			"text": func() error {
+				s.Next = h.AsCalled(s.Next)
+				return printer.PrintStatus(h.Out, s, h.LayoutFor(h.Out, false), false)
+			},
 		})
 }
