@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -110,8 +109,9 @@ func (o Options) image(ctx context.Context, program string, p product) (b Built,
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range o.Architectures {
-		binary, err := o.compile(ctx, work, program, arch)
-		if err != nil {
+		binary := filepath.Join(work, arch, program)
+		target := Target{Root: o.Root, Program: program, Version: o.Version, OS: "linux", Arch: arch, Log: o.Log}
+		if err := target.Compile(ctx, binary); err != nil {
 			return b, err
 		}
 		image, err := o.assemble(program, p, arch, binary)
@@ -157,24 +157,6 @@ func write(index v1.ImageIndex, digest v1.Hash, ref, work, dir string) error {
 		return err
 	}
 	return os.Rename(work, dir)
-}
-
-// compile builds a program for an architecture. Neither the directory nor the machine shows in it.
-func (o Options) compile(ctx context.Context, work, program, arch string) (string, error) {
-	file := filepath.Join(work, arch, program)
-	out, err := filepath.Abs(file)
-	if err != nil {
-		return "", err
-	}
-	flags := "-s -w -buildid= -X main.version=" + o.Version
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, "./cmd/" + program}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Root, o.Log, o.Log
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("compiling for %s: %w", arch, err)
-	}
-	return file, nil
 }
 
 // assemble makes an image of a program: a layer with what it takes of a system, and one with the program.
