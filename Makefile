@@ -89,7 +89,7 @@ test-units: # all three, whichever fails
 	$(GO) test $(test_flags) $(unraced) || failed=1; \
 	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
 	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
-	(cd tools && $(GO) test $(test_flags) ./images ./kops) || failed=1; \
+	(cd tools && $(GO) test $(test_flags) ./images ./kops ./release/...) || failed=1; \
 	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
@@ -192,6 +192,13 @@ bench-fleet: ## Measure the operator with CLUSTERS=500 Clusters, WAVE=20 of them
 images: ## Build the container images of all programs, for amd64 and arm64, as OCI layouts in out/images (VERSION=v0.1.0)
 	cd tools && $(GO) run ./cmd/images --root $(CURDIR) --out $(CURDIR)/out/images --version $(VERSION)
 
+# RELEASE_ARGS: see go run ./cmd/release --help in tools, such as '--program transplant --platform linux/amd64 --development'.
+RELEASE_ARGS ?=
+
+.PHONY: release
+release: ## Write a release to out/release: archives, charts, manifests, krew's manifest, checksums (VERSION=v0.1.0, after make images with the same)
+	cd tools && $(GO) run ./cmd/release --root $(CURDIR) --out $(CURDIR)/out/release --images $(CURDIR)/out/images --version $(VERSION) $(RELEASE_ARGS)
+
 .PHONY: images-run
 images-run: ## Run each image of make images under a containerd of its own; needs root, and Debian's containerd and runc
 	cd tools && $(GO) test ./images -count=1 -v -images.run=$(CURDIR)/out/images
@@ -226,7 +233,7 @@ lint: bin/golangci-lint ## Lint the product, the lab and the tools
 	$(GO) vet -tags faults ./cmd/transplant ./internal/fault
 	bin/golangci-lint run ./...
 	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
-	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./kops ./cmd/...
+	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./kops ./release/... ./cmd/...
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && $(GO) build -o ../bin/golangci-lint $(lint_tool)
