@@ -45,7 +45,10 @@ func archive(entries []entry, at time.Time) ([]byte, error) {
 		if err := directories(w, path.Dir(e.name), made, at); err != nil {
 			return nil, err
 		}
-		header := tar.Header{Name: e.name, Typeflag: tar.TypeReg, Mode: e.mode, Size: int64(len(e.data)), ModTime: at, Format: tar.FormatPAX}
+		header := tar.Header{
+			Name: e.name, Typeflag: tar.TypeReg, Mode: e.mode, Size: int64(len(e.data)),
+			ModTime: at, Format: tar.FormatPAX,
+		}
 		if e.link != "" {
 			header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, e.link, 0o777
 		}
@@ -69,7 +72,8 @@ func directories(w *tar.Writer, dir string, made map[string]bool, at time.Time) 
 		return err
 	}
 	made[dir] = true
-	err := w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: at, Format: tar.FormatPAX})
+	header := tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: at, Format: tar.FormatPAX}
+	err := w.WriteHeader(&header)
 	if err != nil {
 		return fmt.Errorf("archiving %s: %w", dir, err)
 	}

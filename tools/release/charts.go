@@ -36,7 +36,10 @@ func (b *builder) charts() error {
 			return fmt.Errorf("reading %s/Chart.yaml: %w", dir, err)
 		}
 		if c.Name != name || c.Version == "" {
-			return fmt.Errorf("%s/Chart.yaml is of chart %q, version %q: Helm wants the name of its directory, and a version", dir, c.Name, c.Version)
+			return fmt.Errorf(
+				"%s/Chart.yaml is of chart %q, version %q: Helm wants the name of its directory, and a version",
+				dir, c.Name, c.Version,
+			)
 		}
 		var entries []entry
 		for _, file := range files {

@@ -26,7 +26,10 @@ func readDigests(o Options, commit string) ([]byte, error) {
 			fmt.Fprintf(o.Log, "images.txt is left out, since %s is not there: %s\n", file, again)
 			return nil, nil
 		}
-		return nil, fmt.Errorf("%s is not there, which has the digests of the images: %s, or give --development to leave images.txt out", file, again)
+		return nil, fmt.Errorf(
+			"%s is not there, which has the digests of the images: %s, or give --development to leave images.txt out",
+			file, again,
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the digests of the images: %w", err)

@@ -15,7 +15,8 @@ const (
 	// completionFile is the program that kubectl asks what may follow "kubectl transplant".
 	completionFile = "kubectl_complete-" + command
 
-	completionScript = "#!/bin/sh\n# kubectl runs this to complete \"kubectl transplant\". It has to be in PATH, as kubectl-transplant has.\n" +
+	completionScript = "#!/bin/sh\n" +
+		"# kubectl runs this to complete \"kubectl transplant\". It has to be in PATH, as kubectl-transplant has.\n" +
 		"exec " + pluginFile + " __complete \"$@\"\n"
 )
 
@@ -54,14 +55,19 @@ type pluginFrom struct {
 // krewManifest returns the manifest of the plugin, whose archives have these checksums, by platform.
 func krewManifest(version string, sums map[string]string) ([]byte, error) {
 	p := plugin{
-		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: map[string]string{"name": command},
+		APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
+		Kind:       "Plugin",
+		Metadata:   map[string]string{"name": command},
 		Spec: pluginSpec{
-			Version: version, Homepage: project, ShortDescription: "Take a cluster out of its in-tree cloud provider",
+			Version: version, Homepage: project,
+			ShortDescription: "Take a cluster out of its in-tree cloud provider",
 			Description: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from\n" +
 				"kube-controller-manager to a cloud-controller-manager, and proves it.\n",
 			Caveats: "Start with \"kubectl transplant check\", which changes nothing.\n" +
-				"--cloud and --prove ask the cloud through a program of the same release, such as\naws-cloud-controller-manager: put it into PATH.\n" +
-				"Completion of kubectl needs " + completionFile + " in PATH:\n" + project + "/blob/" + version + "/docs/how-to/install-the-command.md\n",
+				"--cloud and --prove ask the cloud through a program of the same release, such as\n" +
+				"aws-cloud-controller-manager: put it into PATH.\n" +
+				"Completion of kubectl needs " + completionFile + " in PATH:\n" +
+				project + "/blob/" + version + "/docs/how-to/install-the-command.md\n",
 		},
 	}
 	for _, platform := range slices.Sorted(maps.Keys(sums)) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -55,8 +56,9 @@ func init() {
 // describedBelow is the directory of the product's module in which the overlay puts package describe.
 const describedBelow = "internal/releasedescribe/describe"
 
-// manualModules are what cobra needs for manual pages, and the product does not. This module has their versions.
-var manualModules = []string{"github.com/cpuguy83/go-md2man/v2", "github.com/russross/blackfriday/v2"}
+// manualModules are what cobra needs for manual pages. What the product does not have is added, in the versions of this
+// module.
+var manualModules = []string{"github.com/cpuguy83/go-md2man/v2", "github.com/russross/blackfriday/v2", "go.yaml.in/yaml/v3"}
 
 // describe returns completions and manual pages of a program. They are made by the program, as it is built for this
 // machine.
@@ -71,7 +73,8 @@ func (b *builder) describe(ctx context.Context, program string) ([]entry, error)
 	}
 	file := filepath.Join(dir, program)
 	target := images.Target{
-		Root: b.Root, Program: program, Version: b.Version, OS: runtime.GOOS, Arch: runtime.GOARCH, Arguments: arguments, Log: b.Log,
+		Root: b.Root, Program: program, Version: b.Version, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Arguments: arguments, Log: b.Log,
 	}
 	if err := target.Compile(ctx, file); err != nil {
 		return nil, err
@@ -109,12 +112,13 @@ func (b *builder) overlay(ctx context.Context, program, dir string) ([]string, e
 		return nil, err
 	}
 	var added bytes.Buffer
-	values := map[string]any{"Describe": path.Join(parsed.Module.Mod.Path, describedBelow), "Construct": products[program].construct}
-	var imports []string
+	values := struct {
+		Describe, Construct string
+		Imports             []string
+	}{path.Join(parsed.Module.Mod.Path, describedBelow), products[program].construct, nil}
 	for _, below := range products[program].imports {
-		imports = append(imports, path.Join(parsed.Module.Mod.Path, below))
+		values.Imports = append(values.Imports, path.Join(parsed.Module.Mod.Path, below))
 	}
-	values["Imports"] = imports
 	if err := describer.Execute(&added, values); err != nil {
 		return nil, err
 	}
@@ -136,9 +140,10 @@ func (b *builder) overlay(ctx context.Context, program, dir string) ([]string, e
 	return []string{"-overlay", filepath.Join(dir, "overlay.json"), "-modfile", filepath.Join(dir, "go.mod")}, nil
 }
 
-// addManualModules adds the modules for manual pages, and their checksums, as this module has them.
+// addManualModules adds the modules for manual pages that the product does not have, and the checksums of this module.
 func addManualModules(ctx context.Context, product *modfile.File, sums *[]byte) error {
-	list := exec.CommandContext(ctx, "go", append([]string{"list", "-m", "-f", "{{.Path}} {{.Version}}"}, manualModules...)...)
+	args := append([]string{"list", "-m", "-f", "{{.Path}} {{.Version}}"}, manualModules...)
+	list := exec.CommandContext(ctx, "go", args...)
 	list.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	versions, err := list.Output()
 	if err != nil {
@@ -146,7 +151,9 @@ func addManualModules(ctx context.Context, product *modfile.File, sums *[]byte) 
 	}
 	for line := range strings.Lines(string(versions)) {
 		name, version, _ := strings.Cut(strings.TrimSpace(line), " ")
-		product.AddNewRequire(name, version, true)
+		if !slices.ContainsFunc(product.Require, func(r *modfile.Require) bool { return r.Mod.Path == name }) {
+			product.AddNewRequire(name, version, true)
+		}
 	}
 	where := exec.CommandContext(ctx, "go", "env", "GOMOD")
 	where.Env = append(os.Environ(), "GOWORK=off")

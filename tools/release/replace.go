@@ -18,7 +18,10 @@ func mayReplace(dir string) error {
 		return fmt.Errorf("reading the directory for the release: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, sumsFile)); err != nil {
-		return fmt.Errorf("%s has files and no %s, so that it is none of an earlier release: name another directory with --out", dir, sumsFile)
+		return fmt.Errorf(
+			"%s has files and no %s, so that it is none of an earlier release: name another directory with --out",
+			dir, sumsFile,
+		)
 	}
 	return nil
 }

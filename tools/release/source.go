@@ -28,7 +28,8 @@ type source struct {
 func checkVersion(version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf(
-			"version %q is none of a release: give v and a whole semantic version without build metadata, such as VERSION=v0.1.0 or v0.2.0-rc.1",
+			"version %q is none of a release: give v and a whole semantic version without build metadata, "+
+				"such as VERSION=v0.1.0 or v0.2.0-rc.1",
 			version,
 		)
 	}
@@ -59,7 +60,8 @@ func readSource(ctx context.Context, o Options, commit string) (source, error) {
 			lines = append(lines[:5], fmt.Sprintf("   and %d more", more))
 		}
 		return s, fmt.Errorf(
-			"the tree %s has changes, so that no commit gives this release: commit or remove them, or give --development for a build that is not published\n%s",
+			"the tree %s has changes, so that no commit gives this release: commit or remove them, "+
+				"or give --development for a build that is not published\n%s",
 			o.Root, strings.Join(lines, "\n"),
 		)
 	}
@@ -69,7 +71,9 @@ func readSource(ctx context.Context, o Options, commit string) (source, error) {
 		return s, err
 	}
 	if tagged = strings.TrimSpace(tagged); tagged != "" && !strings.Contains(tagged, commit) && !o.Development {
-		return s, fmt.Errorf("tag %s is not the commit %s that is checked out: check out the tag, or give another version", o.Version, commit)
+		return s, fmt.Errorf(
+			"tag %s is not the commit %s that is checked out: check out the tag, or give another version", o.Version, commit,
+		)
 	}
 	files, err := git(ctx, o.Root, o.Log, "ls-files", "-z", "--", ".")
 	if err != nil {
@@ -131,7 +135,8 @@ func (s source) checkNamedVersions(version string) error {
 	}
 	if len(wrong) > 0 {
 		return fmt.Errorf(
-			"these files name another version than %s: change them and commit, or give --development for a build that is not published\n%s",
+			"these files name another version than %s: change them and commit, "+
+				"or give --development for a build that is not published\n%s",
 			version, strings.Join(wrong, "\n"),
 		)
 	}

@@ -29,7 +29,8 @@ func run() error {
 	flag.StringVar(&o.Out, "out", "../out/release", "directory for the release; an earlier release in it is replaced")
 	flag.StringVar(&o.Images, "images", "../out/images", "directory that make images wrote, for the digests")
 	flag.StringVar(&o.Version, "version", "", "version of the release, such as v0.1.0 (required)")
-	flag.BoolVar(&o.Development, "development", false, "not for publishing: take a tree with changes, manifests that name another version, and no images")
+	flag.BoolVar(&o.Development, "development", false,
+		"not for publishing: take a tree with changes, manifests that name another version, and no images")
 	platforms := flag.String("platform", "", "the platforms, separated by commas, such as linux/amd64 (default: all)")
 	programs := flag.String("program", "", "the programs, separated by commas (default: all)")
 	flag.Parse()

@@ -93,7 +93,8 @@ func asMarkdown(c *cobra.Command, done map[*pflag.Flag]bool) {
 }
 
 var markup = strings.NewReplacer(
-	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "&", `\&`,
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`,
+	"[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "&", `\&`,
 )
 
 func escape(text string) string { return markup.Replace(text) }
