@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
@@ -272,6 +274,50 @@ func TestThePortIsFree(t *testing.T) {
 		}
 		if have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+// What scrapes kube-controller-manager from elsewhere reaches its successor, and nothing else does.
+func TestTheManagerListensWhereItsPredecessorDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second       string
+		staticPod, ofTheSet string
+	}{
+		"on loopback, as kubeadm has it":  {"127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"},
+		"on all addresses":                {"0.0.0.0", "0.0.0.0", "0.0.0.0", "0.0.0.0"},
+		"on all of both families":         {"::", "::", "::", "::"},
+		"on all on one host only":         {"0.0.0.0", "127.0.0.1", "0.0.0.0", "127.0.0.1"},
+		"on all of another family":        {"0.0.0.0", "::", "0.0.0.0", "127.0.0.1"},
+		"on the address of each host":     {"10.0.0.1", "10.0.0.2", "10.0.0.1", "127.0.0.1"},
+		"on that of IPv6":                 {"fd00::1", "fd00::2", "fd00::1", "127.0.0.1"},
+		"where its flags do not say it":   {"", "", "127.0.0.1", "127.0.0.1"},
+		"on a name that the kubelet puts": {"$(HOST_IP)", "$(HOST_IP)", "127.0.0.1", "127.0.0.1"},
+	} {
+		s := cluster(func(s *v1.Snapshot) {
+			for i, given := range []string{c.first, c.second} {
+				m := kcmOf(s, i)
+				m.Address = net.JoinHostPort(commandline.LoopbackAddress(given), "10257")
+				if given != "" {
+					m.Flags["bind-address"] = given
+				}
+				if strings.HasPrefix(given, "$") || given == "" {
+					m.Address = "127.0.0.1:10257"
+				}
+			}
+		})
+		for shape, want := range map[string]string{v1.ShapeStaticPod: c.staticPod, v1.ShapeDaemonSet: c.ofTheSet} {
+			p := mustMake(t, s, v1.Options{Shape: shape})
+			var texts []string
+			for _, step := range p.Steps {
+				if step.Host == "cp-1" || shape == v1.ShapeDaemonSet {
+					texts = append(texts, step.Content, step.Object)
+				}
+			}
+			text := strings.Join(texts, "\n")
+			if n := strings.Count(text, "--bind-address="); n == 0 || n != strings.Count(text, "--bind-address="+want) {
+				t.Errorf("%s, %s: not --bind-address=%s in\n%s", name, shape, want, text)
+			}
 		}
 	}
 }

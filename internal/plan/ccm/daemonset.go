@@ -60,7 +60,8 @@ func Tolerations() []any {
 	}
 }
 
-func labelsOf(name string) layout.Object {
+// Labels are those of a manager's pods, by which its objects select them.
+func Labels(name string) layout.Object {
 	return layout.Object{"component": name, "tier": "control-plane"}
 }
 
@@ -74,7 +75,7 @@ func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 	flags := append([]controlplane.Flag{
 		{Name: "cloud-provider", Value: d.Provider.Name},
 		{Name: "cloud-config", Value: layout.CCMCloudConf},
-		{Name: "bind-address", Value: "127.0.0.1"},
+		{Name: flagBindAddress, Value: sharedBindAddress(d)},
 	}, ManagerFlags(d, m)...)
 	paths := []controlplane.HostPath{{Path: layout.CCMCloudConf, Type: "File", Name: "cloud-config"}}
 	if IsUnconfigured(d, m) {
@@ -105,6 +106,20 @@ func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
 	pod := PodOf(d, NodeCritical).Render(flags, env, paths)
 	pod["nodeSelector"], pod["tolerations"] = nodeSelector(d), Tolerations()
 	return DaemonSetObject(component.CCM, "OnDelete", pod), flags
+}
+
+// sharedBindAddress is where the pods of a DaemonSet listen: on all addresses where every kube-controller-manager was
+// told to, and on loopback otherwise. Its pods have the same flags on all hosts.
+func sharedBindAddress(d *draft.Draft) string {
+	first := ""
+	for i, h := range d.Hosts {
+		given := clusterview.FindComponent(h, component.KCM).Flags[flagBindAddress]
+		if !isUnspecified(given) || i > 0 && given != first {
+			return "127.0.0.1"
+		}
+		first = given
+	}
+	return first
 }
 
 // The priority classes of managers, of a pod that belongs to its node and of one that may run on any.
@@ -198,8 +213,8 @@ func DaemonSetObject(name, update string, pod layout.Object) layout.Object {
 	return layout.Object{
 		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": layout.Metadata(name, component.Namespace),
 		"spec": layout.Object{
-			"selector": layout.Object{"matchLabels": labelsOf(name)}, "updateStrategy": layout.Object{"type": update},
-			"template": layout.Object{"metadata": layout.Object{"labels": labelsOf(name)}, "spec": pod},
+			"selector": layout.Object{"matchLabels": Labels(name)}, "updateStrategy": layout.Object{"type": update},
+			"template": layout.Object{"metadata": layout.Object{"labels": Labels(name)}, "spec": pod},
 		},
 	}
 }

@@ -119,6 +119,24 @@ func takenPorts(d *draft.Draft) map[string]bool {
 	return taken
 }
 
+// flagBindAddress is where a manager listens.
+const flagBindAddress = "bind-address"
+
+// bindAddress is where the successor of a kube-controller-manager listens: where that one does. What scrapes the
+// metrics of the one from elsewhere reaches the other. Both ask for a token.
+func bindAddress(m *v1.Component) string {
+	if given := m.Flags[flagBindAddress]; isUnspecified(given) {
+		return given
+	}
+	return clusterview.BindHost(m)
+}
+
+// isUnspecified reports whether an address stands for all addresses of a host.
+func isUnspecified(address string) bool {
+	ip := net.ParseIP(address)
+	return ip != nil && ip.IsUnspecified()
+}
+
 // FlagRenewToken lets our manager renew the token that its kubeconfig names.
 const FlagRenewToken = "renew-token"
 
@@ -131,14 +149,14 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 		{Name: "kubeconfig", Value: layout.CCMKubeconfig},
 		{Name: "authentication-kubeconfig", Value: layout.CCMKubeconfig},
 		{Name: "authorization-kubeconfig", Value: layout.CCMKubeconfig},
-		{Name: "bind-address", Value: clusterview.BindHost(m)},
+		{Name: flagBindAddress, Value: bindAddress(m)},
 	}, ManagerFlags(d, m)...)
 	c := controlplane.CCM{
 		Name:        component.CCM,
 		Program:     d.Program.Command,
 		Image:       d.Options.Image,
 		Host:        h.Name,
-		BindAddress: clusterview.BindHost(m),
+		BindAddress: bindAddress(m),
 		Flags:       flags,
 		ReadyPath:   d.Program.ReadyPath,
 		HostPaths: []controlplane.HostPath{

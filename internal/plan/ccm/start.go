@@ -42,7 +42,7 @@ func DisruptionBudget(apiMinor int) layout.Object {
 	}
 	return layout.Object{
 		"apiVersion": version, "kind": "PodDisruptionBudget", "metadata": layout.Metadata(component.CCM, component.Namespace),
-		"spec": layout.Object{"minAvailable": 1, "selector": layout.Object{"matchLabels": labelsOf(component.CCM)}},
+		"spec": layout.Object{"minAvailable": 1, "selector": layout.Object{"matchLabels": Labels(component.CCM)}},
 	}
 }
 

@@ -212,11 +212,12 @@ func FindComponent(h v1.Host, name string) *v1.Component {
 	return nil
 }
 
-// BindHost is the host part of the address on which a component serves.
+// BindHost is the host part of the address on which a component serves, without the brackets of an IPv6 address: no
+// flag takes those.
 func BindHost(c *v1.Component) string {
 	host := c.Address
 	if i := strings.LastIndex(host, ":"); i >= 0 {
-		host = host[:i]
+		host = strings.Trim(host[:i], "[]")
 	}
 	if host == "" {
 		return "127.0.0.1"
