@@ -239,6 +239,12 @@ func (r *renderer) components() {
 		}}},
 	}}}}))
 	r.kustomization(dir, "Component", object{"patches": []any{object{"path": "daemonset.yaml"}}})
+	dir = path.Join(KustomizeDir, "components", "metrics")
+	r.write(path.Join(dir, "metrics.yaml"), Metrics()...)
+	r.kustomization(dir, "Component", object{"resources": []any{"metrics.yaml"}})
+	dir = path.Join(KustomizeDir, "components", "service-monitor")
+	r.write(path.Join(dir, "servicemonitor.yaml"), ServiceMonitor())
+	r.kustomization(dir, "Component", object{"resources": []any{"servicemonitor.yaml"}})
 	r.kustomization(GuideDir, "Kustomization", object{"resources": []any{
 		"../../../" + path.Join(KustomizeDir, "overlays", "aws"),
 	}})

@@ -17,9 +17,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/transplant-dev/transplant/internal/manifests"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -132,15 +134,15 @@ func objects(t *testing.T, documents string) map[string]any {
 	}
 }
 
-// fromCode are the objects of a provider's manager as the code renders them.
-func fromCode(t *testing.T, provider string) map[string]any {
+// fromCode are the objects of a provider's manager, and further ones, as the code renders them.
+func fromCode(t *testing.T, provider string, more ...layout.Object) map[string]any {
 	t.Helper()
 	rendered, err := manifests.Manager(provider)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var documents bytes.Buffer
-	for _, o := range rendered {
+	for _, o := range append(rendered, more...) {
 		data, err := json.Marshal(o)
 		if err != nil {
 			t.Fatal(err)
@@ -173,12 +175,51 @@ func TestKustomizeGivesWhatTheCodeRenders(t *testing.T) {
 	}
 }
 
+// Grafana's sidecar finds the dashboards by their label, and each ConfigMap holds one.
+func TestKustomizeGivesTheDashboards(t *testing.T) {
+	o := theTools(t)
+	const dir = "deploy/monitoring/dashboards"
+	got := map[string]string{}
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(o.must(t, o.kubectl, "kustomize", dir)), 4096)
+	for {
+		var c corev1.ConfigMap
+		if err := decoder.Decode(&c); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if c.Kind != "ConfigMap" || c.Namespace != "monitoring" || c.Labels["grafana_dashboard"] != "1" || len(c.Data) != 1 {
+			t.Errorf("%s %s/%s with labels %v and %d files", c.Kind, c.Namespace, c.Name, c.Labels, len(c.Data))
+		}
+		maps.Copy(got, c.Data)
+	}
+	want := map[string]string{}
+	files, err := filepath.Glob(filepath.Join(o.root, dir, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[filepath.Base(file)] = string(data)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("dashboards (-files +rendered):\n%s", diff)
+	}
+}
+
 func TestHelmGivesWhatTheCodeRenders(t *testing.T) {
 	o := withHelm(t)
 	for _, provider := range manifests.Providers() {
 		if diff := cmp.Diff(fromCode(t, provider), objects(t, o.must(t, o.helm, template("provider="+provider)...))); diff != "" {
 			t.Errorf("helm template of %s (-code +rendered):\n%s", provider, diff)
 		}
+	}
+	observed := fromCode(t, "aws", append(manifests.Metrics(), manifests.ServiceMonitor())...)
+	if diff := cmp.Diff(observed, objects(t, o.must(t, o.helm, template("metrics.enabled=true", "metrics.serviceMonitor.enabled=true")...))); diff != "" {
+		t.Errorf("helm template with metrics (-code +rendered):\n%s", diff)
 	}
 }
 
@@ -248,6 +289,12 @@ func TestValuesOfTheManagersChart(t *testing.T) {
 		{"flags", []string{"extraArgs={--concurrent-service-syncs=5}", "clusterName=prod", "controllers=*\\,-service", "logLevel=2"}, []string{
 			`- "--concurrent-service-syncs=5"`, "--cluster-name=prod", `- "--controllers=*,-service"`, "--v=2",
 		}, nil},
+		{"metrics", []string{"metrics.enabled=true", "metrics.serviceAccount.name=prometheus", "metrics.serviceAccount.namespace=observability", "securePort=10270"}, []string{
+			"nonResourceURLs: [/metrics]", "name: prometheus\n    namespace: observability", "clusterIP: None", "targetPort: 10270",
+		}, []string{"ServiceMonitor"}},
+		{"a ServiceMonitor", []string{"metrics.enabled=true", "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interval=15s", "metrics.serviceMonitor.labels.release=kps"}, []string{
+			"kind: ServiceMonitor", "interval: 15s", "release: kps",
+		}, nil},
 		{"no budget", []string{"podDisruptionBudget.enabled=false"}, nil, []string{"PodDisruptionBudget"}},
 		{"pods replaced by hand", []string{"updateStrategy=OnDelete"}, []string{"type: OnDelete"}, []string{"RollingUpdate"}},
 	} {
@@ -290,6 +337,9 @@ func TestChartsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		{template("routes.enabled=true"), "routes.clusterCIDR: name the pods' addresses"},
 		{template("extraArgs={v=2}"), "extraArgs"},
 		{template("logLevel=-1"), "logLevel"},
+		{template("metrics.serviceMonitor.enabled=true"), "metrics.serviceMonitor.enabled needs metrics.enabled"},
+		{template("metrics.enabled=true", "metrics.serviceAccount.name="), "metrics"},
+		{template("metrics.enabled=true", "metrics.serviceMonitor.interval=often"), "interval"},
 		{append(template(), "--namespace", "default"), "add --namespace kube-system"},
 		{append(template(), "--kube-version", "1.24.0"), "incompatible with Kubernetes v1.24.0"},
 		{append(slices.Clone(operator), "replicas=0"), "replicas"},
@@ -381,7 +431,7 @@ func TestAPIServersTakeWhatIsRendered(t *testing.T) {
 	}
 }
 
-// kustomization is one as a user writes it: an overlay with both components.
+// kustomization is one as a user writes it: an overlay with the components that need nothing else.
 func kustomization(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -392,7 +442,10 @@ func kustomization(t *testing.T, root string) string {
 		}
 		return path
 	}
-	text := fmt.Sprintf("resources:\n- %s\ncomponents:\n- %s\n- %s\n", relative("overlays/aws"), relative("components/leader-migration"), relative("components/local-apiserver"))
+	text := "resources:\n- " + relative("overlays/aws") + "\ncomponents:\n"
+	for _, name := range []string{"leader-migration", "local-apiserver", "metrics"} {
+		text += "- " + relative("components/"+name) + "\n"
+	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
