@@ -17,7 +17,7 @@ race      := $(if $(shell command -v "$$($(GO) env CC)" 2>/dev/null),-race)
 controller_gen = sigs.k8s.io/controller-tools/cmd/controller-gen
 lint_tool  = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 # The directories below $(1) whose tests have golden files.
-goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' . | grep -v '^./lab/' | xargs -r -n1 dirname | sort -u)
+goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' . | grep -v -e '^./lab/' -e '^./tools/' | xargs -r -n1 dirname | sort -u)
 
 .PHONY: help
 help: ## Print what can be made
@@ -89,7 +89,7 @@ test-units: # all three, whichever fails
 	$(GO) test $(test_flags) $(unraced) || failed=1; \
 	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(concurrent)' $(engine) || failed=1;) \
 	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
-	(cd tools && $(GO) test $(test_flags) ./images ./kops ./release/...) || failed=1; \
+	(cd tools && $(GO) test $(test_flags) ./images ./kops ./dashboards ./release/...) || failed=1; \
 	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
@@ -188,6 +188,11 @@ WAVE     ?= 20
 bench-fleet: ## Measure the operator with CLUSTERS=500 Clusters, WAVE=20 of them migrated first (writes out/bench-fleet/)
 	cd lab && $(GO) test ./fleet -run TestAFleetCosts -count=1 -v -timeout 0 -fleet.clusters=$(CLUSTERS) -fleet.migrate=$(WAVE) -fleet.idle=60s -fleet.out=$(CURDIR)/out/bench-fleet
 
+.PHONY: observe
+observe: ## Have a real Prometheus see a migration and a fleet, with our rules and what our dashboards ask (out/observe/); downloads Debian's package of it
+	cd lab && $(GO) test ./observe -count=1 -v -timeout 0 -observe.out=$(CURDIR)/out/observe
+	cd lab && $(GO) test ./fleet -run TestAFleetIsSeen -count=1 -v -timeout 0 -fleet.observe=$(CURDIR)/out/observe
+
 .PHONY: images
 images: ## Build the container images of all programs, for amd64 and arm64, as OCI layouts in out/images (VERSION=v0.1.0)
 	cd tools && $(GO) run ./cmd/images --root $(CURDIR) --out $(CURDIR)/out/images --version $(VERSION)
@@ -233,7 +238,7 @@ lint: bin/golangci-lint ## Lint the product, the lab and the tools
 	$(GO) vet -tags faults ./cmd/transplant ./internal/fault
 	bin/golangci-lint run ./...
 	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
-	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./kops ./release/... ./cmd/...
+	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./kops ./dashboards ./release/... ./cmd/...
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && $(GO) build -o ../bin/golangci-lint $(lint_tool)
@@ -242,6 +247,7 @@ bin/golangci-lint: tools/go.mod tools/go.sum
 generate: ## Rewrite the golden files from what the code does now, to be reviewed as a diff
 	$(GO) test $(call goldens,.) -update
 	cd lab && $(GO) test -short $(call goldens,lab) -update
+	cd tools && $(GO) test $(call goldens,tools) -update
 
 crds = deploy/crds
 api  = api/kubermatic/v1

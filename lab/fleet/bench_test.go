@@ -43,6 +43,7 @@ type bench struct {
 	kube    kubernetes.Interface
 	dyn     dynamic.Interface
 	sim     *simulated
+	rules   operator.Rules
 	metrics *operator.Metrics
 	world   *World
 	stop    context.CancelFunc
@@ -132,6 +133,7 @@ func startBenchWithout(t *testing.T) *bench {
 	must(t, err)
 	t.Cleanup(server.Stop)
 	b := &bench{sim: &simulated{planes: map[string]*simulatedPlane{}}, metrics: operator.NewMetrics()}
+	b.rules = b.sim
 	b.world, err = On(server)
 	must(t, err)
 	own, err := server.Config("lab")
@@ -176,7 +178,7 @@ func (b *bench) lead(t *testing.T) {
 		Engine:       b.sim,
 		Parts:        b.sim,
 		Machines:     simulatedPool{b.sim},
-		Rules:        b.sim,
+		Rules:        b.rules,
 		Limits:       limits,
 		Metrics:      b.metrics,
 		Log:          logr.Discard(),

@@ -142,18 +142,46 @@ func (a Answer) legend(of model.Metric) string {
 	return strings.TrimSpace(name)
 }
 
-// Write writes what a dashboard shows: its data as JSON, and a picture.
-func Write(dir, name string, d *Dashboard, s Span, answers []Answer) error {
+// Keep asks every query of a dashboard, and writes what the dashboard shows into a directory: its data as JSON, and a
+// picture. It returns how many queries there are. The error names those that fail, and those without data unless silent
+// says why they have none, by their Key.
+func (p *Prometheus) Keep(ctx context.Context, dir, name string, s Span, silent map[string]string) (int, error) {
+	d, err := ReadDashboard(name)
+	if err != nil {
+		return 0, err
+	}
+	answers, err := p.Ask(ctx, d, s)
+	errs := []error{err}
+	for _, a := range answers {
+		if _, known := silent[a.Key()]; !known && !a.HasData() {
+			errs = append(errs, fmt.Errorf("query %q has no data: %s", a.Key(), a.Expr))
+		}
+		for _, of := range a.Series {
+			if a.legend(of.Metric) == "" {
+				errs = append(errs, fmt.Errorf("query %q names nothing of %s", a.Key(), of.Metric))
+				break
+			}
+		}
+	}
+	errs = append(errs, write(dir, name, d, s, answers))
+	if err := errors.Join(errs...); err != nil {
+		return len(answers), fmt.Errorf("dashboard %s: %w", name, err)
+	}
+	return len(answers), nil
+}
+
+// write writes the data of a dashboard, and its picture.
+func write(dir, name string, d *Dashboard, s Span, answers []Answer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("creating the directory for dashboards: %w", err)
 	}
 	data, err := json.MarshalIndent(answers, "", " ")
 	if err != nil {
-		return fmt.Errorf("rendering the data of dashboard %s: %w", name, err)
+		return fmt.Errorf("rendering its data: %w", err)
 	}
 	for file, text := range map[string][]byte{name + ".json": data, name + ".svg": picture(d, s, answers)} {
 		if err := os.WriteFile(filepath.Join(dir, file), text, 0o644); err != nil {
-			return fmt.Errorf("writing dashboard %s: %w", name, err)
+			return fmt.Errorf("writing what it shows: %w", err)
 		}
 	}
 	return nil
