@@ -79,7 +79,10 @@ func TestAFleetIsSeen(t *testing.T) {
 		}))
 	}
 	counts(kv1.PhaseNotNeeded, all)
-	must(t, b.enable(ctx, 0, migrated+1))
+	must(t, b.enable(ctx, 0, migrated/2)) // the first wave, which the second is compared with
+	must(t, b.await(ctx, migrated/2, kv1.PhaseCompleted))
+	counts(kv1.PhaseCompleted, migrated/2)
+	must(t, b.enable(ctx, migrated/2, migrated+1))
 	must(t, b.await(ctx, migrated, kv1.PhaseCompleted))
 	counts(kv1.PhaseCompleted, migrated)
 	counts(kv1.PhaseBlocked, 1)

@@ -178,7 +178,7 @@ func (p observed) disruption(t *testing.T, s Span) float64 {
 
 // recordsAll returns an error that names the series that a rule should have recorded.
 func (p observed) recordsAll(ctx context.Context) error {
-	rules, err := p.Rules(ctx)
+	rules, err := p.Rules(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (p observed) recordsAll(ctx context.Context) error {
 // rulesAreWell fails the test unless Prometheus evaluates every rule without an error.
 func (p observed) rulesAreWell(t *testing.T) {
 	t.Helper()
-	rules, err := p.Rules(t.Context())
+	rules, err := p.Rules(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,6 +184,10 @@ func (c *canvas) graph(b box, unit string, lines []named) {
 		}
 		fmt.Fprintf(c, `<polyline fill="none" stroke="%s" stroke-width="1.3" points="%s"/>`+"\n",
 			colours[i%len(colours)], strings.Join(points, " "))
+		if last := l.values[len(l.values)-1]; len(l.values) == 1 { // one point is no line
+			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="2" fill="%s"/>`+"\n", c.at(plot, last.Timestamp),
+				float64(plot.y+plot.h)-float64(last.Value)/top*float64(plot.h), colours[i%len(colours)])
+		}
 	}
 	c.names(box{b.x, b.y + b.h - legend, b.w, legend}, lines)
 }

@@ -34,9 +34,9 @@ func fleetBoard() board {
 					query{`max(transplant_engine_runs_active)`, "runs"}),
 				chart("Ended", units.Short, "Runs within an hour, by part and outcome.",
 					query{`sum by (part, outcome) (increase(transplant_engine_runs_total[1h]))`, "{{part}} {{outcome}}"}),
-				chart("Time of one run", units.Seconds, "By part.",
+				chart("Time of one run", units.Seconds, "Within an hour, by part.",
 					query{`histogram_quantile(0.9, sum by (le, part) (` +
-						`rate(transplant_engine_run_duration_seconds_bucket[$__rate_interval])))`,
+						`rate(transplant_engine_run_duration_seconds_bucket[1h])))`,
 						"p90 {{part}}"}),
 			}},
 			{"Operator", []panel{
