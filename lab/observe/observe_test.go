@@ -73,6 +73,7 @@ func TestAMigrationIsSeen(t *testing.T) {
 	})
 	from := time.Now()
 	p := watch(t, lab)
+	t.Cleanup(func() { p.dashboards(t, Span{from, time.Now()}, "manager", "migration") }) // also of a migration that went wrong
 	await(t, "kube-controller-manager to be recorded as owner", func(ctx context.Context) error {
 		return p.sees(ctx, `count(transplant:loop_managers:count{manager="kube-controller-manager"}) >= 3`)
 	})
@@ -109,7 +110,6 @@ func TestAMigrationIsSeen(t *testing.T) {
 		}
 		return p.sees(ctx, `count(transplant:loop_managers:count{manager="cloud-controller-manager"}) >= 3`)
 	})
-	p.dashboards(t, Span{from, time.Now()}, "manager", "migration")
 }
 
 // observed is a Prometheus that a test asks.
@@ -332,7 +332,7 @@ func (p observed) dashboards(t *testing.T, s Span, names ...string) {
 	t.Helper()
 	asked := 0
 	for _, name := range names {
-		n, err := p.Keep(t.Context(), *out, name, s, silent)
+		n, err := p.Keep(context.WithoutCancel(t.Context()), *out, name, s, silent)
 		if err != nil {
 			t.Error(err)
 		}
