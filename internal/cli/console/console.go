@@ -110,7 +110,8 @@ func (c *Console) AsCalled(text string) string {
 	if c.Called == name || c.Called == "" || len(c.Commands) == 0 {
 		return text
 	}
-	advice := regexp.MustCompile(`(` + regexp.QuoteMeta(c.Called) + `|\b` + name + `) (` + strings.Join(c.Commands, "|") + `)\b`)
+	called, commands := regexp.QuoteMeta(c.Called), strings.Join(c.Commands, "|")
+	advice := regexp.MustCompile(`(` + called + `|\b` + name + `) (` + commands + `)\b`)
 	return advice.ReplaceAllString(text, c.Called+" $2")
 }
 
