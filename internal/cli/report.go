@@ -21,7 +21,8 @@ func newReport(c *console.Console) *cobra.Command {
 	var output *printer.Format
 	cmd := &cobra.Command{
 		Use: "report", Short: "Write the proof: who ran which loop when, gaps, before and after", Args: cobra.NoArgs,
-		Example: "  transplant report --cloud=aws -o html --out report.html",
+		Example: "  transplant report --cloud=aws -o html --out report.html\n" +
+			"  transplant report -o svg --out report.svg   # its timeline as a picture",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Audit == "" {
 				if err := console.RefuseFlags(cmd, "it says whose the calls in --cloud-audit are", "cloud-keys"); err != nil {
@@ -52,7 +53,7 @@ func newReport(c *console.Console) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
 	console.CheckOutFile(cmd, "out")
-	output = console.AddFormatFlag(cmd, "markdown", "html", "json", "yaml")
+	output = console.AddFormatFlag(cmd, "markdown", "html", "svg", "json", "yaml")
 	cmd.Flags().StringVar(&f.Log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
 	cmd.Flags().
 		StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")

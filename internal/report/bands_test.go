@@ -21,3 +21,26 @@ func TestABandBeginsWithItsEarliestStep(t *testing.T) {
 		t.Errorf("the bands are %+v, want handover from 20%% for 50%%", bands)
 	}
 }
+
+// TestStepsAreListedAsTheyRan: the table shows a phase in the order of time, and those that did not start last.
+func TestStepsAreListedAsTheyRan(t *testing.T) {
+	steps := []v1.StepReport{
+		{ID: "prepare", Phase: "prepare", Started: atp(5)},
+		{ID: "owner", Phase: "handover", Started: atp(60)},
+		{ID: "waits", Phase: "handover"},
+		{ID: "first", Phase: "handover", Started: atp(20)},
+		{ID: "waits too", Phase: "handover"},
+		{ID: "second", Phase: "handover", Started: atp(40)},
+		{ID: "verify", Phase: "verify", Started: atp(1)},
+	}
+	var got []string
+	for _, s := range inOrder(steps) {
+		got = append(got, s.ID)
+	}
+	if want := "prepare, first, second, owner, waits, waits too, verify"; strings.Join(got, ", ") != want {
+		t.Errorf("the order is %s, want %s", strings.Join(got, ", "), want)
+	}
+	if steps[1].ID != "owner" {
+		t.Error("the report's own steps were sorted: their order is the plan's")
+	}
+}

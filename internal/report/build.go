@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +25,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/report/plain"
 )
 
 // Results of a step record, and of a step that has none.
 const (
+	stepDone        = "done"
 	stepStarted     = "started"
 	stepFailed      = "failed"
 	stepInterrupted = "interrupted"
@@ -78,6 +81,7 @@ func Build(in Input) v1.Report {
 		Findings:    j.Plan.Findings,
 		Gaps:        []v1.Gap{},
 		Steps:       steps(j),
+		Moved:       movedHosts(j),
 		Without:     j.Without,
 	}
 	r.DurationSeconds = round(r.Ended.Sub(r.Started))
@@ -97,7 +101,35 @@ func Build(in Input) v1.Report {
 	r.Unpromised = unpromised(in, judged)
 	r.Sources = sources(in, r)
 	r.Result, r.Reasons = verdict(in, r)
+	r.Sentence = plain.Sentence(r)
 	return r
+}
+
+// movedHosts counts the hosts of a migration that a step has changed; nil for a rollback, and without any.
+func movedHosts(j v1.Journal) *v1.MovedHosts {
+	if direction(j) == directionRollback {
+		return nil
+	}
+	done := map[string]bool{}
+	for _, rec := range j.Records {
+		done[rec.ID] = rec.Result == stepDone || rec.Result == stepAlreadyDone
+	}
+	controlPlanes, others := map[string]bool{}, map[string]bool{}
+	for _, s := range j.Plan.Steps {
+		if s.Host == "" || !done[s.ID] {
+			continue
+		}
+		if s.Kind == v1.StepKubelet {
+			others[s.Host] = true
+		} else if s.Component == component.KCM || s.Component == component.KAS || s.Component == component.CCM {
+			controlPlanes[s.Host] = true
+		}
+	}
+	maps.DeleteFunc(others, func(host string, _ bool) bool { return controlPlanes[host] })
+	if len(controlPlanes)+len(others) == 0 {
+		return nil
+	}
+	return &v1.MovedHosts{ControlPlanes: len(controlPlanes), Workers: len(others)}
 }
 
 func direction(j v1.Journal) string {
@@ -268,7 +300,7 @@ func steps(j v1.Journal) []v1.StepReport {
 // sources say which evidence there was, and what the absence of one leaves unproven.
 func sources(in Input, r v1.Report) []v1.Source {
 	log := v1.Source{
-		Name:    "ownership log",
+		Name:    plain.OwnershipLog,
 		Present: len(in.Events) > 0,
 		Detail:  "missing: which manager ran which loop, and for how long none did, is unknown",
 	}
@@ -372,14 +404,19 @@ func inventorySource(name string, s *v1.Snapshot) v1.Source {
 }
 
 // Formats are what Write knows.
-var Formats = []string{"html", "json", "markdown", "yaml"}
+var Formats = []string{"html", "json", "markdown", "svg", "yaml"}
 
 // Write renders the report in one of Formats.
 func Write(w io.Writer, r v1.Report, format string) error {
 	var err error
+	if r.Sentence == "" { // a stored report of an earlier version
+		r.Sentence = plain.Sentence(r)
+	}
 	switch format {
 	case "html":
 		err = writeHTML(w, r)
+	case "svg":
+		err = writePicture(w, r)
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

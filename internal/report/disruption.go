@@ -10,6 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/probe"
+	"github.com/transplant-dev/transplant/internal/report/plain"
 )
 
 // maxPathLanes are the paths that are drawn: those that were out for longest. The table has them all.
@@ -123,10 +124,7 @@ func exactly(seconds float64) string {
 	if seconds == 0 {
 		return "–"
 	}
-	if seconds < 1 {
-		return fmt.Sprintf("%.0f ms", 1000*seconds)
-	}
-	return duration(seconds)
+	return plain.Outage(seconds)
 }
 
 // budgetCell says in a word how a row stands to the budget, and with which tone.

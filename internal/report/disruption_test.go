@@ -178,3 +178,65 @@ func TestASuspendedMachineIsSaidToHaveSlept(t *testing.T) {
 		t.Error("the page does not say that nobody looked for an hour")
 	}
 }
+
+// onlyTheAPI are the probes of a machine that reaches no load balancer.
+func onlyTheAPI() []v1.ProbeEvent {
+	var p probing
+	p.begin(0, 5, "")
+	p.add(1, v1.ProbePath, v1.PathAPIRead, newReads, nil)
+	p.add(2, v1.ProbeSkipped, v1.PathTCP, webPort, func(e *v1.ProbeEvent) { e.Error = "no such host" })
+	p.end(54, nil)
+	return p
+}
+
+func TestTheFirstFigureIsTheClientsDowntime(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		probes []v1.ProbeEvent
+		want   figure
+	}{
+		{"not probed", nil, figure{Value: "not measured", Name: "clients' downtime", Detail: "no probe ran: apply --probe measures it", Tone: toneWarn, Words: true}},
+		{"within the budget", probes(), figure{Value: "1.00 s", Name: "clients' downtime", Detail: "longest outage: API reads over a kept connection; Services: 0.0 s", Tone: toneGood}},
+		{"over it, and out still", badProbes(), figure{Value: "≥ 8.60 s", Name: "clients' downtime", Detail: "longest outage: TCP " + webPort, Tone: toneBad}},
+		{"no load balancer could be reached", onlyTheAPI(), figure{Value: "0.0 s", Name: "clients' downtime", Detail: "no outage of 1 path; no Service was probed", Tone: toneGood}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := migration()
+			in.Probes = c.probes
+			r := Build(in)
+			if got := figures(r)[0]; got != c.want {
+				t.Errorf("the first figure is %+v, want %+v", got, c.want)
+			}
+			if text := string(rendered(t, r, "markdown")); !strings.Contains(text, "| clients' downtime | "+c.want.Value+" |") {
+				t.Error("the Markdown does not say so")
+			}
+		})
+	}
+}
+
+func TestWithoutAnOwnershipLogNoGapIsMeasured(t *testing.T) {
+	in := migration()
+	in.Events = nil
+	if got := figures(Build(in))[1]; got.Value != "unknown" || got.Tone != toneWarn {
+		t.Errorf("the figure is %+v", got)
+	}
+}
+
+// TestEveryColumnIsPrinted: what scrolls on a screen would be cut off on paper.
+func TestEveryColumnIsPrinted(t *testing.T) {
+	_, print, ok := strings.Cut(pageStyle, "@media print {")
+	if !ok {
+		t.Fatal("there is no style for paper")
+	}
+	for _, rule := range []string{
+		".scroll { overflow: visible; }", ".scroll table { min-width: 0; }", ".prose, .value-cell, .barcol { min-width: 0; }",
+		"thead th, th[scope=row] { white-space: normal;", "details::details-content { content-visibility: visible;",
+	} {
+		if !strings.Contains(print, rule) {
+			t.Errorf("paper lacks %q", rule)
+		}
+	}
+	if strings.Contains(strings.ReplaceAll(pageStyle, "@media screen and (max-width: 560px)", ""), "@media (max-width: 560px)") {
+		t.Error("the narrow layout, whose tables have a least width, also holds on paper")
+	}
+}

@@ -6,16 +6,24 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/probe"
+	"github.com/transplant-dev/transplant/internal/report/plain"
 )
+
+// duration writes seconds for people.
+var duration = plain.Duration
 
 //go:embed page.html.tmpl
 var pageText string
+
+//go:embed picture.svg.tmpl
+var pictureText string
 
 //go:embed page.css
 var pageStyle string
@@ -31,8 +39,9 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"orNone":      orNone,
 	"pathTitle":   probe.Title,
 	"withoutHint": func() string { return withoutHint },
+	"pauseHint":   func() string { return pauseHint },
 	"spaced":      func(s string) string { return strings.ReplaceAll(s, "-", " ") },
-}).Parse(pageText))
+}).Parse(pageText + pictureText))
 
 // view is what the page shows.
 type view struct {
@@ -58,7 +67,11 @@ type view struct {
 }
 
 // figure is one of the key figures.
-type figure struct{ Value, Name, Detail, Tone string }
+type figure struct {
+	Value, Name, Detail, Tone string
+	// Words reports whether the value is words, which take more room than a number.
+	Words bool
+}
 
 // gapRow is a line of the table of gaps.
 type gapRow struct {
@@ -105,7 +118,10 @@ func toneOf(result string) (tone, glyph string) {
 	return toneBad, "✗"
 }
 
-func writeHTML(w io.Writer, r v1.Report) error {
+func writeHTML(w io.Writer, r v1.Report) error { return execute(w, "page", viewOf(r)) }
+
+// viewOf is what the page, and the picture of it, show of a report.
+func viewOf(r v1.Report) view {
 	v := view{Report: r, Style: template.CSS(pageStyle), Name: clusterName(r.Cluster), Headline: headline(r.Result)}
 	v.Tone, v.Glyph = toneOf(r.Result)
 	if r.Result == v1.ResultOK {
@@ -130,20 +146,76 @@ func writeHTML(w io.Writer, r v1.Report) error {
 			v.Surprises = append(v.Surprises, d)
 		}
 	}
-	var out bytes.Buffer // so that a failure leaves nothing half-written
-	if err := page.Execute(&out, v); err != nil {
+	return v
+}
+
+// execute executes a template of the page. A failure leaves nothing that is written in part.
+func execute(w io.Writer, name string, v any) error {
+	var out bytes.Buffer
+	if err := page.ExecuteTemplate(&out, name, v); err != nil {
 		return err
 	}
 	_, err := w.Write(out.Bytes())
 	return err
 }
 
+// Names of figures, which the page and the Markdown share.
+const (
+	figureDowntime = "clients' downtime"
+	figureGap      = "longest time without a manager"
+)
+
+const notMeasured = "not measured"
+
+// downtime is the first number: for how long clients were out, by the probes.
+func downtime(r v1.Report) string {
+	c := plain.Noticed(r.Disruption)
+	switch {
+	case !c.Measured():
+		return notMeasured
+	case c.Open():
+		return "≥ " + plain.Outage(c.Seconds)
+	}
+	return plain.Outage(c.Seconds)
+}
+
+func downtimeFigure(r v1.Report) figure {
+	f, c := figure{Value: downtime(r), Name: figureDowntime}, plain.Noticed(r.Disruption)
+	if !c.Measured() {
+		f.Tone, f.Words, f.Detail = toneWarn, true, "no probe ran: apply --probe measures it"
+		return f
+	}
+	_, f.Tone = budgetCell(r.Disruption, r.Disruption.Result)
+	f.Detail = "no outage of " + english.Count(c.ServicePaths+c.APIPaths, "path")
+	if c.Seconds > 0 {
+		f.Detail = "longest outage: " + c.Where
+		if c.ServicePaths > 0 && c.Services < c.Seconds {
+			f.Detail += fmt.Sprintf("; Services: %s", plain.Outage(c.Services))
+		}
+	}
+	if c.ServicePaths == 0 {
+		f.Detail += "; no Service was probed"
+	}
+	return f
+}
+
+// gapLength is the longest time without a manager, or that it is not known.
+func gapLength(r v1.Report) string {
+	if !plain.IsWatched(r) {
+		return "unknown"
+	}
+	return duration(r.Handover.GapSeconds)
+}
+
 func figures(r v1.Report) []figure {
 	inv := r.Inventory
 	gap := figure{
-		Value:  duration(r.Handover.GapSeconds),
-		Name:   "largest gap",
+		Value:  gapLength(r),
+		Name:   figureGap,
 		Detail: english.Count(len(r.Gaps), "gap") + " in all, " + english.Count(len(clusters(r.Gaps)), "handover"),
+	}
+	if gap.Value == "unknown" {
+		gap.Tone, gap.Detail = toneWarn, "there is no ownership log"
 	}
 	for _, g := range r.Gaps {
 		if g.To == "" {
@@ -202,7 +274,7 @@ func figures(r v1.Report) []figure {
 		Name:   "duration",
 		Detail: fmt.Sprintf("%d of %s done", done, english.Count(len(r.Steps), "step")),
 	}
-	return []figure{gap, writes, balancers, nodes, length}
+	return []figure{downtimeFigure(r), gap, writes, balancers, nodes, length}
 }
 
 func good(known bool, n int) string {
@@ -234,12 +306,12 @@ func gapRows(r v1.Report, gaps []v1.Gap) []gapRow {
 	return out
 }
 
-// stepTable groups the steps by phase, and draws each as a bar on the run's own axis.
+// stepTable groups the steps by phase, in the order in which they ran, and draws each as a bar on the run's own axis.
 func stepTable(r v1.Report) []phaseRows {
 	s := scale{from: r.Started, to: r.Ended}
 	var out []phaseRows
 	lengths := []float64{}
-	for _, st := range r.Steps {
+	for _, st := range inOrder(r.Steps) {
 		if n := len(out); n == 0 || out[n-1].Phase != st.Phase {
 			out, lengths = append(out, phaseRows{Phase: st.Phase}), append(lengths, 0)
 		}
@@ -257,6 +329,31 @@ func stepTable(r v1.Report) []phaseRows {
 		out[last].Steps = append(out[last].Steps, row)
 		lengths[last] += st.DurationSeconds
 		out[last].Length = duration(lengths[last])
+	}
+	return out
+}
+
+// inOrder are the steps of each phase by when they started: the owner's host comes last, wherever ownership has gone
+// since the plan was made. Those that did not start come after those that did.
+func inOrder(steps []v1.StepReport) []v1.StepReport {
+	out := slices.Clone(steps)
+	for from := 0; from < len(out); {
+		to := from + 1
+		for to < len(out) && out[to].Phase == out[from].Phase {
+			to++
+		}
+		slices.SortStableFunc(out[from:to], func(a, b v1.StepReport) int {
+			switch {
+			case a.Started != nil && b.Started != nil:
+				return a.Started.Compare(*b.Started)
+			case a.Started != nil:
+				return -1
+			case b.Started != nil:
+				return 1
+			}
+			return 0
+		})
+		from = to
 	}
 	return out
 }

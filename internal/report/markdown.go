@@ -59,6 +59,7 @@ func escaped(s string) string { return visible.Markdown(s) }
 func markdown(r v1.Report) string {
 	m := &md{}
 	m.line("# Migration report: %s", escaped(clusterName(r.Cluster)))
+	m.line("\n%s", escaped(r.Sentence))
 	m.line("\n**%s: %s.**", strings.ToUpper(escaped(r.Result)), escaped(headline(r.Result)))
 	if r.Result == v1.ResultOK {
 		m.line("\n%s", escaped(summary(r)))
@@ -99,7 +100,8 @@ func markdown(r v1.Report) string {
 
 func (m *md) figures(r v1.Report) {
 	m.header("figure", ">value")
-	m.row("largest gap", duration(r.Handover.GapSeconds))
+	m.row(figureDowntime, downtime(r))
+	m.row(figureGap, gapLength(r))
 	m.row("overlapping writes", count(r.Handover.OverlappingWrites))
 	m.row("late effects", count(r.Handover.LateEffects))
 	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))
@@ -134,7 +136,8 @@ func (m *md) gaps(r v1.Report) {
 	if len(r.Pauses) > 0 {
 		m.line("\n## Pauses of loops that stay")
 		m.line(
-			"\nThese loops stay in kube-controller-manager; its process was restarted. What they last is that manager's own start.",
+			"\n%s",
+			pauseHint,
 		)
 		m.gapTable(r.Pauses)
 	}
@@ -321,23 +324,6 @@ func movedLoops(r v1.Report) map[string]bool {
 		}
 	}
 	return moved
-}
-
-// duration writes seconds for people.
-func duration(seconds float64) string {
-	switch {
-	case seconds < 0:
-		return "-" + duration(-seconds)
-	case seconds < 10:
-		return fmt.Sprintf("%.2f s", seconds)
-	case seconds < 99.95:
-		return fmt.Sprintf("%.1f s", seconds)
-	}
-	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
-	if d < time.Hour {
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
 // short abbreviates a manager, component@host. Hosts of clouds that are named by their DNS name share its domain,

@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -13,9 +14,7 @@ func TestTheGapsOfALoopThatStaysArePauses(t *testing.T) {
 	if len(before.Pauses) != 0 || !slices.ContainsFunc(before.Gaps, func(g v1.Gap) bool { return g.Loop == "nodeipam" }) {
 		t.Fatalf("a plan that expects nothing of node IPAM must not hide its gaps: %+v, pauses %+v", before.Gaps, before.Pauses)
 	}
-	in.Journal.Plan.Steps[0].Expect = map[string]string{"service": "kube-controller-manager", "nodeipam": "kube-controller-manager"}
-	in.Journal.Plan.Steps[1].Expect = map[string]string{"service": "cloud-controller-manager", "nodeipam": "kube-controller-manager"}
-	r := Build(in)
+	r := Build(ipamStays())
 	longest := 0.0
 	for _, g := range r.Gaps {
 		longest = max(longest, g.Seconds)
@@ -34,4 +33,39 @@ func TestTheGapsOfALoopThatStaysArePauses(t *testing.T) {
 	if len(r.Gaps)+len(r.Pauses) != len(before.Gaps) || len(r.Pauses) == 0 {
 		t.Errorf("%d gaps and %d pauses, of %d gaps", len(r.Gaps), len(r.Pauses), len(before.Gaps))
 	}
+}
+
+// ipamStays is the migration of the story, of which node IPAM stays in kube-controller-manager.
+func ipamStays() Input {
+	in := migration()
+	in.Journal.Plan.Steps[0].Expect = map[string]string{"service": "kube-controller-manager", "nodeipam": "kube-controller-manager"}
+	in.Journal.Plan.Steps[1].Expect = map[string]string{"service": "cloud-controller-manager", "nodeipam": "kube-controller-manager"}
+	return in
+}
+
+func TestTheOwnStartOfAManagerIsGreyAndExplained(t *testing.T) {
+	r := Build(ipamStays())
+	for _, l := range drawTimeline(r).Lanes {
+		for _, g := range l.Gaps {
+			if want := map[bool]string{true: "pause", false: "gap"}[l.Loop == "nodeipam"]; g.Class != want {
+				t.Errorf("a gap of %s is drawn as %s", l.Loop, g.Class)
+			}
+			if l.Loop == "nodeipam" && !strings.Contains(g.Title, "its manager's own start") {
+				t.Errorf("the pause says %q", g.Title)
+			}
+		}
+	}
+	page, text := string(rendered(t, r, "html")), string(rendered(t, r, "markdown"))
+	for _, part := range []string{`<i class="key pause">`, "own start of a manager that keeps the loop", `<div class="stays">`, `class="pauseline"`, "sleeps for 10 s"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page lacks %q", part)
+		}
+	}
+	if !strings.Contains(text, "sleeps for 10 s") {
+		t.Error("the Markdown does not explain the pauses")
+	}
+	if without := string(rendered(t, Build(migration()), "html")); strings.Contains(without, `<i class="key pause">`) {
+		t.Error("a page without pauses explains them")
+	}
+	golden(t, "stays.svg", rendered(t, r, "svg"))
 }

@@ -41,7 +41,7 @@ func rendered(t *testing.T, r v1.Report, format string) []byte {
 	return b.Bytes()
 }
 
-var extensions = map[string]string{"html": "html", "json": "json", "markdown": "md", "yaml": "yaml"}
+var extensions = map[string]string{"html": "html", "json": "json", "markdown": "md", "svg": "svg", "yaml": "yaml"}
 
 func TestGoldenReportOfAMigration(t *testing.T) {
 	r := Build(migration())

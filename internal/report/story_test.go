@@ -97,7 +97,14 @@ func (r *run) step(phase, id, title, host string, seconds float64, do func() []v
 	}
 	r.now = max(r.now, end)
 	rec.Ended = atp(r.now)
-	r.in.Journal.Plan.Steps = append(r.in.Journal.Plan.Steps, v1.Step{ID: id, Phase: phase, Title: title, Host: host})
+	step := v1.Step{ID: id, Phase: phase, Title: title, Host: host}
+	switch {
+	case strings.HasPrefix(id, "kubelet@"):
+		step.Kind = v1.StepKubelet
+	case strings.HasPrefix(id, "external/"):
+		step.Kind, step.Component = v1.StepEditManifest, strings.TrimSuffix(strings.TrimPrefix(id, "external/"), "@"+host)
+	}
+	r.in.Journal.Plan.Steps = append(r.in.Journal.Plan.Steps, step)
 	r.in.Journal.Records = append(r.in.Journal.Records, rec)
 	r.now += 0.02
 }

@@ -1,8 +1,11 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"sort"
+	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -54,9 +57,15 @@ type bar struct {
 // gapMark is a gap, or an overlap.
 type gapMark struct {
 	X, W, LabelX, Label, Anchor, Title string
-	Overlap                            bool
-	Height, Bottom                     int
+	// Class is gap, overlap, or pause: the own start of a manager that keeps the loop.
+	Class          string
+	Height, Bottom int
 }
+
+// pauseHint explains the gaps that are drawn in grey.
+const pauseHint = "These loops stay in kube-controller-manager; its process was restarted. What they last is that manager's own start: " +
+	"v1.26 sleeps for 10 s before it first lists nodes for node IPAM, at every start, with or without a migration. " +
+	"Meanwhile a new node waits for its pod CIDR."
 
 // band is a phase, mark a step.
 type band struct {
@@ -201,55 +210,41 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 	var out []gapMark
 	var places []float64
 	var lengths []float64
-	for _, g := range allGaps(r) {
-		if g.Loop != loop {
-			continue
+	add := func(m gapMark, start, end time.Time, weight float64) {
+		x := s.at(start)
+		least := 0.1
+		if m.Class == "overlap" {
+			least = 0.3
 		}
-		x := s.at(g.Start)
-		out = append(out, gapMark{
-			X:      percent(x),
-			W:      percent(max(s.at(g.End)-x, 0.1)),
-			Height: height - gapTop,
-			Bottom: height,
-			Label:  gapLabel(g),
-			Title: fmt.Sprintf(
-				"%s: no manager for %s, from %s (%s) to %s; cause: %s; %s",
-				loop,
-				duration(g.Seconds),
-				g.From,
-				clock(g.Start),
-				successor(g.To),
-				g.Cause,
-				certainty(g.Certain),
-			),
-		})
-		places, lengths = append(places, (x+s.at(g.End))/2), append(lengths, g.Seconds)
+		m.X, m.W, m.Height, m.Bottom = percent(x), percent(max(s.at(end)-x, least)), height-gapTop, height
+		out = append(out, m)
+		places, lengths = append(places, (x+s.at(end))/2), append(lengths, weight)
+	}
+	for _, g := range r.Gaps {
+		if g.Loop == loop {
+			add(gapMark{Class: "gap", Label: gapLabel(g), Title: gapTitle(g)}, g.Start, g.End, g.Seconds)
+		}
+	}
+	for _, g := range r.Pauses {
+		if g.Loop == loop {
+			title := gapTitle(g) + "; the loop stays where it is: this is its manager's own start"
+			add(gapMark{Class: "pause", Label: gapLabel(g), Title: title}, g.Start, g.End, g.Seconds)
+		}
 	}
 	for _, o := range r.Overlaps {
 		if o.Loop != loop {
 			continue
 		}
-		x := s.at(o.Start)
-		out = append(out, gapMark{
-			X: percent(
-				x,
-			),
-			W:       percent(max(s.at(o.End)-x, 0.3)),
-			Height:  height - gapTop,
-			Bottom:  height,
-			Overlap: true,
-			Label:   "overlap",
-			Title: fmt.Sprintf(
-				"%s: %s and %s both ran it from %s to %s; evidence: %s",
-				loop,
-				o.Old,
-				o.New,
-				clock(o.Start),
-				clock(o.End),
-				o.Evidence,
-			),
-		})
-		places, lengths = append(places, (x+s.at(o.End))/2), append(lengths, 1e9)
+		title := fmt.Sprintf(
+			"%s: %s and %s both ran it from %s to %s; evidence: %s",
+			loop,
+			o.Old,
+			o.New,
+			clock(o.Start),
+			clock(o.End),
+			o.Evidence,
+		)
+		add(gapMark{Class: "overlap", Label: "overlap", Title: title}, o.Start, o.End, 1e9)
 	}
 	byLength := make([]int, len(out))
 	for i := range byLength {
@@ -261,6 +256,19 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 		label(&out[i], places[i], &taken)
 	}
 	return out
+}
+
+func gapTitle(g v1.Gap) string {
+	return fmt.Sprintf(
+		"%s: no manager for %s, from %s (%s) to %s; cause: %s; %s",
+		g.Loop,
+		duration(g.Seconds),
+		g.From,
+		clock(g.Start),
+		successor(g.To),
+		g.Cause,
+		certainty(g.Certain),
+	)
 }
 
 // label places the label of a mark, or drops it where another one is.
@@ -287,6 +295,59 @@ func gapLabel(g v1.Gap) string {
 		return duration(g.Seconds)
 	}
 	return "≤ " + duration(g.Seconds)
+}
+
+// Sizes of the picture in pixels: the timeline by itself, for a page that shows no HTML.
+const (
+	pictureTop    = 104
+	pictureSteps  = 62
+	pictureMargin = 12
+	laneGap       = 8
+)
+
+// picture is what the picture shows.
+type picture struct {
+	view
+	Lanes          []placedLane
+	StepsY, Height int
+	Line           string
+}
+
+// placedLane is a lane with its place in the picture.
+type placedLane struct {
+	loopBand
+	Top int
+}
+
+// writePicture writes the timeline as an SVG image. It says the most important numbers in its first lines.
+func writePicture(w io.Writer, r v1.Report) error {
+	p := picture{view: viewOf(r)}
+	var line []string
+	for _, f := range p.Figures[:3] {
+		line = append(line, f.Name+": "+f.Value)
+	}
+	p.Line = strings.Join(line, " · ")
+	y := pictureTop
+	for _, l := range p.Timeline.Lanes {
+		p.Lanes = append(p.Lanes, placedLane{l, y})
+		y += l.Height + laneGap
+	}
+	p.StepsY = y
+	p.Height = y + pictureSteps + pictureMargin
+	var b bytes.Buffer
+	if err := execute(&b, "picture", p); err != nil {
+		return err
+	}
+	_, err := w.Write(bytes.Map(xmlCharacter, b.Bytes()))
+	return err
+}
+
+// xmlCharacter drops what no XML document may hold, not even escaped.
+func xmlCharacter(r rune) rune {
+	if r < ' ' && r != '\n' && r != '\t' || r == '\uFFFE' || r == '\uFFFF' {
+		return -1
+	}
+	return r
 }
 
 // drawSteps draws phases as bands and steps as marks.

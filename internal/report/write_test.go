@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"regexp"
 	"slices"
@@ -67,7 +68,7 @@ func TestTheDocumentHasWhatIsPromised(t *testing.T) {
 }
 
 func TestAnUnknownFormatIsRefused(t *testing.T) {
-	if err := Write(io.Discard, v1.Report{}, "pdf"); err == nil || !strings.Contains(err.Error(), "html, json, markdown, yaml") {
+	if err := Write(io.Discard, v1.Report{}, "pdf"); err == nil || !strings.Contains(err.Error(), "html, json, markdown, svg, yaml") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -138,6 +139,12 @@ func TestHostileNamesAreOnlyText(t *testing.T) {
 	if !strings.Contains(page, "&lt;script&gt;alert(1)") {
 		t.Error("the hostile text was lost; it must be shown")
 	}
+	image := string(rendered(t, r, "svg"))
+	for _, bad := range []string{"<script", "<img", "onerror=alert(1)>", "</style></", "<a "} {
+		if strings.Contains(image, bad) {
+			t.Errorf("the picture holds %q", bad)
+		}
+	}
 	text := strings.ReplaceAll(string(rendered(t, r, "markdown")), `\]`, "")
 	for _, bad := range []string{"<script", "<img", "\n# heading", "](javascript", "](http://evil"} {
 		if strings.Contains(text, bad) {
@@ -204,6 +211,49 @@ func TestTheDrawingsAreWellFormedAndNamed(t *testing.T) {
 			}
 			rest = rest[d.InputOffset():]
 		}
+	}
+}
+
+// wellFormed fails where a text is no XML document, or holds a number that no browser draws.
+func wellFormed(t *testing.T, text string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("the picture is not well-formed at %d: %v in %s", d.InputOffset(), err, text[max(0, d.InputOffset()-120):d.InputOffset()])
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			for _, a := range e.Attr {
+				if strings.Contains(a.Value, "NaN") || strings.Contains(a.Value, "Inf") || a.Name.Local == "width" && strings.HasPrefix(a.Value, "-") {
+					t.Errorf("<%s %s=%q>", e.Name.Local, a.Name.Local, a.Value)
+				}
+			}
+		}
+	}
+}
+
+func TestThePictureIsAnImageByItself(t *testing.T) {
+	control := migration()
+	control.Journal.Plan.Cluster.Name = "a\x00b\x1b[31mc"
+	for name, r := range map[string]v1.Report{
+		"a migration": Build(migration()), "one that went wrong": Build(worst()), "hostile names": hostileReport(), "nothing": Build(Input{Now: t0}), "control characters": Build(control),
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := string(rendered(t, r, "svg"))
+			wellFormed(t, image)
+			for _, part := range []string{"<svg xmlns=", `role="img"`, "<title id=", "<desc id=", html.EscapeString(figureDowntime) + ": ", figureGap + ": "} {
+				if !strings.Contains(image, part) {
+					t.Errorf("the picture lacks %q", part)
+				}
+			}
+			if len(image) > 200_000 {
+				t.Errorf("it has %d bytes", len(image))
+			}
+		})
 	}
 }
 

@@ -182,6 +182,10 @@ type Report struct {
 	Started         time.Time `json:"started"`
 	Ended           time.Time `json:"ended"`
 	DurationSeconds float64   `json:"durationSeconds"`
+	// Sentence is the whole report in one sentence, for a reader who knows no loop.
+	Sentence string `json:"sentence,omitempty"`
+	// Moved counts the hosts that were changed; nil of a rollback, and where no step is about a host.
+	Moved *MovedHosts `json:"moved,omitempty"`
 	// Without are the hosts that were taken out of the migration since they were gone for good; nothing is known of what
 	// they run.
 	Without  []HostOut `json:"without,omitempty"`
@@ -208,6 +212,13 @@ type Report struct {
 	Unknown []string `json:"unknown,omitempty"`
 	// Notes are observations that change no verdict.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// MovedHosts counts the hosts of which at least one step is done.
+type MovedHosts struct {
+	ControlPlanes int `json:"controlPlanes"`
+	// Workers are the other hosts whose kubelets were changed.
+	Workers int `json:"workers"`
 }
 
 // Results of a report.
