@@ -32,6 +32,10 @@ demo: ## Migrate a real cluster on this machine and write out/demo/report.html (
 	cd lab && $(GO) build -o ../bin/demo ./cmd/demo
 	cd lab && exec ../bin/demo --out $(CURDIR)/out/demo $(demo_flags)
 
+.PHONY: pictures
+pictures: demo ## Draw the pictures of the documentation from a migration of make demo: docs/images
+	cp out/demo/report.svg docs/images/report.svg
+
 .PHONY: lab
 lab: ## Run a lab cluster until Ctrl-C, to look at and try things on (PROFILE=kubelet)
 	cd lab && $(GO) build -o ../bin/lab ./cmd/lab

@@ -30,12 +30,12 @@ func (t *Trial) Must(ctx context.Context, narration io.Writer, args ...string) e
 	return nil
 }
 
-// Migrate checks the lab and moves it out of tree, as an operator would.
+// Migrate checks the lab and moves it out of tree, as an operator would. It probes meanwhile what clients notice.
 func (t *Trial) Migrate(ctx context.Context, narration io.Writer) error {
 	if err := t.Must(ctx, narration, append([]string{"check", "--cloud", Cloud}, MigrationFlags()...)...); err != nil {
 		return err
 	}
-	return t.Must(ctx, narration, append([]string{"apply", "--yes", "--cloud", Cloud}, MigrationFlags()...)...)
+	return t.Must(ctx, narration, append([]string{"apply", "--yes", "--probe", "--cloud", Cloud}, MigrationFlags()...)...)
 }
 
 // State is what the simulated cloud holds, as JSON that two equal clouds share byte for byte.

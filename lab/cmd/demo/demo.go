@@ -68,8 +68,8 @@ func writeReports(ctx context.Context, t *trial.Trial, out string) (*v1.Report, 
 		return nil, err
 	}
 	evidence := []string{"--cloud", trial.Cloud, "--cloud-audit", t.AuditFile(), "--cloud-keys", t.KeysFile()}
-	for _, format := range []string{"html", "json", "markdown"} {
-		file := filepath.Join(out, "report."+map[string]string{"html": "html", "json": "json", "markdown": "md"}[format])
+	for format, extension := range map[string]string{"html": "html", "json": "json", "markdown": "md", "svg": "svg"} {
+		file := filepath.Join(out, "report."+extension)
 		if err := t.Must(ctx, nil, append([]string{"report", "-o", format, "--out", file}, evidence...)...); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,9 @@ import (
 
 // summarize prints the migration on one screen.
 func summarize(w io.Writer, r *v1.Report, out string) {
-	fmt.Fprintf(w, "\nresult               %s\n", r.Result)
+	fmt.Fprintf(w, "\n%s\n", r.Sentence)
+	fmt.Fprintf(w, "\nclients' downtime    %s\n", downtime(r.Disruption))
+	fmt.Fprintf(w, "result               %s\n", r.Result)
 	for _, reason := range r.Reasons {
 		fmt.Fprintf(w, "                     %s\n", reason)
 	}
@@ -24,7 +26,7 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 		count(r.Handover.OverlappingWrites),
 		count(r.Handover.LateEffects),
 	)
-	fmt.Fprintf(w, "largest gap          %.2f s\n", r.Handover.GapSeconds)
+	fmt.Fprintf(w, "without a manager    %.2f s at most\n", r.Handover.GapSeconds)
 	for _, g := range r.Gaps {
 		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
 	}
@@ -57,6 +59,26 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 		i.Nodes.ChangedProviderID,
 	)
 	fmt.Fprintf(w, "report               %s\n", filepath.Join(out, "report.html"))
+}
+
+// downtime is for how long clients were out, and the path that was out for longest.
+func downtime(d *v1.Disruption) string {
+	if d == nil || len(d.Paths) == 0 {
+		return "not measured"
+	}
+	longest := d.Paths[0]
+	for _, p := range d.Paths {
+		if p.LongestSeconds > longest.LongestSeconds {
+			longest = p
+		}
+	}
+	if longest.LongestSeconds == 0 {
+		return fmt.Sprintf("0.0 s (%d paths probed, no outage)", len(d.Paths))
+	}
+	return fmt.Sprintf(
+		"%.2f s at most (%s %s; %d paths probed)",
+		longest.LongestSeconds, longest.Kind, longest.Path, len(d.Paths),
+	)
 }
 
 func count(n *int) string {
