@@ -132,6 +132,25 @@ func (w *seedWorld) names() (out []string) {
 	return out
 }
 
+func TestARolloutSaysOnEachClusterInWhichWaveItWasStarted(t *testing.T) {
+	w := newSeed(t)
+	w.plain("c0", "c1", "c2", "c3", "c4", "c5")
+	w.operator()
+	if r := w.run("apply", "--waves", "1,50%,100%", "--yes"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for name, want := range map[string]string{
+		"c0": "1 of 3, 1 cluster, until completed, ", "c1": "2 of 3, 2 clusters, until completed, ", "c5": "3 of 3, 3 clusters, until completed, ",
+	} {
+		if got := w.api.Field(clusterPath(name), "metadata", "annotations", kubermaticv1.AnnotationWave); !strings.HasPrefix(got, want+"rollout ") {
+			t.Errorf("%s says %q, want %q and the rollout", name, got, want)
+		}
+	}
+	if r := w.run("status"); !strings.Contains(r.out, "wave 3 of 3: done, 3 of 3 clusters done") || !strings.Contains(r.out, "6 of 6 clusters done (100 %)") {
+		t.Errorf("the status afterwards is\n%s", r.out)
+	}
+}
+
 func TestARolloutStartsWavesInOrderAndFollowsThem(t *testing.T) {
 	w := newSeed(t)
 	names := []string{"c0", "c1", "c2", "c3", "c4", "c5"}

@@ -32,6 +32,9 @@ const (
 	// starts the migration; without it the operator's own plan is carried out. For a plan that stands in a journal and
 	// that the operator has not begun, it is how a person approves of it.
 	AnnotationPlan = "transplant.dev/plan-sha256"
+	// AnnotationWave is written by "transplant fleet apply" when it starts a cluster: in which wave of which rollout that
+	// was. It is read to show the waves, and decides nothing.
+	AnnotationWave = "transplant.dev/wave"
 	// AnnotationOperator is the installation of the operator (namespace/lease of its seed) that migrates the cluster. It
 	// is written by the first one that begins; others leave the cluster alone until an administrator removes the
 	// annotation.

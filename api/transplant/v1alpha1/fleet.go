@@ -16,6 +16,8 @@ type FleetStatus struct {
 	// Seed is the cluster that the objects are in.
 	Seed    Cluster      `json:"seed"`
 	Summary FleetSummary `json:"summary"`
+	// Progress is how far the fleet is, and for how much longer it takes.
+	Progress FleetProgress `json:"progress"`
 	// Clusters sorted by name, then by group.
 	Clusters []FleetCluster `json:"clusters"`
 	// NotRead are the sentences that name what could not be read, and so is not in this document.
@@ -29,6 +31,62 @@ type FleetSummary struct {
 	Standings map[string]int `json:"standings"`
 	// Machines of the clusters whose machines were counted, and how many of those are external.
 	Machines FleetMachines `json:"machines"`
+}
+
+// FleetProgress is how far a fleet is. A cluster that was made external counts for nothing in it, and so does one whose
+// provider was never in tree.
+type FleetProgress struct {
+	// Done of Total clusters are migrated.
+	Done  int `json:"done"`
+	Total int `json:"total"`
+	// UnderWay are being migrated.
+	UnderWay int `json:"underWay,omitempty"`
+	// NotEnabled were not asked for. They count as clusters that are left.
+	NotEnabled int `json:"notEnabled,omitempty"`
+	// NeedPerson go on only when a person does something: they failed, are blocked, stuck, held, paused, deleted or have
+	// two owners.
+	NeedPerson int `json:"needPerson,omitempty"`
+	// TwoOwners are clusters whose loops more than one manager runs.
+	TwoOwners int `json:"twoOwners,omitempty"`
+	// Parallel is the most clusters that were under way at a time.
+	Parallel int `json:"parallel"`
+	// Measured are the finished clusters by whose times Remaining is an estimate. Those that need a person are not in it.
+	// It is nil where there is none, and where nothing is left.
+	Measured  int    `json:"measured"`
+	Remaining *Range `json:"remaining,omitempty"`
+	// Rollouts are those of "transplant fleet apply" that started clusters, by ID.
+	Rollouts []FleetRollout `json:"rollouts,omitempty"`
+}
+
+// FleetRollout is how the waves of a rollout stand, by what it wrote on the clusters that it started.
+type FleetRollout struct {
+	// ID is the same for commands with the same choice of clusters and waves.
+	ID    string              `json:"id"`
+	Waves []FleetWaveProgress `json:"waves"`
+}
+
+// FleetWaveProgress is how a wave stands.
+type FleetWaveProgress struct {
+	Number int `json:"number"`
+	// State is "not started", "under way", "done" or "needs a person".
+	State string `json:"state"`
+	// Clusters that the rollout starts in this wave; 0 where none was started, since only started clusters say it.
+	Clusters int `json:"clusters,omitempty"`
+	// Started of them, of which Done are done and NeedPerson need a person.
+	Started    int `json:"started"`
+	Done       int `json:"done"`
+	NeedPerson int `json:"needPerson,omitempty"`
+}
+
+// FleetPlace is the wave in which a rollout started a cluster.
+type FleetPlace struct {
+	Rollout string `json:"rollout"`
+	Wave    int    `json:"wave"`
+	Of      int    `json:"of"`
+	// Clusters that the rollout starts in the wave.
+	Clusters int `json:"clusters"`
+	// Until is when the cluster counts as done: completed, or handover.
+	Until string `json:"until"`
 }
 
 // FleetMachines counts machines.
@@ -59,6 +117,10 @@ type FleetCluster struct {
 	Standing string `json:"standing"`
 	// Since is when the phase began; zero where that is not known.
 	Since time.Time `json:"since,omitzero"`
+	// Began is when the operator began the handover; zero where that is not known.
+	Began time.Time `json:"began,omitzero"`
+	// Place is the wave in which "transplant fleet apply" started it; nil where that did not.
+	Place *FleetPlace `json:"place,omitempty"`
 	// Message is what is waited for, or what is wrong, in one line.
 	Message string `json:"message,omitempty"`
 	// Owners is which manager runs the cloud loops: in-tree, external, both or no manager (OwnersNobody). It is empty if
@@ -147,6 +209,8 @@ type FleetOptions struct {
 	PatienceSeconds float64  `json:"patienceSeconds,omitempty"`
 	Selector        string   `json:"selector,omitempty"`
 	Providers       []string `json:"providers,omitempty"`
+	// Names are the clusters that were named on the command line; all when there are none.
+	Names []string `json:"names,omitempty"`
 	// First are the names of the clusters that come before all others.
 	First []string `json:"first,omitempty"`
 	// Except are the names of the clusters that are left out.

@@ -84,6 +84,7 @@ func NewDocument(rows []v1.FleetCluster, seed v1.Cluster, notRead []string, at t
 		Time:     at,
 		Seed:     seed,
 		Summary:  fleet.Summary(rows),
+		Progress: fleet.Progress(rows, at),
 		Clusters: rows,
 		NotRead:  notRead,
 	}
@@ -175,7 +176,7 @@ func (w *fleetWatch) changes(s v1.FleetStatus) error {
 func fleetLine(r v1.FleetCluster) string {
 	parts := []string{fleet.Key{Group: r.Group, Name: r.Name}.String(), wording.FleetPhase(r)}
 	if r.Owners != "" {
-		parts = append(parts, "loops: "+r.Owners)
+		parts = append(parts, "loops: "+fleet.OwnersWords(r.Owners))
 	}
 	if r.Machines != nil {
 		parts = append(parts, fmt.Sprintf("machines: %d/%d", r.Machines.Migrated, r.Machines.Total))

@@ -29,7 +29,7 @@ var fleetColumns = []column{
 	{"PROVIDER", 110, func(r v1.FleetCluster, _ time.Time) string { return wording.OrDash(r.Provider) }},
 	{"VERSION", 120, func(r v1.FleetCluster, _ time.Time) string { return wording.OrDash(r.Version) }},
 	{"PHASE", 0, func(r v1.FleetCluster, _ time.Time) string { return wording.FleetPhase(r) }},
-	{"LOOPS", 90, func(r v1.FleetCluster, _ time.Time) string { return wording.OrDash(r.Owners) }},
+	{"LOOPS", 90, func(r v1.FleetCluster, _ time.Time) string { return wording.OrDash(fleet.OwnersWords(r.Owners)) }},
 	{"MACHINES", 80, func(r v1.FleetCluster, _ time.Time) string { return fleetMachines(r.Machines) }},
 	{"SINCE", 0, func(r v1.FleetCluster, at time.Time) string { return fleetAge(r.Since, at) }},
 }
@@ -94,9 +94,32 @@ func FleetText(s v1.FleetStatus, l Layout) string {
 		p.row(fleetMark(r), widths, append(cells, wording.OrDash(r.Message))...)
 	}
 	p.whole(fleet.Sentence(s.Summary))
+	p.whole(progressBar(s.Progress, l.Ascii) + fleet.ProgressSentence(s.Progress))
+	for _, rollout := range s.Progress.Rollouts {
+		for _, w := range rollout.Waves {
+			p.whole("  rollout " + rollout.ID + " · " + fleet.WaveSentence(w, len(rollout.Waves)))
+		}
+	}
+	if n := s.Progress.TwoOwners; n > 0 {
+		p.whole(fmt.Sprintf("%s have TWO MANAGERS at once: stop one of them first", english.Count(n, "cluster")))
+	}
 	p.notRead(s.NotRead)
 	p.line("next: %s", fleetNext(rows))
 	return p.B.String()
+}
+
+// progressBar is a bar of twenty characters; empty where there is nothing to do.
+func progressBar(p v1.FleetProgress, ascii bool) string {
+	if p.Total <= 0 {
+		return ""
+	}
+	const width = 20
+	done := min(width, max(0, width*p.Done/p.Total))
+	full, rest := "█", "░"
+	if ascii {
+		full, rest = "#", "."
+	}
+	return "[" + strings.Repeat(full, done) + strings.Repeat(rest, width-done) + "] "
 }
 
 // whole writes a line that is never cut.

@@ -30,7 +30,7 @@ type Options struct {
 func (f *Options) Settle() (v1.FleetOptions, error) {
 	o := f.Options
 	o.SoakSeconds, o.PatienceSeconds = f.Soak.Seconds(), f.Patience.Seconds()
-	o.Selector, o.Providers = f.Selector, f.Providers
+	o.Selector, o.Providers, o.Names = f.Selector, f.Providers, f.Names
 	if err := errors.Join(fleet.CheckOptions(o), rules.CheckImages("image", f.Images)); err != nil {
 		return o, exitcode.With(exitcode.Error, "%w", err)
 	}

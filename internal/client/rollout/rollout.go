@@ -84,20 +84,21 @@ func (r *rolloutWatch) update(ctx context.Context, f *roster.Following) (bool, e
 		if ctx.Err() != nil {
 			return false, nil
 		}
-		r.start(ctx, all, m, now)
+		r.start(ctx, all, m, r.place(rows, m), now)
 	}
 	return false, nil
 }
 
 // start starts one cluster. Whether that is still right is judged again from the objects where the write was refused
 // because they have changed.
-func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.FleetMember, now time.Time) {
+func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.FleetMember, place string, now time.Time) {
 	key := fleet.Key{Group: m.Group, Name: m.Name}
 	for _, o := range all {
 		if o.Key() != key {
 			continue
 		}
 		change := startCluster(o, r.rollout.Options)
+		change.Annotate(kubermaticv1.AnnotationWave, place)
 		if r.whole && m.Plan != nil {
 			change.Annotate(kubermaticv1.AnnotationPlan, hosted.Confirmation(m.Plan.Steps))
 		}
@@ -115,6 +116,25 @@ func (r *rolloutWatch) start(ctx context.Context, all []fleet.Object, m v1.Fleet
 			}
 		}
 	}
+}
+
+// place is what a member's object says of its wave. Of the wave, those count that this rollout starts or has started.
+func (r *rolloutWatch) place(rows []v1.FleetCluster, m v1.FleetMember) string {
+	id := fleet.RolloutID(r.rollout.Options)
+	mine := map[fleet.Key]bool{}
+	for _, row := range rows {
+		mine[fleet.Key{Group: row.Group, Name: row.Name}] = row.Place != nil && row.Place.Rollout == id
+	}
+	number := r.waveOf(fleet.Key{Group: m.Group, Name: m.Name})
+	clusters := 0
+	for _, w := range r.rollout.Waves {
+		for _, other := range w.Clusters {
+			if w.Number == number && (other.Do != "" || mine[fleet.Key{Group: other.Group, Name: other.Name}]) {
+				clusters++
+			}
+		}
+	}
+	return fleet.Place(number, len(r.rollout.Waves), clusters, r.rollout.Options)
 }
 
 // printChanges writes what has changed: a line for each member whose phase or message is another one, and one for each

@@ -140,6 +140,11 @@ func (l planLedger) change(ctx context.Context, do func(begun map[string]string)
 		LastHeartbeatTime:  now,
 		LastTransitionTime: now,
 	}
+	// The time is that of the handover also when the finish begins: it is by what a fleet's progress is measured.
+	handover := string(hosted.Handover)
+	if before := c.Status.Conditions[kubermaticv1.ConditionPlan]; begun[handover] != "" && begun[handover] == was[handover] {
+		condition.LastTransitionTime = before.LastTransitionTime
+	}
 	if len(begun) == 0 {
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonNotBegun, "no plan is under way"
 	}

@@ -75,6 +75,34 @@ func TestPlansThatWereBegunAreKeptInTheStatusOfTheCluster(t *testing.T) {
 	}
 }
 
+// The page measures clusters by when their handovers began: a finish, hours later, does not count as a beginning.
+func TestWhenTheHandoverBeganIsKeptUntilItIsForgotten(t *testing.T) {
+	w := idleWorld(t)
+	w.cluster("c", enabled)
+	h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}}
+	ctx, l := t.Context(), w.ledger("c", h)
+	note := func(part hosted.Part, id string) {
+		t.Helper()
+		if err := l.Note(ctx, part, &v1.Plan{Steps: []v1.Step{{ID: id}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := func() string {
+		return w.read("c").Status.Conditions[kubermaticv1.ConditionPlan].LastTransitionTime.UTC().Format(time.RFC3339)
+	}
+	const before = "2026-01-02T03:04:05Z"
+	note(hosted.Handover, "a")
+	w.patch("c", `{"status":{"conditions":{"`+string(kubermaticv1.ConditionPlan)+`":{"lastTransitionTime":"`+before+`"}}}}`)
+	note(hosted.Finish, "b")
+	if got := began(); got != before {
+		t.Errorf("with the finish, the handover began at %s", got)
+	}
+	note(hosted.Handover, "another plan")
+	if got := began(); got == before {
+		t.Error("another handover began when the first one did")
+	}
+}
+
 // An annotation can be written by whoever may change the Cluster. It approves of steps; a condition that says they were begun is in the status alone.
 func TestAPlanOfAJournalIsApprovedByItsSHA256(t *testing.T) {
 	official, ok := cloudprovider.OfficialImage("aws", 26)

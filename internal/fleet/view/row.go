@@ -35,6 +35,7 @@ func Status(objects []Object, seed v1.Cluster, at time.Time) v1.FleetStatus {
 		Time:     at,
 		Seed:     seed,
 		Summary:  Summary(rows),
+		Progress: Progress(rows, at),
 		Clusters: rows,
 	}
 }
@@ -81,6 +82,7 @@ func Row(o Object, twice bool) v1.FleetCluster {
 		Deleting:         c.DeletionTimestamp != nil,
 		Conditions:       conditions(c.Status.Conditions),
 	}
+	row.Began, row.Place = beganAt(c.Status.Conditions), placeOf(c.Annotations)
 	_, row.Confirmed = c.Annotations[kubermaticv1.AnnotationPlan]
 	if c.CreationTimestamp.IsZero() {
 		row.Created = time.Time{}
@@ -222,7 +224,8 @@ func Standings() []string {
 	return slices.SortedFunc(maps.Keys(severity), func(a, b string) int { return severity[a] - severity[b] })
 }
 
-// Worst sorts rows for who has to do something: those that are stuck or went wrong first, then by standing and name.
+// Worst sorts rows for who has to do something. Those with two owners come first, then those that are stuck or went
+// wrong; then standing and name decide.
 // The rows given are left as they are.
 func Worst(rows []v1.FleetCluster) []v1.FleetCluster {
 	out := slices.Clone(rows)
@@ -238,11 +241,13 @@ func Worst(rows []v1.FleetCluster) []v1.FleetCluster {
 }
 
 func trouble(row v1.FleetCluster) int {
-	if row.Stuck != "" || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked ||
-		row.Owners == OwnersBoth {
+	switch {
+	case row.Owners == OwnersBoth:
 		return 0
+	case row.Stuck != "" || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked:
+		return 1
 	}
-	return 1
+	return 2
 }
 
 // Summary counts rows.
@@ -272,6 +277,17 @@ func Sentence(s v1.FleetSummary) string {
 		out += fmt.Sprintf(" · %d of %d machines are external", s.Machines.Migrated, s.Machines.Total)
 	}
 	return out
+}
+
+// OwnersWords are owners as people say it.
+func OwnersWords(owners string) string {
+	switch owners {
+	case OwnersBoth:
+		return "TWO MANAGERS"
+	case OwnersNobody:
+		return "no manager"
+	}
+	return owners
 }
 
 // Words are a standing as people say it.
