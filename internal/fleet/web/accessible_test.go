@@ -96,6 +96,10 @@ func TestInABrowserAScreenReaderIsToldOfEverything(t *testing.T) {
 		"log",
 		"search Filter the clusters",
 		"group Show only clusters that are",
+		"heading The whole fleet",
+		"image Of 9 clusters 1 done, 1 under way, 5 in need of a person",
+		"list Waves",
+		"alert",
 	)
 	narrow(b)
 	accessible(t, b, "the list on a telephone", "table Clusters", "rowheader c5machines", "cell Machines") // blocks instead of a table, and still a table
@@ -112,6 +116,8 @@ func TestInABrowserAScreenReaderIsToldOfEverything(t *testing.T) {
 		"button Restart machines",
 		"button Run the checks",
 		"heading Timeline",
+		"heading What happened",
+		"image Timeline of the migration",
 		"heading Conditions",
 	)
 	b.Do(chromedp.Click("#action-restart-machines", chromedp.ByID))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -252,9 +253,33 @@ func TestOneClusterIsShownWithWhatIsNotInItsObject(t *testing.T) {
 	if len(d.Timeline) != 2 || d.Timeline[0].Message != "step 4 of 11 (False)" || d.Timeline[1].Count != 3 || d.Timeline[1].Level != "warning" {
 		t.Errorf("timeline %+v", d.Timeline)
 	}
+	if p := d.Picture; p == nil || len(p.Marks) != 2 || p.Marks[1].Level != "warning" || !strings.Contains(p.Summary, "2 events, of which 1 is a warning") {
+		t.Errorf("picture %+v", p)
+	}
 	var report v1.CheckReport
 	w.as("vera").ask("GET", c1+"/check", nil).into(t, &report)
 	if report.Summary.Passed != 31 || len(report.Findings) != 0 {
 		t.Errorf("%+v", report)
+	}
+}
+
+func TestThePartsOfAMigrationAreSpansOfItsPicture(t *testing.T) {
+	began := time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
+	part := func(p hosted.Part, state string) PartStatus {
+		return PartStatus{Part: p, Status: v1.Status{State: state, Started: began, ElapsedSeconds: 90}}
+	}
+	for state, want := range map[string]view.Span{
+		v1.StateApplied:    {Name: "Handover", From: began, To: began.Add(90 * time.Second), State: view.SpanDone},
+		v1.StateRolledBack: {Name: "Handover", From: began, To: began.Add(90 * time.Second), State: view.SpanBack},
+		v1.StateFailed:     {Name: "Handover", From: began, State: view.SpanFailed},
+		v1.StateApplying:   {Name: "Handover", From: began, State: view.SpanUnderWay},
+		v1.StatePaused:     {Name: "Handover", From: began, State: "paused"},
+	} {
+		if got := spans(Detail{Parts: []PartStatus{part(hosted.Handover, state)}}); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %+v, want %+v", state, got, want)
+		}
+	}
+	if got := spans(Detail{Parts: []PartStatus{part(hosted.Finish, v1.StateApplied)}}); got[0].Name != "Finish" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/browsertest"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
 // open opens the page of a world in a browser.
@@ -57,9 +59,13 @@ func variety(w *world) {
 	held := cluster("e7held", kubermaticv1.PhaseHeld, "it is held: alice: not before the sale ends")
 	held.Cluster.Annotations[kubermaticv1.AnnotationHold] = "alice: not before the sale ends"
 	held.Cluster.Spec.Cloud.ProviderName = "openstack"
+	done := cluster("a9done", kubermaticv1.PhaseCompleted, "external CCM/CSI migration completed")
+	waves := v1.FleetOptions{Waves: []string{"1", "100%"}, Until: view.UntilCompleted}
+	done.Cluster.Annotations[kubermaticv1.AnnotationWave] = view.Place(1, 2, 1, waves)
+	machines.Cluster.Annotations[kubermaticv1.AnnotationWave] = view.Place(2, 2, 2, waves)
 	w.put(
 		cluster("c1", "", ""),
-		cluster("a9done", kubermaticv1.PhaseCompleted, "external CCM/CSI migration completed"),
+		done,
 		both,
 		machines,
 		stuck,
@@ -82,8 +88,20 @@ func TestInABrowserTheListIsThereAndLives(t *testing.T) {
 	signIn(b, "alice")
 	b.Until(`document.querySelectorAll("#rows tr").length === 9`)
 	b.Shot("list-light")
-	if first := browsertest.Eval[string](b, `document.querySelector("#rows tr a").textContent`); first != "d2stuck" {
-		t.Errorf("the first row is %s, and not one that needs somebody", first)
+	if first := browsertest.Eval[string](b, `document.querySelector("#rows tr a").textContent`); first != "h8both" {
+		t.Errorf("the first row is %s, and not the one with two managers", first)
+	}
+	if two := browsertest.Eval[string](b, `document.querySelector('tr[data-key$="/h8both"] .badge.two-owners').textContent`); two != "Two managers · Handover" {
+		t.Errorf("the badge of a cluster with two owners says %q", two)
+	}
+	if alarm := browsertest.Eval[string](b, `document.querySelector("#overall-owners:not([hidden])").textContent`); !strings.HasPrefix(alarm, "1 cluster has TWO MANAGERS") {
+		t.Errorf("the alarm says %q", alarm)
+	}
+	if text := browsertest.Eval[string](b, `document.querySelector("#overall-text").textContent`); !strings.HasPrefix(text, "1 of 9 clusters done (11 %)") || !strings.Contains(text, "no estimate yet") {
+		t.Errorf("the whole fleet is said to be %q", text)
+	}
+	if waves := browsertest.Eval[string](b, `[...document.querySelectorAll("#overall-waves li")].map((e) => e.textContent).join("; ")`); waves != "wave 1 of 2: done, 1 of 1 cluster done; wave 2 of 2: under way, 0 of 2 clusters done, 1 started" {
+		t.Errorf("the waves are %q", waves)
 	}
 	mark := browsertest.Eval[float64](b, `window.mark = Math.random()`)
 	b.Do(chromedp.Evaluate(`document.querySelector('tr[data-key$="/c5machines"] a').focus()`, nil))
@@ -106,6 +124,9 @@ func TestInABrowserTheListIsThereAndLives(t *testing.T) {
 	b.Forgive() // that the connection was lost
 	b.Do(chromedp.Evaluate(`location.hash = document.querySelector('tr[data-key$="/c5machines"] a').hash`, nil))
 	b.Until(`document.querySelector("#detail-body h2")`)
+	if n := browsertest.Eval[int](b, `document.querySelectorAll("#detail-body svg.picture rect.span, #detail-body svg.picture .mark").length`); n < 2 {
+		t.Errorf("the timeline's picture has %d bars and marks", n)
+	}
 	b.Shot("detail-light")
 	for name, media := range map[string]string{"dark": "dark"} {
 		b.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: media}}))

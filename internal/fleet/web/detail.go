@@ -101,6 +101,8 @@ type Detail struct {
 	Parts []PartStatus `json:"parts,omitempty"`
 	// Timeline is what happened, the last first.
 	Timeline []v1.TimelineEntry `json:"timeline"`
+	// Picture is the timeline as a drawing; nil where there is nothing to draw.
+	Picture *view.Picture `json:"picture,omitempty"`
 	// Actions are what may be done now, in order; none where the page is read-only or the person may not update the
 	// object.
 	Actions []ActionName `json:"actions"`
@@ -124,6 +126,7 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 	ctx, cancel := context.WithTimeout(r.Context(), looking)
 	defer cancel()
 	s.askForDetail(ctx, object, &d)
+	d.Picture = view.Draw(spans(d), d.Timeline, s.now())
 	if s.EnableActions {
 		yes, err := s.auth.may(ctx, p, "update", object.Key())
 		if err != nil {
@@ -190,6 +193,33 @@ func parts(ctx context.Context, plane Plane, missing func(string, ...any)) []Par
 		case status.Run != "":
 			out = append(out, PartStatus{Part: part, Status: status})
 		}
+	}
+	return out
+}
+
+// spans are the parts of a migration for which it is known when they went on.
+func spans(d Detail) []view.Span {
+	var out []view.Span
+	names := map[hosted.Part]string{hosted.Handover: "Handover", hosted.Finish: "Finish"}
+	for _, p := range d.Parts {
+		span := view.Span{Name: names[p.Part], From: p.Status.Started, State: view.SpanUnderWay}
+		switch p.Status.State {
+		case v1.StateApplied:
+			span.State = view.SpanDone
+		case v1.StateRolledBack:
+			span.State = view.SpanBack
+		case v1.StateFailed:
+			span.State = view.SpanFailed
+		case v1.StatePaused, v1.StateStalled, v1.StateStopped: // it does not go on by itself
+			span.State = p.Status.State
+		}
+		if span.State == view.SpanDone || span.State == view.SpanBack {
+			span.To = span.From.Add(time.Duration(p.Status.ElapsedSeconds * float64(time.Second)))
+		}
+		out = append(out, span)
+	}
+	if machines, ok := view.MachinesSpan(d.Cluster); ok {
+		out = append(out, machines)
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
@@ -28,9 +27,16 @@ const (
 type delta struct {
 	Time    time.Time         `json:"time"`
 	Summary v1.FleetSummary   `json:"summary"`
+	Overall Overall           `json:"overall"`
 	Rows    []v1.FleetCluster `json:"rows,omitempty"`
 	Gone    []string          `json:"gone,omitempty"`
 	NotRead []string          `json:"notRead,omitempty"`
+}
+
+// whole is the fleet as it is sent first.
+type whole struct {
+	v1.FleetStatus
+	Overall Overall `json:"overall"`
 }
 
 // events sends the whole fleet once, and what changes from then on: server-sent events, which a browser asks for again
@@ -52,7 +58,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	out := stream{w: w, control: http.NewResponseController(w)}
-	if out.send("fleet", status) != nil {
+	if out.send("fleet", whole{status, overallOf(status)}) != nil {
 		return
 	}
 	s.follow(r, p, out, changed, rowsOf(status))
@@ -90,7 +96,7 @@ func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan s
 		case len(d.Rows)+len(d.Gone) > 0:
 			err = out.send("rows", d)
 		case quiet:
-			err = out.send("beat", map[string]time.Time{"time": status.Time})
+			err = out.send("beat", delta{Time: d.Time, Summary: d.Summary, Overall: d.Overall})
 		}
 		if err != nil {
 			return
@@ -122,7 +128,7 @@ func rowsOf(status v1.FleetStatus) map[string][]byte {
 
 func difference(status v1.FleetStatus, last map[string][]byte) (delta, map[string][]byte) {
 	now := rowsOf(status)
-	d := delta{Time: status.Time, Summary: view.Summary(status.Clusters), NotRead: status.NotRead}
+	d := delta{Time: status.Time, Summary: status.Summary, Overall: overallOf(status), NotRead: status.NotRead}
 	for _, row := range status.Clusters {
 		if key := rowKey(row); !bytes.Equal(now[key], last[key]) {
 			d.Rows = append(d.Rows, row)

@@ -12,6 +12,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
 // listening is a stream of events that a test reads.
@@ -82,6 +83,36 @@ func TestALivePageGetsWhatChangedAndNothingElse(t *testing.T) {
 	d = delta{}
 	if name := l.next(&d); name != "rows" || len(d.Gone) != 1 || d.Gone[0] != kubermaticv1.GroupName+"/c1" || len(d.Rows) != 0 {
 		t.Errorf("%s: %+v", name, d)
+	}
+}
+
+func TestALivePageGetsTheProgressOfTheWholeFleet(t *testing.T) {
+	w := newWorld(t)
+	started := cluster("c2", kubermaticv1.PhaseMachines, "1 of 3 machines")
+	started.Cluster.Annotations[kubermaticv1.AnnotationWave] = view.Place(1, 2, 1, v1.FleetOptions{Until: view.UntilCompleted})
+	w.put(cluster("c1", "", ""), started)
+	l := w.signIn("vera").listen()
+	var all whole
+	l.next(&all)
+	if o := all.Overall; o.Total != 2 || o.Sentence != view.ProgressSentence(o.FleetProgress) || len(o.Waves) != 2 || o.Waves[0].State != view.WaveUnderWay {
+		t.Errorf("the first event says of the whole fleet %+v", o)
+	}
+	w.put(cluster("c2", kubermaticv1.PhaseCompleted, "done"))
+	var d delta
+	if l.next(&d); d.Overall.Done != 1 || !strings.HasPrefix(d.Overall.Sentence, "1 of 2 clusters done (50 %)") {
+		t.Errorf("the next event says of the whole fleet %+v", d.Overall)
+	}
+}
+
+func TestWhoMaySeeOneClusterIsToldOfNoWave(t *testing.T) {
+	w := newWorld(t)
+	started := cluster("c1", kubermaticv1.PhaseMachines, "1 of 3 machines")
+	started.Cluster.Annotations[kubermaticv1.AnnotationWave] = view.Place(1, 2, 40, v1.FleetOptions{Until: view.UntilCompleted})
+	w.put(started, cluster("c2", "", ""))
+	var all whole
+	w.signIn("otto").listen().next(&all)
+	if o := all.Overall; o.Total != 1 || len(o.Waves) != 0 || len(o.Rollouts) != 0 {
+		t.Errorf("the whole fleet of a user who sees one cluster is %+v", o)
 	}
 }
 

@@ -53,10 +53,42 @@ func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 		Summary:  view.Summary(shown),
 		Clusters: shown,
 	}
+	out.Progress = view.Progress(shown, out.Time)
+	if len(all) < len(roster.Groups()) { // waves count clusters that the user may not see
+		out.Progress.Rollouts = nil
+	}
 	if !complete {
 		out.NotRead = append(out.NotRead, "the operator has not read all clusters yet")
 	}
 	return out, nil
+}
+
+// Overall is what the page shows of the whole fleet, in the words of the command line.
+type Overall struct {
+	v1.FleetProgress
+	Sentence string `json:"sentence"`
+	// Waves are the waves of all rollouts, the rollout in front where there are several.
+	Waves []Wave `json:"waves,omitempty"`
+}
+
+// Wave is a wave in words.
+type Wave struct {
+	State string `json:"state"`
+	Text  string `json:"text"`
+}
+
+func overallOf(s v1.FleetStatus) Overall {
+	out := Overall{FleetProgress: s.Progress, Sentence: view.ProgressSentence(s.Progress)}
+	for _, r := range s.Progress.Rollouts {
+		before := ""
+		if len(s.Progress.Rollouts) > 1 {
+			before = "rollout " + r.ID + ", "
+		}
+		for _, w := range r.Waves {
+			out.Waves = append(out.Waves, Wave{State: w.State, Text: before + view.WaveSentence(w, len(r.Waves))})
+		}
+	}
+	return out
 }
 
 // lists are the groups whose Clusters the user may list.

@@ -16,6 +16,13 @@
     e.append(...inside.filter((x) => x !== null && x !== undefined && x !== ""));
     return e;
   };
+  // draws makes an element of a drawing. Its attributes are its own, and no style of the document's.
+  const draws = (tag, attrs = {}, ...inside) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [k, v] of Object.entries(attrs)) if (v !== null && v !== undefined) e.setAttribute(k, v);
+    e.append(...inside);
+    return e;
+  };
   const keyOf = (r) => r.group + "/" + r.name;
   const label = (r) => (r.group === "kubermatic.k8c.io" ? r.name : r.name + "." + r.group);
   const link = (r) => "#/cluster/" + encodeURIComponent(r.group) + "/" + encodeURIComponent(r.name);
@@ -104,6 +111,7 @@
       for (const k of [...rows.keys()]) if (!seen.has(k)) rows.delete(k);
       for (const r of d.clusters) rows.set(keyOf(r), r);
       notRead(d.notRead);
+      overall(d.overall);
       connection("live", "live");
       draw();
     });
@@ -118,10 +126,11 @@
       }
       if (told.length > 5) say(told.length + " clusters changed"); else told.forEach(say);
       notRead(d.notRead);
+      overall(d.overall);
       draw(new Set((d.rows || []).map(keyOf)));
       if (open && (d.rows || []).some((r) => keyOf(r) === open)) { clearTimeout(refresh); refresh = setTimeout(loadDetail, 400); }
     });
-    on("beat", () => connection("live", "live"));
+    on("beat", (d) => { connection("live", "live"); overall(d.overall); });
     on("over", (d) => { source.close(); me ? signedOut(d.error) : null; });
     source.onerror = () => {
       connection("lost", "not connected, trying again");
@@ -131,6 +140,30 @@
       }
     };
   }
+  // overall draws the bar of the whole fleet, what it comes to in words, and the waves. Its words are the server's.
+  function overall(o) {
+    $("overall").hidden = !o || !o.total;
+    if (!o || !o.total) return;
+    const parts = [["done", o.done, "done"], ["moving", o.underWay || 0, "under way"], ["person", o.needPerson || 0, "in need of a person"]];
+    const title = "Of " + o.total + (o.total === 1 ? " cluster " : " clusters ") + parts.map(([, n, what]) => n + " " + what).join(", ");
+    const bar = draws("svg", { class: "overallbar", width: "100%", height: 16, role: "img", "aria-label": title }, draws("title", {}, title),
+      draws("defs", {}, draws("pattern", { id: "stripes", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, draws("rect", { width: 6, height: 6, class: "moving" }), draws("rect", { width: 2, height: 6, class: "stripe" })),
+        draws("pattern", { id: "dots", width: 5, height: 5, patternUnits: "userSpaceOnUse" }, draws("rect", { width: 5, height: 5, class: "person" }), draws("circle", { cx: 2.5, cy: 2.5, r: 1.2, class: "stripe" }))),
+      draws("rect", { class: "track", width: "100%", height: 16, rx: 4 }));
+    let x = 0;
+    for (const [kind, n] of parts) {
+      const width = 100 * n / o.total;
+      if (n) bar.append(draws("rect", { class: "part-" + kind, x: x + "%", width: width + "%", height: 16 }));
+      x += width;
+    }
+    $("overall-bar").replaceChildren(bar);
+    if ($("overall-text").textContent !== o.sentence) $("overall-text").textContent = o.sentence;
+    const two = o.twoOwners ? o.twoOwners + (o.twoOwners === 1 ? " cluster has" : " clusters have") + " TWO MANAGERS at once: stop one of them first" : "";
+    $("overall-owners").hidden = !two;
+    if ($("overall-owners").textContent !== two) $("overall-owners").textContent = two;
+    $("overall-waves").hidden = !(o.waves && o.waves.length);
+    $("overall-waves").replaceChildren(...(o.waves || []).map((w) => make("li", { class: w.state.replace(/ /g, "-") }, w.text)));
+  }
   function notRead(list) {
     $("notread").hidden = !(list && list.length);
     $("notread").textContent = (list || []).join("; ");
@@ -138,7 +171,7 @@
 
   // The list.
   const columns = [
-    { id: "name", head: "Name", of: (r) => label(r) }, { id: "standing", head: "State", of: (r) => severity.indexOf(r.standing) + (r.stuck || r.owners === "both" ? -10 : 0) },
+    { id: "name", head: "Name", of: (r) => label(r) }, { id: "standing", head: "State", of: (r) => severity.indexOf(r.standing) + (r.owners === "both" ? -20 : r.stuck ? -10 : 0) },
     { id: "provider", head: "Provider", of: (r) => r.provider || "" }, { id: "version", head: "Version", of: (r) => r.version || "" },
     { id: "owners", head: "Loops run", of: (r) => r.owners || "" }, { id: "machines", head: "Machines", of: (r) => (r.machines && r.machines.total ? r.machines.migrated / r.machines.total : -1) },
     { id: "since", head: "Since", of: (r) => r.since || "" }, { id: "message", head: "Waits for", of: (r) => r.message || "" },
@@ -158,7 +191,12 @@
   $("provider").addEventListener("change", () => draw());
   $("filters").addEventListener("submit", (e) => e.preventDefault());
 
-  function badge(r) { return make("span", { class: "badge " + (r.stuck ? "stuck" : r.standing) }, (r.phase && r.phase !== "NotNeeded" ? r.phase : words[r.standing]) + (r.stuck ? ", stuck" : "")); }
+  const owners = { both: "TWO MANAGERS", nobody: "no manager" };
+  // Two managers come before everything else: each may undo what the other does.
+  function badge(r) {
+    const two = r.owners === "both", phase = r.phase && r.phase !== "NotNeeded" ? r.phase : words[r.standing];
+    return make("span", { class: "badge " + (two ? "two-owners" : r.stuck ? "stuck" : r.standing) }, (two ? "Two managers · " : "") + phase + (r.stuck ? ", stuck" : ""));
+  }
   function bar(done, total, name) {
     if (!total) return [done + "/" + total];
     return [make("progress", { max: total, value: done, "aria-label": name }), done + "/" + total];
@@ -168,7 +206,7 @@
     tr.replaceChildren(
       make("th", { role: "rowheader", scope: "row" }, make("a", { href: link(r) }, label(r)), make("small", {}, r.humanName || "")),
       cell("standing", badge(r)), cell("provider", r.provider || ""), cell("version", r.version || ""),
-      cell("owners", r.owners ? make("span", { class: r.owners === "both" || r.owners === "nobody" ? "bad" : "" }, r.owners) : ""),
+      cell("owners", r.owners ? make("span", { class: owners[r.owners] ? "bad" : "" }, owners[r.owners] || r.owners) : ""),
       cell("machines", ...(r.machines ? bar(r.machines.migrated, r.machines.total, "machines of " + label(r)) : [""])),
       cell("since", timeOf(r.since)), cell("message", r.message ? make("span", { class: "clamp", title: r.message }, r.message) : ""));
   }
@@ -288,6 +326,7 @@
       make("dl", { class: "facts" }, fact("Provider", r.provider), fact("Kubernetes", r.version), fact("Namespace in the seed", r.namespace), fact("Phase since", timeOf(r.since)),
         fact("Machines", ...(r.machines ? bar(r.machines.migrated, r.machines.total, "machines that are external") : [])), fact("Held by", r.hold), fact("Paused", r.paused), fact("Restarts machines", r.restartsMachines ? "the operator does" : "their owner does")),
       d.actions.length ? make("div", { class: "buttons", role: "group", "aria-label": "Actions" }, ...d.actions.map((a) => { const b = make("button", { type: "button", id: "action-" + a }, actionWords[a]); b.addEventListener("click", () => preview(key, a)); return b; })) : null)];
+    if (d.picture) parts.push(card("Timeline", picture(d.picture)));
     if (d.owners) {
       parts.push(card("Who runs the loops", table("Who runs the loops", ["Loop", "Owner", "Pod"], Object.entries(d.owners.loops || {}).sort().map(([l, o]) => [l, o.component ? o.component + (o.also && o.also.length ? " and " + o.also.join(", ") : "") + (o.byLease ? " (by its lease)" : "") : "nobody", o.pod || "–"])),
         ...(d.owners.unknown || []).map((u) => make("p", { class: "note" }, u))));
@@ -309,10 +348,33 @@
     found.dataset.key = key;
     parts.push(card("Findings", make("p", { class: "hint" }, "What the operator checks before it begins; looking changes nothing."), check, found));
     parts.push(card("Conditions", !(r.conditions || []).length ? make("p", { class: "nothing" }, "No operator has written any.") : table("Conditions", ["Condition", "Status", "Reason", "Since", "Message"], (r.conditions || []).map((c) => [c.type, c.status, c.reason || "", timeOf(c.since), c.message || ""]))));
-    parts.push(card("Timeline", d.timeline.length ? table("Timeline", ["Time (UTC)", "What", "Message"], d.timeline.map((e) => [make("time", { datetime: e.time, class: "time" }, e.time.replace("T", " ").replace(/(\.\d+)?Z$/, "")), e.object || e.source, e.message + (e.count > 1 ? " (" + e.count + " times)" : "")])) : make("p", { class: "nothing" }, "Nothing yet.")));
+    parts.push(card("What happened", d.timeline.length ? table("What happened", ["Time (UTC)", "What", "Message"], d.timeline.map((e) => [make("time", { datetime: e.time, class: "time" }, e.time.replace("T", " ").replace(/(\.\d+)?Z$/, "")), e.object || e.source, e.message + (e.count > 1 ? " (" + e.count + " times)" : "")])) : make("p", { class: "nothing" }, "Nothing yet.")));
     if (d.notRead && d.notRead.length) parts.push(make("p", { class: "note" }, "Not read: " + d.notRead.join("; ")));
     $("detail-body").replaceChildren(...parts);
     if (held && $(held)) $(held).focus({ preventScroll: true });
+  }
+  // picture draws what the server has placed: bars for the parts of a migration, and a shape for each level of an event.
+  function picture(p) {
+    if (!p) return null;
+    const pct = (x) => x + "%";
+    const shapes = {
+      warning: (x) => draws("svg", { x: pct(x), y: p.marksY - 6, class: "spill", width: 1, height: 12 }, draws("path", { class: "mark warning", d: "M0 0 L6 11 L-6 11 Z" })),
+      error: (x) => draws("svg", { x: pct(x), y: p.marksY - 5, class: "spill", width: 1, height: 10 }, draws("path", { class: "mark trouble", d: "M-5 0 L5 10 M5 0 L-5 10" })),
+      info: (x) => draws("circle", { class: "mark info", cx: pct(x), cy: p.marksY, r: 4 }),
+    };
+    const svg = draws("svg", { class: "picture", width: "100%", height: p.height, role: "img", "aria-labelledby": "picture-title", "aria-describedby": "picture-desc" },
+      draws("title", { id: "picture-title" }, p.title), draws("desc", { id: "picture-desc" }, p.summary),
+      draws("defs", {}, draws("pattern", { id: "going", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, draws("rect", { width: 6, height: 6, class: "moving" }), draws("rect", { width: 2, height: 6, class: "stripe" }))));
+    for (const t of p.ticks) svg.append(draws("line", { class: "tick", x1: pct(t.x), x2: pct(t.x), y1: 0, y2: p.axisY }));
+    for (const b of p.bars || []) svg.append(draws("text", { x: b.x > 60 ? "100%" : pct(b.x), y: b.textY, "text-anchor": b.x > 60 ? "end" : "start" }, b.text), draws("rect", { class: "span " + b.state.replace(/ /g, "-"), x: pct(b.x), y: b.y, width: pct(b.width), height: 14, rx: 2 }));
+    if (p.marksY) svg.append(draws("line", { class: "tick", x1: 0, x2: "100%", y1: p.marksY, y2: p.marksY }));
+    for (const m of p.marks || []) {
+      const shape = (shapes[m.level] || shapes.info)(Math.min(99.2, Math.max(0.8, m.x)));
+      shape.append(draws("title", {}, m.title));
+      svg.append(shape);
+    }
+    for (const t of p.ticks) svg.append(draws("text", { class: "axis", x: pct(t.x), y: p.height - 6, "text-anchor": t.anchor }, t.label));
+    return make("figure", { class: "timeline" }, svg, make("figcaption", { class: "hint" }, "● event   ▲ warning   ✕ error · the table has the same facts"));
   }
   function findings(list) {
     return make("ul", { class: "findings" }, ...(list || []).map((f) => make("li", {}, make("span", { class: "badge " + (f.outcome === "warn" ? "waiting" : "failed") }, f.outcome), " ", make("strong", {}, f.code), " " + f.summary,
