@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	bundlecmd "github.com/transplant-dev/transplant/internal/cli/bundle"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	fleetcmd "github.com/transplant-dev/transplant/internal/cli/fleet"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
@@ -130,6 +131,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		{"change", seed.AddTo(c, newRenew(c), seed.Renew)},
 		{"recover", seed.AddTo(c, newRollback(c), seed.Rollback)},
 		{"recover", newUnlock(c)},
+		{"recover", bundlecmd.NewCommand(c)},
 		{"fleet", fleetcmd.NewCommand(c)},
 		{"other", newReport(c)},
 		{"other", newVersion(c)},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,9 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
-	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/status"
-	"github.com/transplant-dev/transplant/internal/timeline"
 )
 
 func newTimeline(c *console.Console) *cobra.Command {
@@ -37,7 +34,7 @@ func newTimeline(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
-			from, err := parseSince(c, since)
+			from, err := c.ParseSince(since)
 			if err != nil {
 				return err
 			}
@@ -45,7 +42,7 @@ func newTimeline(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			build := func() (v1.Timeline, status.Facts, error) { return buildTimeline(c, board, from, ownershipLog) }
+			build := func() (v1.Timeline, status.Facts, error) { return client.Timeline(c.Client, board, from, ownershipLog) }
 			if w.On {
 				return watchTimeline(cmd.Context(), c, board, output.Value, build)
 			}
@@ -67,67 +64,6 @@ func newTimeline(c *console.Console) *cobra.Command {
 		StringVar(&ownershipLog, "ownership-log", "", "ownership log (default: what apply kept on this machine, where it did)")
 	w.AddTo(cmd)
 	return cmd
-}
-
-// parseSince is the moment that --since names; zero for none.
-func parseSince(c *console.Console, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return c.ServerTime().Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, exitcode.With(
-			exitcode.Error,
-			"--since %q: give a duration, such as 10m, or a time, such as 2026-11-21T12:00:00Z",
-			text,
-		)
-	}
-	return t, nil
-}
-
-// buildTimeline makes the timeline of what the board holds, with the logs of this machine.
-func buildTimeline(
-	c *console.Console,
-	board *status.Board,
-	since time.Time,
-	ownershipLog string,
-) (v1.Timeline, status.Facts, error) {
-	in := timeline.Input{Facts: board.Facts(), Since: since}
-	doc := in.Facts.Journal
-	if doc == nil {
-		return timeline.Build(in), in.Facts, nil
-	}
-	path := ownershipLog
-	if path == "" {
-		var err error
-		if path, err = c.LogPath(doc.Plan.Cluster.UID, doc.Run); err != nil {
-			return v1.Timeline{}, in.Facts, err
-		}
-	}
-	var err error
-	if in.Ownership, err = client.OwnershipEvents(path, ownershipLog == ""); err != nil {
-		return v1.Timeline{}, in.Facts, err
-	}
-	probes, err := c.DisruptionPath(doc.Plan.Cluster.UID, doc.Run)
-	if err != nil {
-		return v1.Timeline{}, in.Facts, err
-	}
-	if in.Probes, err = client.ReadProbes(probes); err != nil {
-		return v1.Timeline{}, in.Facts, err
-	}
-	if in.Ownership == nil {
-		in.Facts.NotRead = append(
-			in.Facts.NotRead,
-			fmt.Sprintf(
-				"who held the leases in between: the ownership log %s is on the machine that carried the run out",
-				filepath.Base(path),
-			),
-		)
-	}
-	return timeline.Build(in), in.Facts, nil
 }
 
 // watchTimeline shows entries as they come, until the run ends.

@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
+	"github.com/transplant-dev/transplant/internal/bundle"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/cloudprogram"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -70,6 +71,8 @@ type Client struct {
 	inv     inventory.Source
 	Proof   ProofOptions
 	Probes  ProbeOptions
+	// NoSecrets has no client read a Secret.
+	NoSecrets bool
 	// Traffic is every request to the API, and what its answers say of the time.
 	Traffic collect.Traffic
 
@@ -103,6 +106,9 @@ func (c *Client) Connect() error {
 	cfg.QPS, cfg.Burst = 50, 100
 	cfg.Timeout = 15 * time.Second
 	answerlimit.Lists(cfg)
+	if c.NoSecrets {
+		bundle.RefuseSecrets(cfg)
+	}
 	c.Traffic.Watch(cfg)
 	c.Config = cfg
 	if c.Kube, err = kubernetes.NewForConfig(cfg); err != nil {

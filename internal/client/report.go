@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client/wording"
@@ -22,6 +24,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/report"
 	"github.com/transplant-dev/transplant/internal/snapshot/blame"
+	"github.com/transplant-dev/transplant/internal/status"
+	"github.com/transplant-dev/transplant/internal/timeline"
 )
 
 // Evidence name the evidence next to the journal.
@@ -265,4 +269,47 @@ func OwnershipEvents(path string, optional bool) ([]v1.OwnershipEvent, error) {
 		return nil, fmt.Errorf("ownership log %s: %w", path, err)
 	}
 	return events, nil
+}
+
+// Timeline makes the timeline of what the board holds, with the logs of this machine. An ownership log that is not
+// named is the one that apply kept here, where it did.
+func Timeline(
+	c *Client,
+	board *status.Board,
+	since time.Time,
+	ownershipLog string,
+) (v1.Timeline, status.Facts, error) {
+	in := timeline.Input{Facts: board.Facts(), Since: since}
+	doc := in.Facts.Journal
+	if doc == nil {
+		return timeline.Build(in), in.Facts, nil
+	}
+	path := ownershipLog
+	if path == "" {
+		var err error
+		if path, err = c.LogPath(doc.Plan.Cluster.UID, doc.Run); err != nil {
+			return v1.Timeline{}, in.Facts, err
+		}
+	}
+	var err error
+	if in.Ownership, err = OwnershipEvents(path, ownershipLog == ""); err != nil {
+		return v1.Timeline{}, in.Facts, err
+	}
+	probes, err := c.DisruptionPath(doc.Plan.Cluster.UID, doc.Run)
+	if err != nil {
+		return v1.Timeline{}, in.Facts, err
+	}
+	if in.Probes, err = ReadProbes(probes); err != nil {
+		return v1.Timeline{}, in.Facts, err
+	}
+	if in.Ownership == nil {
+		in.Facts.NotRead = append(
+			in.Facts.NotRead,
+			fmt.Sprintf(
+				"who held the leases in between: the ownership log %s is on the machine that carried the run out",
+				filepath.Base(path),
+			),
+		)
+	}
+	return timeline.Build(in), in.Facts, nil
 }

@@ -3,11 +3,13 @@ package console
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/hostproof"
 )
 
@@ -67,4 +69,23 @@ func StringFlag(cmd *cobra.Command, name string) string {
 func BoolFlag(cmd *cobra.Command, name string) bool {
 	v, err := cmd.Flags().GetBool(name)
 	return err == nil && v
+}
+
+// ParseSince is the moment that --since names; zero for none.
+func (c *Console) ParseSince(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return c.ServerTime().Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, exitcode.With(
+			exitcode.Error,
+			"--since %q: give a duration, such as 10m, or a time, such as 2026-11-21T12:00:00Z",
+			text,
+		)
+	}
+	return t, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
+	"github.com/transplant-dev/transplant/internal/bundle"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/fault"
@@ -76,6 +77,9 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 			err,
 		)
 	}
+	if c.NoSecrets {
+		bundle.RefuseSecrets(seedConfig)
+	}
 	seed, err := clientsOf(seedConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the seed's kubeconfig: %w", err)
@@ -83,6 +87,9 @@ func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.P
 	userConfig, err := userConfig(cmd.Context(), c.Client, f, seed)
 	if err != nil {
 		return nil, err
+	}
+	if c.NoSecrets {
+		bundle.RefuseSecrets(userConfig)
 	}
 	answerlimit.Config(userConfig)
 	user, err := clientsOf(userConfig)
@@ -213,6 +220,7 @@ var hostedFlags = map[string][]string{
 	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256"},
 	"status":   {"output"},
 	"renew":    {"all"},
+	"bundle":   {"out", "max-size", "timeout", "since", "tail", "output"},
 }
 
 // seedOnly are the flags that mean something in a seed alone.

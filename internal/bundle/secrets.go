@@ -1,0 +1,44 @@
+package bundle
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// RefuseSecrets has clients of a configuration read no Secret. What a bundle is made of is read by many parts of the
+// program, and none of them can put into it what it never had.
+func RefuseSecrets(cfg *rest.Config) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutSecrets{next} })
+}
+
+type withoutSecrets struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (w withoutSecrets) RoundTrip(req *http.Request) (*http.Response, error) {
+	if isOfSecrets(req.URL.Path) {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, fmt.Errorf("a support bundle reads no Secret, and %s was not asked for", req.URL.Path)
+	}
+	return w.next.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets client-go find the transport underneath.
+func (w withoutSecrets) WrappedRoundTripper() http.RoundTripper { return w.next }
+
+// isOfSecrets reports whether a path is that of Secrets of the API. A server may be reached below a path of its own.
+func isOfSecrets(path string) bool {
+	_, path, found := strings.Cut(path+"/", "/api/v1/")
+	if !found {
+		return false
+	}
+	path = strings.TrimPrefix(path, "watch/")
+	if in, ok := strings.CutPrefix(path, "namespaces/"); ok {
+		_, path, _ = strings.Cut(in, "/")
+	}
+	return strings.HasPrefix(path, "secrets/")
+}
