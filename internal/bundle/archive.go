@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"path"
 	"time"
@@ -20,12 +21,16 @@ const (
 // fileMode lets the owner alone read what is unpacked.
 const fileMode = 0o600
 
-// Archive returns the bundle as a compressed tar file, and its manifest. The same content gives the same bytes.
+// Archive returns the bundle as a compressed tar file, and its manifest as it is in there. The same content gives the same bytes.
 func (b *Bundle) Archive() ([]byte, v1.BundleManifest, error) {
 	m, files := b.fit()
 	first, err := encode(m)
 	if err != nil {
 		return nil, m, fmt.Errorf("writing the manifest of the bundle: %w", err)
+	}
+	m = v1.BundleManifest{}
+	if err := json.Unmarshal(first, &m); err != nil { // as it is in the file: masked
+		return nil, m, fmt.Errorf("reading the manifest of the bundle: %w", err)
 	}
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)

@@ -100,9 +100,6 @@ func (b *Bundle) Lack(what string, err error) {
 	)
 }
 
-// Since is from when on something is kept; zero for all.
-func (b *Bundle) Since() time.Time { return b.options.Since }
-
 // IsTimedOut reports whether the time was over before all was read.
 func (b *Bundle) IsTimedOut() bool { return b.timedOut }
 

@@ -82,8 +82,8 @@ func TestAnArchiveHoldsWhatItsManifestSays(t *testing.T) {
 	}
 	want := v1.BundleManifest{
 		TypeMeta: v1.Type(v1.KindBundleManifest), ToolVersion: "v1", Created: noon, Cluster: v1.Cluster{UID: "uid"},
-		Limits: v1.BundleLimits{MaxBytes: DefaultMaxBytes, LogBytes: DefaultLogBytes, LogLines: DefaultLines, TimeoutSeconds: 60, LogTimeoutSeconds: 1},
-		Files: []v1.BundleFile{{Name: "a.json", What: "what a.json is", Bytes: 15, SHA256: sum("{\n  \"x\": \"y\"\n}\n")}},
+		Limits:  v1.BundleLimits{MaxBytes: DefaultMaxBytes, LogBytes: DefaultLogBytes, LogLines: DefaultLines, TimeoutSeconds: 60, LogTimeoutSeconds: 1},
+		Files:   []v1.BundleFile{{Name: "a.json", What: "what a.json is", Bytes: 15, SHA256: sum("{\n  \"x\": \"y\"\n}\n")}},
 		Missing: []v1.BundleGap{{What: "b.json", Error: "forbidden"}}, Notes: []string{"c.json is not there: no migration", "a note"},
 	}
 	if diff := cmp.Diff(want, m); diff != "" {

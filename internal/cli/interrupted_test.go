@@ -105,6 +105,7 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 		"✓ create/ClusterRole/transplant-observer",
 		"✗ create/RoleBinding/kube-system/transplant-leader-migration",
 		"stopped. What was done stays; to go on: transplant apply; to go back: transplant rollback",
+		"to ask for help: transplant bundle saves in one file what that takes, without secrets",
 		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`,
 	)
 	status := c.run("status")

@@ -97,6 +97,17 @@ func TestThePlannersRoleIsWhatPlanningTakes(t *testing.T) {
 	noMore(t, slices.Concat(needed, before, refs(planlayout.ObjectRefs())), "planner")
 }
 
+func TestTheBundlersRoleIsWhatABundleTakesNextToPlanning(t *testing.T) {
+	c := newLive(t)
+	c.journal(v1.RunApplying, 3, 1)
+	asked := c.api.Record()
+	if r, _ := c.bundle(); r.code != exitcode.OK {
+		t.Error(r.text(nil))
+	}
+	holds(t, asked.Rights(), "reader", "planner", "bundler")
+	noMore(t, asked.Rights(), "bundler")
+}
+
 // toGet are the rights to get ConfigMaps of kube-system.
 func toGet(names []string) []apitest.Right {
 	var out []apitest.Right

@@ -26,6 +26,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -175,7 +176,7 @@ func UserName() string {
 
 // DescribeCluster names the cluster as far as the API says which it is.
 func (c *Client) DescribeCluster(ctx context.Context, doc *v1.Journal) v1.Cluster {
-	out := v1.Cluster{Server: c.Config.Host, Context: c.Context}
+	out := v1.Cluster{Server: mask.Server(c.Config.Host), Context: c.Context}
 	if doc != nil {
 		out.Name, out.UID, out.Provider = doc.Plan.Cluster.Name, doc.Plan.Cluster.UID, doc.Plan.Cluster.Provider
 	}

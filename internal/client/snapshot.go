@@ -39,7 +39,7 @@ func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 	snapshot.AskAgain(
 		ctx,
 		s,
-		collect.Sources{Kube: c.Kube, Server: c.Config.Host},
+		collect.Sources{Kube: c.Kube, Server: mask.Server(c.Config.Host)},
 		c.needs(permission.NeedsOf(made.Steps)),
 	)
 	snapshot.SetDryRuns(s, dryrun.Run(ctx, c.Dynamic, made.Steps), "")
@@ -114,7 +114,7 @@ func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 		NamedHosts:    c.Host.ControlPlane,
 		Cloud:         c.inv,
 		Context:       c.Context,
-		Server:        c.Config.Host,
+		Server:        mask.Server(c.Config.Host),
 		ToolVersion:   Version,
 		Now:           time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {

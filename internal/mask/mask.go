@@ -212,6 +212,20 @@ func Proxy(value string) string {
 	return Text(value)
 }
 
+// Server returns the address of an API server as a kubeconfig has it, without its user, also where it has no scheme.
+func Server(address string) string {
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found {
+		scheme, rest = "", address
+	} else {
+		scheme += "://"
+	}
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		rest = Masked + rest[at:]
+	}
+	return Text(scheme + rest)
+}
+
 // Error returns what an error says, without secrets; empty for none.
 func Error(err error) string {
 	if err == nil {

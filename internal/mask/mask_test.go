@@ -266,3 +266,15 @@ func FuzzText(f *testing.F) {
 		_ = Document([]byte(text))
 	})
 }
+
+func TestTheAddressOfAServerIsShownWithoutItsUser(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://10.0.0.1:6443": "https://10.0.0.1:6443", "10.0.0.1:6443": "10.0.0.1:6443", "api": "api", "": "", "https://[::1]:6443/k8s/clusters/c": "https://[::1]:6443/k8s/clusters/c",
+		"https://jane:hunter2@api:6443": "https://(masked)@api:6443", "jane:hunter2@api:6443": "(masked)@api:6443", "https://hunter2@api": "https://(masked)@api",
+		"https://jane:hunter2@hunter2@api": "https://(masked)@api", "https://api/?token=hunter2hunter2": "https://api/?token=(masked)",
+	} {
+		if have := Server(in); have != want {
+			t.Errorf("%s: have %s, want %s", in, have, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -46,6 +47,38 @@ func Judge(f Facts) v1.Status {
 	s.Untrusted = UntrustedWords(f.Untrusted)
 	s.Health = health(f, s)
 	s.Next = next(s)
+	return WithoutSecrets(s)
+}
+
+// WithoutSecrets is a status whose texts of others are masked. An event, an error of an API server or a reason to pause
+// may repeat what its author was given.
+func WithoutSecrets(s v1.Status) v1.Status {
+	s.LastError, s.Disruption, s.Untrusted = mask.Text(s.LastError), mask.Text(s.Disruption), mask.Text(s.Untrusted)
+	s.NotRead = mask.Texts(s.NotRead)
+	if s.Lock != nil {
+		of := *s.Lock
+		of.Holder, of.User, of.Host = mask.Text(of.Holder), mask.Text(of.User), mask.Text(of.Host)
+		s.Lock = &of
+	}
+	if s.Paused != nil {
+		of := *s.Paused
+		of.By, of.Reason = mask.Text(of.By), mask.Text(of.Reason)
+		s.Paused = &of
+	}
+	s.Current, s.Nodes = slices.Clone(s.Current), slices.Clone(s.Nodes)
+	s.Health, s.Leases = slices.Clone(s.Health), slices.Clone(s.Leases)
+	for i := range s.Current {
+		s.Current[i].Waiting = mask.Text(s.Current[i].Waiting)
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Message = mask.Text(s.Nodes[i].Message)
+	}
+	for i := range s.Health {
+		s.Health[i].Message = mask.Text(s.Health[i].Message)
+	}
+	for i := range s.Leases {
+		s.Leases[i].Holder = mask.Text(s.Leases[i].Holder)
+	}
 	return s
 }
 

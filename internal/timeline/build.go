@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/status"
 )
@@ -45,13 +46,13 @@ func Build(in Input) v1.Timeline {
 	out := v1.Timeline{
 		TypeMeta: v1.Type(v1.KindTimeline),
 		Cluster:  in.Facts.Cluster,
-		NotRead:  in.Facts.NotRead,
+		NotRead:  mask.Texts(in.Facts.NotRead),
 		Entries:  []v1.TimelineEntry{},
 	}
 	b := builder{now: in.Facts.Now}
 	doc := in.Facts.Journal
 	if doc != nil {
-		out.Untrusted = status.UntrustedWords(in.Facts.Untrusted)
+		out.Untrusted = mask.Text(status.UntrustedWords(in.Facts.Untrusted))
 		out.Run, out.Phase, out.Started = doc.Run, doc.Phase, doc.Started.UTC()
 		b.run(doc)
 		b.steps(doc)
@@ -64,6 +65,7 @@ func Build(in Input) v1.Timeline {
 		if !in.Since.IsZero() && e.end.Before(in.Since) {
 			continue
 		}
+		e.Message = mask.Text(e.Message) // an event, or who asked for a pause, may repeat what its author was given
 		e.Time = e.Time.UTC().Truncate(time.Millisecond)
 		if !out.Started.IsZero() {
 			e.OffsetSeconds = round(e.Time.Sub(out.Started))

@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // Migration is a part of the migration of a hosted control plane. Of the options of its runs, Yes and DryRun count; the
@@ -190,7 +191,11 @@ func (m *Migration) runInterruptibly(
 	}, stop)
 	if err != nil {
 		m.Client.Narrate("stopped. What was done stays; the same command goes on")
-		return m.showRefusal(err)
+		err = m.showRefusal(err)
+		if exitcode.Of(err) != exitcode.Blocked {
+			run.SuggestBundle(m.Client, err, " --seed-namespace "+m.Plane.Namespace+" --kubeconfig FILE")
+		}
+		return err
 	}
 	m.Client.Narrate("done in %s", client.Now().Sub(started).Round(time.Second))
 	return nil
@@ -279,7 +284,7 @@ func (m *Migration) Status(ctx context.Context) (v1.Status, error) {
 	s.NotRead = append(s.NotRead, owners.Unknown...)
 	m.warnOfToken(ctx, &s)
 	s.Next = m.next(s)
-	return s, nil
+	return status.WithoutSecrets(s), nil
 }
 
 // warnOfToken says when the manager's token cannot be used or not for long.

@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/fleet/roster"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Selection are the flags that choose clusters.
@@ -72,7 +73,7 @@ func ConnectSeed(c *client.Client) (v1.Cluster, error) {
 	if err := c.Connect(); err != nil {
 		return v1.Cluster{}, err
 	}
-	out := v1.Cluster{Server: c.Config.Host, Context: c.Context}
+	out := v1.Cluster{Server: mask.Server(c.Config.Host), Context: c.Context}
 	if v, err := c.Kube.Discovery().ServerVersion(); err == nil {
 		out.Version = v.GitVersion
 	}

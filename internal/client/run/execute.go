@@ -104,6 +104,7 @@ func execute(
 			"stopped. What was done stays; to go on: transplant %s",
 			map[string]string{planstep.Forward: "apply; to go back: transplant rollback", planstep.Rollback: "rollback"}[p.Direction],
 		)
+		SuggestBundle(c, err, "")
 		return err
 	}
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
@@ -128,6 +129,16 @@ func execute(
 		ended.Sub(startOf(j.Doc(), p)).Round(time.Second),
 	)
 	return nil
+}
+
+// SuggestBundle says how to ask for help after a failure. One who interrupts a run, or whose lock is taken, needs none.
+// The flags are those that name the cluster.
+func SuggestBundle(c *client.Client, err error, flags string) {
+	switch exitcode.Of(err) {
+	case exitcode.OK, exitcode.Interrupted, exitcode.Locked:
+		return
+	}
+	c.Narrate("to ask for help: transplant bundle%s saves in one file what that takes, without secrets", flags)
 }
 
 // startOf is when the first of the plan's steps was started.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,7 +126,7 @@ func addBoard(ctx context.Context, b *bundle.Bundle, c *client.Client, board *st
 	b.Add(ctx, bundle.Document{
 		Name: "timeline.json", What: "what transplant timeline says, with the logs of this machine",
 		Read: func(context.Context) (any, error) {
-			t, _, err := client.Timeline(c, board, b.Since(), "")
+			t, _, err := client.Timeline(c, board, time.Time{}, "")
 			return t, err
 		},
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Owners of the cloud loops, as a row says them.
@@ -99,6 +100,9 @@ func Row(o Object, twice bool) v1.FleetCluster {
 	}
 	row.Standing = standingOf(c, row)
 	row.Message = message(row, migration.Message)
+	// What an operator of an earlier version wrote, or another account, is not masked yet.
+	row.Message, row.Stuck, row.Paused = mask.Text(row.Message), mask.Text(row.Stuck), mask.Text(row.Paused)
+	row.Hold = mask.Text(row.Hold)
 	return row
 }
 
@@ -199,7 +203,12 @@ func conditions(all kubermaticv1.ClusterConditions) []v1.FleetCondition {
 	var out []v1.FleetCondition
 	for _, t := range slices.Sorted(maps.Keys(all)) {
 		c := all[t]
-		condition := v1.FleetCondition{Type: string(t), Status: string(c.Status), Reason: c.Reason, Message: c.Message}
+		condition := v1.FleetCondition{
+			Type:    string(t),
+			Status:  string(c.Status),
+			Reason:  c.Reason,
+			Message: mask.Text(c.Message),
+		}
 		if !c.LastTransitionTime.IsZero() {
 			condition.Since = c.LastTransitionTime.UTC()
 		}
