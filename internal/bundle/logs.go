@@ -41,6 +41,25 @@ func (b *Bundle) AddLogs(ctx context.Context, kube kubernetes.Interface, pods []
 	for _, what := range left {
 		b.Lack(what, fmt.Errorf("logs of %d containers of a component are read", maxContainers))
 	}
+	for _, previous := range []bool{false, true} {
+		if previous && b.size() >= b.options.MaxBytes { // masking them would take longer than they are worth
+			b.Lack("logs from before the last restarts", errors.New("--max-size leaves no room for them"))
+			return
+		}
+		b.readLogs(ctx, kube, slices.DeleteFunc(slices.Clone(logs), func(l logOf) bool { return l.Previous != previous }))
+	}
+}
+
+// size is that of all files so far.
+func (b *Bundle) size() (bytes int64) {
+	for _, f := range b.files {
+		bytes += int64(len(f.data))
+	}
+	return bytes
+}
+
+// readLogs reads some logs at the same time, and keeps them in their order.
+func (b *Bundle) readLogs(ctx context.Context, kube kubernetes.Interface, logs []logOf) {
 	read := make([]file, len(logs))
 	failed := make([]error, len(logs))
 	var reading together.Group

@@ -294,7 +294,7 @@ func TestTheAPIServerMayGoAwayHalfWay(t *testing.T) {
 	var gone atomic.Bool
 	var front *httptest.Server
 	front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/kube-system/leases") && r.URL.Query().Get("limit") != "" && !gone.Swap(true) {
+		if strings.HasSuffix(r.URL.Path, "/kube-system/leases") && !r.URL.Query().Has("fieldSelector") && !gone.Swap(true) {
 			if err := front.Listener.Close(); err != nil {
 				t.Error(err)
 			}

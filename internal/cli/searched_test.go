@@ -29,6 +29,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask/canary"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -329,6 +330,11 @@ func (s *search) search(t *testing.T, name string, how searchedCommand, format s
 			defer func() { client.LockClock = was }()
 		}
 		r = s.begun.run(args...)
+		var control corev1.ConfigMap
+		s.begun.api.Get(t, "/api/v1/namespaces/kube-system/configmaps/"+pause.ControlName, &control)
+		if found := s.secrets.In(fmt.Sprint(control.Data)); len(found) > 0 {
+			t.Errorf("%v keeps the secret of %q in ConfigMap %s", args, found, pause.ControlName)
+		}
 	case "fleet":
 		r = s.fleet.run(args[1:]...)
 	default:

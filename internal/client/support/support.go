@@ -142,11 +142,12 @@ type controlPlane struct {
 // addControlPlane adds what the API says of the control plane's pods: their statuses, events, Leases and logs.
 func addControlPlane(ctx context.Context, b *bundle.Bundle, of controlPlane) {
 	var pods []corev1.Pod
+	known := false
 	b.Add(ctx, bundle.Document{
 		Name: "pods.json", What: "statuses of the pods of kube-apiserver and of the managers",
 		Read: func(ctx context.Context) (any, error) {
 			found, left, err := bundle.Pods(ctx, of.kube, of.namespace)
-			pods = found
+			pods, known = found, err == nil
 			return bundle.DescribePods(found, left), err
 		},
 	})
@@ -164,6 +165,9 @@ func addControlPlane(ctx context.Context, b *bundle.Bundle, of controlPlane) {
 			return b.Events(ctx, of.nodesOf, metav1.NamespaceDefault, "Node")
 		},
 	})
+	if !known {
+		b.Lack("logs", errors.New("the pods of the control plane are not known: see pods.json"))
+	}
 	b.AddLogs(ctx, of.kube, pods)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -41,7 +42,7 @@ func Requested(cm *corev1.ConfigMap, run string) *v1.Pause {
 	if cm == nil || cm.Data[controlBy] == "" || cm.Data[controlRun] != run {
 		return nil
 	}
-	p := &v1.Pause{Run: run, By: cm.Data[controlBy], Reason: cm.Data[controlReason]}
+	p := &v1.Pause{Run: run, By: mask.Text(cm.Data[controlBy]), Reason: mask.Text(cm.Data[controlReason])}
 	// it was written by hand; who and why count
 	if at, err := time.Parse(time.RFC3339, cm.Data[controlAt]); err == nil {
 		p.At = at
@@ -56,6 +57,7 @@ func Request(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (*v1
 		if now != nil {
 			return now, false
 		}
+		want.By, want.Reason = mask.Text(want.By), mask.Text(want.Reason) // each onlooker reads them
 		data[controlBy], data[controlAt] = want.By, want.At.UTC().Format(time.RFC3339)
 		if want.Reason != "" {
 			data[controlReason] = want.Reason
