@@ -32,11 +32,11 @@ type Options struct {
 	Since time.Time
 }
 
-// Usual bounds.
+// Usual bounds. That of one log is below the one of a request, which would not say which log it was.
 const (
 	DefaultMaxBytes   = 50 << 20
 	DefaultTimeout    = 5 * time.Minute
-	DefaultLogTimeout = 15 * time.Second
+	DefaultLogTimeout = 10 * time.Second
 	DefaultLines      = 5000
 	DefaultLogBytes   = 2 << 20
 	// MinBytes is the least that a bundle may be bounded to: the documents of a small cluster.

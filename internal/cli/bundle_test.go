@@ -224,6 +224,7 @@ func TestABundleIsRefusedBeforeAnythingIsRead(t *testing.T) {
 		"bundle --seed-direct":                                            "--seed-direct needs --seed-namespace",
 		"bundle --from-snapshot x.yaml":                                   "unknown flag: --from-snapshot",
 		"bundle --kubeconfig=/none/of/them --out /dev/null/bundle.tar.gz": "/dev/null",
+		"bundle --kubeconfig=/none/of/them --out /tmp":                    "writing /tmp: it is a directory",
 	} {
 		r := transplant(t, strings.Fields(line)...)
 		fails(t, r, exitcode.Error, says)

@@ -26,3 +26,15 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	}
 	return nil
 }
+
+// Check says why Write could not put a file at path: what is to be written may take minutes to read.
+func Check(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("writing %s: it is a directory", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".transplant-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}

@@ -49,3 +49,19 @@ func TestAFileThatCannotBeReplacedLeavesNothingBehind(t *testing.T) {
 		t.Errorf("in a directory that is not there: %v", err)
 	}
 }
+
+func TestAPlaceIsCheckedWithoutATrace(t *testing.T) {
+	dir := t.TempDir()
+	if err := Check(filepath.Join(dir, "new")); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("in the directory: %v, error %v", left, err)
+	}
+	if err := Check(dir); err == nil || !strings.Contains(err.Error(), "it is a directory") {
+		t.Errorf("in the place of a directory: %v", err)
+	}
+	if err := Check(filepath.Join(dir, "none", "file")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a directory that is not there: %v", err)
+	}
+}

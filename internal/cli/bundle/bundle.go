@@ -114,6 +114,13 @@ func (b *command) run(gather func(bundle.Options) (*bundle.Bundle, error)) error
 	if err != nil {
 		return err
 	}
+	path := b.out
+	if path == "" {
+		path = "transplant-bundle-" + client.Now().UTC().Format("20060102-150405") + ".tar.gz"
+	}
+	if err := wholefile.Check(path); err != nil {
+		return err
+	}
 	made, err := gather(o)
 	if err != nil {
 		return err
@@ -121,10 +128,6 @@ func (b *command) run(gather func(bundle.Options) (*bundle.Bundle, error)) error
 	data, manifest, err := made.Archive()
 	if err != nil {
 		return err
-	}
-	path := b.out
-	if path == "" {
-		path = "transplant-bundle-" + client.Now().UTC().Format("20060102-150405") + ".tar.gz"
 	}
 	if err := wholefile.Write(path, data, 0o600); err != nil {
 		return err
