@@ -21,7 +21,8 @@ const (
 // fileMode lets the owner alone read what is unpacked.
 const fileMode = 0o600
 
-// Archive returns the bundle as a compressed tar file, and its manifest as it is in there. The same content gives the same bytes.
+// Archive returns the bundle as a compressed tar file, and its manifest as it is in there. The same content gives the
+// same bytes.
 func (b *Bundle) Archive() ([]byte, v1.BundleManifest, error) {
 	m, files := b.fit()
 	first, err := encode(m)

@@ -1,5 +1,5 @@
-// Package bundle decides what of a cluster and of a migration is handed on to ask for help: which files there are, how
-// large they may be, what of them is masked, and what is said of the rest.
+// Package bundle decides what of a cluster and of a migration is handed on to ask for help. It says which files there
+// are, how large they may be, and what of them is masked.
 //
 // A bundle leaves the cluster, and is read by people who may not read the cluster. So no Secret is read for it, and
 // each text goes through package mask once more, whatever it went through before. The names of its files are this

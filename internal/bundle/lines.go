@@ -115,8 +115,8 @@ const (
 	maxKeyLines = 200
 )
 
-// withoutKeys leaves out the lines of private keys. The beginning of a key may be before the beginning of a log, and
-// its end may be missing: package mask, which takes texts that are whole, would mask all that follows.
+// withoutKeys leaves out the lines of private keys. A log may begin in the middle of a key, or lack its end. Package
+// mask takes texts that are whole, and would mask all that follows a key without an end.
 func withoutKeys(lines []string) []string {
 	out := append([]string(nil), lines...)
 	for i, line := range lines {

@@ -71,14 +71,17 @@ func TestALogIsCleanedLineByLine(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"as it is":                  {[]string{at + `I1121 12:00:00.1 1 main.go:7] "Started" pods=3`}, at + `I1121 12:00:00.1 1 main.go:7] "Started" pods=3` + "\n"},
-		"no line":                   {nil, ""},
-		"a password":                {[]string{"OS_PASSWORD=hunter2hunter2 is wrong"}, "OS_PASSWORD=(masked) is wrong\n"},
-		"a flag's value below it":   {[]string{"--token", "hunter2hunter2"}, "--token\n(masked)\n"},
-		"colours":                   {[]string{"\x1b[36mpassword\x1b[0m=hunter2hunter2 \x1b]0;title\x07end"}, "password=(masked) end\n"},
-		"what a terminal obeys":     {[]string{"a\x1bcb\rc\x00d\u009b2Je\u202ef"}, `a\x1bcb c\x00d\u009b2Je\u202ef` + "\n"},
-		"no text":                   {[]string{"a\xff\xfeb"}, "a\ufffdb\n"},
-		"a key":                     {[]string{at + "-----BEGIN EC PRIVATE KEY-----", at + "MHcCAQEEIIabcdefghijklmn", at + "abc=", at + "-----END EC PRIVATE KEY----- read", "next"}, at + "(masked)\n(masked)\n(masked)\n(masked) read\nnext\n"},
+		"as it is":                {[]string{at + `I1121 12:00:00.1 1 main.go:7] "Started" pods=3`}, at + `I1121 12:00:00.1 1 main.go:7] "Started" pods=3` + "\n"},
+		"no line":                 {nil, ""},
+		"a password":              {[]string{"OS_PASSWORD=hunter2hunter2 is wrong"}, "OS_PASSWORD=(masked) is wrong\n"},
+		"a flag's value below it": {[]string{"--token", "hunter2hunter2"}, "--token\n(masked)\n"},
+		"colours":                 {[]string{"\x1b[36mpassword\x1b[0m=hunter2hunter2 \x1b]0;title\x07end"}, "password=(masked) end\n"},
+		"what a terminal obeys":   {[]string{"a\x1bcb\rc\x00d\u009b2Je\u202ef"}, `a\x1bcb c\x00d\u009b2Je\u202ef` + "\n"},
+		"no text":                 {[]string{"a\xff\xfeb"}, "a\ufffdb\n"},
+		"a key": {
+			[]string{at + "-----BEGIN EC PRIVATE KEY-----", at + "MHcCAQEEIIabcdefghijklmn", at + "abc=", at + "-----END EC PRIVATE KEY----- read", "next"},
+			at + "(masked)\n(masked)\n(masked)\n(masked) read\nnext\n",
+		},
 		"a key without its begin":   {[]string{"a line", at + "MHcCAQEEIIabcdefghijklmn", at + "-----END RSA PRIVATE KEY-----", "next"}, "a line\n(masked)\n(masked)\nnext\n"},
 		"a key without its end":     {[]string{"-----BEGIN PRIVATE KEY-----", "MHcCAQEEIIabcdefghijklmn", "the log goes on", "and on"}, "(masked)\n(masked)\nthe log goes on\nand on\n"},
 		"a key that is not there":   {[]string{"no -----BEGIN PRIVATE KEY----- found", "the log goes on"}, "no (masked)\nthe log goes on\n"},

@@ -142,7 +142,11 @@ func timeOf(t *metav1.Time) *time.Time {
 }
 
 // Events are the newest events of a namespace, the oldest first; of objects of one kind if a kind is named.
-func (b *Bundle) Events(ctx context.Context, kube kubernetes.Interface, namespace, kind string) (v1.BundleEvents, error) {
+func (b *Bundle) Events(
+	ctx context.Context,
+	kube kubernetes.Interface,
+	namespace, kind string,
+) (v1.BundleEvents, error) {
 	out := v1.BundleEvents{TypeMeta: v1.Type(v1.KindBundleEvents), Events: []v1.BundleEvent{}}
 	list := func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
 		if kind != "" {

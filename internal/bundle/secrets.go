@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RefuseSecrets has clients of a configuration read no Secret. What a bundle is made of is read by many parts of the
-// program, and none of them can put into it what it never had.
+// RefuseSecrets has clients of a configuration read no Secret. Many parts of the program read what a bundle is made of.
+// None of them can put into it what it never had.
 func RefuseSecrets(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutSecrets{next} })
 }

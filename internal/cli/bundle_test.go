@@ -126,7 +126,10 @@ func TestABundleHoldsWhatItTakesToHelp(t *testing.T) {
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "kube-system"}, Reason: "Older", InvolvedObject: about("Pod", "x"), LastTimestamp: old},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default"}, Reason: "NodeNotReady", InvolvedObject: about("Node", "n"), LastTimestamp: now},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "default"}, Reason: "Killing", InvolvedObject: about("Pod", "shop"), LastTimestamp: now},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "coredns", Namespace: "kube-system"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: []string{"coredns"}}}}})
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "coredns", Namespace: "kube-system"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: []string{"coredns"}}}},
+		})
 	before := len(c.api.Writes())
 	asked := c.api.Record()
 	r, out := c.bundle("--since", "2026-11-21T11:50:00Z", "--tail", "7")

@@ -91,7 +91,8 @@ func formatsOf(t *testing.T, cmd *cobra.Command) []string {
 	return f.Allowed
 }
 
-// TestEveryCommandIsSearchedForSecretsInEveryFormat goes through the commands as they are: a new one has to be added to the table, and each of its formats is run.
+// TestEveryCommandIsSearchedForSecretsInEveryFormat goes through the commands as they are. A new one has to be added to the table, and each of
+// its formats is run.
 func TestEveryCommandIsSearchedForSecretsInEveryFormat(t *testing.T) {
 	known := map[string]bool{}
 	s := newSearch(t)
@@ -194,8 +195,13 @@ func (c *live) plantEverywhere(secrets canary.Secrets) {
 	}
 	env := []corev1.EnvVar{{Name: "DB_PASS", Value: plant(secrets, "the environment of a workload")}, {Name: "HTTPS_PROXY", Value: "http://u:" + plant(secrets, "a proxy") + "@proxy"}}
 	template := corev1.PodTemplateSpec{ObjectMeta: meta("", ""), Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "p", Image: "registry.k8s.io/sig-storage/csi-provisioner:v4", Args: append([]string{"--db-pass", plant(secrets, "the arguments of a workload")}, texts...), Env: env}},
-		Volumes:    []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-config"}}}}},
+		Containers: []corev1.Container{{
+			Name: "p", Image: "registry.k8s.io/sig-storage/csi-provisioner:v4", Env: env,
+			Args: append([]string{"--db-pass", plant(secrets, "the arguments of a workload")}, texts...),
+		}},
+		Volumes: []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-config"}},
+		}}},
 	}}
 	at := metav1.NewTime(time.Now().Add(-time.Second)) // by the clock of the API server, or they would be old
 	now := metav1.NewMicroTime(client.Now())
@@ -214,7 +220,10 @@ func (c *live) plantEverywhere(secrets canary.Secrets) {
 			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "node-cp-1"}},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e3"}, Type: "Warning", Reason: "SyncLoadBalancerFailed", Message: all, LastTimestamp: at,
 			InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"}, Source: corev1.EventSource{Component: "service-controller"}},
-		&coordinationv1.Lease{ObjectMeta: meta("kube-system", "canary"), Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("password=" + plant(secrets, "the holder of a Lease")), RenewTime: &now}},
+		&coordinationv1.Lease{
+			ObjectMeta: meta("kube-system", "canary"),
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("password=" + plant(secrets, "the holder of a Lease")), RenewTime: &now},
+		},
 	)
 	c.plantInStatuses(annotations, all)
 	logging(c.api, func(w http.ResponseWriter, _ *http.Request) {

@@ -103,8 +103,8 @@ func addJournal(ctx context.Context, b *bundle.Bundle, doc *v1.Journal, err erro
 	})
 }
 
-// withoutBackups is a journal without what its records keep for a rollback: pieces of objects as they were, which may
-// hold what no rule knows for a secret.
+// withoutBackups is a journal without what its records keep for a rollback. These are pieces of objects as they were,
+// and may hold what no rule knows for a secret.
 func withoutBackups(doc v1.Journal) v1.Journal {
 	doc.TypeMeta = v1.Type(v1.KindJournal)
 	doc.Records = append([]v1.StepRecord(nil), doc.Records...)
