@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/hosted"
+	"github.com/transplant-dev/transplant/internal/check/remedy"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -74,10 +75,25 @@ func runCheck(c rule.Check, f facts.Facts) v1.Finding {
 	finding.Fix = visible.Line(finding.Fix) // a line break in a command would begin another one
 	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
 	finding.Level, finding.Impact = c.Level, c.Impact
+	explainFix(&finding, c)
 	if blocks(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {
 		accept(&finding, f.Opts)
 	}
 	return finding
+}
+
+// explainFix says of which kind the command of a finding is, and what its reader has to know.
+func explainFix(finding *v1.Finding, c rule.Check) {
+	if finding.Fix == "" {
+		return
+	}
+	finding.FixKind = remedy.KindOf(finding.Fix)
+	if finding.FixKind == v1.FixLook {
+		finding.LookFor = c.LookFor
+	}
+	if remedy.Destroys(finding.Fix) {
+		finding.OnlyIf, finding.Warning = c.OnlyIf, c.Warning
+	}
 }
 
 // accept records that a finding which would block was accepted, by whom and when.

@@ -80,8 +80,8 @@ var neverEnds = map[string]string{
 }
 
 // finding is what the check of a case says.
-func (tc ruleCase) finding(t *testing.T) v1.Finding {
-	t.Helper()
+// snapshot is the cluster of a case.
+func (tc ruleCase) snapshot() *v1.Snapshot {
 	s := healthy()
 	if tc.base != nil {
 		s = tc.base()
@@ -89,7 +89,12 @@ func (tc ruleCase) finding(t *testing.T) v1.Finding {
 	if tc.change != nil {
 		tc.change(s)
 	}
-	return found(t, Run(s, tc.opts), tc.code)
+	return s
+}
+
+func (tc ruleCase) finding(t *testing.T) v1.Finding {
+	t.Helper()
+	return found(t, Run(tc.snapshot(), tc.opts), tc.code)
 }
 
 func (tc ruleCase) run(t *testing.T) {

@@ -18,6 +18,7 @@ var factsUnasked = rule.Check{
 	Category:  findings.CategoryFacts,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNone,
+	LookFor:   "the error of the fact that the finding names",
 	Retryable: true,
 	Judge:     judgeUnasked,
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/run"
 )
 
-func addRunFlags(f *run.Options, cmd *cobra.Command) {
+func addRunFlags(c *console.Console, f *run.Options, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.Yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print the plan and change nothing")
 	cmd.Flags().BoolVar(&f.Steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
 	addWithoutFlag(f, cmd)
 	console.AddPinFlag(&f.Pinned, cmd)
+	c.AddVerboseFlag(cmd, "also show the steps that prepare, one by one, and what passed where findings block")
 }
 
 func newApply(c *console.Console) *cobra.Command {
@@ -38,7 +39,7 @@ func newApply(c *console.Console) *cobra.Command {
 			return run.Apply(cmd.Context(), c.Client, o)
 		},
 	}
-	addRunFlags(&o.Options, cmd)
+	addRunFlags(c, &o.Options, cmd)
 	console.AddPlanFlags(&o.Plan, cmd)
 	console.CheckPlanArgument(cmd)
 	console.AddProbeFlag(&c.Probes, cmd)
@@ -63,7 +64,7 @@ func newRollback(c *console.Console) *cobra.Command {
 			return run.Rollback(cmd.Context(), c.Client, f)
 		},
 	}
-	addRunFlags(&f, cmd)
+	addRunFlags(c, &f, cmd)
 	console.AddKubeletFlags(cmd.Flags(), &f.Kubelets)
 	console.AddProbeFlag(&c.Probes, cmd)
 	cmd.Flags().

@@ -78,6 +78,7 @@ func newCheck(c *console.Console) *cobra.Command {
 	fl.BoolVar(&list, "list", false, "list the checks and judge nothing")
 	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, but for those of level info; --accept lives with one")
 	fl.BoolVar(&shown.Problems, "problems", false, "print only what did not pass (table and wide)")
+	c.AddVerboseFlag(cmd, "also print what passed (table)")
 	fl.DurationVar(&wait, "wait", 0, "look again for as long as all that blocks may pass by itself; --wait alone waits 5m")
 	fl.Lookup("wait").NoOptDefVal = "5m"
 	console.Complete(cmd, "accept", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -88,7 +89,7 @@ func newCheck(c *console.Console) *cobra.Command {
 
 // listChecks prints what is judged, and refuses the flags of a judgement.
 func listChecks(c *console.Console, cmd *cobra.Command, output *printer.Format) error {
-	judging := []string{"from-snapshot", "prove", "preview-cloud-config", "strict", "problems", "wait", "accept"}
+	judging := []string{"from-snapshot", "prove", "preview-cloud-config", "strict", "problems", "verbose", "wait", "accept"}
 	if err := console.RefuseFlags(cmd, "--list judges nothing", append(judging, console.LiveFlags...)...); err != nil {
 		return err
 	}
@@ -121,6 +122,11 @@ func validateCheck(
 ) error {
 	if err := console.CheckFromSnapshot(cmd, from, c.Proof.Asked); err != nil {
 		return err
+	}
+	if console.BoolFlag(cmd, "problems") {
+		if err := console.RefuseFlags(cmd, "--problems leaves out what passed", "verbose"); err != nil {
+			return err
+		}
 	}
 	if text := output.String(); text != "table" && text != "wide" {
 		if err := console.RefuseFlags(cmd, "-o "+text+" has every finding", "problems"); err != nil {

@@ -48,6 +48,7 @@ func newPlan(c *console.Console) *cobra.Command {
 		"make the plan in this file again with its own options, and say which facts have changed",
 	)
 	o.format = console.AddFormatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
+	c.AddVerboseFlag(cmd, "also print the steps that prepare the migration, one by one; text only")
 	fl.BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")
 	return cmd
 }
@@ -95,7 +96,7 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 // printMadePlan prints a plan in one of the formats of the command plan.
 func printMadePlan(c *console.Console, output *printer.Format, p *v1.Plan) error {
 	return output.Print(c.Out, p, map[string]func() error{
-		"text":     func() error { return printer.PrintPlan(c.Out, p, c.LayoutFor(c.Out, false)) },
+		"text":     func() error { return c.ShowPlan(p, client.PlanView{Answer: true, Made: true}) },
 		"wide":     func() error { return printer.PrintPlan(c.Out, p, c.LayoutFor(c.Out, true)) },
 		"markdown": func() error { return printer.PlanMarkdown(c.Out, p) },
 	})

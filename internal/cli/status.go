@@ -22,6 +22,7 @@ func newStatus(c *console.Console) *cobra.Command {
 	var output *printer.Format
 	var w console.WatchFlag
 	details := printer.Format{Value: console.DetailsNone, Allowed: []string{console.DetailsNone, console.DetailsNodes}}
+	all := func() bool { return c.Verbose || details.Value == console.DetailsNodes }
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "One screen: how far it is, who owns the loops, what stands in the way, what to do next",
@@ -44,19 +45,20 @@ func newStatus(c *console.Console) *cobra.Command {
 				return err
 			}
 			if w.On {
-				return watchStatus(cmd.Context(), c, board, output.Value, details.Value == console.DetailsNodes)
+				return watchStatus(cmd.Context(), c, board, output.Value, all())
 			}
 			board.Look(cmd.Context())
 			s := status.Judge(board.Facts())
 			c.NameCluster(s.Cluster)
 			return output.Print(c.Out, s, map[string]func() error{"text": func() error {
 				s.Next = c.AsCalled(s.Next)
-				return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), details.Value == console.DetailsNodes)
+				return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), all())
 			}})
 		},
 	}
 	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	cmd.Flags().Var(&details, "details", "nodes: every host and node, not only the worst ten")
+	c.AddVerboseFlag(cmd, "every host and node, as --details=nodes; text only")
 	w.AddTo(cmd)
 	return cmd
 }

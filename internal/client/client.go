@@ -39,8 +39,8 @@ type Console interface {
 	Narrate(format string, args ...any)
 	// Approve asks for consent; with yes it was given before.
 	Approve(yes bool, what string) error
-	// ShowPlan shows a plan before it is carried out; as the answer of the command, when nothing is.
-	ShowPlan(p *v1.Plan, answer bool) error
+	// ShowPlan shows a plan before it is carried out, or as the answer of the command.
+	ShowPlan(p *v1.Plan, how PlanView) error
 	// ShowUnseen shows all of a journal's plan that was not approved here, with the results that its records claim.
 	ShowUnseen(p *v1.Plan, results map[string]string) error
 	// ShowReport shows findings that block.
@@ -52,6 +52,15 @@ type Console interface {
 	Interruptible(ctx context.Context) (hard context.Context, stopping <-chan struct{}, done func())
 	// Instructions returns where a person is told what to change by hand, and whether no person reads it.
 	Instructions() (w io.Writer, unattended bool)
+}
+
+// PlanView says how a plan is shown.
+type PlanView struct {
+	// Answer is set where the plan is the command's answer, and nothing is carried out.
+	Answer bool
+	// Made is set for a plan that this command has made of the cluster. Steps that prepare it may be shown in one line. Of
+	// a journal's plan, which others may have written, each step is shown.
+	Made bool
 }
 
 // Client is what the global flags say, and what was opened from them.
@@ -154,6 +163,17 @@ func (c *Client) NameCluster(cl v1.Cluster) {
 		wording.OrDash(cl.Version),
 		wording.OrDash(cl.Server),
 		wording.OrDash(cl.Context),
+	)
+}
+
+// NameForApproval names a cluster in a question: who agrees must see that it is the one that is meant.
+func NameForApproval(cl v1.Cluster) string {
+	return fmt.Sprintf(
+		"cluster %s (uid %s, context %s, server %s)",
+		wording.OrDash(cl.Name),
+		wording.Short(cl.UID),
+		wording.OrDash(cl.Context),
+		wording.OrDash(cl.Server),
 	)
 }
 

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/plan/ccm"
 	"github.com/transplant-dev/transplant/internal/plan/draft"
 	"github.com/transplant-dev/transplant/internal/plan/effect"
 	"github.com/transplant-dev/transplant/internal/plan/hosted"
 	"github.com/transplant-dev/transplant/internal/plan/kubelet"
+	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/replace"
 	"github.com/transplant-dev/transplant/internal/plan/upgrade"
@@ -31,7 +31,7 @@ func describeEffects(d *draft.Draft) []string {
 			out,
 			fmt.Sprintf(
 				"gap: for about %d s no manager runs the loops %s; load balancers, routes and nodes stay as they are; a node that joins keeps its taint, and a Service waits for its address",
-				estimateGap(d),
+				outline.Gap(d.Steps),
 				strings.Join(d.RunningLoops(), ", "),
 			),
 		)
@@ -65,24 +65,4 @@ func describeEffects(d *draft.Draft) []string {
 	}
 	out = append(out, upgrade.Describe(d)...)
 	return append(append(out, effect.DescribeLoadBalancers(d)...), d.Notes...)
-}
-
-// estimateGap is how long no manager runs the loops in a plan with downtime. It goes from the end of the last in-tree
-// owner to the first cloud-controller-manager.
-func estimateGap(d *draft.Draft) int {
-	from, to := -1, -1
-	for i, s := range d.Steps {
-		if strings.HasPrefix(s.ID, "external/"+component.KCM+"@") && s.Restore == "" ||
-			strings.HasPrefix(s.ID, "stop/"+component.KCM+"@") {
-			from = i
-		}
-		if to < 0 &&
-			(strings.HasPrefix(s.ID, "start/"+component.CCM) || s.Component == component.CCM && s.Kind == v1.StepEnsureObject) {
-			to = i
-		}
-	}
-	if from < 0 || to < from {
-		return 0
-	}
-	return planstep.SumEstimates(d.Steps[from : to+1])
 }

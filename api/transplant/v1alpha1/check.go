@@ -58,7 +58,7 @@ type Finding struct {
 	Outcome Outcome  `json:"outcome"`
 	Summary string   `json:"summary"`
 	Objects []string `json:"objects,omitempty"`
-	// Problems are what is wrong with single objects: the first ten, and MoreProblems counts the rest.
+	// Problems are what is wrong with the objects, each problem once: the first ten, and MoreProblems counts the rest.
 	Problems     []Problem `json:"problems,omitempty"`
 	MoreProblems int       `json:"moreProblems,omitempty"`
 	Expected     string    `json:"expected,omitempty"`
@@ -66,8 +66,15 @@ type Finding struct {
 	Found string `json:"found,omitempty"`
 	// Source is where the fact was read: an API path, host:file, a cloud call.
 	Source string `json:"source,omitempty"`
-	// Fix is a runnable command.
-	Fix string `json:"fix,omitempty"`
+	// Fix is a runnable command, and FixKind says of which kind.
+	Fix     string  `json:"fix,omitempty"`
+	FixKind FixKind `json:"fixKind,omitempty"`
+	// LookFor is what to look for in what a command of kind look prints.
+	LookFor string `json:"lookFor,omitempty"`
+	// OnlyIf is the condition under which a fix that deletes, drains or stops something may be run. Warning says what it
+	// does then.
+	OnlyIf  string `json:"onlyIf,omitempty"`
+	Warning string `json:"warning,omitempty"`
 	// Since is when what was found began, where that is known.
 	Since *time.Time `json:"since,omitempty"`
 	// DependsOn is the check because of which this one was not evaluated.
@@ -79,10 +86,23 @@ type Finding struct {
 	AcceptedAt *time.Time `json:"acceptedAt,omitempty"`
 }
 
-// Problem is what is wrong with one object.
+// FixKind is what the command of a finding does.
+type FixKind string
+
+// Kinds of commands.
+const (
+	// FixLook is a command that reads, and shows more of what was found.
+	FixLook FixKind = "look"
+	// FixChange is a command that changes something, or gives transplant the option that the finding asks for.
+	FixChange FixKind = "fix"
+)
+
+// Problem is what is wrong with one object, or with several of which the same is wrong.
 type Problem struct {
 	// Object is one of the finding's.
 	Object string `json:"object"`
 	// Text is a clause that names the object.
 	Text string `json:"text"`
+	// Objects are all objects with this problem, where there are several. Object is the first.
+	Objects []string `json:"objects,omitempty"`
 }

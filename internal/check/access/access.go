@@ -20,6 +20,7 @@ var apiReachable = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "a Server Version line; an error in its place says why the API server does not answer",
 	Mandatory: true,
 	Retryable: true,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -44,6 +45,7 @@ var hostsReadable = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "hosts that run the API server and are missing in --host-access, and who wrote manifests on a worker",
 	Mandatory: true,
 	Judge:     judgeHostsReadable,
 }
@@ -116,6 +118,7 @@ var callerAccess = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNone,
+	LookFor:   "yes, which the answer has to be for every right that the finding names",
 	DependsOn: []string{"API-001"},
 	Judge:     judgeCallerAccess,
 }

@@ -16,6 +16,7 @@ var clockOff = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "System time, the offset from the time server, and Leap status, which should be Normal",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge:     judgeClocks,

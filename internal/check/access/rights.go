@@ -19,6 +19,7 @@ var managerRights = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the rights that the finding names; those that are missing are not in the list",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeManagerRights,
 }
@@ -95,6 +96,7 @@ var otherAuthorizer = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "yes: the managers need that right",
 	DependsOn: []string{"HOST-001"},
 	Judge:     judgeAuthorizer,
 }
@@ -162,6 +164,7 @@ var mainLeaseAccess = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "a Role that names another lease than the managers use",
 	DependsOn: []string{"API-001", "HOST-001", "RBAC-002"},
 	Judge:     judgeMainLease,
 }
@@ -248,6 +251,7 @@ var writeRefused = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactGap,
+	LookFor:   "the right, or the webhook, that the refusal names",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeDryRuns,
 }

@@ -21,6 +21,7 @@ var nodeManagerMissing = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "a DaemonSet of cloud-node-manager, and the operating system that its pods run on",
 	DependsOn: []string{"API-001"},
 	Retryable: true,
 	Judge:     judgeNodeManager,
@@ -130,6 +131,7 @@ var ccmResources = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactGap,
+	LookFor:   "system-cluster-critical or system-node-critical, and requests of CPU and memory",
 	DependsOn: []string{"API-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {

@@ -20,6 +20,7 @@ var cloudConfig = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the path of the cloud config, and the key or the volume that the finding names",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeCloudConfig,
 }
@@ -179,6 +180,7 @@ var credentialVariable = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the file with the cloud's credentials that the in-tree manager uses",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems

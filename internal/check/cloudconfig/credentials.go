@@ -103,6 +103,7 @@ var credentialsNowhere = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the instance profile, or the file with credentials",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeCredentialsNowhere,
 }

@@ -47,6 +47,7 @@ var environmentLost = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the variables that the finding names, their values, and whether the file is there",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeEnvironment,
 }
@@ -168,6 +169,7 @@ var selfNotFound = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the zone, network and cluster that the config names, which spare the manager the metadata service",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeMetadata,
 }

@@ -51,6 +51,7 @@ var configKeys = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the line with the key: a misspelt key, or one of another version of the provider",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, finding, ok := configs(f)
@@ -105,6 +106,7 @@ var settingLost = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the keys that the finding names, whose values have to be the same on every host",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, finding, ok := configs(f)
@@ -181,6 +183,7 @@ var secretsReadable = rule.Check{
 	Category:  findings.CategoryCloud,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
+	LookFor:   "a mode that others may read; it has to be 600",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		configs, finding, ok := configs(f)

@@ -38,6 +38,7 @@ var hostsDiffer = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "the flag or variable that the finding names, under the components of each host",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeHostsDiffer,
 }
@@ -109,6 +110,7 @@ var manifestCare = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
+	LookFor:   "the lines that an edit would change, and a quote or comment in them that has to stay",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
@@ -183,6 +185,7 @@ var processCurrent = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the argument that the finding names, as the process has it",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeProcessArgs,
 }

@@ -39,6 +39,7 @@ var kubeadmReverts = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the cloud flags under extraArgs of ClusterConfiguration, which the manifests have differently",
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Judge:     judgeKubeadm,
 }
@@ -62,21 +63,22 @@ func judgeKubeadm(f facts.Facts) v1.Finding {
 		)
 	}
 	var bad findings.Problems
-	where := map[v1.Problem][]string{} // hosts by what differs
+	type difference struct{ component, text string }
+	where := map[difference][]string{} // hosts by what differs
 	for _, section := range slices.Sorted(maps.Keys(kubeadmNames)) {
 		for _, p := range f.InstancesOf(kubeadmNames[section]) {
 			if p.RunKind() != v1.RunsStaticPod {
 				continue
 			}
 			for _, complaint := range kubeadmComplaints(f, section, p) {
-				one := v1.Problem{Object: p.Name, Text: p.Name + ": " + complaint}
+				one := difference{p.Name, p.Name + ": " + complaint}
 				where[one] = append(where[one], p.Host.Name)
 			}
 		}
 	}
-	byText := func(a, b v1.Problem) int { return strings.Compare(a.Text, b.Text) }
+	byText := func(a, b difference) int { return strings.Compare(a.text, b.text) }
 	for _, one := range slices.SortedFunc(maps.Keys(where), byText) {
-		bad.Add(one.Object, "%s (%s)", one.Text, findings.Few(where[one]))
+		bad.Add(one.component, "%s (%s)", one.text, findings.Few(where[one]))
 	}
 	if bad.Empty() {
 		return findings.Pass("kubeadm-config has the cloud flags of the manifests")

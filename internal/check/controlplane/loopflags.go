@@ -20,6 +20,7 @@ var controllersOverridden = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "--controllers, and a cloud loop that it leaves out",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeControllers,
 }
@@ -91,6 +92,7 @@ var ipamFlags = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "--allocate-node-cidrs, --cluster-cidr and --node-cidr-mask-size, and the two that contradict each other",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeIPAMFlags,
 }

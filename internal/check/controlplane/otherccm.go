@@ -21,6 +21,7 @@ var portTaken = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the process that has the port, and the pod that it belongs to",
 	DependsOn: rule.OnHosts,
 	Judge:     judgePorts,
 }
@@ -170,6 +171,8 @@ var otherCCM = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	OnlyIf:    "no other tool installs it again, and the in-tree managers run the loops",
+	Warning:   "the cloud-controller-manager that is installed stops on every node; its configuration is kept nowhere: save it first with -o yaml",
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
 	Judge:     judgeOtherCCM,

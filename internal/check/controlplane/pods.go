@@ -19,6 +19,7 @@ var podsCurrent = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "a pod that is not Running and ready, and its restarts",
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
 	Judge:     judgePods,
@@ -125,6 +126,7 @@ var oneProcess = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "two processes of one host, or one that is a zombie (Z) or stopped (T)",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeProcesses,
 }

@@ -19,6 +19,7 @@ var flagsContradict = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "a --cloud-provider or --cloud-config that differs between the hosts or the components",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeContradictions,
 }
@@ -123,6 +124,7 @@ var sshTunnels = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "--ssh-user and --ssh-keyfile, which the konnectivity service replaces",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
@@ -165,6 +167,7 @@ var nodeRestriction = rule.Check{
 	Category:  findings.CategoryControlPlane,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
+	LookFor:   "the admission plugin that the finding names, switched on or off",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeNodeRestriction,
 }

@@ -144,6 +144,7 @@ var GapLength = rule.Check{
 	Category:  findings.CategoryLeaderMigration,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactGap,
+	LookFor:   "the lease duration, renew deadline and retry period that make the gap long",
 	DependsOn: rule.OnHosts,
 	Judge:     judgeGap,
 }

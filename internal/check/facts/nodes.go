@@ -139,6 +139,36 @@ func ListNodes(f Facts) ([]v1.Node, v1.Finding, bool) {
 	return nil, findings.Unknown("the API lists no node at all"), false
 }
 
+// controlPlaneLabels are those of Nodes that kubeadm and others give to hosts of the control plane.
+var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+// IsControlPlane reports whether a Node runs a part of the control plane, as its hosts, the API or its labels say. No
+// fix drains or deletes such a Node.
+func (f Facts) IsControlPlane(node string) bool {
+	if node == "" {
+		return false
+	}
+	if slices.Contains(f.ControlPlaneNodes, node) ||
+		slices.ContainsFunc(f.Hosts, func(h v1.Host) bool { return h.ControlPlane && (h.NodeName == node || h.Name == node) }) {
+		return true
+	}
+	return slices.ContainsFunc(f.Nodes, func(n v1.Node) bool {
+		return n.Name == node && slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
+			_, has := n.Labels[label]
+			return has
+		})
+	})
+}
+
+// FirstWorker returns the first of these Nodes that is none of the control plane; false when there is none.
+func (f Facts) FirstWorker(nodes []string) (string, bool) {
+	i := slices.IndexFunc(nodes, func(node string) bool { return !f.IsControlPlane(node) })
+	if i < 0 {
+		return "", false
+	}
+	return nodes[i], true
+}
+
 // GiveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to
 // fill in by hand is no fix.
 func (f Facts) GiveProviderID(node string) string {

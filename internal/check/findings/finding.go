@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -68,11 +69,47 @@ func (p Problems) Texts() []string {
 	return out
 }
 
+// namedOf is how many of the objects with the same problem its text names; the problem has all of them.
+const namedOf = 5
+
+// Grouped returns each problem once, with all objects that have it. Two problems are the same if their texts differ
+// only in the name of the object. Errors of many hosts are one line then, and a second error among them is seen.
+func (p Problems) Grouped() Problems {
+	out := make(Problems, 0, len(p))
+	at := make(map[string]int, len(p))
+	for _, one := range p {
+		before, after, names := strings.Cut(one.Text, one.Object)
+		if one.Object == "" || !names {
+			out = append(out, one)
+			continue
+		}
+		key := before + "\x00" + after
+		i, seen := at[key]
+		if !seen {
+			at[key] = len(out)
+			out = append(out, one)
+			continue
+		}
+		if len(out[i].Objects) == 0 {
+			out[i].Objects = []string{out[i].Object}
+		}
+		out[i].Objects = append(out[i].Objects, one.Object)
+	}
+	for i, one := range out {
+		if len(one.Objects) > 0 {
+			text := fmt.Sprintf("%s (the same for %d: %s)", one.Text, len(one.Objects), english.FirstOf(namedOf, one.Objects))
+			out[i].Text = visible.Cut(text, maxText)
+		}
+	}
+	return out
+}
+
 // Finding returns a finding of the given outcome about these problems, the summary being the caller's sentence. It has
 // the first problems and counts the rest, and all objects.
 func (p Problems) Finding(outcome v1.Outcome, format string, a ...any) v1.Finding {
 	objects := p.Objects()
 	slices.Sort(objects)
+	p = p.Grouped()
 	shown := p[:min(len(p), MaxShown)]
 	f := v1.Finding{
 		Outcome:      outcome,

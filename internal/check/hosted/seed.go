@@ -34,6 +34,7 @@ var seedReadable = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNone,
+	LookFor:   "the Deployment that the finding names, and the condition that is not met",
 	Mandatory: true,
 	Retryable: true,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -64,6 +65,7 @@ var seedProvider = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the flags of the Deployment that the finding names",
 	Mandatory: true,
 	DependsOn: []string{"HCP-001"},
 	Judge: func(f facts.Facts) v1.Finding {
@@ -136,6 +138,7 @@ var seedRolledOut = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the flags and the feature gates of the managers",
 	Retryable: true,
 	DependsOn: []string{"HCP-001"},
 	Judge: func(f facts.Facts) v1.Finding {
@@ -167,6 +170,7 @@ var seedConfig = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the cloud config that the Deployment mounts",
 	Mandatory: true,
 	DependsOn: []string{"HCP-002"},
 	Judge: func(f facts.Facts) v1.Finding {
@@ -227,6 +231,7 @@ var seedOwners = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the holder of each lease, and pods that no Deployment of the control plane has made",
 	Mandatory: true,
 	Retryable: true,
 	DependsOn: []string{"HCP-001"},
@@ -286,6 +291,7 @@ var seedManager = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the labels and the owner of the workload that the finding names",
 	Mandatory: true,
 	DependsOn: []string{"HCP-001"},
 	Judge: func(f facts.Facts) v1.Finding {
@@ -345,6 +351,7 @@ var seedElection = rule.Check{
 	Category:  categorySeed,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the strategy and the leader election flags of the Deployment",
 	Mandatory: true,
 	DependsOn: []string{"HCP-001"},
 	Judge: func(f facts.Facts) v1.Finding {

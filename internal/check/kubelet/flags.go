@@ -22,6 +22,7 @@ var kubeletUnknown = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactImagePulls,
+	LookFor:   "the flags and the configuration file of the kubelet, and who may read them",
 	DependsOn: rule.OnVolumes,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
@@ -106,6 +107,7 @@ var kubeletNotCurrent = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "whether the process of the kubelet is there, and with which flags",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeKubeletCurrent,
 }
@@ -188,6 +190,7 @@ var kubeletsMixed = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "--cloud-provider in the arguments of the process",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeKubeletsMixed,
 }
@@ -291,6 +294,7 @@ var kubeletRefused = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the flag or gate that the finding names",
 	DependsOn: rule.OnVolumes,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, none := f.NoKubelets(); none {

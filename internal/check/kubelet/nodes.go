@@ -23,6 +23,7 @@ var nameFromCloud = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "nodes whose hostname label differs from their name",
 	DependsOn: []string{"API-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
@@ -121,6 +122,7 @@ var nodeIPAbsent = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the annotation alpha.kubernetes.io/provided-node-ip, which says the address that the kubelet was told",
 	DependsOn: []string{"API-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("nodes"); ok {
@@ -287,6 +289,9 @@ var servingCertificates = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "the user, names and addresses of the request, which have to be those of the node",
+	OnlyIf:    "the finding says that this request was denied or has failed; one that waits is never deleted",
+	Warning:   "the request is gone, and the kubelet makes another one; until that is approved it has no new certificate",
 	DependsOn: []string{"API-001"},
 	Retryable: true,
 	Judge:     judgeServing,
@@ -404,6 +409,7 @@ var kubeletProviderID = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the file with the providerID, which has to be that of the Node",
 	DependsOn: rule.OnVolumes,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, none := f.NoKubelets(); none {

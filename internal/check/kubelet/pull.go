@@ -144,6 +144,7 @@ var credentialProviderBroken = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "an answer with credentials; an error or no executable says what is missing. It prints a password: do not share it",
 	DependsOn: rule.OnVolumes,
 	Judge: func(f facts.Facts) v1.Finding {
 		kubelets, finding, ok := withCredentials(f)
@@ -218,6 +219,7 @@ var credentialProviderVersion = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the apiVersion, which the kubelet's version has to know",
 	DependsOn: rule.OnVolumes,
 	Judge: func(f facts.Facts) v1.Finding {
 		kubelets, finding, ok := withCredentials(f)
@@ -301,6 +303,7 @@ var registryNotMatched = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactImagePulls,
+	LookFor:   "the registries in matchImages, and the one that the finding names",
 	DependsOn: rule.OnVolumes,
 	Judge: func(f facts.Facts) v1.Finding {
 		kubelets, finding, ok := withCredentials(f)

@@ -210,6 +210,7 @@ var controllerNames = rule.Check{
 	Category:  findings.CategoryLeaderMigration,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the dialect of controller names that your version reads",
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -245,6 +246,7 @@ var migrationLeftOn = rule.Check{
 	Category:  findings.CategoryLeaderMigration,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the flags of leader migration, which an external manager does not have",
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -287,6 +289,7 @@ var defaultConfig = rule.Check{
 	Category:  findings.CategoryLeaderMigration,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "the file that --leader-migration-config has to name, and its content",
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {

@@ -30,6 +30,7 @@ var loopErrors = rule.Check{
 	Category:  findings.CategoryLeaderMigration,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "errors of the loop that the finding names, and what the cloud answers",
 	DependsOn: []string{"HOST-001", "CP-003", "LM-006"},
 	Retryable: true,
 	Judge:     judgeSeries,
@@ -99,6 +100,7 @@ var seriesMove = rule.Check{
 	Category:  findings.CategoryLeaderMigration,
 	Level:     findings.LevelInfo,
 	Impact:    findings.ImpactNone,
+	LookFor:   "the alerts and dashboards that select only kube-controller-manager by job or port",
 	DependsOn: []string{"API-001", "HOST-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("apigroups"); ok {

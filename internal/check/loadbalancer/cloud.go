@@ -53,6 +53,7 @@ var membersChange = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the members that the load balancer has now",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeMembers,
 }
@@ -192,6 +193,7 @@ var balancersLeft = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "tags, members and time of creation: whether it still serves anything",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := inventoried(f); !ok {
@@ -300,6 +302,7 @@ var balancersThere = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "EXTERNAL-IP: the address of a load balancer that the cloud does not have any more",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := inventoried(f); !ok {

@@ -26,6 +26,7 @@ var clusterNames = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "--cluster-name, which has to be the same in every manager",
 	DependsOn: []string{"API-001", "HOST-001"},
 	Judge:     judgeClusterNames,
 }
@@ -94,6 +95,7 @@ var neutronBalancers = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "load balancers that are missing in the list: they are Neutron's",
 	DependsOn: []string{"API-001", "HOST-001"},
 	Judge:     judgeNeutron,
 }
@@ -261,6 +263,9 @@ var clusterTags = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the tags kubernetes.io/cluster/<id> of the instance: one for this cluster and no other",
+	OnlyIf:    "no other cluster uses the instance, its disks or its network",
+	Warning:   "a cluster with the removed tag no longer knows the instance as its own",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeClusterTags,
 }
@@ -310,7 +315,7 @@ func judgeClusterTags(f facts.Facts) v1.Finding {
 		),
 		"kubernetes.io/cluster/"+cluster+"=owned on each",
 		"ec2:DescribeInstances",
-		retag(instances[bad[0].Object], cluster),
+		retag(f, instances, bad.Objects(), cluster),
 	)
 }
 
@@ -328,9 +333,23 @@ func clusterIDs(i v1.CloudInstance) []string {
 // unknownCluster stands for an ID that the reader has to fill in.
 const unknownCluster = "<id>"
 
-// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it is never
+// retag is the command that makes the instance of the first worker the cluster's alone. Of the control plane's the tags
+// are shown where one would be deleted.
+func retag(f facts.Facts, instances map[string]v1.CloudInstance, nodes []string, cluster string) string {
+	worker, isWorker := f.FirstWorker(nodes)
+	if isWorker {
+		return makeOwn(instances[worker], cluster)
+	}
+	i := instances[nodes[0]]
+	if fix := makeOwn(i, cluster); !strings.Contains(fix, " delete-tags ") {
+		return fix
+	}
+	return "aws ec2 describe-tags --filters Name=resource-id,Values=" + shell.Quote(i.ID)
+}
+
+// makeOwn is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it is never
 // without an owner.
-func retag(i v1.CloudInstance, cluster string) string {
+func makeOwn(i v1.CloudInstance, cluster string) string {
 	fix := ""
 	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {
 		tag := "Key=kubernetes.io/cluster/" + cluster + ",Value=owned"
@@ -371,6 +390,7 @@ var taggedGroups = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the security groups of the instance: one has to have the cluster's tag, and no second one",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("aws"); !ok {

@@ -87,6 +87,7 @@ var servicesServed = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the events of the Service: why it has no address yet",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: services(rule.Each[v1.Service]{
@@ -113,6 +114,7 @@ var deletionStuck = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the finalizers of the Service, and what the events say of its deletion",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: services(rule.Each[v1.Service]{
@@ -164,6 +166,7 @@ var annotationsLost = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the annotation that the finding names",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := hasLoadBalancers(f); !ok {
@@ -240,6 +243,7 @@ var annotationsBegin = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the annotation that the finding names, and the value that begins to count",
 	DependsOn: rule.OnAPI,
 	Judge: services(rule.Each[v1.Service]{
 		When: hasLoadBalancers,
@@ -325,6 +329,7 @@ var classServedTwice = rule.Check{
 	Category:  findings.CategoryBalancers,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "spec.loadBalancerClass, the finalizer and the status of the Service",
 	DependsOn: rule.OnAPI,
 	Judge: services(rule.Each[v1.Service]{
 		Concerns: func(_ facts.Facts, s v1.Service) bool { return s.Class != "" },

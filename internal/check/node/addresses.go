@@ -22,6 +22,7 @@ var addressShared = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "two nodes with the same INTERNAL-IP",
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		Wrong: func(facts.Facts) func(v1.Node) string {
@@ -50,6 +51,7 @@ var providedAddress = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the annotation alpha.kubernetes.io/provided-node-ip, and an address of the node that equals it",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeProvidedAddress,
 }
@@ -122,6 +124,7 @@ var severalAddresses = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "nodes with two internal addresses of one family",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		asked := map[string]bool{}

@@ -18,6 +18,9 @@ var providerIDForm = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the nodes whose ID has another form than the finding expects",
+	OnlyIf:    "its pods may run on other nodes, their local data may be lost, and no other node is away",
+	Warning:   "all pods of the node are evicted and the Node is deleted; labels and taints that were set by hand are lost, and only the saved file has them",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		name := f.CloudName()
@@ -60,12 +63,12 @@ var providerIDForm = rule.Check{
 }
 
 // registerAgain is the command that has a node register under another providerID, one node at a time. It deletes no
-// object but the one that was judged, and none at all where every node is at fault.
+// object but the one that was judged, none of the control plane, and none at all where every node is at fault.
 func registerAgain(f facts.Facts, bad []string, judged int) string {
-	if len(bad) == judged && judged > 1 {
+	name, isWorker := f.FirstWorker(bad)
+	if !isWorker || len(bad) == judged && judged > 1 {
 		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID"
 	}
-	name := bad[0]
 	remove := "kubectl delete node " + shell.Quote(name)
 	for _, n := range f.Nodes {
 		if n.Name == name && n.UID != "" {
@@ -90,6 +93,7 @@ var providerIDShared = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "two lines with the same ID: one of the two Nodes is stale",
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		Concerns: func(_ facts.Facts, n v1.Node) bool { return n.ProviderID != "" },
@@ -120,6 +124,7 @@ var nodeNames = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the node's name and the name that the cloud has for its address",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeNodeNames,
 }
@@ -202,6 +207,7 @@ var resourceNames = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "HostnameType, by which a new node is named",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("aws"); !ok {
@@ -261,6 +267,7 @@ var systemUUIDs = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the two UUIDs, which have to be the same",
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		When: func(f facts.Facts) (v1.Finding, bool) { return f.ConcernsProvider("vsphere") },

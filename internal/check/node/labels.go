@@ -53,6 +53,7 @@ var topologyLabels = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "nodes without a zone, and nodes whose old and new label differ",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeTopologyLabels,
 }
@@ -110,6 +111,7 @@ var metadataAtRisk = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactScheduling,
+	LookFor:   "labels and taints of the Node that no kubelet or controller sets: keep the file",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		instances := facts.InstancesByNode(f)
@@ -198,6 +200,7 @@ var windowsNodes = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the Windows nodes, whose kubelets are changed by hand",
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		Wrong: rule.Always(func(n v1.Node) string {

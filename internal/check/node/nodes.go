@@ -19,6 +19,7 @@ var providerIDs = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the instance of the node, whose id the providerID has to name",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
@@ -55,6 +56,7 @@ var nodesInCloud = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the node's providerID and addresses, and whether that instance still exists in the cloud",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeNodesInCloud,
 }
@@ -117,6 +119,7 @@ var nodesReady = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
+	LookFor:   "the condition Ready, with its reason and message",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, finding, ok := f.EachNode(func(n v1.Node) string {
@@ -157,6 +160,7 @@ var nodesInitialised = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNone,
+	LookFor:   "the taint node.cloudprovider.kubernetes.io/uninitialized, and whether a manager runs that would take it off",
 	DependsOn: rule.OnAPI,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
 		Wrong: rule.Always(func(n v1.Node) string {

@@ -80,6 +80,7 @@ var previewFound = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the node's providerID and addresses, and whether that instance still exists in the cloud",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -144,6 +145,7 @@ var previewIdentity = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeDeletion,
+	LookFor:   "the providerID, which the new provider's code says differently",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		return compared(f, func(n v1.Node, p v1.NodePreview) string {
@@ -162,6 +164,7 @@ var previewAddresses = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "the addresses that the new provider would add or remove",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		return compared(
@@ -213,6 +216,7 @@ var previewTopology = rule.Check{
 	Category:  findings.CategoryNodes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the zone, region and instance type, which the new provider would change",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		return compared(

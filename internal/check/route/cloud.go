@@ -19,6 +19,9 @@ var routesHaveNodes = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "the target of the route that the finding names, and which instance that is",
+	OnlyIf:    "nothing else than the finding's instance was meant to be reached by it; the command looks once more where it leads",
+	Warning:   "packets to this pod CIDR are dropped from then on, until a route loop makes the route again",
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Judge:     judgeRoutes,
 }
@@ -54,8 +57,11 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 		n++
 		if why := stale(r, instances); why != "" {
 			bad.Add(r.CIDR, "%s leads to %s", r.CIDR, why)
-			if fix == "" {
+			isControlPlane := f.IsControlPlane(instances[r.Target].Node)
+			if !isControlPlane && !strings.Contains(fix, " delete-route ") {
 				fix = deleteRoute(r)
+			} else if fix == "" {
+				fix = showRoutes(r)
 			}
 		}
 	}
@@ -73,7 +79,7 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 // deleteRoute is the command that deletes a route, if it leads still where it led.
 func deleteRoute(r v1.Route) string {
 	if !shell.IsPlain(r.Table) || !shell.IsPlain(r.CIDR) || !shell.IsPlain(r.Target) {
-		return "aws ec2 describe-route-tables --route-table-ids " + shell.Quote(r.Table)
+		return showRoutes(r)
 	}
 	return fmt.Sprintf(
 		"aws ec2 describe-route-tables --route-table-ids %[1]s --query \"RouteTables[].Routes[?DestinationCidrBlock=='%[2]s'].InstanceId\" --output text | grep -qx %[3]s && "+
@@ -82,6 +88,11 @@ func deleteRoute(r v1.Route) string {
 		r.CIDR,
 		r.Target,
 	)
+}
+
+// showRoutes is the command that shows the table of a route.
+func showRoutes(r v1.Route) string {
+	return "aws ec2 describe-route-tables --route-table-ids " + shell.Quote(r.Table)
 }
 
 // stale says what is wrong with where a route leads; empty when nothing is.

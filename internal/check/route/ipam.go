@@ -30,6 +30,7 @@ var ipamByCloud = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "which allocator gives out pod CIDRs, and what a plan does with it",
 	DependsOn: onManifests,
 	Judge: func(f facts.Facts) v1.Finding {
 		allocators := allocators(f)
@@ -90,6 +91,7 @@ var podCIDRMissing = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the events of the node: why it has no pod CIDR",
 	DependsOn: onManifests,
 	Retryable: true,
 	Judge: rule.Nodes(rule.Each[v1.Node]{
@@ -146,6 +148,7 @@ var podCIDROverlap = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "pod CIDRs that overlap, or lie outside of --cluster-cidr",
 	DependsOn: onManifests,
 	Judge:     judgePodCIDRs,
 }
@@ -223,6 +226,7 @@ var nodeMasks = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "pod CIDRs of another size than the flags say",
 	DependsOn: onManifests,
 	Judge:     judgeNodeMasks,
 }
@@ -296,6 +300,7 @@ var twoAllocators = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "more than one manager with --allocate-node-cidrs=true",
 	DependsOn: onManifests,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {

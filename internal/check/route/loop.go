@@ -33,6 +33,7 @@ var networkUnavailable = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "the condition NetworkUnavailable, with its reason and message",
 	DependsOn: onManifests,
 	Retryable: true,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -75,6 +76,7 @@ var routeLoopDiffers = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "--configure-cloud-routes of each manager, which have to agree",
 	DependsOn: onManifests,
 	Judge:     judgeRouteLoops,
 }
@@ -139,6 +141,7 @@ var twoRouters = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "which of the route loop and the CNI plugin is to route, and how the other is switched off",
 	DependsOn: onManifests,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {
@@ -205,6 +208,7 @@ var routeTableFull = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "the quota, against the number of routes that the finding names",
 	DependsOn: onManifests,
 	Judge:     judgeRouteTableFull,
 }
@@ -272,6 +276,7 @@ var routeTables = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "the tables with the cluster's tag",
 	DependsOn: onManifests,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.ConcernsProvider("aws"); !ok {
@@ -307,6 +312,7 @@ var routesDiffer = rule.Check{
 	Category:  findings.CategoryRoutes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactRoutes,
+	LookFor:   "the pod CIDR of each node and its instance, against the route that the finding names",
 	DependsOn: onManifests,
 	Judge:     judgeRoutesDiffer,
 }

@@ -32,6 +32,12 @@ type Check struct {
 	// flag does not repair itself.
 	Retryable bool
 
+	// LookFor is what to look for in the output of the command, where it is one that only reads.
+	LookFor string
+	// OnlyIf and Warning go with a command that deletes, drains or stops something: when it may be run, and what it does
+	// then.
+	OnlyIf, Warning string
+
 	Judge func(facts.Facts) v1.Finding
 }
 

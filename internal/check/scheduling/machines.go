@@ -20,6 +20,9 @@ var autoscalerActive = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "an autoscaler that may add or remove nodes while the loops move",
+	OnlyIf:    "pending pods can wait until the migration is over; note the number of replicas",
+	Warning:   "no node is added for pending pods, and none is removed, until it is scaled up again",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("workloads"); ok {
@@ -69,6 +72,7 @@ var machinesRolling = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the conditions and events of the machine: why it is not ready, or is being deleted",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -130,6 +134,7 @@ var machinesAtZero = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the replicas and the kubelet flags of the MachineDeployment",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("machines"); ok {
@@ -171,6 +176,7 @@ var machinesMixed = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the kubelet flags in the machine's provider spec",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := f.Missing("machines"); ok {

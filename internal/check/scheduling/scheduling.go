@@ -47,6 +47,7 @@ var tolerationMissing = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the tolerations of the workload that the finding names",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeTolerations,
 }
@@ -135,6 +136,7 @@ var controlPlaneUnschedulable = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the conditions and taints of the node: why it takes no pods",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -198,6 +200,7 @@ var drainBlocked = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactScheduling,
+	LookFor:   "Allowed disruptions, and which pods of it are not healthy",
 	DependsOn: rule.OnAPI,
 	Retryable: true,
 	Judge: rule.Each[v1.DisruptionBudget]{

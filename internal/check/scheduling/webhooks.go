@@ -230,6 +230,7 @@ var webhookOutside = rule.Check{
 	Category:  findings.CategoryScheduling,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "an HTTP code below 500; 000 is no answer in five seconds",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {

@@ -16,6 +16,7 @@ var flagRefused = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "the flag or gate that the finding names: the version that runs does not know it",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		return judgeRefusals(f, 0, v1.Fail, "would not start again", "flags and gates of its own version")
@@ -28,6 +29,7 @@ var nextVersion = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "the flag or gate that the finding names: the next version does not know it",
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
 		if handled, ok := handledByThePlan(f); ok {

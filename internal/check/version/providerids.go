@@ -17,6 +17,7 @@ var providerIDRequired = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "the instance of the node, whose id the providerID has to name",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeProviderIDRequired,
 }

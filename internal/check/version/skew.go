@@ -23,6 +23,7 @@ var inScope = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the versions that can be reached from the one of today",
 	Mandatory: true,
 	DependsOn: rule.OnAPI,
 	Judge:     judgeScope,
@@ -75,6 +76,7 @@ var providersDisabled = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the feature gate that the finding names, and its value on each host",
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
 	Judge:     judgeDisabled,
@@ -159,6 +161,7 @@ var kubeletSkew = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNodeJoin,
+	LookFor:   "a kubelet that is newer than the API server, or too many minor versions older",
 	DependsOn: rule.OnAPI,
 	Judge:     judgeKubeletSkew,
 }

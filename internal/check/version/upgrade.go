@@ -21,6 +21,7 @@ var upgradeUnderway = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "components of two versions: the upgrade that has to be finished first",
 	DependsOn: append([]string{"API-001"}, rule.OnHosts...),
 	Retryable: true,
 	Judge:     judgeUpgrade,

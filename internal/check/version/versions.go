@@ -119,6 +119,7 @@ var providerInTree = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the last version with your provider, and what to migrate with there",
 	Mandatory: true,
 	DependsOn: rule.OnHosts,
 	Judge: func(f facts.Facts) v1.Finding {
@@ -164,6 +165,7 @@ var managerSkew = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactAPI,
+	LookFor:   "Server Version, and managers that are newer than it or more than one minor version older",
 	DependsOn: []string{"API-001", "HOST-001", "CP-003"},
 	Judge: func(f facts.Facts) v1.Finding {
 		server, ok := facts.VersionMinor(f.Cluster.Version)

@@ -22,6 +22,7 @@ var deletionLeaks = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactDataLoss,
+	LookFor:   "the driver or plugin of the volume, and the annotations that name who deletes its disk",
 	DependsOn: rule.OnVolumes,
 	Retryable: true,
 	Judge:     judgeDeletion,
@@ -108,6 +109,7 @@ var zoneUnknown = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the admission plugin, or volumes without a zone",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeZones,
 }
@@ -272,6 +274,7 @@ var volumesUnsupported = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the parameter or field of the object that the finding names",
 	DependsOn: []string{"API-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		vols, finding, ok := storage(f, "persistentvolumes", "storageclasses")

@@ -21,6 +21,7 @@ var driverMissing = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the driver that the finding names, and whether it is there at all",
 	DependsOn: []string{"API-001"},
 	Judge: func(f facts.Facts) v1.Finding {
 		vols, finding, ok := storage(f, "persistentvolumes", "storageclasses", "csidrivers", "csinodes")
@@ -70,6 +71,7 @@ var driverNotOnNode = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the driver that the finding names under spec.drivers; its pod on the node says why it is missing",
 	DependsOn: []string{"API-001", "CSI-001"},
 	Retryable: true,
 	Judge:     judgeDriverOnNodes,
@@ -172,6 +174,7 @@ var driverVersion = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the image of the driver and its version",
 	DependsOn: []string{"API-001"},
 	Judge:     judgeDriverVersion,
 }
@@ -241,6 +244,7 @@ var driverNotRunning = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "pods of the driver that are not ready, and the events that say why",
 	DependsOn: []string{"API-001", "CSI-001"},
 	Retryable: true,
 	Judge:     judgeDriverRuns,
@@ -332,6 +336,7 @@ var driverCluster = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the cluster ID that the driver is given, which has to be the cluster's own",
 	DependsOn: []string{"API-001"},
 	Judge:     judgeDriverCluster,
 }

@@ -18,6 +18,7 @@ var expansionLost = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "the external resizer of the CSI driver among the images",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeExpansion,
 }

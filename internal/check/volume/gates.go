@@ -19,6 +19,7 @@ var volumesLeftBehind = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "nodes where MIGRATED does not list the plugin that the finding names",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeLeftBehind,
 }
@@ -262,6 +263,7 @@ var unregisteredTooEarly = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "nodes whose list lacks the plugin that the finding names",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeUnregistered,
 }

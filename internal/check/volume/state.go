@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,9 @@ var mountedInTree = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "volumes of an in-tree plugin, without kubernetes.io/csi/ in their name; the owner of the control plane moves their pods",
+	OnlyIf:    "its pods may run on other nodes, and their PodDisruptionBudgets allow it",
+	Warning:   "all pods of the node are evicted; it takes no new ones until kubectl uncordon",
 	DependsOn: []string{"API-001"},
 	Retryable: true,
 	Judge:     judgeMounted,
@@ -75,7 +79,7 @@ func judgeMounted(f facts.Facts) v1.Finding {
 			),
 			expected,
 			source,
-			unmount(failing.Objects()),
+			unmount(f, failing.Objects()),
 		)
 	case !warning.Empty():
 		return findings.With(
@@ -88,7 +92,7 @@ func judgeMounted(f facts.Facts) v1.Finding {
 			),
 			expected,
 			source,
-			drain(warning[0].Object),
+			drain(f, warning.Objects()),
 		)
 	}
 	return findings.Pass(
@@ -97,17 +101,24 @@ func judgeMounted(f facts.Facts) v1.Finding {
 	)
 }
 
-// unmount is the command for the first object: a node is drained, an attachment looked at.
-func unmount(objects []string) string {
+// unmount is the command for the first object: a node is drained, an attachment read.
+func unmount(f facts.Facts, objects []string) string {
 	if name, ok := strings.CutPrefix(objects[0], "VolumeAttachment/"); ok {
 		return "kubectl describe volumeattachment " + shell.Quote(name)
 	}
-	return drain(objects[0])
+	nodes := slices.DeleteFunc(slices.Clone(objects), func(o string) bool { return strings.HasPrefix(o, "VolumeAttachment/") })
+	return drain(f, nodes)
 }
 
-// drain is the command that drains a node. It names pods whose local data would be lost, and those that nothing
-// recreates. Their owner decides whether they may be lost.
-func drain(node string) string { return "kubectl drain --ignore-daemonsets " + shell.Quote(node) }
+// drain is the command that drains the first worker of these nodes. It names pods whose local data would be lost, and
+// those that nothing recreates. Their owner decides whether they may be lost. Of a node of the control plane the
+// volumes are shown: how its pods leave it is decided by who runs the control plane.
+func drain(f facts.Facts, nodes []string) string {
+	if worker, ok := f.FirstWorker(nodes); ok {
+		return "kubectl drain --ignore-daemonsets " + shell.Quote(worker)
+	}
+	return "kubectl get node " + shell.Quote(nodes[0]) + " -o jsonpath='{.status.volumesInUse}'"
+}
 
 var attachmentsStuck = rule.Check{
 	Code:      "VOL-009",
@@ -115,6 +126,7 @@ var attachmentsStuck = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "Attached, the error of the attacher, and how old they are",
 	DependsOn: []string{"API-001"},
 	Retryable: true,
 	Judge:     judgeStuck,
@@ -181,6 +193,7 @@ var attachLimits = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactScheduling,
+	LookFor:   "the limit of each node, against the number of volumes that the finding names",
 	DependsOn: []string{"API-001"},
 	Judge:     judgeLimits,
 }

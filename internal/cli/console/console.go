@@ -74,7 +74,9 @@ type Console struct {
 	*client.Client
 	Streams
 	quiet, Ascii bool
-	Color        printer.Format
+	// Verbose is -v: texts leave nothing out. JSON and YAML are the same without it.
+	Verbose bool
+	Color   printer.Format
 	// Called is the name of this program, given the global flags.
 	Called string
 	Given  *pflag.FlagSet
@@ -136,7 +138,7 @@ func (c *Console) Interruptible(ctx context.Context) (hard context.Context, stop
 func (c *Console) Instructions() (w io.Writer, unattended bool) { return c.Err, !IsTerminal(c.Err) }
 
 // DisplayFlags are global flags that only say how the answer looks.
-var DisplayFlags = []string{"quiet", "color", "ascii"}
+var DisplayFlags = []string{"quiet", "color", "ascii", "verbose"}
 
 // Streams are where a command reads and writes: the answer on out, the conversation on err.
 type Streams struct {

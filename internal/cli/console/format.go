@@ -41,6 +41,11 @@ func (c *Console) Colored(w io.Writer) bool {
 	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// AddVerboseFlag adds -v to a command whose text leaves something out.
+func (c *Console) AddVerboseFlag(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVarP(&c.Verbose, "verbose", "v", false, usage)
+}
+
 // AddFormatFlag adds -o to a command; the first word is the default.
 func AddFormatFlag(cmd *cobra.Command, words ...string) *printer.Format {
 	f := &printer.Format{Value: words[0], Allowed: words}
@@ -54,7 +59,13 @@ func AddFormatFlag(cmd *cobra.Command, words ...string) *printer.Format {
 
 // LayoutFor is the layout of what is written to w.
 func (c *Console) LayoutFor(w io.Writer, wide bool) printer.Layout {
-	l := printer.Layout{Width: printer.DefaultWidth, Wide: wide, Ascii: c.Ascii, Color: c.Colored(w)}
+	l := printer.Layout{
+		Width:   printer.DefaultWidth,
+		Wide:    wide,
+		Ascii:   c.Ascii,
+		Color:   c.Colored(w),
+		Verbose: c.Verbose,
+	}
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			l.Width = width

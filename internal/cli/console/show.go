@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/visible"
@@ -22,12 +23,14 @@ func (c *Console) ShowUnseen(p *v1.Plan, results map[string]string) error {
 }
 
 // ShowPlan implements ui: a plan before it is carried out is part of the conversation; with --dry-run it is the answer.
-func (c *Console) ShowPlan(p *v1.Plan, answer bool) error {
+func (c *Console) ShowPlan(p *v1.Plan, how client.PlanView) error {
 	w := c.Err
-	if answer {
+	if how.Answer {
 		w = c.Out
 	}
-	return printer.PrintPlan(w, p, c.LayoutFor(w, false))
+	l := c.LayoutFor(w, false)
+	l.Folded = how.Made
+	return printer.PrintPlan(w, p, l)
 }
 
 // ReportFilter is what check prints of a report: problems alone, and warnings as what blocks.

@@ -3,8 +3,10 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/english"
 )
 
 // KindCheckList is the kind of the document that check --list prints.
@@ -58,105 +61,205 @@ func PrintChecks(w io.Writer, f *Format) error {
 	return f.Print(w, doc, map[string]func() error{"table": table(false), "wide": table(true)})
 }
 
-// PrintCheck prints findings by category; what passed is one line each, what did not says what to do. What blocks is
-// said once more at the end, where a terminal shows it.
+// PrintCheck prints the verdict, and then the findings with what blocks first. What did not pass says what to do.
 func PrintCheck(w io.Writer, r v1.CheckReport, l Layout) error {
 	r = safe(r)
+	if _, err := io.WriteString(w, l.Plain(verdict(r, l))); err != nil {
+		return err
+	}
 	if err := PrintFindings(w, r, l); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, l.Plain(verdict(r, l)))
+	blocks := client.BlockingFindings(r, l.Strict)
+	if len(blocks) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(blocks, byLevel)
+	_, err := io.WriteString(w, l.Plain(fmt.Sprintf("next: transplant explain %s\n", blocks[0].Code)))
 	return err
 }
 
-// PrintFindings prints the findings of a report without its verdict.
+// outcomeGroups are the groups of findings in the order in which they are printed: what blocks comes first.
+var outcomeGroups = []struct {
+	outcome v1.Outcome
+	title   string
+}{
+	{v1.Fail, "failed"},
+	{v1.Unknown, "unknown, which blocks as a failure does"},
+	{v1.Warn, "warnings"},
+	{v1.Skip, "not evaluated"},
+	{v1.Pass, "passed"},
+}
+
+// levels are the levels of findings, the worst first.
+var levels = []string{findings.LevelCritical, findings.LevelError, findings.LevelWarning, findings.LevelInfo}
+
+// byLevel compares findings such that the worst one is first.
+func byLevel(a, b v1.Finding) int {
+	return cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level))
+}
+
+// PrintFindings prints the findings of a report without its verdict, by outcome, the worst first.
 func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 	r = safe(r)
 	var b strings.Builder
-	category := ""
-	for i, f := range r.Findings {
-		if l.Problems && (f.Outcome == v1.Pass || f.Outcome == v1.Skip) || !l.Wide && i > 0 && sameSkip(f, r.Findings[i-1]) {
+	for _, group := range outcomeGroups {
+		in := slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return f.Outcome != group.outcome })
+		if len(in) == 0 || !l.shows(group.outcome) {
 			continue
 		}
-		if f.Category != category {
-			category = f.Category
-			fmt.Fprintf(&b, "%s\n", category)
-		}
-		codes := f.Code
-		for _, next := range r.Findings[i+1:] {
-			if l.Wide || !sameSkip(next, f) {
-				break
+		fmt.Fprintf(&b, "%s\n", group.title)
+		if group.outcome == v1.Skip && !l.Wide {
+			for _, codes := range sameSkips(in) {
+				b.WriteString(l.findingLine(v1.Skip, strings.Join(codes.codes, ", ")+"  "+codes.summary))
 			}
-			codes += ", " + next.Code
+			continue
 		}
-		indent := strings.Repeat(" ", len([]rune(fmt.Sprintf("  %s %-9s ", l.Mark(f.Outcome), f.Code))))
-		line := fmt.Sprintf("  %s %-9s %s", l.paint(f.Outcome, l.Mark(f.Outcome)), codes, f.Summary)
-		if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
-			line += consequence(f, r.TakenAt)
+		if group.outcome != v1.Pass && group.outcome != v1.Skip {
+			slices.SortStableFunc(in, byLevel)
 		}
-		fmt.Fprintln(&b, line)
-		for _, detail := range details(f, l) {
-			fmt.Fprintln(&b, l.cutObjects(indent, detail))
+		for _, f := range in {
+			level := ""
+			if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+				level = fmt.Sprintf("%-8s  ", f.Level)
+			}
+			b.WriteString(l.findingLine(f.Outcome, fmt.Sprintf("%-9s %s%s", f.Code, level, f.Summary)))
+			for _, d := range details(f, r.TakenAt, l) {
+				b.WriteString(l.detailLines(d))
+			}
 		}
 	}
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
 }
 
-// sameSkip reports whether two checks were skipped for one reason, which is one line.
-func sameSkip(a, b v1.Finding) bool {
-	return a.Outcome == v1.Skip && b.Outcome == v1.Skip && a.Category == b.Category && a.Summary == b.Summary
+// shows reports whether findings of an outcome are printed.
+func (l Layout) shows(o v1.Outcome) bool {
+	switch o {
+	case v1.Pass:
+		return !l.Problems && (l.Verbose || l.Wide)
+	case v1.Skip:
+		return !l.Problems
+	default:
+		return true
+	}
 }
 
-// consequence is what suffers, and since when.
-func consequence(f v1.Finding, taken time.Time) string {
-	out := ""
-	if f.Impact != "" && f.Impact != findings.ImpactNone {
-		out = "   impact: " + f.Impact
-	}
-	if f.Since != nil && taken.After(*f.Since) {
-		out += "   since " + duration.HumanDuration(taken.Sub(*f.Since))
+// findingLine sets the line of a finding behind its mark.
+func (l Layout) findingLine(o v1.Outcome, text string) string {
+	mark := l.Mark(o)
+	line := l.Wrap("  "+mark+" ", detailIndent, text)
+	return strings.Replace(line, mark, l.paint(o, mark), 1) + "\n"
+}
+
+// skips are checks that were skipped for one reason.
+type skips struct {
+	summary string
+	codes   []string
+}
+
+// sameSkips returns the checks that were skipped by their reason: checks with the same one are one line.
+func sameSkips(in []v1.Finding) []skips {
+	var out []skips
+	for _, f := range in {
+		i := slices.IndexFunc(out, func(s skips) bool { return s.summary == f.Summary })
+		if i < 0 {
+			i, out = len(out), append(out, skips{summary: f.Summary})
+		}
+		out[i].codes = append(out[i].codes, f.Code)
 	}
 	return out
 }
 
-// detail is a line below a finding; only lists of objects are cut to the terminal, since the rest is to be read or run.
-type detail struct {
-	text string
-	list bool
-}
-
-func (l Layout) cutObjects(indent string, d detail) string {
-	if d.list {
-		return l.Cut(indent + d.text)
+// consequence is who has to act, what suffers, and since when.
+func consequence(f v1.Finding, taken time.Time) string {
+	parts := []string{f.Category}
+	if f.Impact != "" && f.Impact != findings.ImpactNone {
+		parts = append(parts, "impact: "+f.Impact)
 	}
-	return indent + strings.ReplaceAll(d.text, "\n", "\n"+indent)
+	if f.Since != nil && taken.After(*f.Since) {
+		parts = append(parts, "since "+duration.HumanDuration(taken.Sub(*f.Since)))
+	}
+	return strings.Join(parts, " · ")
 }
 
-func details(f v1.Finding, l Layout) []detail {
-	if f.Outcome == v1.Skip || f.Outcome == v1.Pass && !l.Wide {
+// detailIndent is before each line below that of a finding.
+const detailIndent = "      "
+
+// detail is a line below a finding, or several. A command or an address is printed as it is, since it is to be copied;
+// the rest is wrapped.
+type detail struct {
+	text     string
+	isCopied bool
+}
+
+// detailLines sets a detail in lines of the terminal.
+func (l Layout) detailLines(d detail) string {
+	var b strings.Builder
+	for line := range strings.Lines(d.text) {
+		line = strings.TrimRight(line, "\n")
+		text := strings.TrimLeft(line, " ")
+		indent := detailIndent + line[:len(line)-len(text)]
+		if d.isCopied {
+			b.WriteString(indent + text + "\n")
+			continue
+		}
+		b.WriteString(l.Wrap(indent, indent, text) + "\n")
+	}
+	return b.String()
+}
+
+// details are the lines below a finding. The last one is where its page is.
+func details(f v1.Finding, taken time.Time, l Layout) []detail {
+	if (f.Outcome == v1.Skip || f.Outcome == v1.Pass) && !l.Wide {
 		return nil
 	}
 	var out []detail
-	if len(f.Objects) > 0 {
-		out = append(out, detail{strings.Join(f.Objects, ", "), true})
+	add := func(copied bool, label, text string) {
+		if text != "" {
+			out = append(out, detail{label + text, copied})
+		}
 	}
-	if text := compared(f, l); text != "" {
-		out = append(out, detail{text, false})
+	if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+		add(false, "", consequence(f, taken))
 	}
-	if l.Wide && f.Source != "" {
-		out = append(out, detail{"source: " + f.Source, false})
+	found := compared(f, l)
+	add(false, "objects: ", unnamedObjects(f, found, l))
+	add(false, "", found)
+	if l.Wide {
+		add(false, "source: ", f.Source)
 	}
-	if f.Fix != "" && f.Outcome != v1.Pass {
-		out = append(out, detail{"fix: " + strings.ReplaceAll(Visible(strings.TrimSpace(f.Fix)), "\n", "\n     "), false})
+	if f.Outcome != v1.Pass {
+		add(false, "warning: ", f.Warning)
+		add(false, "only if ", f.OnlyIf)
+		label := string(cmp.Or(f.FixKind, v1.FixChange)) + ": "
+		fix := strings.ReplaceAll(Visible(strings.TrimSpace(f.Fix)), "\n", "\n"+strings.Repeat(" ", len(label)))
+		if fix != "" {
+			add(true, label, fix)
+		}
+		add(false, "look for ", f.LookFor)
 	}
-	if f.Accepted != "" {
-		out = append(out, detail{"accepted: " + f.Accepted, false})
-	}
-	if l.Wide && f.Outcome != v1.Pass {
-		out = append(out, detail{"docs: " + docsURL(f.Code), false})
+	add(false, "accepted: ", f.Accepted)
+	if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+		add(true, "docs: ", docsURL(f.Code)+" (offline: transplant explain "+f.Code+")")
 	}
 	return out
+}
+
+// namedObjects is how many objects of a finding are named; -o wide and JSON have all.
+const namedObjects = 5
+
+// unnamedObjects are the objects of a finding; empty where what was found names them already.
+func unnamedObjects(f v1.Finding, found string, l Layout) string {
+	if l.Wide {
+		return strings.Join(f.Objects, ", ")
+	}
+	named := func(object string) bool { return strings.Contains(found, object) }
+	isGrouped := len(f.Problems) == 1 && len(f.Problems[0].Objects) == len(f.Objects)
+	if isGrouped || !slices.ContainsFunc(f.Objects, func(object string) bool { return !named(object) }) {
+		return ""
+	}
+	return english.FirstOf(namedObjects, f.Objects)
 }
 
 // problemLines is how many of many problems are printed; -o wide prints all that the finding has.
@@ -205,7 +308,7 @@ func docsURL(code string) string {
 	)
 }
 
-// verdict sums a report up and says what to do next.
+// verdict sums a report up in its first line.
 func verdict(r v1.CheckReport, l Layout) string {
 	s, word := r.Summary, "nothing blocks"
 	switch {
@@ -214,14 +317,15 @@ func verdict(r v1.CheckReport, l Layout) string {
 	case s.Blocked:
 		word = "blocked"
 	}
-	accepted := ""
+	accepted, hidden := "", ""
 	if s.Accepted > 0 {
 		accepted = fmt.Sprintf(" (%d of them accepted)", s.Accepted)
 	}
-	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n",
+	if s.Passed > 0 && !l.shows(v1.Pass) && !l.Problems {
+		hidden = " (-v shows them)"
+	}
+	return l.Wrap("", "  ", fmt.Sprintf(
+		"%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed%s",
 		word,
 		s.Failed,
 		s.Unknown,
@@ -229,13 +333,6 @@ func verdict(r v1.CheckReport, l Layout) string {
 		s.Warned,
 		s.Skipped,
 		s.Passed,
-	)
-	blocks := client.BlockingFindings(r, l.Strict)
-	for _, f := range blocks {
-		fmt.Fprintln(&b, l.Cut(fmt.Sprintf("  %s %-9s %s", l.Mark(f.Outcome), f.Code, f.Summary)))
-	}
-	if len(blocks) > 0 {
-		fmt.Fprintf(&b, "next: transplant explain %s\n", blocks[0].Code)
-	}
-	return b.String()
+		hidden,
+	)) + "\n"
 }

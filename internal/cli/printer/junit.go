@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/findings"
@@ -57,7 +58,7 @@ func PrintJUnit(w io.Writer, r v1.CheckReport) error {
 		if n := len(out.Suites); n == 0 || out.Suites[n-1].Name != f.Category {
 			out.Suites = append(out.Suites, JUnitSuite{Name: f.Category})
 		}
-		out.Suites[len(out.Suites)-1].add(f)
+		out.Suites[len(out.Suites)-1].add(f, r.TakenAt)
 	}
 	for _, s := range out.Suites {
 		out.Tests = out.Tests + s.Tests
@@ -73,10 +74,10 @@ func PrintJUnit(w io.Writer, r v1.CheckReport) error {
 	return err
 }
 
-func (s *JUnitSuite) add(f v1.Finding) {
+func (s *JUnitSuite) add(f v1.Finding, taken time.Time) {
 	c := JUnitCase{Class: f.Category, Name: f.Code + " " + f.Reason}
 	var lines []string
-	for _, d := range details(f, Layout{Wide: true}) {
+	for _, d := range details(f, taken, Layout{Wide: true}) {
 		lines = append(lines, d.text)
 	}
 	text := strings.Join(append([]string{f.Summary}, lines...), "\n")

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
@@ -74,6 +75,11 @@ type Layout struct {
 	Color bool
 	// Problems leaves out what passed and what was skipped, strict counts warnings among what blocks.
 	Problems, Strict bool
+	// Verbose shows what passed, and each step that a plan's text has folded.
+	Verbose bool
+	// Folded prints one line for the steps that prepare a plan. It is for plans that this program has made: of another
+	// one each step is read before it is approved.
+	Folded bool
 }
 
 const (
@@ -114,6 +120,38 @@ func (l Layout) Cut(s string) string {
 		end = "..."
 	}
 	return strings.TrimRight(string(r[:width-len([]rune(end))]), " ") + end
+}
+
+// continued begins each further line of a text that was wrapped. Most words of such a text are of the cluster, and no
+// line may begin with them: a "fix:", or a command to paste.
+const continued = "| "
+
+// Wrap sets a text in lines of the terminal's width, the further ones indented and marked. Words are not broken: half a
+// path or half a flag's value would be read as a whole one. Without a width nothing is wrapped.
+func (l Layout) Wrap(first, indent, text string) string {
+	if l.Width <= 0 {
+		return first + text
+	}
+	width := max(l.Width, MinWidth)
+	var b strings.Builder
+	b.WriteString(first)
+	column, empty := utf8.RuneCountInString(first), true
+	for word := range strings.SplitSeq(text, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case empty:
+			empty = false
+		case column+1+n > width:
+			b.WriteString("\n" + indent + continued)
+			column = utf8.RuneCountInString(indent) + len(continued)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
 }
 
 var toASCII = strings.NewReplacer("…", "...", "·", "-")

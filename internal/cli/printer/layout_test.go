@@ -150,6 +150,9 @@ func mustBeOwn(t *testing.T, text string, markdown bool) {
 	}
 	fenced := false
 	for line := range strings.Lines(text) {
+		if rest := strings.TrimLeft(line, " "); !markdown && rest != line && strings.HasPrefix(rest, continued) {
+			continue // the rest of a text that was wrapped, and marked as that
+		}
 		begin := strings.TrimLeft(line, " |>`-*")
 		for _, word := range []string{"# run this", "ssh cp-1", "fix: evil", "evil"} {
 			if strings.HasPrefix(begin, word) {

@@ -1,10 +1,12 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
@@ -13,6 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/effect"
+	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/safeyaml"
 	"github.com/transplant-dev/transplant/internal/visible"
@@ -133,16 +137,18 @@ var stepMarks = map[v1.StepKind]string{
 	v1.StepAwait:           ">", // the operator's turn
 }
 
-// PrintPlan prints the steps, a line each: what is done, and what changes by it.
+// PrintPlan prints what a plan means, its steps by phase and host, and its effects.
 func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
-	return writePlan(w, safe(p), "plan sha256: "+compare.Digest(p)+"\n", nil, l)
+	shown := safe(p)
+	return writePlan(w, shown, planHeader(shown, l), "plan sha256: "+compare.Digest(p)+"\n", nil, l)
 }
 
 // PrintUnseen prints the plan of a journal that others may have written, all of it. The results that its records claim
 // are printed next to the steps. They leave no step out: a step that the cluster does not show is carried out again.
 // The digest is left out, which is not always that of the stored plan.
 func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]string, l Layout) error {
-	return writePlan(w, safe(p), "", results, l)
+	l.Folded = false
+	return writePlan(w, safe(p), "", "", results, l)
 }
 
 // claims are what is printed of the results in the records of a journal that others may have written.
@@ -152,68 +158,160 @@ var claims = map[string]string{
 	"skipped":      "skipped, as the journal says; carried out where its host is not excluded",
 }
 
-func writePlan(w io.Writer, p *v1.Plan, digest string, results map[string]string, l Layout) error {
+func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[string]string, l Layout) error {
 	var b strings.Builder
+	b.WriteString(header)
 	writeSteps(&b, p, results, l)
 	for _, e := range p.Effects {
-		fmt.Fprintf(&b, "effect   %s\n", e)
+		if header == "" || !strings.HasPrefix(e, effect.RestartsBegin) { // the header has them
+			fmt.Fprintln(&b, l.Wrap("effect   ", strings.Repeat(" ", 7), e))
+		}
 	}
 	b.WriteString(acceptedLines(p))
 	add, change, remove := counts(p.Steps)
-	undone := "every one can be undone"
-	if p.Options.Part == v1.PartFinish {
-		undone = "none is undone by a rollback"
-	}
-	fmt.Fprintf(
-		&b,
-		"plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
+	fmt.Fprintln(&b, l.Wrap("", "  ", fmt.Sprintf(
+		"plan: %d to add, %d to change, %d to remove · %s · valid while what it was made from holds (%s)",
 		add,
 		change,
 		remove,
 		english.Count(len(p.Steps), "step"),
-		undone,
 		english.Count(len(p.Facts), "fact"),
-	)
+	)))
 	b.WriteString(digest)
 	b.WriteString(ManagerSettings(p))
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
 }
 
-// writeSteps writes the steps below their phases.
+// planHeader is what a reader decides by: whether the plan is blocked, for which cluster it is, how long it takes, what
+// restarts, how risky it is, and what cannot be undone.
+func planHeader(p *v1.Plan, l Layout) string {
+	o := outline.Of(p)
+	var b strings.Builder
+	if len(o.Blocking) > 0 {
+		fmt.Fprintln(&b, l.Wrap("", "  ", fmt.Sprintf(
+			"BLOCKED by %s: apply refuses this plan; transplant check says what to do",
+			strings.Join(o.Blocking, ", "),
+		)))
+	}
+	line := func(label, text string) {
+		fmt.Fprintln(&b, l.Wrap(fmt.Sprintf("%-14s", label), strings.Repeat(" ", 12), text))
+	}
+	line("cluster", wording.OrDash(p.Cluster.Name)+" (uid "+wording.Short(p.Cluster.UID)+") · "+wording.OrDash(p.Cluster.Version))
+	line("context", wording.OrDash(p.Cluster.Context))
+	line("server", wording.OrDash(p.Cluster.Server))
+	line("does", p.Direction+", "+p.Strategy)
+	line("takes", fmt.Sprintf("%s to %s, by estimate", o.Low.Round(time.Second), o.High.Round(time.Second)))
+	var restarts []string
+	for _, r := range o.Restarts {
+		restarts = append(restarts, fmt.Sprintf("%s %d", r.Component, r.Times))
+	}
+	line("restarts", cmp.Or(strings.Join(restarts, ", "), "none"))
+	line("risk", strings.Join(append([]string{o.Risk}, o.Reasons...), "; "))
+	line("irreversible", cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), "nothing"))
+	return b.String()
+}
+
+// irreversibleNamed is how many irreversible changes the header names.
+const irreversibleNamed = 5
+
+// writeSteps writes the steps below their phases and hosts.
 func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]string, l Layout) {
 	number := 0
-	for i, s := range p.Steps {
-		if i == 0 || s.Phase != p.Steps[i-1].Phase {
+	for i := 0; i < len(p.Steps); i++ {
+		s := p.Steps[i]
+		begins := i == 0 || s.Phase != p.Steps[i-1].Phase
+		if begins {
 			number++
+			if n := foldedSteps(p, i, l); n > 0 {
+				fmt.Fprintln(b, l.Wrap(fmt.Sprintf("phase %d  ", number), "  ", s.Phase+": "+foldedLine(p.Steps[i:i+n])))
+				i += n - 1
+				continue
+			}
 			fmt.Fprintf(b, "phase %d  %s\n", number, s.Phase)
 		}
-		line := fmt.Sprintf("  %s %s", stepMarks[s.Kind], s.Title)
-		if changes := changeLine(s, l.Wide); changes != "" {
-			line = fmt.Sprintf("  %s %-*s   %s", stepMarks[s.Kind], titleWidth(p.Steps, s.Phase, l.Wide), s.Title, changes)
+		if s.Host != "" && (begins || s.Host != p.Steps[i-1].Host) {
+			fmt.Fprintf(b, "  host %s\n", s.Host)
+		} else if s.Host == "" && !begins && p.Steps[i-1].Host != "" {
+			b.WriteString("  cluster\n")
 		}
-		line = l.Cut(line)
-		fmt.Fprintln(b, line)
-		if at := target(s, p.Options, line); at != "" {
-			fmt.Fprintf(b, "      %s\n", at)
-		}
-		if claim := claims[results[s.ID]]; claim != "" {
-			fmt.Fprintf(b, "      %s\n", claim)
-		}
-		if l.Wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
-			fmt.Fprintf(b, "      %s\n", s.Why)
-		}
-		for _, line := range more(s, l.Wide) {
-			fmt.Fprintf(b, "      %s\n", line)
-		}
+		writeStep(b, p, i, results, l)
 		if p.Until == s.ID && i+1 < len(p.Steps) {
-			fmt.Fprintf(
-				b,
-				"  -- apply stops here; the next one goes on with %s\n",
-				strings.Join(planstep.Remaining(p, i+1), ", "),
-			)
+			fmt.Fprintln(b, l.Wrap("  -- ", "     ", "apply stops here; the next one goes on with "+
+				strings.Join(planstep.Remaining(p, i+1), ", ")))
 		}
 	}
+}
+
+// writeStep writes one step: what is done, what changes by it, and where.
+func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]string, l Layout) {
+	s := p.Steps[i]
+	const indent = "        "
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintln(b, l.Wrap(indent+label, indent, text))
+		}
+	}
+	fmt.Fprintln(b, l.Wrap("    "+stepMarks[s.Kind]+" ", indent, s.Title))
+	changes := changeLine(s, l.Wide)
+	line("change: ", changes)
+	line("at: ", target(s, p.Options, s.Title+" "+changes))
+	line("journal: ", claims[results[s.ID]])
+	if l.Wide && (i == 0 || s.Why != p.Steps[i-1].Why) {
+		line("why: ", s.Why)
+	}
+	for _, text := range more(s, l.Wide) {
+		b.WriteString(indent + text + "\n") // commands among it are to be copied
+	}
+}
+
+// foldedSteps is how many steps from one on are printed as one line: those that prepare, where none of them waits for
+// the operator or is the last one of this apply.
+func foldedSteps(p *v1.Plan, from int, l Layout) int {
+	if !l.Folded || l.Verbose || l.Wide || p.Steps[from].Phase != planstep.PhasePrepare {
+		return 0
+	}
+	n := 0
+	for _, s := range p.Steps[from:] {
+		if s.Phase != planstep.PhasePrepare {
+			break
+		}
+		if s.Await != nil || s.ID == p.Until {
+			return 0
+		}
+		n++
+	}
+	return n
+}
+
+// foldedLine says in one line what steps do.
+func foldedLine(steps []v1.Step) string {
+	objects, files, others := 0, 0, 0
+	var hosts []string
+	for _, s := range steps {
+		switch s.Kind {
+		case v1.StepEnsureObject:
+			objects++
+		case v1.StepWriteFile, v1.StepCopyFile:
+			files++
+		default:
+			others++
+		}
+		if s.Host != "" && !slices.Contains(hosts, s.Host) {
+			hosts = append(hosts, s.Host)
+		}
+	}
+	var parts []string
+	if objects > 0 {
+		parts = append(parts, "create "+english.Count(objects, "object"))
+	}
+	if files > 0 {
+		parts = append(parts, "write "+english.Count(files, "file")+" on "+english.Count(len(hosts), "host"))
+	}
+	if others > 0 {
+		parts = append(parts, english.Count(others, "other change"))
+	}
+	return english.Count(len(steps), "step") + ": " + strings.Join(parts, ", ") + " (-v shows them)"
 }
 
 // acceptedLines are lines with each finding that would block without the reason for which it is accepted.
@@ -248,17 +346,6 @@ func more(s v1.Step, wide bool) []string {
 		}
 	}
 	return out
-}
-
-// titleWidth is that of the longest title of a phase that has changes printed behind it.
-func titleWidth(steps []v1.Step, phase string, wide bool) int {
-	width := 0
-	for _, s := range steps {
-		if s.Phase == phase && changeLine(s, wide) != "" {
-			width = max(width, len([]rune(s.Title)))
-		}
-	}
-	return width
 }
 
 // changeLine says what a step changes and its title does not say already; in full with what was there before.
@@ -336,8 +423,7 @@ func targets(s v1.Step, o v1.Options) []part {
 	if s.Kind == v1.StepVerify || s.Kind == v1.StepAwait {
 		return nil // looks, and changes nothing
 	}
-	add("host ", s.Host)
-	add("", s.Path)
+	add("", s.Path) // the host is in a line of its own above
 	for _, at := range s.Files {
 		add("", at)
 	}

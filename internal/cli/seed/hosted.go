@@ -99,7 +99,7 @@ func Plan(ctx context.Context, h *Command) error {
 		return err
 	}
 	return h.output().Print(h.Out, p, map[string]func() error{
-		"text":     func() error { return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, false)) },
+		"text":     func() error { return h.ShowPlan(p, client.PlanView{Answer: true, Made: true}) },
 		"wide":     func() error { return printer.PrintPlan(h.Out, p, h.LayoutFor(h.Out, true)) },
 		"markdown": func() error { return errors.New("a plan of a hosted control plane is printed as text, json or yaml") },
 	})

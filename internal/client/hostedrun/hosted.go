@@ -58,7 +58,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			return err
 		}
 		if o.DryRun {
-			return m.Client.ShowPlan(shown, true)
+			return m.Client.ShowPlan(shown, client.PlanView{Answer: true})
 		}
 	default:
 		if p, err = m.MakePlan(ctx); err != nil {
@@ -67,7 +67,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		if err := m.pin().Check(p, "the plan"); err != nil {
 			return err
 		}
-		if err := m.Client.ShowPlan(p, false); err != nil {
+		if err := m.Client.ShowPlan(p, client.PlanView{Made: true}); err != nil {
 			return err
 		}
 		question = fmt.Sprintf(
@@ -141,12 +141,12 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 			component.CCM,
 			component.KCM,
 		)
-		return m.Client.ShowPlan(p, true)
+		return m.Client.ShowPlan(p, client.PlanView{Answer: true})
 	}
 	approved := m.Client.IsBackApproved(&doc, p, m.approval(hosted.Handover))
 	if !approved {
 		m.Client.Narrate("migration %s was not approved on this machine; its rollback:", s.Run)
-		if err := m.Client.ShowPlan(p, false); err != nil {
+		if err := m.Client.ShowPlan(p, client.PlanView{}); err != nil {
 			return err
 		}
 	}

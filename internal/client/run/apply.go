@@ -116,7 +116,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		return err
 	}
 	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
-	if err := c.ShowPlan(p, o.DryRun); err != nil {
+	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: true}); err != nil {
 		return err
 	}
 	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
@@ -137,7 +137,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	}
 	if err := c.Approve(
 		o.Yes,
-		fmt.Sprintf("carry out these %s on cluster %s", english.Count(n, "step"), snap.Cluster.UID),
+		fmt.Sprintf("carry out these %s on %s", english.Count(n, "step"), client.NameForApproval(snap.Cluster)),
 	); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		return err
 	}
 	if o.DryRun {
-		return c.ShowPlan(&doc.Plan, true)
+		return c.ShowPlan(&doc.Plan, client.PlanView{Answer: true})
 	}
 	if err := seesProcesses(c); err != nil {
 		return err

@@ -69,7 +69,7 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 			return err
 		}
 	}
-	if err := c.ShowPlan(p, f.DryRun); err != nil {
+	if err := c.ShowPlan(p, client.PlanView{Answer: f.DryRun}); err != nil {
 		return err
 	}
 	if f.DryRun {
@@ -80,7 +80,12 @@ func Rollback(ctx context.Context, c *client.Client, f Options) error {
 	}
 	if err := c.Approve(
 		f.Yes,
-		fmt.Sprintf("roll migration %s back in these %s", doc.Run, english.Count(len(p.Steps), "step")),
+		fmt.Sprintf(
+			"roll migration %s back in these %s on %s",
+			doc.Run,
+			english.Count(len(p.Steps), "step"),
+			client.NameForApproval(snap.Cluster),
+		),
 	); err != nil {
 		return err
 	}

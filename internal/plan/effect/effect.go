@@ -17,17 +17,29 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// Describe are those that every plan has.
-func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
-	restarts := map[string]int{}
+// RestartsBegin begins the sentence that counts the restarts.
+const RestartsBegin = "restarts: "
+
+// Recreated begins the sentence about load balancers that get new addresses.
+const Recreated = "load balancers: all "
+
+// Restarts counts the restarts of each component.
+func Restarts(steps []v1.Step) map[string]int {
+	out := map[string]int{}
 	for _, s := range steps {
 		if s.Component == component.KCM && planstep.StopsComponent(s) {
 			continue // the step that starts it is counted
 		}
 		if s.Ref == "" || s.Kind == v1.StepEnsureObject || s.Kind == v1.StepEditWorkload {
-			restarts[s.Component]++ // steps that restart nothing name no component
+			out[s.Component]++ // steps that restart nothing name no component
 		}
 	}
+	return out
+}
+
+// Describe are those that every plan has.
+func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
+	restarts := Restarts(steps)
 	recreated := 0
 	if direction == planstep.Forward && WhyRecreated(snap, opts) != "" {
 		recreated = len(snap.Services)
@@ -41,7 +53,7 @@ func Describe(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Opti
 	}
 	out = append(
 		out,
-		fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
+		fmt.Sprintf(RestartsBegin+"kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
 			restarts[component.KCM], restarts[component.KAS], restarts[component.CCM], restarts[component.Kubelet]),
 	)
 	if direction == planstep.Rollback {
@@ -143,7 +155,7 @@ func DescribeLoadBalancers(d *draft.Draft) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"load balancers: all %d are made again with new addresses and the old ones are left behind: %s",
+				Recreated+"%d are made again with new addresses and the old ones are left behind: %s",
 				len(d.Snapshot.Services),
 				why,
 			),

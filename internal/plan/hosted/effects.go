@@ -21,7 +21,7 @@ func DescribeSeed(d *draft.Draft) []string {
 		},
 		effect.DescribeMembers(d)...)
 	if recreatedWhy := effect.WhyRecreated(d.Snapshot, d.Options); recreatedWhy != "" {
-		out[0] = fmt.Sprintf("load balancers: %d recreated: %s", len(d.Snapshot.Services), recreatedWhy)
+		out[0] = fmt.Sprintf(effect.Recreated+"%d are made again with new addresses: %s", len(d.Snapshot.Services), recreatedWhy)
 	}
 	switch {
 	case d.Options.Part == v1.PartInstall:

@@ -479,6 +479,7 @@ func (r *rollback) cleanUp() {
 				Restore:         s.ID,
 				Requires:        []string{"cluster:uid"},
 				EstimateSeconds: 0.1,
+				Undo:            "transplant apply",
 				Changes:         []v1.Change{{Field: s.Path, Before: "written by this migration"}},
 			})
 			continue
@@ -492,6 +493,7 @@ func (r *rollback) cleanUp() {
 			Restore:         s.ID,
 			Requires:        []string{"cluster:uid"},
 			EstimateSeconds: 0.1,
+			Undo:            "transplant apply",
 			Changes:         []v1.Change{{Field: s.Ref, Before: "created"}},
 		})
 	}

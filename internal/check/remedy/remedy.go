@@ -1,0 +1,200 @@
+// Package remedy decides what the command of a finding does: whether it only reads, changes something, or deletes,
+// drains or stops something. It goes by the command itself, so that no check can call a command harmless that is not.
+package remedy
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// KindOf returns the kind of a command: look where each of its parts is known to read only, else fix.
+func KindOf(command string) v1.FixKind {
+	parts := split(command)
+	for _, p := range parts {
+		if !p.reads() {
+			return v1.FixChange
+		}
+	}
+	if len(parts) == 0 {
+		return v1.FixChange
+	}
+	return v1.FixLook
+}
+
+// Destroys reports whether a command deletes, drains or stops something. Such a command needs a condition and a
+// warning.
+func Destroys(command string) bool { return slices.ContainsFunc(split(command), simple.destroys) }
+
+// simple is a command of a list or pipeline: its words, and the files that it writes.
+type simple struct{ words, writes []string }
+
+// split returns the simple commands of a command line, without its comment. It knows the quotes, operators and
+// redirections that the commands of findings have.
+func split(line string) []simple {
+	var out []simple
+	var now simple
+	word, begun, quote, redirects := "", false, rune(0), false
+	endWord := func() {
+		switch {
+		case !begun:
+		case redirects:
+			now.writes, redirects = append(now.writes, word), false
+		default:
+			now.words = append(now.words, word)
+		}
+		word, begun = "", false
+	}
+	endCommand := func() {
+		endWord()
+		if len(now.words) > 0 {
+			out = append(out, now)
+		}
+		now = simple{}
+	}
+	escaped := false
+	for _, r := range line {
+		switch {
+		case escaped:
+			word, escaped = word+string(r), false
+		case r == '\\' && quote != '\'':
+			escaped, begun = true, true
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			} else {
+				word += string(r)
+			}
+		case r == '\'' || r == '"':
+			quote, begun = r, true
+		case r == '#' && !begun:
+			endCommand()
+			return out
+		case r == '|' || r == '&' || r == ';' || r == '\n':
+			endCommand()
+		case r == '>' && isPlaceholder(word):
+			word += ">"
+		case r == '>':
+			endWord()
+			redirects = true
+		case r == ' ' || r == '\t':
+			if isPlaceholder(word) {
+				word += " " // the blanks of <cloud-controller-manager of your version>
+				continue
+			}
+			endWord()
+		default:
+			word, begun = word+string(r), true
+		}
+	}
+	endCommand()
+	return out
+}
+
+// isPlaceholder reports whether a word is within a placeholder, as <value>: its end is no redirection.
+func isPlaceholder(word string) bool {
+	open := strings.LastIndexByte(word, '<')
+	return open >= 0 && open+1 < len(word) && !strings.Contains(word[open:], ">")
+}
+
+// readers are programs that only read, whatever their arguments are.
+var readers = []string{
+	"base64", "cat", "diff", "grep", "head", "journalctl", "ls", "pgrep", "ps", "sha256sum", "sort", "ss", "stat", "test", "tr",
+}
+
+// verbs are, for other programs, the words one of which a command has if it reads only.
+var verbs = map[string][]string{
+	"kubectl":   {"get", "describe", "logs", "auth", "version", "explain", "top", "api-resources"},
+	"kubeadm":   {"plan"},
+	"openstack": {"show", "list", "issue"},
+	"az":        {"show", "list"},
+	"gcloud":    {"describe", "list"},
+	"govc":      {"info", "ls"},
+	"systemctl": {"cat", "show", "status", "list-units"},
+	"crictl":    {"ps", "images", "inspect", "inspecti", "logs"},
+	"helm":      {"get", "list", "status"},
+	"chronyc":   {"tracking", "sources"},
+	"openssl":   {"x509", "s_client"},
+}
+
+// reads reports whether a command only reads. Files that it writes may be those of the directory in which it is run.
+func (c simple) reads() bool {
+	if slices.ContainsFunc(c.writes, func(at string) bool { return path.IsAbs(at) && at != "/dev/null" }) {
+		return false
+	}
+	program, rest := c.words[0], c.words[1:]
+	switch program {
+	case "transplant":
+		return readsOwn(rest)
+	case "aws":
+		return len(rest) > 1 && slices.ContainsFunc([]string{"describe-", "get-", "list-"}, func(begin string) bool {
+			return strings.HasPrefix(rest[1], begin)
+		})
+	case "sed":
+		return !slices.ContainsFunc(rest, func(w string) bool { return strings.HasPrefix(w, "-i") })
+	case "curl":
+		return !slices.ContainsFunc(rest, func(w string) bool {
+			return strings.HasPrefix(w, "-d") || strings.HasPrefix(w, "-X") || w == "--request" || w == "-T"
+		})
+	case "echo", "printf":
+		return true // to where is asked above
+	}
+	if slices.Contains(readers, program) || strings.HasSuffix(program, "credential-provider") {
+		return true // a credential provider is asked with a request on its standard input, and answers
+	}
+	return !c.destroys() && slices.Contains(verbs[program], verbOf(program, rest))
+}
+
+// verbOf is the word of a command that says what it does: the first one that is no flag, no flag's value and no topic.
+func verbOf(program string, words []string) string {
+	known := verbs[program]
+	for i := 0; i < len(words); i++ {
+		switch {
+		case words[i] == "-n" || words[i] == "--namespace":
+			i++
+		case strings.HasPrefix(words[i], "-"):
+		case program == "kubectl" || slices.Contains(known, words[i]):
+			return words[i]
+		}
+	}
+	return ""
+}
+
+// readsOwn reports whether a command of this program shows more of what was found. One with an option of a plan gives
+// the option that the finding asks for, and is the repair.
+func readsOwn(words []string) bool {
+	if len(words) == 0 {
+		return false
+	}
+	switch words[0] {
+	case "explain", "diff", "verify", "status", "report", "timeline":
+		return true
+	case "snapshot", "check", "plan":
+		return !slices.ContainsFunc(words[1:], func(w string) bool {
+			return strings.HasPrefix(w, "-") && w != "-o" && !strings.HasPrefix(w, "--out")
+		})
+	}
+	return false
+}
+
+// destroys reports whether a command deletes, drains or stops something.
+func (c simple) destroys() bool {
+	program, rest := c.words[0], c.words[1:]
+	isDelete := func(w string) bool { return w == "delete" || w == "drain" || strings.HasPrefix(w, "delete-") }
+	switch program {
+	case "kubectl":
+		return slices.Contains([]string{"delete", "drain"}, verbOf(program, rest)) || slices.Contains(rest, "--replicas=0")
+	case "aws", "az", "gcloud", "govc", "openstack", "helm", "crictl":
+		return slices.ContainsFunc(rest, isDelete) || slices.Contains(rest, "uninstall") || slices.Contains(rest, "rm")
+	case "systemctl":
+		return slices.Contains(rest, "stop") || slices.Contains(rest, "disable") || slices.Contains(rest, "mask")
+	case "rm", "kill", "pkill", "shutdown":
+		return true
+	case "mv": // the kubelet stops the pod of a manifest that is gone
+		return slices.ContainsFunc(rest, func(w string) bool { return strings.Contains(w, "/manifests/") }) &&
+			!strings.Contains(rest[len(rest)-1], "/manifests/")
+	}
+	return false
+}
