@@ -138,7 +138,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 			t.Errorf("%s: coloured is %v", tc.name, got)
 		}
 	}
-	r := transplant(t, "check", "--from-snapshot", labSnapshot, "--color=always", "--ascii")
+	r := transplant(t, "check", "--from-snapshot", labSnapshot, "--color=always", "--ascii", "-v")
 	if !strings.Contains(r.out, "\x1b[32mok  \x1b[0m") || strings.Contains(transplant(t, "check", "--from-snapshot", labSnapshot).out, "\x1b") {
 		t.Errorf("marks are not painted, or painted into a pipe:\n%s", r.out)
 	}

@@ -34,6 +34,8 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		{"check --list --strict", "--list judges nothing"},
 		{"check --list --from-snapshot x.yaml", "--list judges nothing"},
 		{"check --problems -o json", "-o json has every finding"},
+		{"check --problems -v", "--verbose would have no effect: --problems leaves out what passed"},
+		{"check --list --verbose", "--list judges nothing"},
 		{"check --from-snapshot x.yaml --cloud-program=p", "--cloud-program would have no effect"},
 		{"plan --from-snapshot x.yaml --cloud=aws", "--cloud would have no effect"},
 		{"diff --from-snapshot x.yaml --host-access=none", "--host-access would have no effect"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,7 @@ func TestCheckOutputs(t *testing.T) {
 	args := append([]string{"check", "--from-snapshot", labSnapshot}, credentials...)
 	golden(t, "check", transplant(t, args...), nil)
 	golden(t, "check-ascii", transplant(t, append(args, "--ascii")...), nil)
+	golden(t, "check-verbose", transplant(t, append(args, "-v", "-q")...), nil)
 	for _, format := range []string{"wide", "json", "yaml"} {
 		golden(t, "check-"+format, transplant(t, append(args, "-o", format)...), nil)
 	}
@@ -107,10 +109,23 @@ func TestCheckFindings(t *testing.T) {
 	}
 }
 
+// TestDocumentsAreTheSameWithVerbose: who reads JSON gets everything, whatever is asked for.
+func TestDocumentsAreTheSameWithVerbose(t *testing.T) {
+	for _, command := range []string{"check", "plan"} {
+		for _, format := range []string{"json", "yaml"} {
+			args := []string{command, "--from-snapshot", labSnapshot, "-o", format}
+			if plain, verbose := transplant(t, args...), transplant(t, append(args, "-v")...); plain.out != verbose.out || plain.code != verbose.code {
+				t.Errorf("%v is another document with -v", args)
+			}
+		}
+	}
+}
+
 func TestPlanOutputs(t *testing.T) {
 	args := append([]string{"plan", "--from-snapshot", labSnapshot}, credentials...)
 	golden(t, "plan", transplant(t, args...), nil)
 	golden(t, "plan-ascii", transplant(t, append(args, "--ascii", "-q")...), nil)
+	golden(t, "plan-verbose", transplant(t, append(args, "-v", "-q")...), nil)
 	for _, format := range []string{"wide", "markdown", "json"} {
 		golden(t, "plan-"+format, transplant(t, append(args, "-o", format)...), nil)
 	}
@@ -118,6 +133,7 @@ func TestPlanOutputs(t *testing.T) {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 	blocked := changed(t, func(s *v1.Snapshot) { s.Nodes[3].ProviderID = "" })
+	golden(t, "plan-blocked", transplant(t, append([]string{"plan", "--from-snapshot", blocked}, credentials...)...), volatile{blocked: "snapshot.yaml"})
 	fails(t, transplant(t, "plan", "--from-snapshot", blocked, "-o", "json"), exitcode.Blocked, "this plan is blocked by 1 finding: see transplant check")
 	half := changed(t, func(s *v1.Snapshot) { s.Hosts[0].Components[1].Flags["cloud-provider"] = "external" })
 	golden(t, "plan-impossible", transplant(t, "plan", "--from-snapshot", half), volatile{half: "snapshot.yaml"})
@@ -143,6 +159,37 @@ func TestAPlanFileHoldsThePlanThatIsPrinted(t *testing.T) {
 	files, err := os.ReadDir(filepath.Dir(out))
 	if err != nil || len(files) != 1 {
 		t.Errorf("more than the plan was written: %v, %v", files, err)
+	}
+}
+
+// TestTheDocumentationShowsWhatIsPrinted holds the samples of the documentation to the program: each line of theirs is printed, in this order.
+func TestTheDocumentationShowsWhatIsPrinted(t *testing.T) {
+	page, err := os.ReadFile("../../docs/explanation/check-and-plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := 0
+	for i, block := range strings.Split(string(page), "```\n") {
+		command, sample, shown := strings.Cut(block, "\n")
+		if i%2 == 0 || !shown || !strings.HasPrefix(command, "$ transplant ") {
+			continue
+		}
+		samples++
+		args := append(strings.Fields(strings.TrimPrefix(command, "$ transplant ")), "--from-snapshot", labSnapshot)
+		rest := transplant(t, append(args, credentials...)...).out
+		for line := range strings.Lines(sample) {
+			if line == "...\n" {
+				continue
+			}
+			_, after, is := strings.Cut(rest, line)
+			if !is {
+				t.Fatalf("%s does not print, behind the lines before it: %s", command, line)
+			}
+			rest = after
+		}
+	}
+	if samples < 2 {
+		t.Errorf("only %d samples were found", samples)
 	}
 }
 
@@ -194,20 +241,27 @@ func TestNarrowTerminals(t *testing.T) {
 		if err := printer.PrintPlan(&out, plan, printer.Layout{Width: width}); err != nil {
 			t.Fatal(err)
 		}
-		cuts := 0
-		for line := range strings.Lines(out.String()) {
-			if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "      ") {
-				continue // phases, effects and the sum are sentences; what a step really changes is never cut
-			}
-			if n := len([]rune(strings.TrimRight(line, "\n"))); n > want {
+		text, _, _ := strings.Cut(out.String(), "plan sha256")
+		wrapped := 0
+		for line := range strings.Lines(text) {
+			words := strings.Fields(line)
+			long := slices.ContainsFunc(words, func(word string) bool { return len(word) > want-12 }) // no word is broken
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > want && !long {
 				t.Errorf("width %d: a line of %d: %s", width, n, line)
 			}
-			if strings.HasSuffix(line, "…\n") {
-				cuts++
+			if strings.HasPrefix(strings.TrimLeft(line, " "), "| ") {
+				wrapped++
 			}
 		}
-		if cuts == 0 {
-			t.Errorf("width %d: nothing is marked as cut", width)
+		if wrapped == 0 {
+			t.Errorf("width %d: nothing is wrapped", width)
+		}
+		for _, s := range plan.Steps {
+			for _, c := range s.Changes { // a flag's value is whole, in however many lines
+				if value := strings.Fields(c.After); strings.HasPrefix(c.Field, "--") && len(value) == 1 && !strings.Contains(text, value[0]) {
+					t.Errorf("width %d: %s of %s is cut: %s", width, c.Field, s.ID, c.After)
+				}
+			}
 		}
 	}
 	if (printer.Layout{Width: 40, Ascii: true}).Cut(strings.Repeat("x", 50)) != strings.Repeat("x", 37)+"..." || snap.Kind != v1.KindSnapshot {

@@ -136,7 +136,7 @@ func TestApplyIsRefused(t *testing.T) {
 		code  int
 		words []string
 	}{
-		{"no terminal and no --yes", []string{good}, exitcode.NotApproved, []string{"not approved: to carry out these", "there is no terminal to ask on", "--yes", "phase 1  prepare"}},
+		{"no terminal and no --yes", []string{good}, exitcode.NotApproved, []string{"not approved: to carry out these", "there is no terminal to ask on", "--yes", "phase 1  prepare", "steps on cluster ", " (uid cluster-…, context ", ", server https://"}},
 		{"findings that block", nil, exitcode.Blocked, []string{"? CLOUD-001", "blocked by 1 finding; nothing was changed"}},
 		{"a plan for another cluster", []string{edited(func(p *v1.Plan) { p.Cluster.UID = "another" }), "--yes"}, exitcode.Stale,
 			[]string{"was made for the cluster with uid another, this one has cluster-uid", "--context"}},

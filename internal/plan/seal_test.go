@@ -21,9 +21,10 @@ import (
 // unsealed are the fields that Seal leaves out: words for readers, and who made the plan when.
 var unsealed = []string{
 	".Created", ".Effects", ".Facts.Detail", ".Findings.AcceptedAt", ".Findings.AcceptedBy", ".Findings.Category", ".Findings.DependsOn", ".Findings.Expected",
-	".Findings.Fix", ".Findings.Found", ".Findings.Impact", ".Findings.Level", ".Findings.MoreProblems", ".Findings.Objects", ".Findings.Outcome",
-	".Findings.Problems.Object", ".Findings.Problems.Text", ".Findings.Reason", ".Findings.Since",
-	".Findings.Source", ".Findings.Summary", ".Steps.EstimateSeconds",
+	".Findings.Fix", ".Findings.FixKind", ".Findings.Found", ".Findings.Impact", ".Findings.Level", ".Findings.LookFor", ".Findings.MoreProblems",
+	".Findings.Objects", ".Findings.OnlyIf", ".Findings.Outcome",
+	".Findings.Problems.Object", ".Findings.Problems.Objects", ".Findings.Problems.Text", ".Findings.Reason", ".Findings.Since",
+	".Findings.Source", ".Findings.Summary", ".Findings.Warning", ".Steps.EstimateSeconds",
 	".Steps.Manual", ".Steps.Title", ".Steps.Undo", ".Steps.Why", ".ToolVersion", ".TypeMeta",
 }
 

@@ -56,6 +56,7 @@ var hostsComplete = rule.Check{
 	Category:  findings.CategoryTooling,
 	Level:     findings.LevelCritical,
 	Impact:    findings.ImpactTwoOwners,
+	LookFor:   "pods of the control plane on a node that is none of the hosts",
 	Mandatory: true,
 	DependsOn: []string{"API-001", "HOST-001"},
 	Judge:     judgeHostsComplete,

@@ -78,12 +78,14 @@ func (p Problems) Grouped() Problems {
 	out := make(Problems, 0, len(p))
 	at := make(map[string]int, len(p))
 	for _, one := range p {
-		before, after, names := strings.Cut(one.Text, one.Object)
-		if one.Object == "" || !names {
+		key := one.Text
+		for _, name := range namesIn(one.Object) {
+			key = strings.ReplaceAll(key, name, "\x00")
+		}
+		if key == one.Text { // it does not name its object
 			out = append(out, one)
 			continue
 		}
-		key := before + "\x00" + after
 		i, seen := at[key]
 		if !seen {
 			at[key] = len(out)
@@ -100,6 +102,23 @@ func (p Problems) Grouped() Problems {
 			text := fmt.Sprintf("%s (the same for %d: %s)", one.Text, len(one.Objects), english.FirstOf(namedOf, one.Objects))
 			out[i].Text = visible.Cut(text, maxText)
 		}
+	}
+	return out
+}
+
+// namesIn are the names by which a text may call an object: its own, and that of the host in component@host and in
+// hosts/host/fact. An error of a host names the host once more.
+func namesIn(object string) []string {
+	if object == "" {
+		return nil
+	}
+	out := []string{object}
+	host := object[strings.LastIndexByte(object, '@')+1:]
+	if rest, isFact := strings.CutPrefix(object, "hosts/"); isFact {
+		host, _, _ = strings.Cut(rest, "/")
+	}
+	if host != "" && host != object {
+		out = append(out, host)
 	}
 	return out
 }

@@ -34,6 +34,19 @@ func TestTheSameErrorOfManyHostsIsOneLine(t *testing.T) {
 	}
 }
 
+// TestAHostIsNamedInsideOfItsError: the error of a file names the host once more.
+func TestAHostIsNamedInsideOfItsError(t *testing.T) {
+	var p Problems
+	for _, host := range []string{"cp-1", "cp-2", "cp-3"} {
+		p.Add("hosts/"+host+"/kubelet", "hosts/%s/kubelet: reading /x on host %q: permission denied", host, host)
+		p.Add("kube-apiserver@"+host, "kube-apiserver@%s does not answer on %s:6443", host, host)
+	}
+	got := p.Grouped()
+	if len(got) != 2 || len(got[0].Objects) != 3 || len(got[1].Objects) != 3 {
+		t.Errorf("%d problems: %v", len(got), got)
+	}
+}
+
 // TestOnlyTheNameMayDiffer: problems that differ in anything else stay apart, and so do those that do not name their object.
 func TestOnlyTheNameMayDiffer(t *testing.T) {
 	for name, p := range map[string]Problems{

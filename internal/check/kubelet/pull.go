@@ -25,6 +25,7 @@ var credentialProviderMissing = rule.Check{
 	Category:  findings.CategoryKubelets,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactImagePulls,
+	LookFor:   "the steps that set up the image credential provider, or the effect that says why there are none",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeCredentialProviderMissing,
 }

@@ -113,6 +113,7 @@ var providerEnds = rule.Check{
 	Category:  findings.CategoryVersions,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactNoLoops,
+	LookFor:   "the version that has the in-tree provider for the last time, and what is newer already",
 	DependsOn: withProvider,
 	Judge:     judgeProviderEnds,
 }

@@ -3,6 +3,7 @@ package volume
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"

@@ -144,6 +144,7 @@ var migrationOrder = rule.Check{
 	Category:  findings.CategoryVolumes,
 	Level:     findings.LevelError,
 	Impact:    findings.ImpactVolumes,
+	LookFor:   "nodes whose list has the plugin that the finding names, while a manager still attaches its volumes",
 	DependsOn: rule.OnVolumes,
 	Judge:     judgeMigrationOrder,
 }

@@ -325,12 +325,12 @@ func verdict(r v1.CheckReport, l Layout) string {
 		hidden = " (-v shows them)"
 	}
 	return l.Wrap("", "  ", fmt.Sprintf(
-		"%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed%s",
+		"%s: %d failed, %d unknown%s, %s, %d not evaluated, %d passed%s",
 		word,
 		s.Failed,
 		s.Unknown,
 		accepted,
-		s.Warned,
+		english.Count(s.Warned, "warning"),
 		s.Skipped,
 		s.Passed,
 		hidden,

@@ -5,7 +5,6 @@ import (
 	"html"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -65,15 +65,17 @@ func PlanMarkdown(w io.Writer, p *v1.Plan) error {
 
 func markdownSummary(b *strings.Builder, p *v1.Plan) {
 	add, change, remove := counts(p.Steps)
-	var seconds float64
-	for _, s := range p.Steps {
-		seconds += s.EstimateSeconds
+	o := outline.Of(p)
+	if len(o.Blocking) > 0 {
+		fmt.Fprintf(b, "**BLOCKED** by %s: apply refuses this plan.\n\n", visible.Markdown(strings.Join(o.Blocking, ", ")))
 	}
 	rows := [][2]string{
 		{
 			"cluster uid",
 			code(p.Cluster.UID),
 		},
+		{"context", visible.Markdown(wording.OrDash(p.Cluster.Context))},
+		{"server", visible.Markdown(wording.OrDash(p.Cluster.Server))},
 		{"version", visible.Markdown(p.Cluster.Version)},
 		{"provider", visible.Markdown(wording.OrDash(p.Cluster.Provider))},
 		{"strategy", visible.Markdown(p.Strategy + ", " + p.Direction)},
@@ -82,10 +84,10 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 			visible.Markdown(p.Options.Image),
 		},
 		{"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
-		{
-			"takes about",
-			fmt.Sprintf("%.0f min", max(1, math.Round(seconds/60))),
-		},
+		{"takes", estimateWords(o)},
+		{"restarts", visible.Markdown(restartWords(o))},
+		{"risk", visible.Markdown(riskWords(o))},
+		{"irreversible", visible.Markdown(irreversibleWords(o))},
 		{"made", p.Created.Format(time.RFC3339) + " by transplant " + visible.Markdown(wording.OrDash(p.ToolVersion))},
 	}
 	if p.Until != "" {

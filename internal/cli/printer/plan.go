@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
@@ -167,7 +166,7 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[strin
 			fmt.Fprintln(&b, l.Wrap("effect   ", strings.Repeat(" ", 7), e))
 		}
 	}
-	b.WriteString(acceptedLines(p))
+	wrapLines(&b, acceptedLines(p), l)
 	add, change, remove := counts(p.Steps)
 	fmt.Fprintln(&b, l.Wrap("", "  ", fmt.Sprintf(
 		"plan: %d to add, %d to change, %d to remove · %s · valid while what it was made from holds (%s)",
@@ -178,9 +177,16 @@ func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[strin
 		english.Count(len(p.Facts), "fact"),
 	)))
 	b.WriteString(digest)
-	b.WriteString(ManagerSettings(p))
+	wrapLines(&b, ManagerSettings(p), l)
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
+}
+
+// wrapLines wraps each of several lines.
+func wrapLines(b *strings.Builder, text string, l Layout) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintln(b, l.Wrap("", "  ", strings.TrimRight(line, "\n")))
+	}
 }
 
 // planHeader is what a reader decides by: whether the plan is blocked, for which cluster it is, how long it takes, what
@@ -201,19 +207,46 @@ func planHeader(p *v1.Plan, l Layout) string {
 	line("context", wording.OrDash(p.Cluster.Context))
 	line("server", wording.OrDash(p.Cluster.Server))
 	line("does", p.Direction+", "+p.Strategy)
-	line("takes", fmt.Sprintf("%s to %s, by estimate", o.Low.Round(time.Second), o.High.Round(time.Second)))
-	var restarts []string
-	for _, r := range o.Restarts {
-		restarts = append(restarts, fmt.Sprintf("%s %d", r.Component, r.Times))
-	}
-	line("restarts", cmp.Or(strings.Join(restarts, ", "), "none"))
-	line("risk", strings.Join(append([]string{o.Risk}, o.Reasons...), "; "))
-	line("irreversible", cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), "nothing"))
+	line("takes", estimateWords(o))
+	line("restarts", restartWords(o))
+	line("risk", riskWords(o))
+	line("irreversible", irreversibleWords(o))
 	return b.String()
 }
 
-// irreversibleNamed is how many irreversible changes the header names.
+// estimateWords say how long a plan takes.
+func estimateWords(o outline.Outline) string {
+	return fmt.Sprintf(
+		"%s to %s, by estimate",
+		wording.CompactDuration(o.Low.Seconds()),
+		wording.CompactDuration(o.High.Seconds()),
+	)
+}
+
+// restartWords say what restarts, and how often.
+func restartWords(o outline.Outline) string {
+	var out []string
+	for _, r := range o.Restarts {
+		out = append(out, fmt.Sprintf("%s %d", r.Component, r.Times))
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
+}
+
+// riskWords say how risky a plan is, and why.
+func riskWords(o outline.Outline) string {
+	if len(o.Reasons) == 0 {
+		return o.Risk
+	}
+	return o.Risk + ": " + strings.Join(o.Reasons, "; ")
+}
+
+// irreversibleNamed is how many irreversible changes are named.
 const irreversibleNamed = 5
+
+// irreversibleWords say what no rollback takes back.
+func irreversibleWords(o outline.Outline) string {
+	return cmp.Or(english.FirstOf(irreversibleNamed, o.Irreversible), "nothing")
+}
 
 // writeSteps writes the steps below their phases and hosts.
 func writeSteps(b *strings.Builder, p *v1.Plan, results map[string]string, l Layout) {

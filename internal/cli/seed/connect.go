@@ -165,6 +165,24 @@ func configOf(path, name string) (*rest.Config, error) {
 	return tuned(cfg), err
 }
 
+// seedAddress is the context by which the seed is reached, and its API server.
+func seedAddress(f seedFlags) (contextName, server string) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		rules,
+		&clientcmd.ConfigOverrides{CurrentContext: f.context},
+	)
+	contextName = f.context
+	if raw, err := loader.RawConfig(); err == nil && contextName == "" {
+		contextName = raw.CurrentContext
+	}
+	if cfg, err := loader.ClientConfig(); err == nil {
+		server = cfg.Host
+	}
+	return contextName, server
+}
+
 func tuned(cfg *rest.Config) *rest.Config {
 	if cfg != nil {
 		cfg.UserAgent, cfg.QPS, cfg.Burst, cfg.Timeout = "transplant/"+client.Version, 50, 100, 15*time.Second

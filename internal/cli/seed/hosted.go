@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/hostedrun"
 	"github.com/transplant-dev/transplant/internal/client/run"
@@ -58,6 +59,7 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 		if h.Plane, err = hostedPlane(c, cmd, f); err != nil {
 			return err
 		}
+		h.SeedContext, h.SeedServer = seedAddress(f)
 		return do(cmd.Context(), h)
 	}
 	return cmd

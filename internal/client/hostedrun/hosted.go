@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/run"
+	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/hosted"
@@ -31,6 +32,19 @@ type Migration struct {
 	Client *client.Client
 	Plane  *hosted.Plane
 	Part   hosted.Part
+	// SeedContext and SeedServer are the seed's context and API server, for questions.
+	SeedContext, SeedServer string
+}
+
+// planeName names the control plane in a question: who agrees must see that it is the one that is meant.
+func (m *Migration) planeName() string {
+	return fmt.Sprintf(
+		"the control plane of cluster %s in namespace %s (seed: context %s, server %s)",
+		wording.OrDash(m.Plane.Name),
+		m.Plane.Namespace,
+		wording.OrDash(m.SeedContext),
+		wording.OrDash(m.SeedServer),
+	)
 }
 
 // Apply carries a part out, or goes on with it.
@@ -40,7 +54,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 		return err
 	}
 	var p *v1.Plan
-	question := "go on with the " + string(m.Part) + " of the control plane in namespace " + m.Plane.Namespace
+	question := "go on with the " + string(m.Part) + " of " + m.planeName()
 	switch s.Phase {
 	case v1.RunApplied:
 		m.Client.Narrate("migration %s is applied: nothing to do", s.Run)
@@ -71,9 +85,9 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			return err
 		}
 		question = fmt.Sprintf(
-			"carry out these %s on the control plane in namespace %s",
+			"carry out these %s on %s",
 			english.Count(len(p.Steps), "step"),
-			m.Plane.Namespace,
+			m.planeName(),
 		)
 	}
 	if o.DryRun {
@@ -157,8 +171,9 @@ func (m *Migration) Rollback(ctx context.Context, o run.Options) error {
 	if err := m.Client.Approve(
 		o.Yes,
 		fmt.Sprintf(
-			"roll migration %s back: its %s is taken away, and %s gets its cloud loops again",
+			"roll migration %s of %s back: its %s is removed, and %s gets its cloud loops again",
 			s.Run,
+			m.planeName(),
 			component.CCM,
 			component.KCM,
 		),

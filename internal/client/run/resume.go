@@ -99,14 +99,17 @@ func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, a
 	if err := f.Pinned.CheckApproved(f.Yes, approved, stored, "transplant apply --dry-run"); err != nil {
 		return err
 	}
-	return c.Approve(f.Yes, resumeQuestion(f.Without))
+	cluster := doc.Plan.Cluster
+	cluster.Context, cluster.Server = c.Context, c.Config.Host // where this command writes, whatever the journal says
+	return c.Approve(f.Yes, resumeQuestion(cluster, f.Without))
 }
 
-func resumeQuestion(without []string) string {
+func resumeQuestion(cluster v1.Cluster, without []string) string {
+	question := "go on with it on " + client.NameForApproval(cluster)
 	if len(without) == 0 {
-		return "go on with it"
+		return question
 	}
-	return "go on with it, without " + strings.Join(without, ", ") + " for good"
+	return question + ", without " + strings.Join(without, ", ") + " for good"
 }
 
 // reviewed is a plan that stood in a journal when its run was asked about, and how it was shown.

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/outline"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// outlined are plans of every kind, and the ways back from them.
+func outlined(t *testing.T) map[string]*v1.Plan {
+	t.Helper()
+	out := map[string]*v1.Plan{}
+	for _, c := range compact {
+		s := c.snap()
+		p := mustMake(t, s, c.options)
+		out[c.name] = p
+		out[c.name+", back"] = rolledBackFrom(t, p, s)
+	}
+	for _, part := range []string{v1.PartHandover, v1.PartFinish} {
+		out["in a seed, "+part] = mustMake(t, seeded(2), v1.Options{Image: seedImage, Part: part})
+	}
+	out["in a seed, install"] = mustMake(t, installed(), v1.Options{Part: v1.PartInstall})
+	return out
+}
+
+// TestEveryChangeOfAPlanCanBeUndone: what an operator is told to be reversible is what the steps say. Each step that changes something says
+// how it is undone.
+func TestEveryChangeOfAPlanCanBeUndone(t *testing.T) {
+	for name, p := range outlined(t) {
+		for _, s := range p.Steps {
+			if s.Undo == "" && s.Kind != v1.StepVerify && s.Kind != v1.StepAwait {
+				t.Errorf("%s: step %s (%s) does not say how it is undone", name, s.ID, s.Kind)
+			}
+		}
+		var want []string
+		switch {
+		case p.Options.Part == v1.PartFinish:
+			want = []string{"all of it: no rollback goes back behind the part finish"}
+		case slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepInitializeNode }):
+			want = []string{"it can be set once"}
+		}
+		got := outline.Of(p).Irreversible
+		if len(got) != len(want) || len(want) > 0 && !strings.HasSuffix(got[0], want[0]) {
+			t.Errorf("%s: irreversible is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAnIrreversibleStepIsNamed(t *testing.T) {
+	p := mustMake(t, aws26HA(), v1.Options{})
+	i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEditManifest })
+	p.Steps[i].Undo = ""
+	if got := outline.Of(p).Irreversible; !slices.Equal(got, []string{p.Steps[i].Title}) {
+		t.Errorf("irreversible is %q, want %q", got, p.Steps[i].Title)
+	}
+	azure := azure28()
+	for i := range azure.Hosts {
+		if m := kcmOf(azure, i); m != nil {
+			m.Flags["cluster-name"] = "before"
+		}
+	}
+	azure.Services = []v1.Service{{Namespace: "shop", Name: "web"}}
+	made := mustMake(t, azure, v1.Options{Image: compact[2].options.Image, CredentialProvider: "bin/x", CredentialProviderSHA256: sha, ClusterName: "after"})
+	if o := outline.Of(made); o.Risk != outline.RiskHigh || len(o.Irreversible) != 1 || !strings.Contains(o.Irreversible[0], "addresses of load balancers") {
+		t.Errorf("load balancers that are made again: %s risk, irreversible %q; effects %q", o.Risk, o.Irreversible, made.Effects)
+	}
+}
+
+func TestWhatAPlanMeansIsReckonedFromItsSteps(t *testing.T) {
+	p := &v1.Plan{Direction: planstep.Forward, Strategy: planstep.LeaderMigration, Steps: []v1.Step{
+		{ID: "a", Kind: v1.StepEditManifest, Component: component.KCM, EstimateSeconds: 20, Undo: "x"},
+		{ID: "b", Kind: v1.StepKubelet, Component: component.Kubelet, EstimateSeconds: 5, Undo: "x", Canary: true},
+		{ID: "c", Kind: v1.StepKubelet, Component: component.Kubelet, EstimateSeconds: 5, Undo: "x", Batch: "1"},
+		{ID: "d", Kind: v1.StepKubelet, Component: component.Kubelet, EstimateSeconds: 15, Undo: "x", Batch: "1"},
+		{ID: "e", Kind: v1.StepKubelet, Component: component.Kubelet, EstimateSeconds: 9, Undo: "x", Batch: "1"},
+	}, Options: v1.Options{Soak: "60s"}}
+	o := outline.Of(p)
+	if o.Low.Seconds() != 50 || o.High.Seconds() != 200 { // 20 + 60 + 5 + the longest of a batch, 15
+		t.Errorf("it takes %s to %s", o.Low, o.High)
+	}
+	if want := []outline.Restart{{Component: component.KCM, Times: 1}, {Component: component.Kubelet, Times: 4}}; !slices.Equal(o.Restarts, want) {
+		t.Errorf("restarts %v, want %v", o.Restarts, want)
+	}
+	if o.Risk != outline.RiskLow || len(o.Reasons)+len(o.Blocking)+len(o.Irreversible) > 0 {
+		t.Errorf("a plan without anything special: %+v", o)
+	}
+	p.Steps[1].Drain, p.Strategy = true, planstep.Downtime
+	p.Steps = append([]v1.Step{{ID: "external/" + component.KCM + "@cp-1", Component: component.KCM, EstimateSeconds: 20, Undo: "x"},
+		{ID: "start/" + component.CCM + "@cp-1", Component: component.CCM, EstimateSeconds: 10, Undo: "x"}}, p.Steps...)
+	p.Findings = []v1.Finding{
+		{Code: "A-001", Outcome: v1.Fail},
+		{Code: "A-002", Outcome: v1.Unknown},
+		{Code: "A-003", Outcome: v1.Fail, Accepted: "because"},
+		{Code: "A-004", Outcome: v1.Warn, Level: "error"},
+		{Code: "A-005", Outcome: v1.Warn, Level: "info"},
+	}
+	o = outline.Of(p)
+	if !slices.Equal(o.Blocking, []string{"A-001", "A-002"}) {
+		t.Errorf("blocked by %v", o.Blocking)
+	}
+	want := []string{"no manager runs the cloud loops for about 30 s", "1 node is drained", "accepted: A-003", "warnings of level error: A-004"}
+	if o.Risk != outline.RiskMedium || !slices.Equal(o.Reasons, want) {
+		t.Errorf("%s because %q, want %q", o.Risk, o.Reasons, want)
+	}
+}
