@@ -111,7 +111,7 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 	}{
 		{"a command that nobody knows", []string{"migrate"}, []string{`unknown command "migrate"`}},
 		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
-		{"a flag that nobody knows", []string{"check", "--verbose"}, []string{"unknown flag: --verbose", "see: transplant check --help"}},
+		{"a flag that nobody knows", []string{"check", "--chatty"}, []string{"unknown flag: --chatty", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
 		{"an argument too many", []string{"check", "now"}, []string{`unknown command "now"`}},
 		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{"accepts at most 1 arg(s), received 2"}},

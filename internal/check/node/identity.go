@@ -65,7 +65,7 @@ var providerIDForm = rule.Check{
 // registerAgain is the command that has a node register under another providerID, one node at a time. It deletes no
 // object but the one that was judged, none of the control plane, and none at all where every node is at fault.
 func registerAgain(f facts.Facts, bad []string, judged int) string {
-	name, isWorker := f.FirstWorker(bad)
+	name, isWorker := facts.FirstWorker(f, bad)
 	if !isWorker || len(bad) == judged && judged > 1 {
 		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID"
 	}

@@ -101,7 +101,8 @@ func isPlaceholder(word string) bool {
 
 // readers are programs that only read, whatever their arguments are.
 var readers = []string{
-	"base64", "cat", "diff", "grep", "head", "journalctl", "ls", "pgrep", "ps", "sha256sum", "sort", "ss", "stat", "test", "tr",
+	"base64", "cat", "diff", "grep", "head", "journalctl", "ls", "pgrep", "ps", "sha256sum", "sort", "ss", "stat", "test",
+	"tr",
 }
 
 // verbs are, for other programs, the words one of which a command has if it reads only.
@@ -119,6 +120,12 @@ var verbs = map[string][]string{
 	"openssl":   {"x509", "s_client"},
 }
 
+// verbBegins are, for programs whose second word says what is done, how that word begins in commands that only read.
+var verbBegins = map[string][]string{"aws": {"describe-", "get-", "list-"}}
+
+// clouds are the programs of clouds, installers and runtimes, which delete by a word of that name.
+var clouds = []string{"aws", "az", "gcloud", "govc", "openstack", "helm", "crictl"}
+
 // reads reports whether a command only reads. Files that it writes may be those of the directory in which it is run.
 func (c simple) reads() bool {
 	if slices.ContainsFunc(c.writes, func(at string) bool { return path.IsAbs(at) && at != "/dev/null" }) {
@@ -128,10 +135,6 @@ func (c simple) reads() bool {
 	switch program {
 	case "transplant":
 		return readsOwn(rest)
-	case "aws":
-		return len(rest) > 1 && slices.ContainsFunc([]string{"describe-", "get-", "list-"}, func(begin string) bool {
-			return strings.HasPrefix(rest[1], begin)
-		})
 	case "sed":
 		return !slices.ContainsFunc(rest, func(w string) bool { return strings.HasPrefix(w, "-i") })
 	case "curl":
@@ -140,6 +143,10 @@ func (c simple) reads() bool {
 		})
 	case "echo", "printf":
 		return true // to where is asked above
+	}
+	if begins := verbBegins[program]; len(begins) > 0 {
+		isBegin := func(begin string) bool { return strings.HasPrefix(rest[1], begin) }
+		return len(rest) > 1 && slices.ContainsFunc(begins, isBegin)
 	}
 	if slices.Contains(readers, program) || strings.HasSuffix(program, "credential-provider") {
 		return true // a credential provider is asked with a request on its standard input, and answers
@@ -182,12 +189,15 @@ func readsOwn(words []string) bool {
 // destroys reports whether a command deletes, drains or stops something.
 func (c simple) destroys() bool {
 	program, rest := c.words[0], c.words[1:]
-	isDelete := func(w string) bool { return w == "delete" || w == "drain" || strings.HasPrefix(w, "delete-") }
+	isDelete := func(w string) bool {
+		return w == "delete" || w == "rm" || w == "uninstall" || strings.HasPrefix(w, "delete-")
+	}
+	if slices.Contains(clouds, program) {
+		return slices.ContainsFunc(rest, isDelete)
+	}
 	switch program {
 	case "kubectl":
 		return slices.Contains([]string{"delete", "drain"}, verbOf(program, rest)) || slices.Contains(rest, "--replicas=0")
-	case "aws", "az", "gcloud", "govc", "openstack", "helm", "crictl":
-		return slices.ContainsFunc(rest, isDelete) || slices.Contains(rest, "uninstall") || slices.Contains(rest, "rm")
 	case "systemctl":
 		return slices.Contains(rest, "stop") || slices.Contains(rest, "disable") || slices.Contains(rest, "mask")
 	case "rm", "kill", "pkill", "shutdown":

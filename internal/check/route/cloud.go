@@ -57,7 +57,7 @@ func judgeRoutes(f facts.Facts) v1.Finding {
 		n++
 		if why := stale(r, instances); why != "" {
 			bad.Add(r.CIDR, "%s leads to %s", r.CIDR, why)
-			isControlPlane := f.IsControlPlane(instances[r.Target].Node)
+			isControlPlane := facts.IsControlPlane(f, instances[r.Target].Node)
 			if !isControlPlane && !strings.Contains(fix, " delete-route ") {
 				fix = deleteRoute(r)
 			} else if fix == "" {

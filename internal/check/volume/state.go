@@ -114,7 +114,7 @@ func unmount(f facts.Facts, objects []string) string {
 // those that nothing recreates. Their owner decides whether they may be lost. Of a node of the control plane the
 // volumes are shown: how its pods leave it is decided by who runs the control plane.
 func drain(f facts.Facts, nodes []string) string {
-	if worker, ok := f.FirstWorker(nodes); ok {
+	if worker, ok := facts.FirstWorker(f, nodes); ok {
 		return "kubectl drain --ignore-daemonsets " + shell.Quote(worker)
 	}
 	return "kubectl get node " + shell.Quote(nodes[0]) + " -o jsonpath='{.status.volumesInUse}'"

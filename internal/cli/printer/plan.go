@@ -189,8 +189,8 @@ func wrapLines(b *strings.Builder, text string, l Layout) {
 	}
 }
 
-// planHeader is what a reader decides by: whether the plan is blocked, for which cluster it is, how long it takes, what
-// restarts, how risky it is, and what cannot be undone.
+// planHeader is what a reader decides by: whether the plan is blocked, and for which cluster it is. It also says how
+// long it takes, what restarts, how risky it is, and what cannot be undone.
 func planHeader(p *v1.Plan, l Layout) string {
 	o := outline.Of(p)
 	var b strings.Builder
@@ -203,7 +203,8 @@ func planHeader(p *v1.Plan, l Layout) string {
 	line := func(label, text string) {
 		fmt.Fprintln(&b, l.Wrap(fmt.Sprintf("%-14s", label), strings.Repeat(" ", 12), text))
 	}
-	line("cluster", wording.OrDash(p.Cluster.Name)+" (uid "+wording.Short(p.Cluster.UID)+") · "+wording.OrDash(p.Cluster.Version))
+	name := wording.OrDash(p.Cluster.Name) + " (uid " + wording.Short(p.Cluster.UID) + ")"
+	line("cluster", name+" · "+wording.OrDash(p.Cluster.Version))
 	line("context", wording.OrDash(p.Cluster.Context))
 	line("server", wording.OrDash(p.Cluster.Server))
 	line("does", p.Direction+", "+p.Strategy)
@@ -298,8 +299,8 @@ func writeStep(b *strings.Builder, p *v1.Plan, i int, results map[string]string,
 	}
 }
 
-// foldedSteps is how many steps from one on are printed as one line: those that prepare, where none of them waits for
-// the operator or is the last one of this apply.
+// foldedSteps is how many steps from one on are printed as one line. Those are the steps that prepare. None of them may
+// wait for the operator, or be the last one of this apply.
 func foldedSteps(p *v1.Plan, from int, l Layout) int {
 	if !l.Folded || l.Verbose || l.Wide || p.Steps[from].Phase != planstep.PhasePrepare {
 		return 0

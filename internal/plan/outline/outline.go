@@ -1,5 +1,5 @@
-// Package outline says in a few lines what a plan means for a cluster: how long it takes, what restarts, how risky it
-// is, what of it cannot be undone, and which findings block it. It goes by the steps and findings of the plan.
+// Package outline decides what a plan means for a cluster: how long it takes, what restarts, and how risky it is. It
+// also names what of it cannot be undone, and which findings block it. It goes by the plan's steps and findings.
 package outline
 
 import (
