@@ -118,12 +118,13 @@ func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 		if group.outcome != v1.Pass && group.outcome != v1.Skip {
 			slices.SortStableFunc(in, byLevel)
 		}
-		for _, f := range in {
-			level := ""
+		for _, same := range l.sameCauses(in) {
+			f, level := same[0], ""
 			if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
 				level = fmt.Sprintf("%-8s  ", f.Level)
 			}
-			b.WriteString(l.findingLine(f.Outcome, fmt.Sprintf("%-9s %s%s", f.Code, level, f.Summary)))
+			line := fmt.Sprintf("%-11s  %s%s%s", f.Code, level, f.Summary, alsoOf(same))
+			b.WriteString(l.findingLine(f.Outcome, line))
 			for _, d := range details(f, r.TakenAt, l) {
 				b.WriteString(l.detailLines(d))
 			}
@@ -131,6 +132,36 @@ func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 	}
 	_, err := io.WriteString(w, l.Plain(b.String()))
 	return err
+}
+
+// sameCauses returns the findings of one outcome in order. Those that are unknown for one reason, and say nothing else,
+// are one entry: a list that may not be read leaves dozens of checks without an answer.
+func (l Layout) sameCauses(in []v1.Finding) [][]v1.Finding {
+	var out [][]v1.Finding
+	for _, f := range in {
+		isBare := f.Outcome == v1.Unknown && f.Fix == "" && f.Accepted == "" && len(f.Problems) == 0
+		i := slices.IndexFunc(out, func(same []v1.Finding) bool {
+			return same[0].Summary == f.Summary && same[0].Fix == "" && same[0].Accepted == "" && len(same[0].Problems) == 0
+		})
+		if l.Wide || !isBare || i < 0 {
+			out = append(out, []v1.Finding{f})
+			continue
+		}
+		out[i] = append(out[i], f)
+	}
+	return out
+}
+
+// alsoOf names the checks that have no answer for the same reason; nothing if there is only one.
+func alsoOf(same []v1.Finding) string {
+	if len(same) < 2 {
+		return ""
+	}
+	var codes []string
+	for _, f := range same {
+		codes = append(codes, f.Code)
+	}
+	return fmt.Sprintf(" (the same for %d checks: %s)", len(codes), english.FirstOf(namedObjects, codes))
 }
 
 // shows reports whether findings of an outcome are printed.

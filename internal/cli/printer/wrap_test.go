@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -32,6 +33,28 @@ func TestNoWordIsLostOrBroken(t *testing.T) {
 	}
 }
 
+// TestOneCauseOfManyUnknownsIsOneLine: a list that may not be read left forty-six checks unknown, in a hundred and forty lines.
+func TestOneCauseOfManyUnknownsIsOneLine(t *testing.T) {
+	unknown := func(code, why string) v1.Finding {
+		return v1.Finding{Code: code, Outcome: v1.Unknown, Level: "error", Summary: why}
+	}
+	r := v1.CheckReport{Findings: []v1.Finding{
+		unknown("A-001", "forbidden"), unknown("A-002", "timeout"), unknown("A-003", "forbidden"), unknown("A-004", "forbidden"), unknown("A-005", "forbidden"),
+		unknown("A-006", "forbidden"), unknown("A-007", "forbidden"), {Code: "A-008", Outcome: v1.Unknown, Level: "error", Summary: "forbidden", Fix: "kubectl get nodes"},
+	}}
+	var few, wide strings.Builder
+	if err := errors.Join(PrintFindings(&few, r, Layout{Width: 120}), PrintFindings(&wide, r, Layout{Width: 120, Wide: true})); err != nil {
+		t.Fatal(err)
+	}
+	want := "  ? A-001        error     forbidden (the same for 6 checks: A-001, A-003, A-004, A-005, A-006 and 1 more)\n"
+	if !strings.Contains(few.String(), want) || strings.Count(few.String(), "  ? ") != 3 {
+		t.Errorf("got\n%s", few.String())
+	}
+	if strings.Count(wide.String(), "  ? ") != 8 {
+		t.Errorf("-o wide leaves some out:\n%s", wide.String())
+	}
+}
+
 // TestAReportBeginsWithItsVerdict, and goes on with what blocks, the worst first.
 func TestAReportBeginsWithItsVerdict(t *testing.T) {
 	r := v1.CheckReport{
@@ -55,7 +78,7 @@ func TestAReportBeginsWithItsVerdict(t *testing.T) {
 		return b.String()
 	}
 	got := text(Layout{Width: 120})
-	if !strings.HasPrefix(got, "blocked: 2 failed, 1 unknown, 1 warning, 3 not evaluated, 1 passed (-v shows them)\nfailed\n  ✗ A-005     critical  worse\n") {
+	if !strings.HasPrefix(got, "blocked: 2 failed, 1 unknown, 1 warning, 3 not evaluated, 1 passed (-v shows them)\nfailed\n  ✗ A-005        critical  worse\n") {
 		t.Errorf("it begins with\n%s", got)
 	}
 	at := -1
@@ -74,7 +97,7 @@ func TestAReportBeginsWithItsVerdict(t *testing.T) {
 	if strings.Contains(got, "A-001") {
 		t.Errorf("what passed is printed:\n%s", got)
 	}
-	if all := text(Layout{Width: 120, Verbose: true}); !strings.Contains(all, "passed\n  ✓ A-001     well\n") || strings.Contains(all, "-v shows") {
+	if all := text(Layout{Width: 120, Verbose: true}); !strings.Contains(all, "passed\n  ✓ A-001        well\n") || strings.Contains(all, "-v shows") {
 		t.Errorf("with -v:\n%s", all)
 	}
 	if few := text(Layout{Width: 120, Problems: true}); strings.Contains(few, "A-004") || strings.Contains(few, "A-001") || !strings.Contains(few, "A-002") {
