@@ -263,7 +263,10 @@ func details(f v1.Finding, taken time.Time, l Layout) []detail {
 	if f.Outcome != v1.Pass {
 		add(false, "warning: ", f.Warning)
 		add(false, "only if ", f.OnlyIf)
-		label := string(cmp.Or(f.FixKind, v1.FixChange)) + ": "
+		label := "fix: " // also of a report whose writer says no kind, or one that is not known
+		if f.FixKind == v1.FixLook {
+			label = "look: "
+		}
 		fix := strings.ReplaceAll(Visible(strings.TrimSpace(f.Fix)), "\n", "\n"+strings.Repeat(" ", len(label)))
 		if fix != "" {
 			add(true, label, fix)
