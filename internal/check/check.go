@@ -146,11 +146,23 @@ func count(s *v1.CheckSummary, f v1.Finding) {
 	}
 }
 
+// Only removes the findings of all checks but one from a report, and counts again.
+func Only(r *v1.CheckReport, code string) {
+	r.Findings = slices.DeleteFunc(
+		r.Findings,
+		func(f v1.Finding) bool { return !strings.EqualFold(f.Code, code) },
+	)
+	r.Summary = v1.CheckSummary{}
+	for _, f := range r.Findings {
+		count(&r.Summary, f)
+	}
+}
+
 // ValidateAccept refuses what --accept cannot mean: a code that no check has, a mandatory check, a reason that is
 // empty.
 func ValidateAccept(accept map[string]string) error {
 	for _, code := range slices.Sorted(maps.Keys(accept)) {
-		c, ok := find(code)
+		c, ok := Find(code)
 		switch {
 		case !ok:
 			return fmt.Errorf("accepting %q: there is no such check; transplant check --list names them", code)
@@ -163,7 +175,8 @@ func ValidateAccept(accept map[string]string) error {
 	return nil
 }
 
-func find(code string) (rule.Check, bool) {
+// Find returns the check of a code, in whatever case it is written.
+func Find(code string) (rule.Check, bool) {
 	for _, c := range slices.Concat(Checks, hosted.Checks) {
 		if strings.EqualFold(c.Code, code) {
 			return c, true

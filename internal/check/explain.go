@@ -35,7 +35,7 @@ func Title(c rule.Check) string { return pageOf(c).title }
 // Explain returns what there is to know about a check, as text; false when no check has the code. The case of the code
 // does not matter.
 func Explain(code string) (string, bool) {
-	c, ok := find(strings.TrimSpace(code))
+	c, ok := Find(strings.TrimSpace(code))
 	if !ok {
 		return "", false
 	}

@@ -36,13 +36,16 @@ func newApply(c *console.Console) *cobra.Command {
 			if len(args) == 1 {
 				o.File = args[0]
 			}
-			return run.Apply(cmd.Context(), c.Client, o)
+			return console.SuggestNodes(run.Apply(cmd.Context(), c.Client, o))
 		},
 	}
+	c.AddEventsFlag(cmd)
 	addRunFlags(c, &o.Options, cmd)
 	console.AddPlanFlags(&o.Plan, cmd)
 	console.CheckPlanArgument(cmd)
 	console.AddProbeFlag(&c.Probes, cmd)
+	cmd.Flags().
+		StringSliceVar(&o.Nodes, "node", nil, "go on with the steps of this worker alone; the same command without it goes on with the others (repeatable)")
 	cmd.Flags().
 		StringVar(&o.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
 	return cmd
@@ -64,6 +67,7 @@ func newRollback(c *console.Console) *cobra.Command {
 			return run.Rollback(cmd.Context(), c.Client, f)
 		},
 	}
+	c.AddEventsFlag(cmd)
 	addRunFlags(c, &f, cmd)
 	console.AddKubeletFlags(cmd.Flags(), &f.Kubelets)
 	console.AddProbeFlag(&c.Probes, cmd)

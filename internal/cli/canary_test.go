@@ -79,8 +79,12 @@ func TestNoOutputShowsASecretOfTheCluster(t *testing.T) {
 	if found := secrets.In(string(saved)); len(found) > 0 {
 		t.Errorf("the plan's file holds the secret of %q", found)
 	}
-	noSecret(t, c.run("diff", file), secrets)
-	noSecret(t, c.run("apply", file, "--dry-run"), secrets)
+	for _, format := range []string{"text", "json", "yaml"} {
+		noSecret(t, c.run("diff", file, "-o", format), secrets)
+	}
+	for _, format := range []string{"text", "jsonl"} {
+		noSecret(t, c.run("apply", file, "--dry-run", "-o", format), secrets)
+	}
 	if masked := c.run("snapshot").out; !strings.Contains(masked, "(masked)") {
 		t.Error("nothing is said to be masked, so that nothing is proven")
 	}
@@ -108,7 +112,7 @@ func TestNothingSaidOfAMigrationShowsASecret(t *testing.T) {
 	}
 	shown := ""
 	for command, formats := range map[string][]string{
-		"status": {"text", "json", "yaml"}, "report": {"markdown", "html", "json", "yaml"}, "verify": {"text", "wide", "json", "yaml", "junit"},
+		"status": {"text", "json", "yaml"}, "report": {"markdown", "html", "json", "yaml", "junit"}, "verify": {"text", "wide", "json", "yaml", "junit"},
 		"timeline": {"text", "markdown", "json", "yaml"},
 	} {
 		for _, format := range formats {
@@ -117,8 +121,10 @@ func TestNothingSaidOfAMigrationShowsASecret(t *testing.T) {
 			shown += r.out
 		}
 	}
-	noSecret(t, c.run("apply", "--dry-run"), secrets)
-	noSecret(t, c.run("rollback", "--dry-run"), secrets)
+	for _, format := range []string{"text", "jsonl"} {
+		noSecret(t, c.run("apply", "--dry-run", "-o", format), secrets)
+		noSecret(t, c.run("rollback", "--dry-run", "-o", format), secrets)
+	}
 	if !strings.Contains(shown, "(masked)") {
 		t.Error("nothing is said to be masked, so that nothing is proven")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,9 +82,6 @@ func newCheck(c *console.Console) *cobra.Command {
 	c.AddVerboseFlag(cmd, "also print what passed (table)")
 	fl.DurationVar(&wait, "wait", 0, "look again for as long as all that blocks may pass by itself; --wait alone waits 5m")
 	fl.Lookup("wait").NoOptDefVal = "5m"
-	console.Complete(cmd, "accept", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return completeCodes("="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	})
 	return cmd
 }
 
@@ -94,22 +92,6 @@ func listChecks(c *console.Console, cmd *cobra.Command, output *printer.Format) 
 		return err
 	}
 	return printer.PrintChecks(c.Out, output)
-}
-
-// unknownCode is the error of a code that no check has.
-func unknownCode(code string) error {
-	var codes []string
-	for _, k := range check.List() {
-		codes = append(codes, k.Code)
-	}
-	if near := console.Similar(strings.ToUpper(code), codes); len(near) > 0 {
-		return fmt.Errorf(
-			"there is no check %q; did you mean %s? transplant check --list names all",
-			code,
-			strings.Join(near, " or "),
-		)
-	}
-	return fmt.Errorf("there is no check %q: transplant check --list names them", code)
 }
 
 // validateCheck refuses flags that would have no effect.
@@ -142,13 +124,17 @@ func validateCheck(
 func newExplain(c *console.Console) *cobra.Command {
 	var from string
 	var f client.PlanOptions
+	var output *printer.Format
 	cmd := &cobra.Command{
 		Use:     "explain [CODE]",
 		Short:   "Explain a check, and what it says of a cluster; without a code, list them",
 		Args:    cobra.MaximumNArgs(1),
 		Example: "  transplant explain\n  transplant explain LM-001\n  transplant explain NODE-002 --from-snapshot snapshot.yaml",
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return completeCodes(""), cobra.ShellCompDirectiveNoFileComp
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return console.CompleteCodes(typed, ""), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && from != "" {
@@ -166,41 +152,56 @@ func newExplain(c *console.Console) *cobra.Command {
 				}
 			}
 			if len(args) == 0 {
-				return printer.PrintChecks(c.Out, &printer.Format{Value: "table"})
+				list := *output
+				if list.Value == "text" {
+					list.Value = "table"
+				}
+				return printer.PrintChecks(c.Out, &list)
 			}
 			text, ok := check.Explain(args[0])
 			if !ok {
-				return unknownCode(args[0])
+				return console.UnknownCode(args[0])
 			}
-			if _, err := fmt.Fprintln(c.Out, strings.TrimSpace(text)); err != nil || from == "" {
-				return err
-			}
-			snap, err := c.SnapshotFrom(cmd.Context(), from, f.Options)
-			if err != nil {
-				return err
-			}
-			if err := f.Choose(c.Client, snap); err != nil {
-				return err
-			}
-			report := check.Run(snap, f.CheckOptions())
-			report.Findings = slices.DeleteFunc(
-				report.Findings,
-				func(f v1.Finding) bool { return !strings.EqualFold(f.Code, args[0]) },
-			)
-			visible.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, report.TakenAt.Format(time.RFC3339))
-			return printer.PrintFindings(c.Out, report, c.LayoutFor(c.Out, true))
+			return explainCheck(cmd.Context(), c, args[0], text, from, &f, output)
 		},
 	}
 	console.AddPlanFlags(&f, cmd)
 	cmd.Flags().StringVar(&from, "from-snapshot", "", "also judge the snapshot in this file")
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
-// completeCodes are the codes of all checks with what follows each, for the shell.
-func completeCodes(suffix string) []string {
-	var codes []string
-	for _, k := range check.List() {
-		codes = append(codes, k.Code+suffix+"\t"+check.Title(k))
+// explainCheck prints what a check is about, and what it finds in a snapshot if one is named.
+func explainCheck(
+	ctx context.Context,
+	c *console.Console,
+	code, text, from string,
+	f *client.PlanOptions,
+	output *printer.Format,
+) error {
+	k, _ := check.Find(code)
+	doc := v1.Explanation{
+		TypeMeta: v1.Type(v1.KindExplanation),
+		Check:    printer.CheckInfo(k),
+		Text:     strings.TrimSpace(text),
 	}
-	return codes
+	if from != "" {
+		snap, err := c.SnapshotFrom(ctx, from, f.Options)
+		if err != nil {
+			return err
+		}
+		if err := f.Choose(c.Client, snap); err != nil {
+			return err
+		}
+		report := check.Run(snap, f.CheckOptions())
+		check.Only(&report, code)
+		doc.Report = &report
+	}
+	return output.Print(c.Out, doc, map[string]func() error{"text": func() error {
+		if _, err := fmt.Fprintln(c.Out, doc.Text); err != nil || doc.Report == nil {
+			return err
+		}
+		visible.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, doc.Report.TakenAt.Format(time.RFC3339))
+		return printer.PrintFindings(c.Out, *doc.Report, c.LayoutFor(c.Out, true))
+	}})
 }

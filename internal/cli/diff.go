@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ const comparing = "comparing"
 
 func newDiff(c *console.Console) *cobra.Command {
 	var f client.PlanOptions
-	var from, until string
+	var o diffOptions
 	cmd := &cobra.Command{
 		Use:   "diff [PLAN]",
 		Short: "Show what a plan would change in each file and object",
@@ -45,9 +46,9 @@ func newDiff(c *console.Console) *cobra.Command {
 		Long: "Diff compares the cluster as it is with what it would be after the plan, and changes nothing.\nIt covers manifests, units, the kubelets' flags, kubeadm's configuration and objects.\n" +
 			"With --host-access it compares the files' bytes, edited as apply would edit them.\nFrom a snapshot alone, it compares the flags, one argument a line. Secrets are masked.\n\n" +
 			"The exit code is that of kubectl diff: 0 without a difference, 1 with differences, more than 1 for an error (9 for one that is 1 elsewhere).\n" +
-			"A program in " + externalDiff + " is given two directories to compare instead.",
+			"A program in " + externalDiff + " is given two directories to compare instead, but for -o json and yaml.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			different, err := runDiff(cmd.Context(), c, cmd, args, from, until, f)
+			different, err := runDiff(cmd.Context(), c, cmd, args, o, f)
 			switch {
 			case err != nil:
 				return err
@@ -59,9 +60,16 @@ func newDiff(c *console.Console) *cobra.Command {
 	}
 	console.AddPlanFlags(&f, cmd)
 	console.CheckPlanArgument(cmd)
-	cmd.Flags().StringVar(&from, "from-snapshot", "", "compare for a snapshot in a file instead of a live cluster")
-	cmd.Flags().StringVar(&until, "until", "", "the plan up to this step or phase only")
+	cmd.Flags().StringVar(&o.from, "from-snapshot", "", "compare for a snapshot in a file instead of a live cluster")
+	cmd.Flags().StringVar(&o.until, "until", "", "the plan up to this step or phase only")
+	o.format = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	return cmd
+}
+
+// diffOptions are where a comparison comes from, how far it goes, and how it is printed.
+type diffOptions struct {
+	from, until string
+	format      *printer.Format
 }
 
 func runDiff(
@@ -69,13 +77,13 @@ func runDiff(
 	c *console.Console,
 	cmd *cobra.Command,
 	args []string,
-	from, until string,
+	o diffOptions,
 	f client.PlanOptions,
 ) (bool, error) {
-	if err := console.CheckFromSnapshot(cmd, from, false); err != nil {
+	if err := console.CheckFromSnapshot(cmd, o.from, false); err != nil {
 		return false, err
 	}
-	snap, err := c.SnapshotFrom(ctx, from, f.Options)
+	snap, err := c.SnapshotFrom(ctx, o.from, f.Options)
 	if err != nil {
 		return false, err
 	}
@@ -83,10 +91,7 @@ func runDiff(
 	if err != nil {
 		return false, err
 	}
-	if until == "" {
-		until = p.Until
-	}
-	if until != "" {
+	if until := cmp.Or(o.until, p.Until); until != "" {
 		n, err := planstep.Until(p, until)
 		if err != nil {
 			return false, err
@@ -94,12 +99,15 @@ func runDiff(
 		p.Steps = p.Steps[:n]
 	}
 	var files func(string) systemdunit.Files
-	if from == "" && len(c.Hosts) > 0 {
+	if o.from == "" && len(c.Hosts) > 0 {
 		files = reader(ctx, c.Client)
 	}
 	all, err := diff.Differences(p, snap, files)
 	if err != nil {
 		return false, fmt.Errorf("comparing: %w", err)
+	}
+	if o.format.Value != "text" {
+		return len(all) > 0, o.format.Print(c.Out, differencesIn(snap.Cluster, all), nil)
 	}
 	if len(all) == 0 {
 		return false, nil
@@ -117,6 +125,15 @@ func runDiff(
 		}
 	}
 	return true, nil
+}
+
+// differencesIn is the document that has the differences of a cluster.
+func differencesIn(cluster v1.Cluster, all []diff.Difference) v1.Diff {
+	doc := v1.Diff{TypeMeta: v1.Type(v1.KindDiff), Cluster: cluster, Differences: []v1.TextualDiff{}}
+	for _, d := range all {
+		doc.Differences = append(doc.Differences, v1.TextualDiff{Name: d.Name, Unified: unified(d)})
+	}
+	return doc
 }
 
 // unified compares two texts in the format that patch reads. A text that is empty is a file that is not there.

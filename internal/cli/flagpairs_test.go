@@ -98,7 +98,7 @@ func TestAPlanHasItsOwnOptions(t *testing.T) {
 // TestEveryOptionOfAPlanIsCompared: a new flag of a plan has to be among those that are compared with a plan in a file.
 func TestEveryOptionOfAPlanIsCompared(t *testing.T) {
 	newExplain(console.New(console.Streams{})).Flags().VisitAll(func(f *pflag.Flag) {
-		if _, ok := client.PlanOptionFlags[f.Name]; !ok && !slices.Contains([]string{"accept", "from-snapshot"}, f.Name) {
+		if _, ok := client.PlanOptionFlags[f.Name]; !ok && !slices.Contains([]string{"accept", "from-snapshot", "output"}, f.Name) {
 			t.Errorf("--%s is an option of a plan and not among planOptionFlags", f.Name)
 		}
 	})

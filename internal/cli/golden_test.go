@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/help"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
@@ -213,7 +214,7 @@ func TestEveryDocumentNamesItsKind(t *testing.T) {
 	for kind, args := range map[string][]string{
 		v1.KindCheckReport: {
 			"check", "--from-snapshot", labSnapshot,
-		}, printer.KindCheckList: {"check", "--list"}, v1.KindPlan: {"plan", "--from-snapshot", labSnapshot}, "Version": {"version"},
+		}, v1.KindCheckList: {"check", "--list"}, v1.KindPlan: {"plan", "--from-snapshot", labSnapshot}, v1.KindVersion: {"version"},
 	} {
 		var meta v1.TypeMeta
 		r := transplant(t, append(args, "-o", "json")...)
@@ -375,11 +376,38 @@ func referenceOf(cmd *cobra.Command) string {
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\n\n```\n%s\n```", cmd.Example)
 	}
-	if flags := flagTable(cmd.LocalNonPersistentFlags()); flags != "" {
-		fmt.Fprintf(&b, "\n\n%s", strings.TrimSuffix(flags, "\n"))
+	if rights := help.Rights(cmd); rights != "" {
+		fmt.Fprintf(&b, "\n\n%s", rights)
 	}
-	b.WriteString("\n")
+	b.WriteString(flagTables(cmd) + "\n")
 	return b.String()
+}
+
+// flagTables are the flags of a command, those of every command left out, under the headings that its help has.
+func flagTables(cmd *cobra.Command) string {
+	own := cmd.LocalNonPersistentFlags()
+	groups := help.Groups(cmd)
+	if len(groups) == 0 {
+		groups = []help.Group{{Flags: own}}
+	}
+	out := ""
+	for _, g := range groups {
+		flags := pflag.NewFlagSet(g.Title, pflag.ContinueOnError)
+		g.Flags.VisitAll(func(f *pflag.Flag) {
+			if own.Lookup(f.Name) != nil {
+				flags.AddFlag(f)
+			}
+		})
+		table := strings.TrimSuffix(flagTable(flags), "\n")
+		switch {
+		case table == "":
+		case g.Title == "":
+			out += "\n\n" + table
+		default:
+			out += "\n\n" + g.Title + ":\n\n" + table
+		}
+	}
+	return out
 }
 
 func flagTable(flags *pflag.FlagSet) string {

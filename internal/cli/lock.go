@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
@@ -23,6 +25,7 @@ import (
 
 func newPause(c *console.Console) *cobra.Command {
 	var reason string
+	var output *printer.Format
 	cmd := &cobra.Command{
 		Use:     "pause",
 		Short:   "Let a run wait before its next step, from any machine",
@@ -38,29 +41,37 @@ func newPause(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			asked, err := pause.Request(
-				cmd.Context(),
-				c.Kube,
-				v1.Pause{Run: doc.Run, By: requesterName(), At: c.ServerTime().UTC(), Reason: reason},
-			)
+			want := v1.Pause{Run: doc.Run, By: requesterName(), At: c.ServerTime().UTC(), Reason: reason}
+			asked, err := pause.Request(cmd.Context(), c.Kube, want)
 			if err != nil {
 				return err
 			}
+			held, err := lock.Read(cmd.Context(), c.Kube)
 			c.Narrate(
 				"migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on",
 				doc.Run,
 				pause.Describe(*asked),
-				describePause(cmd.Context(), c),
+				describePause(held, err),
 			)
-			return nil
+			return c.PrintResult(output, v1.ChangeResult{
+				Command: "pause",
+				Changed: isOwnRequest(*asked, want),
+				Run:     doc.Run,
+				Phase:   doc.Phase,
+				Paused:  asked,
+				Lock:    lockStatus(c, held, err),
+				Next:    "transplant status --watch",
+			})
 		},
 	}
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words: it is shown to everybody who looks on")
 	return cmd
 }
 
 func newResume(c *console.Console) *cobra.Command {
-	return &cobra.Command{
+	var output *printer.Format
+	cmd := &cobra.Command{
 		Use:     "resume",
 		Short:   "Let a paused run go on",
 		Args:    cobra.NoArgs,
@@ -78,22 +89,29 @@ func newResume(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			result := v1.ChangeResult{Command: "resume", Run: doc.Run, Phase: doc.Phase, Paused: was, Changed: was != nil}
 			if was == nil {
 				c.Narrate("migration %s was not paused: nothing to do", doc.Run)
-				return nil
+				return c.PrintResult(output, result)
 			}
 			c.Narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
-			if ownLock, err := lock.Read(cmd.Context(), c.Kube); errors.Is(err, lock.ErrNoLock) {
-				c.Narrate(
-					"no command carries it out now\nnext: %s %s",
-					c.Called, map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase],
-				)
+			held, err := lock.Read(cmd.Context(), c.Kube)
+			result.Lock = lockStatus(c, held, err)
+			if errors.Is(err, lock.ErrNoLock) {
+				result.Next = c.Called + " " + map[string]string{
+					v1.RunApplying:    "apply",
+					v1.RunRollingBack: "rollback",
+				}[doc.Phase]
+				c.Narrate("no command carries it out now\nnext: %s", result.Next)
 			} else if err == nil {
-				c.Narrate("%s carries it out\nnext: transplant status --watch", ownLock.Who())
+				result.Next = c.AsCalled("transplant status --watch")
+				c.Narrate("%s carries it out\nnext: %s", held.Who(), result.Next)
 			}
-			return nil
+			return c.PrintResult(output, result)
 		},
 	}
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
+	return cmd
 }
 
 // findUnfinishedRun is the run that is begun and not ended; an error where there is none to pause or resume.
@@ -121,16 +139,28 @@ func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1
 	return doc, nil
 }
 
-// describePause says from when on a paused run waits.
-func describePause(ctx context.Context, c *console.Console) string {
-	ownLock, err := lock.Read(ctx, c.Kube)
+// describePause says from when on a paused run waits, by what was read of the lock.
+func describePause(held *lock.State, err error) string {
 	switch {
 	case errors.Is(err, lock.ErrNoLock):
 		return "no command carries it out now; the next apply or rollback waits before its first step"
 	case err != nil:
 		return fmt.Sprintf("whether a process executes it now is unknown: %v", err)
 	}
-	return ownLock.Who() + " finishes the step that is under way, and waits"
+	return held.Who() + " finishes the step that is under way, and waits"
+}
+
+// lockStatus is what was read of a lock; nil where there is none.
+func lockStatus(c *console.Console, held *lock.State, err error) *v1.LockStatus {
+	if err != nil {
+		return nil
+	}
+	return status.Judge(status.Facts{Now: c.ServerTime(), Lock: held}).Lock
+}
+
+// isOwnRequest reports whether the run waits for this request, and not for an earlier one.
+func isOwnRequest(asked, want v1.Pause) bool {
+	return asked.By == want.By && asked.At.Truncate(time.Second).Equal(want.At.Truncate(time.Second))
 }
 
 // requesterName is who pauses a run.
@@ -144,6 +174,7 @@ func requesterName() string {
 
 func newUnlock(c *console.Console) *cobra.Command {
 	var yes, force bool
+	var output *printer.Format
 	cmd := &cobra.Command{
 		Use:     "unlock",
 		Short:   "Take the lock of a run away whose holder has ended",
@@ -156,34 +187,41 @@ func newUnlock(c *console.Console) *cobra.Command {
 			if err := c.Connect(); err != nil {
 				return err
 			}
-			return removeLock(cmd.Context(), c, yes, force)
+			result, err := removeLock(cmd.Context(), c, yes, force)
+			if err != nil {
+				return err
+			}
+			return c.PrintResult(output, result)
 		},
 	}
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().
 		BoolVar(&force, "force", false, "also when the lock is renewed: its holder stops in the middle of its step")
 	return cmd
 }
 
-func removeLock(ctx context.Context, c *console.Console, yes, force bool) error {
+// removeLock deletes the lock, unless its holder is at work.
+func removeLock(ctx context.Context, c *console.Console, yes, force bool) (v1.ChangeResult, error) {
+	result := v1.ChangeResult{Command: "unlock"}
 	ownLock, err := lock.Read(ctx, c.Kube)
 	if errors.Is(err, lock.ErrNoLock) {
 		c.Narrate("the lock is free: nothing to do")
-		return nil
+		return result, nil
 	} else if err != nil {
-		return err
+		return result, err
 	}
-	shown := status.Judge(status.Facts{Now: c.ServerTime(), Lock: ownLock}).Lock
-	c.Narrate("the lock is held by %s", wording.HolderWords(*shown))
+	result.Lock = lockStatus(c, ownLock, nil)
+	c.Narrate("the lock is held by %s", wording.HolderWords(*result.Lock))
 	alive, err := isRenewed(ctx, c, ownLock)
 	switch {
 	case errors.Is(err, lock.ErrNoLock):
 		c.Narrate("its holder gave it up while it was looked at: nothing to do")
-		return nil
+		return result, nil
 	case err != nil:
-		return err
+		return result, err
 	case alive && !force:
-		return exitcode.With(
+		return result, exitcode.With(
 			exitcode.Locked,
 			"%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step",
 			ownLock.Who(),
@@ -192,7 +230,7 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) error 
 		c.Narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
 	if err := c.Approve(yes, fmt.Sprintf("delete the lock of %s", ownLock.Who())); err != nil {
-		return err
+		return result, err
 	}
 	if force {
 		err = lock.ForceUnlock(ctx, c.Kube, ownLock)
@@ -201,16 +239,17 @@ func removeLock(ctx context.Context, c *console.Console, yes, force bool) error 
 	}
 	var locked *lock.HeldError
 	if errors.As(err, &locked) {
-		return exitcode.With(
+		return result, exitcode.With(
 			exitcode.Locked,
 			"the lock was renewed or taken by %s in between: it was left alone",
 			holder.Words(locked.Holder),
 		)
 	} else if err != nil {
-		return err
+		return result, err
 	}
-	c.Narrate("the lock is gone\nnext: %s", c.AsCalled(nextAfterUnlock(ctx, c)))
-	return nil
+	result.Changed, result.Next = true, c.AsCalled(nextAfterUnlock(ctx, c))
+	c.Narrate("the lock is gone\nnext: %s", result.Next)
+	return result, nil
 }
 
 // isRenewed reports whether the holder of a lock is at work.

@@ -149,7 +149,7 @@ func TestVerifyNamesWhoChangedWhat(t *testing.T) {
 		"verify",
 		"-o",
 		"junit",
-	); r.code != exitcode.Unverified || !strings.Contains(r.out, `<testcase classname="verify" name="nodes">`) ||
+	); r.code != exitcode.Unverified || !strings.Contains(r.out, `<testcase classname="verification" name="nodes nodes are as before">`) ||
 		!strings.Contains(r.out, "<failure") {
 		t.Error(r.text(nil))
 	}

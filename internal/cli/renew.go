@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/managertoken"
@@ -20,6 +22,7 @@ import (
 func newRenew(c *console.Console) *cobra.Command {
 	var all bool
 	var named []string
+	var output *printer.Format
 	cmd := &cobra.Command{
 		Use:   "renew",
 		Short: "Renew the tokens of the cloud-controller-managers that have one in a file",
@@ -33,24 +36,25 @@ func newRenew(c *console.Console) *cobra.Command {
 			if err := c.Open(cmd.Context()); err != nil {
 				return err
 			}
-			return renewTokens(cmd.Context(), c, named, all)
+			return renewTokens(cmd.Context(), c, named, all, output)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also tokens that are not due yet")
 	cmd.Flags().
 		StringSliceVar(&named, "host", nil, "hosts that may have a manager, by their names of --host-access, instead of those whose nodes are labelled as control plane")
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
 // renewTokens renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from
 // theirs.
-func renewTokens(ctx context.Context, c *console.Console, named []string, all bool) error {
+func renewTokens(ctx context.Context, c *console.Console, named []string, all bool, output *printer.Format) error {
 	hosts, errs, err := managerHosts(ctx, c.Client, named)
 	if err != nil {
 		return err
 	}
 	r := managertoken.Renewal{Kube: c.Kube, Now: c.ServerTime, Always: all}
-	found := 0
+	var tokens console.Tokens
 	for _, h := range hosts {
 		token, err := r.OnHost(ctx, h)
 		if err != nil {
@@ -58,16 +62,14 @@ func renewTokens(ctx context.Context, c *console.Console, named []string, all bo
 			continue
 		}
 		if token.State != managertoken.None {
-			found++
-			errs = append(errs, c.PrintToken("host "+h.Name(), token))
+			tokens.Add(v1.TokenStatus{Host: h.Name()}, token)
 		}
 	}
-	if found == 0 && len(errs) == 0 {
-		fmt.Fprintln(c.Out, "no manager has a token in a file of these hosts: nothing to renew")
+	if len(tokens) == 0 && len(errs) > 0 {
+		return errors.Join(errs...)
 	}
-	return errors.Join(slices.CompactFunc(errs, func(a, b error) bool {
-		return errors.Is(a, console.ErrEndlessToken) && errors.Is(b, console.ErrEndlessToken)
-	})...)
+	err = c.PrintTokens(output, tokens, "no manager has a token in a file of these hosts: nothing to renew")
+	return errors.Join(append(errs, err)...)
 }
 
 // managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control

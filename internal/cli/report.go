@@ -37,7 +37,11 @@ func newReport(c *console.Console) *cobra.Command {
 				return err
 			}
 			var b bytes.Buffer
-			if err := report.Write(&b, r.Report, output.String()); err != nil {
+			write := func() error { return report.Write(&b, r.Report, output.String()) }
+			if output.String() == "junit" {
+				write = func() error { return printer.ReportJUnit(&b, r.Report) }
+			}
+			if err := write(); err != nil {
 				return err
 			}
 			if out == "" {
@@ -53,7 +57,7 @@ func newReport(c *console.Console) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
 	console.CheckOutFile(cmd, "out")
-	output = console.AddFormatFlag(cmd, "markdown", "html", "svg", "json", "yaml")
+	output = console.AddFormatFlag(cmd, "markdown", "html", "svg", "json", "yaml", "junit")
 	cmd.Flags().StringVar(&f.Log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
 	cmd.Flags().
 		StringVar(&f.Probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")

@@ -15,8 +15,10 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	bundlecmd "github.com/transplant-dev/transplant/internal/cli/bundle"
+	"github.com/transplant-dev/transplant/internal/cli/complete"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	fleetcmd "github.com/transplant-dev/transplant/internal/cli/fleet"
+	"github.com/transplant-dev/transplant/internal/cli/help"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/cli/seed"
 	"github.com/transplant-dev/transplant/internal/client"
@@ -40,6 +42,13 @@ func Run(ctx context.Context, args []string, s console.Streams) int {
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(s.Err, "error: %s\n", c.AsCalled(visible.Lines(mask.Error(err))))
 	}
+	code := exitCodeOf(cmd, err)
+	c.Finish(code, err)
+	return code
+}
+
+// exitCodeOf is the exit code of a command that ended with an error, or with none.
+func exitCodeOf(cmd *cobra.Command, err error) int {
 	code := exitcode.Of(err)
 	if code == exitcode.Error && err.Error() != "" && cmd.Annotations[comparing] != "" {
 		return exitcode.DiffError // 1 says that there are differences, and this may be a flag that is mistyped
@@ -143,7 +152,8 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		}
 		root.AddCommand(cmd.cmd)
 	}
-	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes + "\n")
+	complete.Register(root)
+	help.Set(root, exitCodes)
 	for _, cmd := range root.Commands() {
 		c.Commands = append(c.Commands, cmd.Name())
 	}
@@ -155,17 +165,16 @@ func newVersion(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := map[string]string{
-				"apiVersion": v1.GroupVersion,
-				"kind":       "Version",
-				"version":    client.Version,
-				"go":         runtime.Version(),
-				"platform":   runtime.GOOS + "/" + runtime.GOARCH,
+			v := v1.Version{
+				TypeMeta: v1.Type(v1.KindVersion),
+				Version:  client.Version,
+				Go:       runtime.Version(),
+				Platform: runtime.GOOS + "/" + runtime.GOARCH,
 			}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, s := range info.Settings {
 					if s.Key == "vcs.revision" {
-						v["commit"] = s.Value
+						v.Commit = s.Value
 					}
 				}
 			}

@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -75,7 +76,8 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 }
 
 func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
-	for _, phase := range phases(p.Steps) {
+	now := slices.DeleteFunc(slices.Clone(p.Steps), func(s v1.Step) bool { return e.env.Later[s.ID] })
+	for _, phase := range phases(now) {
 		last := phase[len(phase)-1].ID == p.Until
 		for len(phase) > 0 {
 			group, rest, err := e.nextGroup(ctx, phase)

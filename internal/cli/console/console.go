@@ -38,6 +38,14 @@ func (c *Console) Approve(yes bool, what string) error {
 			what,
 		)
 	}
+	if c.events != nil && !IsTerminal(c.Err) {
+		return exitcode.With(
+			exitcode.NotApproved,
+			"not approved: to %s is asked on standard error, which is no terminal; review the plan above and run the same command with --yes",
+			what,
+		)
+	}
+	c.events.write(v1.RunEvent{Type: v1.EventQuestion, Message: what})
 	fmt.Fprintf(c.Err, "%s? Type yes to go on: ", what)
 	line, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "yes" {
@@ -48,6 +56,7 @@ func (c *Console) Approve(yes bool, what string) error {
 
 // Tell prints what happens to a step, a line each.
 func (c *Console) Tell(e step.Event) {
+	c.events.step(e)
 	at, l := e.Time.Format("15:04:05"), printer.Layout{Ascii: c.Ascii}
 	switch e.Kind {
 	case "started":
@@ -82,6 +91,8 @@ type Console struct {
 	Given  *pflag.FlagSet
 	// Commands are the names of this program's commands.
 	Commands []string
+	// events are written on standard output during a run; nil for none.
+	events *eventStream
 }
 
 // New returns a console with a client that talks to it.

@@ -128,6 +128,8 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		nil,
 		`accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted. Apply also takes differences that its verification finds, OBJECT="reason"`,
 	)
+	CheckBefore(cmd, func(*cobra.Command, []string) error { return checkAccepted(f.Accept) })
+	Complete(cmd, "accept", completeAccepted)
 	CheckBefore(cmd, func(*cobra.Command, []string) error {
 		o := f.Options
 		o.CredentialProvider = "" // its digest is taken when the plan is made

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -14,17 +15,23 @@ import (
 
 // ShowReport implements ui.
 func (c *Console) ShowReport(report v1.CheckReport) error {
+	c.events.findings(report)
 	return printer.PrintCheck(c.Err, report, c.LayoutFor(c.Err, false))
 }
 
 // ShowUnseen implements ui.
 func (c *Console) ShowUnseen(p *v1.Plan, results map[string]string) error {
+	c.events.plan(p)
 	return printer.PrintUnseen(c.Err, p, results, c.LayoutFor(c.Err, false))
 }
 
 // ShowPlan implements ui: a plan before it is carried out is part of the conversation; with --dry-run it is the answer.
 func (c *Console) ShowPlan(p *v1.Plan, how client.PlanView) error {
+	c.events.plan(p)
 	w := c.Err
+	if how.Answer && c.events != nil {
+		return nil
+	}
 	if how.Answer {
 		w = c.Out
 	}
@@ -50,25 +57,73 @@ func (c *Console) PrintReport(output *printer.Format, report v1.CheckReport, sho
 	})
 }
 
-// PrintToken prints what became of a token.
-func (c *Console) PrintToken(where string, token managertoken.Token) error {
-	days := int(token.Expires.Sub(c.ServerTime()).Hours() / 24)
-	switch token.State {
-	case managertoken.Endless:
-		visible.Fprintf(c.Out, "%s: the token never expires\n", where)
+// PrintResult prints what a command changed, in a format for programs. In text it was told already.
+func (c *Console) PrintResult(output *printer.Format, r v1.ChangeResult) error {
+	r.TypeMeta = v1.Type(v1.KindChangeResult)
+	return output.Print(c.Out, r, map[string]func() error{"text": func() error { return nil }})
+}
+
+// Tokens are what became of the tokens of managers.
+type Tokens []v1.TokenStatus
+
+// Add notes what became of a token. Where says whose it is.
+func (t *Tokens) Add(where v1.TokenStatus, token managertoken.Token) {
+	where.State = map[managertoken.State]string{
+		managertoken.Renewed: v1.TokenRenewed,
+		managertoken.Valid:   v1.TokenValid,
+		managertoken.Endless: v1.TokenEndless,
+	}[token.State]
+	if token.State != managertoken.Endless {
+		where.Expires = token.Expires.UTC()
+	}
+	*t = append(*t, where)
+}
+
+// PrintTokens prints what became of tokens, and fails where one never expires. None says that there are none.
+func (c *Console) PrintTokens(output *printer.Format, tokens Tokens, none string) error {
+	doc := v1.TokenList{TypeMeta: v1.Type(v1.KindTokenList), Tokens: tokens}
+	if doc.Tokens == nil {
+		doc.Tokens = []v1.TokenStatus{}
+	}
+	if err := output.Print(c.Out, doc, map[string]func() error{"text": func() error {
+		if len(tokens) == 0 {
+			visible.Fprintf(c.Out, "%s\n", none)
+		}
+		for _, token := range tokens {
+			c.printToken(token)
+		}
+		return nil
+	}}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(tokens, func(t v1.TokenStatus) bool { return t.State == v1.TokenEndless }) {
 		return ErrEndlessToken
-	case managertoken.Renewed:
-		visible.Fprintf(
-			c.Out,
-			"%s: renewed, expires %s, in %s\n",
-			where,
-			token.Expires.Format(time.RFC3339),
-			english.Count(days, "day"),
-		)
-	default:
-		visible.Fprintf(c.Out, "%s: expires %s, in %s\n", where, token.Expires.Format(time.RFC3339), english.Count(days, "day"))
 	}
 	return nil
+}
+
+func (c *Console) printToken(token v1.TokenStatus) {
+	where := "host " + token.Host
+	if token.Namespace != "" {
+		where = "namespace " + token.Namespace
+	}
+	renewed := ""
+	if token.State == v1.TokenRenewed {
+		renewed = "renewed, "
+	}
+	if token.State == v1.TokenEndless {
+		visible.Fprintf(c.Out, "%s: the token never expires\n", where)
+		return
+	}
+	days := int(token.Expires.Sub(c.ServerTime()).Hours() / 24)
+	visible.Fprintf(
+		c.Out,
+		"%s: %sexpires %s, in %s\n",
+		where,
+		renewed,
+		token.Expires.Format(time.RFC3339),
+		english.Count(days, "day"),
+	)
 }
 
 // ErrEndlessToken says that managers have tokens which never expire.

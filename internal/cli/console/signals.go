@@ -19,7 +19,8 @@ import (
 //	SIGINT, SIGTERM      the first one: finish this step; a second one of either: stop now
 //	SIGHUP               finish this step: the session is gone, and a migration that nobody can see or stop does not go on. It never means more, since a
 //	                     shell and the kernel both send it; under nohup it is ignored, as was asked for
-//	standard error gone  as SIGHUP: whoever was told what happens no longer reads it (a pipe into head, a terminal that was closed)
+//	standard error gone  as SIGHUP: whoever was told what happens no longer reads it (a pipe into head, a terminal that was closed);
+//	                     with -o jsonl, standard output, too
 //
 // From here on a broken pipe is an error of a write. It does not end the process, which would be in the middle of a
 // step.
@@ -32,6 +33,7 @@ func Signals(ctx context.Context, c *Console) (hard context.Context, stopping <-
 	stop, ended := make(chan struct{}), make(chan struct{})
 	halt := sync.OnceFunc(func() { close(stop) })
 	c.Err = &listener{w: c.Err, gone: halt}
+	c.events.stopAtEnd(halt)
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		select {

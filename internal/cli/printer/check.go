@@ -15,33 +15,32 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 )
 
-// KindCheckList is the kind of the document that check --list prints.
-const KindCheckList = "CheckList"
+// CheckInfo is what is known of a check before it has judged anything.
+func CheckInfo(k rule.Check) v1.CheckInfo {
+	return v1.CheckInfo{
+		Code:      k.Code,
+		Reason:    k.Reason,
+		Category:  k.Category,
+		Level:     k.Level,
+		Impact:    k.Impact,
+		Title:     check.Title(k),
+		Mandatory: k.Mandatory,
+		Retryable: k.Retryable,
+		DependsOn: k.DependsOn,
+	}
+}
 
 // PrintChecks prints the list of checks.
 func PrintChecks(w io.Writer, f *Format) error {
-	type row struct {
-		Code      string   `json:"code"`
-		Reason    string   `json:"reason"`
-		Category  string   `json:"category"`
-		Level     string   `json:"level"`
-		Impact    string   `json:"impact"`
-		Title     string   `json:"title"`
-		Mandatory bool     `json:"mandatory"`
-		Retryable bool     `json:"retryable"`
-		DependsOn []string `json:"dependsOn,omitempty"`
-	}
-	var rows []row
+	var rows []v1.CheckInfo
 	for _, k := range check.List() {
-		rows = append(
-			rows,
-			row{k.Code, k.Reason, k.Category, k.Level, k.Impact, check.Title(k), k.Mandatory, k.Retryable, k.DependsOn},
-		)
+		rows = append(rows, CheckInfo(k))
 	}
 	table := func(wide bool) func() error {
 		return func() error {
@@ -57,7 +56,7 @@ func PrintChecks(w io.Writer, f *Format) error {
 			return nil
 		}
 	}
-	doc := map[string]any{"apiVersion": v1.GroupVersion, "kind": KindCheckList, "checks": rows}
+	doc := v1.CheckList{TypeMeta: v1.Type(v1.KindCheckList), Checks: rows}
 	return f.Print(w, doc, map[string]func() error{"table": table(false), "wide": table(true)})
 }
 

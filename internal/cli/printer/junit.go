@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
@@ -60,40 +61,57 @@ func PrintJUnit(w io.Writer, r v1.CheckReport) error {
 		}
 		out.Suites[len(out.Suites)-1].add(f, r.TakenAt)
 	}
-	for _, s := range out.Suites {
-		out.Tests = out.Tests + s.Tests
-		out.Failures = out.Failures + s.Failures
-		out.Errors = out.Errors + s.Errors
-		out.Skipped = out.Skipped + s.Skipped
+	return writeJUnit(w, out)
+}
+
+// writeJUnit counts the cases of a document and writes it.
+func writeJUnit(w io.Writer, out JUnitSuites) error {
+	for i := range out.Suites {
+		s := &out.Suites[i]
+		for _, c := range s.Cases {
+			s.Tests++
+			switch {
+			case c.Failure != nil:
+				s.Failures++
+			case c.Error != nil:
+				s.Errors++
+			case c.Skipped != nil:
+				s.Skipped++
+			}
+		}
+		out.Tests += s.Tests
+		out.Failures += s.Failures
+		out.Errors += s.Errors
+		out.Skipped += s.Skipped
 	}
 	data, err := xml.MarshalIndent(out, "", "  ")
 	if err != nil {
-		return fmt.Errorf("writing the report as XML: %w", err)
+		return fmt.Errorf("writing JUnit's XML: %w", err)
 	}
 	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, data)
 	return err
 }
 
+// add adds the case of a finding.
 func (s *JUnitSuite) add(f v1.Finding, taken time.Time) {
-	c := JUnitCase{Class: f.Category, Name: f.Code + " " + f.Reason}
+	name := f.Code + " " + f.Reason
+	if k, ok := check.Find(f.Code); ok {
+		name = f.Code + " " + check.Title(k)
+	}
+	c := JUnitCase{Class: f.Category, Name: name}
 	var lines []string
 	for _, d := range details(f, taken, Layout{Wide: true}) {
 		lines = append(lines, d.text)
 	}
 	text := strings.Join(append([]string{f.Summary}, lines...), "\n")
-	s.Tests++
 	switch {
 	case f.Accepted != "":
-		s.Skipped++
 		c.Skipped, c.Output = &JUnitMessage{Message: "accepted: " + f.Accepted}, text
 	case f.Outcome == v1.Fail:
-		s.Failures++
 		c.Failure = &JUnitMessage{Message: f.Summary, Type: f.Level, Text: text}
 	case f.Outcome == v1.Unknown:
-		s.Errors++
 		c.Error = &JUnitMessage{Message: f.Summary, Type: "unknown", Text: text}
 	case f.Outcome == v1.Skip:
-		s.Skipped++
 		c.Skipped = &JUnitMessage{Message: f.Summary}
 	case f.Outcome == v1.Warn:
 		c.Output = "warning: " + text
@@ -101,40 +119,74 @@ func (s *JUnitSuite) add(f v1.Finding, taken time.Time) {
 	s.Cases = append(s.Cases, c)
 }
 
+// verified are the titles of what a verification looks at.
+var verified = map[string]string{
+	"finished":       "the migration or its rollback has ended",
+	"owners":         "each loop has the owner that was promised",
+	"hosts":          "no host that was taken out stands in the way",
+	"nodes":          "nodes are as before",
+	"services":       "Services of type LoadBalancer are as before",
+	"endpoints":      "Services have the endpoints that they had",
+	"volumes":        "PersistentVolumes are as before",
+	"attachments":    "volumes are attached as before",
+	"csi-drivers":    "CSI drivers are on the nodes as before",
+	"load-balancers": "load balancers of the cloud are as before",
+	"routes":         "routes of the cloud are as before",
+	"disruption":     "outages kept their budget",
+	"facts":          "nothing else that was looked for is unknown",
+}
+
 // VerificationJUnit writes a verification as JUnit's XML, a case for each check.
 func VerificationJUnit(w io.Writer, v v1.Verification) error {
 	suite := JUnitSuite{Name: "verify"}
 	for _, c := range v.Checks {
-		one := JUnitCase{Class: "verify", Name: c.Name}
+		one := JUnitCase{Class: "verification", Name: strings.TrimSpace(c.Name + " " + verified[c.Name])}
 		text := strings.Join(append([]string{c.Summary}, c.Problems...), "\n")
-		suite.Tests++
 		switch c.Outcome {
 		case v1.Fail:
-			suite.Failures++
 			one.Failure = &JUnitMessage{Message: c.Summary, Type: findings.LevelError, Text: text}
 		case v1.Unknown:
-			suite.Errors++
 			one.Error = &JUnitMessage{Message: c.Summary, Type: "unknown", Text: text}
 		case v1.Skip:
-			suite.Skipped++
 			one.Skipped = &JUnitMessage{Message: c.Summary}
 		default:
 			one.Output = c.Summary
 		}
 		suite.Cases = append(suite.Cases, one)
 	}
-	out := JUnitSuites{
-		Name:     "transplant verify " + v.Cluster.Name,
-		Tests:    suite.Tests,
-		Failures: suite.Failures,
-		Errors:   suite.Errors,
-		Skipped:  suite.Skipped,
-		Suites:   []JUnitSuite{suite},
+	return writeJUnit(w, JUnitSuites{Name: "transplant verify " + v.Cluster.Name, Suites: []JUnitSuite{suite}})
+}
+
+// ReportJUnit writes a report as JUnit's XML: a phase is a suite, a step is a case, and one more case is the result.
+func ReportJUnit(w io.Writer, r v1.Report) error {
+	out := JUnitSuites{Name: "transplant report " + r.Cluster.Name}
+	for _, s := range r.Steps {
+		if n := len(out.Suites); n == 0 || out.Suites[n-1].Name != s.Phase {
+			out.Suites = append(out.Suites, JUnitSuite{Name: s.Phase})
+		}
+		c := JUnitCase{Class: s.Phase, Name: s.ID + " " + s.Title}
+		switch s.Result {
+		case "done", "already-done":
+			c.Output = fmt.Sprintf("%s in %.0fs", s.Result, s.DurationSeconds)
+		case "failed":
+			c.Failure = &JUnitMessage{Message: s.Error, Type: findings.LevelError, Text: s.Error}
+		default:
+			c.Skipped = &JUnitMessage{Message: strings.TrimSuffix(s.Result+": "+s.Error, ": ")}
+		}
+		suite := &out.Suites[len(out.Suites)-1]
+		suite.Cases = append(suite.Cases, c)
 	}
-	data, err := xml.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing the verification as XML: %w", err)
+	result := JUnitCase{Class: "result", Name: "result every step is done, and nothing was lost"}
+	reasons := strings.Join(r.Reasons, "\n")
+	switch r.Result {
+	case v1.ResultOK:
+	case v1.ResultUnknown:
+		result.Error = &JUnitMessage{Message: r.Result, Type: r.Result, Text: reasons}
+	case v1.ResultRolledBack:
+		result.Skipped = &JUnitMessage{Message: strings.TrimSuffix(r.Result+": "+reasons, ": ")}
+	default:
+		result.Failure = &JUnitMessage{Message: r.Result, Type: r.Result, Text: reasons}
 	}
-	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, data)
-	return err
+	out.Suites = append(out.Suites, JUnitSuite{Name: "result", Cases: []JUnitCase{result}})
+	return writeJUnit(w, out)
 }

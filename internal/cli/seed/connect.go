@@ -232,12 +232,15 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 // hostedFlags are what each command understands of a control plane in a seed, next to the global flags that say how
 // answers look.
 var hostedFlags = map[string][]string{
-	"check":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
-	"plan":     {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
-	"apply":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock", "plan-sha256"},
-	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256"},
+	"check": {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
+	"plan":  {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
+	"apply": {
+		"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock",
+		"plan-sha256", "output",
+	},
+	"rollback": {"yes", "dry-run", "steal-lock", "plan-sha256", "output"},
 	"status":   {"output"},
-	"renew":    {"all"},
+	"renew":    {"all", "output"},
 	"bundle":   {"out", "max-size", "timeout", "since", "tail", "output"},
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/managertoken"
-	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // Renew renews the token of a manager that a seed hosts.
@@ -16,9 +16,10 @@ func Renew(ctx context.Context, h *Command) error {
 	if err != nil {
 		return err
 	}
-	if token.State == managertoken.None {
-		visible.Fprintf(h.Out, "namespace %s: no manager with a token: nothing to renew\n", h.Plane.Namespace)
-		return nil
+	var tokens console.Tokens
+	if token.State != managertoken.None {
+		tokens.Add(v1.TokenStatus{Namespace: h.Plane.Namespace}, token)
 	}
-	return h.PrintToken("namespace "+h.Plane.Namespace, token)
+	none := "namespace " + h.Plane.Namespace + ": no manager with a token: nothing to renew"
+	return h.PrintTokens(h.output(), tokens, none)
 }

@@ -50,6 +50,9 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	if err := o.checkWithout(); err != nil {
 		return err
 	}
+	if len(o.Nodes) > 0 && o.Until != "" {
+		return exitcode.With(exitcode.Error, "--node and --until both say where the run ends: give one of them")
+	}
 	o.EnvGiven = len(o.Plan.Given.Among("ccm-env")) > 0 // CheckAgainstPlan refuses another one than that of the plan
 	o.ImageGiven = len(o.Plan.Given.Among("image")) > 0
 	j, err := journal.Open(ctx, c.Kube)
@@ -77,11 +80,20 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 				client.RunFlags...); err != nil {
 				return err
 			}
+			if err := o.checkNodes(ctx, c, doc); err != nil {
+				return err
+			}
 			if err := c.OpenHostsAndCloud(ctx); err != nil {
 				return err
 			}
 			return resumeApply(ctx, c, j, o)
 		}
+	}
+	if len(o.Nodes) > 0 {
+		return exitcode.With(
+			exitcode.Error,
+			"--node goes on with the workers of a migration whose control plane is done, and none was started on this cluster: run transplant apply without it, or with --until, first",
+		)
 	}
 	if len(o.Without) > 0 {
 		return exitcode.With(
@@ -158,7 +170,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		if err != nil {
 			return err
 		}
-		return execute(ctx, c, j, p, n, snap, snap, o.Accepted)
+		return execute(ctx, c, j, p, extent{steps: n}, snap, snap, o.Accepted)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/fault"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -41,7 +42,21 @@ type Options struct {
 	EnvGiven bool
 	// ImageGiven reports the same of its image.
 	ImageGiven bool
+	// Nodes are the workers that an apply changes; empty for all of the plan.
+	Nodes []string
 }
+
+// extent is how much of a plan a run executes.
+type extent struct {
+	// steps from the first on are executed, but for those of later.
+	steps int
+	later map[string]bool
+	// nodes are those that the run is limited to, and own their steps.
+	nodes, own []string
+}
+
+// whole is a run of all steps of a plan.
+func whole(p *v1.Plan) extent { return extent{steps: len(p.Steps)} }
 
 // execute runs the plan's first steps with a recorder next to them, and writes how the run ended when they are all.
 func execute(
@@ -49,7 +64,7 @@ func execute(
 	c *client.Client,
 	j *journal.Journal,
 	p *v1.Plan,
-	steps int,
+	of extent,
 	before, now *v1.Snapshot,
 	accepted map[string]string,
 ) error {
@@ -83,10 +98,11 @@ func execute(
 		Hook:          fault.Hook,
 		Compare:       compareWithBefore(c, j, before, accepted),
 		Extend:        c.Extend,
+		Later:         of.later,
 	}, j)
 	part := *p
-	if part.Until = ""; steps < len(p.Steps) {
-		part.Until = p.Steps[steps-1].ID
+	if part.Until = ""; of.steps < len(p.Steps) {
+		part.Until = p.Steps[of.steps-1].ID
 	}
 	err = engine.Run(hard, &part, stop)
 	stopProbes()
@@ -109,8 +125,8 @@ func execute(
 	}
 	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
 		c.Narrate(
-			"stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
-			part.Until,
+			"%s: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
+			of.reached(part.Until),
 			len(p.Steps)-len(rest.Steps),
 			len(p.Steps),
 			strings.Join(planstep.Remaining(&rest, 0), ", "),
@@ -139,6 +155,14 @@ func SuggestBundle(c *client.Client, err error, flags string) {
 		return
 	}
 	c.Narrate("to ask for help: transplant bundle%s saves in one file what that takes, without secrets", flags)
+}
+
+// reached says where a run ended that was to execute a part of its plan.
+func (x extent) reached(until string) string {
+	if len(x.nodes) > 0 {
+		return strings.Join(x.nodes, ", ") + english.Word(len(x.nodes), " is", " are") + " done, and no other node was changed"
+	}
+	return "stopped behind " + until + ", as asked"
 }
 
 // startOf is when the first of the plan's steps was started.

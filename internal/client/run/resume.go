@@ -1,9 +1,11 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +52,12 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 	if o.Until == "" {
 		o.Until = stepOfCanary(doc)
 	}
-	n, err := StepsUntil(c, &doc.Plan, o.Until)
+	of, err := o.extentOf(c, doc, before)
 	if err != nil {
 		return err
+	}
+	if len(of.own) > 0 {
+		c.Narrate("does %s and leaves the other nodes for a later run", strings.Join(of.own, ", "))
 	}
 	if err := o.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
@@ -78,7 +83,7 @@ func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, o Ap
 		c,
 		o.Options,
 		func(ctx context.Context) error {
-			return resumeLocked(ctx, c, o.Options, n, before, reviewed{stored: &stored, shown: &doc.Plan})
+			return resumeLocked(ctx, c, o, of, before, reviewed{stored: &stored, shown: &doc.Plan})
 		},
 	)
 }
@@ -101,15 +106,90 @@ func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, a
 	}
 	cluster := doc.Plan.Cluster
 	cluster.Context, cluster.Server = c.Context, c.Config.Host // where this command writes, whatever the journal says
-	return c.Approve(f.Yes, resumeQuestion(cluster, f.Without))
+	return c.Approve(f.Yes, resumeQuestion(cluster, f))
 }
 
-func resumeQuestion(cluster v1.Cluster, without []string) string {
-	question := "go on with it on " + client.NameForApproval(cluster)
-	if len(without) == 0 {
-		return question
+func resumeQuestion(cluster v1.Cluster, f Options) string {
+	where := client.NameForApproval(cluster)
+	question := "go on with it on " + where
+	if len(f.Nodes) > 0 {
+		question = "change " + strings.Join(f.Nodes, ", ") + " and no other node on " + where
 	}
-	return question + ", without " + strings.Join(without, ", ") + " for good"
+	if len(f.Without) > 0 {
+		question += ", without " + strings.Join(f.Without, ", ") + " for good"
+	}
+	return question
+}
+
+// extentOf is how much of a journal's plan this run executes, by what its records say is done. The engine asks the
+// cluster whether that is so. A step before the named nodes' own that does not show is done again, in its order.
+func (o *ApplyOptions) extentOf(c *client.Client, doc v1.Journal, before *v1.Snapshot) (extent, error) {
+	if len(o.Nodes) == 0 {
+		n, err := StepsUntil(c, &doc.Plan, o.Until)
+		return extent{steps: n}, err
+	}
+	var named []planstep.NamedNode
+	for _, name := range o.Nodes {
+		n, err := workerNamed(&doc, before, name)
+		if err != nil {
+			return extent{}, err
+		}
+		named = append(named, n)
+	}
+	part, err := planstep.ForNodes(&doc.Plan, doc.Records, named)
+	if err != nil {
+		return extent{}, exitcode.With(exitcode.Error, "%w", err)
+	}
+	if slices.Contains(part.Steps, o.Until) { // the plan wants a pause after the first worker
+		part.Until = o.Until
+	}
+	n, err := planstep.Until(&doc.Plan, part.Until)
+	return extent{steps: n, later: part.Later, nodes: o.Nodes, own: part.Steps}, err
+}
+
+// checkNodes refuses names that a run cannot be limited to, before a host is reached.
+func (o *ApplyOptions) checkNodes(ctx context.Context, c *client.Client, doc v1.Journal) error {
+	if len(o.Nodes) == 0 {
+		return nil
+	}
+	before, err := journal.Before(ctx, c.Kube)
+	if err != nil {
+		return err
+	}
+	_, err = o.extentOf(c, doc, before)
+	return err
+}
+
+// workerNamed is the worker of a plan that has a name, its host's or its Node's.
+func workerNamed(doc *v1.Journal, before *v1.Snapshot, name string) (planstep.NamedNode, error) {
+	n := planstep.NamedNode{Host: name, Node: name}
+	isPlane := planstep.HasControlPlane(&doc.Plan, name)
+	for _, h := range before.Hosts {
+		if h.Name == name || h.NodeName == name {
+			n = planstep.NamedNode{Host: h.Name, Node: cmp.Or(h.NodeName, h.Name)}
+			isPlane = isPlane || h.ControlPlane || planstep.HasControlPlane(&doc.Plan, h.Name)
+		}
+	}
+	switch workers := planstep.Workers(&doc.Plan); {
+	case isPlane:
+		return n, exitcode.With(
+			exitcode.Error,
+			"--node %s: this host is of the control plane, which changes in the order of the plan; transplant apply --until stops after any of its steps",
+			name,
+		)
+	case slices.ContainsFunc(doc.Without, func(h v1.HostOut) bool { return h.Name == n.Host }):
+		return n, exitcode.With(exitcode.Error, "--node %s: the host was taken out of the migration: its steps are skipped", name)
+	case !slices.Contains(workers, n.Host) && !hasNodeStep(&doc.Plan, n.Node):
+		return n, &planstep.UnknownNodeError{Name: name, Workers: workers}
+	}
+	return n, nil
+}
+
+// hasNodeStep reports whether a plan gives a Node its providerID.
+func hasNodeStep(p *v1.Plan, node string) bool {
+	return slices.ContainsFunc(p.Steps, func(s v1.Step) bool {
+		return s.Kind == v1.StepInitializeNode && s.Ref == "Node/"+node
+	})
 }
 
 // reviewed is a plan that stood in a journal when its run was asked about, and how it was shown.
@@ -126,7 +206,15 @@ func (r reviewed) reworded(p *v1.Plan, before *v1.Snapshot) *v1.Plan {
 
 // resumeLocked continues the first n steps of the journal as it is under the lock. Another command may have continued
 // it before the lock was free. Its plan has to be the one that was approved before.
-func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, before *v1.Snapshot, seen reviewed) error {
+func resumeLocked(
+	ctx context.Context,
+	c *client.Client,
+	o ApplyOptions,
+	of extent,
+	before *v1.Snapshot,
+	seen reviewed,
+) error {
+	f := o.Options
 	j, err := journal.Open(ctx, c.Kube)
 	if err != nil {
 		return err
@@ -152,8 +240,8 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 		return err
 	}
 	p := seen.reworded(&doc.Plan, before)
-	for _, of := range []*v1.Plan{p, &doc.Plan} {
-		if err := overrideKubeletOptions(of, f.Kubelets); err != nil {
+	for _, plan := range []*v1.Plan{p, &doc.Plan} {
+		if err := overrideKubeletOptions(plan, f.Kubelets); err != nil {
 			return err
 		}
 	}
@@ -164,7 +252,12 @@ func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, befor
 	if err := trust.CheckJournal(doc, live); err != nil {
 		return err
 	}
-	return execute(ctx, c, j, p, n, before, live, f.Accepted)
+	if len(o.Nodes) > 0 {
+		if of, err = o.extentOf(c, j.Doc(), before); err != nil {
+			return err
+		}
+	}
+	return execute(ctx, c, j, p, of, before, live, f.Accepted)
 }
 
 // ReviewUnseen prints the whole of a plan that was not approved on this machine. It comes from the cluster, where

@@ -66,6 +66,8 @@ type Options struct {
 	// compared. It is nil if the whole cluster is not read. Steps that verify ask it when all that they look at themselves
 	// is right.
 	Compare func(ctx context.Context) (problems, unknown []string)
+	// Later are the IDs of the steps that this run leaves for another one; see planstep.ForNodes.
+	Later map[string]bool
 	// Unjudged lets a test carry out steps that no migration has.
 	Unjudged bool
 	// Tell is called for everything a watching operator wants to know; nil for silence.

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/cli/complete"
+)
+
+// offered are the words that the shell is given at the end of a command line, without their descriptions.
+func offered(t *testing.T, args ...string) []string {
+	t.Helper()
+	r := transplant(t, append([]string{"__complete"}, args...)...)
+	var out []string
+	for line := range strings.Lines(r.out) {
+		word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !strings.HasPrefix(word, ":") {
+			out = append(out, word)
+		}
+	}
+	if errs := strings.TrimSpace(r.errOut); errs != "" && !strings.HasPrefix(errs, "Completion ended with directive") {
+		t.Errorf("completing %v says %q", args, errs)
+	}
+	return out
+}
+
+func TestWhatTheShellIsOffered(t *testing.T) {
+	o := newOnlooker(t)
+	o.doc.Plan.Steps[2].ID = "create/$(reboot)" // which others may have written
+	o.begin()
+	here := "--kubeconfig=" + o.kubeconfig
+	plan := file(t, "plan.yaml", planOfLab(t, "cp-1", "cp-2", "cp-3", "worker-1", "worker-2", "worker-3", "worker-4", "worker-5"))
+	for _, c := range []struct {
+		args    []string
+		want    []string
+		without []string
+	}{
+		{[]string{"explain", ""}, []string{"LM-001", "NODE-001"}, nil},
+		{[]string{"explain", "LM-001", ""}, nil, []string{"LM-001"}},
+		{[]string{"check", "--accept", "NODE-"}, []string{"NODE-001="}, []string{"LM-001="}},
+		{[]string{"apply", "--accept", ""}, []string{"NODE-001="}, nil},
+		{[]string{"plan", "--accept", ""}, []string{"NODE-001="}, nil},
+		{[]string{"check", "-o", ""}, []string{"table", "wide", "json", "yaml", "junit"}, nil},
+		{[]string{"apply", "-o", ""}, []string{"text", "jsonl"}, []string{"json"}},
+		{[]string{"status", "--details", ""}, []string{"none", "nodes"}, nil},
+		{[]string{"fleet", "plan", "--details", ""}, []string{"none", "short", "whole"}, nil},
+		{[]string{"check", "--color", ""}, []string{"auto", "always", "never"}, nil},
+		{[]string{"check", "--strategy", ""}, []string{"leader-migration", "downtime"}, nil},
+		{[]string{"check", here, "--context", ""}, []string{"test"}, nil},
+		{[]string{"check", "--seed-kubeconfig=" + o.kubeconfig, "--seed-context", ""}, []string{"test"}, nil},
+		{[]string{"apply", here, "--until", ""}, []string{"prepare", "kubelets", "leader-migration/kube-controller-manager@cp-2"}, []string{"create/$(reboot)"}},
+		{[]string{"apply", here, "--until", "kube"}, []string{"kubelets"}, []string{"prepare"}},
+		{[]string{"apply", here, "--node", ""}, []string{"worker-1", "worker-2"}, []string{"cp-1", "worker-5"}},
+		{[]string{"apply", here, "--without-host", ""}, []string{"cp-1", "worker-1"}, nil},
+		{[]string{"apply", plan, "--until", ""}, []string{"kubelets", "external/kubelet@worker-5"}, nil},
+		{[]string{"diff", plan, "--until", ""}, []string{"kubelets", "external/kubelet@worker-5"}, nil},
+		{[]string{"plan", "--refresh", plan, "--until", ""}, []string{"kubelets", "external/kubelet@worker-5"}, nil},
+		{[]string{"apply", plan, "--node", ""}, []string{"worker-5"}, []string{"cp-1"}},
+	} {
+		have := offered(t, c.args...)
+		for _, want := range c.want {
+			if !slices.Contains(have, want) {
+				t.Errorf("completing %v does not offer %q: %q", c.args, want, have)
+			}
+		}
+		for _, not := range c.without {
+			if slices.Contains(have, not) {
+				t.Errorf("completing %v offers %q: %q", c.args, not, have)
+			}
+		}
+	}
+	if r := transplant(t, "__complete", "status", ""); r.out != ":4\n" {
+		t.Errorf("files are offered to a command that takes none: %q", r.out)
+	}
+	if r := transplant(t, "__complete", "apply", ""); r.out != ":0\n" {
+		t.Errorf("no files are offered to a command that takes a plan: %q", r.out)
+	}
+}
+
+func TestTheShellIsOfferedNothingWhereNothingIsKnown(t *testing.T) {
+	server := apitest.New(t)
+	for _, args := range [][]string{
+		{"apply", "--kubeconfig=/nonexistent", "--until", ""},
+		{"apply", "--kubeconfig=/nonexistent", "--context", ""},
+		{"apply", "--kubeconfig=" + file(t, "kubeconfig", "{]"), "--context", ""},
+		{"apply", "--kubeconfig=" + server.Kubeconfig(t), "--node", ""},
+		{"apply", "nope.yaml", "--kubeconfig=" + server.Kubeconfig(t), "--until", ""},
+	} {
+		if have := offered(t, args...); len(have) > 0 {
+			t.Errorf("completing %v: %q", args, have)
+		}
+	}
+}
+
+func TestAClusterThatDoesNotAnswerHoldsNoShell(t *testing.T) {
+	server := apitest.New(t)
+	held := make(chan struct{})
+	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+		return true
+	}
+	defer close(held)
+	was := complete.Limit
+	complete.Limit = 100 * time.Millisecond
+	defer func() { complete.Limit = was }()
+	begun := time.Now()
+	if have := offered(t, "apply", "--kubeconfig="+server.Kubeconfig(t), "--until", ""); len(have) > 0 {
+		t.Errorf("%q", have)
+	}
+	if took := time.Since(begun); took > 5*time.Second || was > time.Second {
+		t.Errorf("it took %s with a limit of 100ms, and the limit is %s", took, was)
+	}
+}

@@ -1,0 +1,132 @@
+package console
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+)
+
+// jsonLines is the value of -o with which a run writes what happens on standard output, one JSON object a line.
+const jsonLines = "jsonl"
+
+// AddEventsFlag adds -o to a command that executes a plan. It comes before the other flags: what is refused of those is
+// the last line of the events, too.
+func (c *Console) AddEventsFlag(cmd *cobra.Command) {
+	output := AddFormatFlag(cmd, "text", jsonLines)
+	cmd.Flags().Lookup("output").Usage = "text, or jsonl: what happens, on standard output, one JSON object a line"
+	CheckBefore(cmd, func(cmd *cobra.Command, _ []string) error {
+		if output.Value == jsonLines {
+			c.events = &eventStream{w: c.Out, failed: func(err error) { c.Narrate("the events are incomplete: %v", err) }}
+			c.events.write(v1.RunEvent{Type: v1.EventVersion, Command: cmd.Name(), Version: client.Version})
+		}
+		return nil
+	})
+}
+
+// Finish writes the last event of a run: its exit code, and what went wrong.
+func (c *Console) Finish(code int, err error) {
+	e := v1.RunEvent{Type: v1.EventFinished, ExitCode: &code}
+	if err != nil {
+		e.Message = mask.Error(err)
+	}
+	c.events.write(e)
+}
+
+// eventStream writes the events of a run. Nil writes none. Each event is one write: a reader has the whole line, and
+// has it at once.
+type eventStream struct {
+	mu     sync.Mutex
+	w      io.Writer
+	failed func(error)
+	told   bool
+}
+
+func (s *eventStream) write(e v1.RunEvent) {
+	if s == nil {
+		return
+	}
+	e.TypeMeta = v1.Type(v1.KindRunEvent)
+	if e.Time.IsZero() {
+		e.Time = client.Now()
+	}
+	e.Time = e.Time.UTC()
+	e.Message = mask.Text(e.Message)
+	data, err := json.Marshal(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		_, err = s.w.Write(append(data, '\n'))
+	}
+	if err != nil && !s.told {
+		s.told = true
+		s.failed(err)
+	}
+}
+
+// stopAtEnd has the run stop after the current step when no reader of the events is left.
+func (s *eventStream) stopAtEnd(gone func()) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w = &listener{w: s.w, gone: gone}
+}
+
+func (s *eventStream) plan(p *v1.Plan) {
+	if s != nil {
+		s.write(v1.RunEvent{Type: v1.EventPlan, Plan: p, PlanSHA256: compare.Digest(p)})
+	}
+}
+
+func (s *eventStream) findings(report v1.CheckReport) {
+	for _, f := range report.Findings {
+		if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+			s.write(v1.RunEvent{Type: v1.EventFinding, Finding: &f})
+		}
+	}
+}
+
+// stepEvents are the kinds of events of the engine, and what they are on standard output.
+var stepEvents = map[string]v1.RunEventType{
+	"started":      v1.EventStepStarted,
+	"progress":     v1.EventStepProgress,
+	"waiting":      v1.EventStepProgress,
+	"paused":       v1.EventStepPaused,
+	"resumed":      v1.EventStepResumed,
+	"deferred":     v1.EventStepDeferred,
+	"done":         v1.EventStepFinished,
+	"already-done": v1.EventStepFinished,
+	"skipped":      v1.EventStepFinished,
+	"failed":       v1.EventStepFinished,
+}
+
+func (s *eventStream) step(e step.Event) {
+	out := v1.RunEvent{
+		Type: stepEvents[e.Kind],
+		Time: e.Time.Truncate(time.Millisecond),
+		Step: &v1.RunStep{
+			ID:     e.Step.ID,
+			Phase:  e.Step.Phase,
+			Title:  mask.Text(e.Step.Title),
+			Host:   e.Step.Host,
+			Number: e.Number,
+			Total:  e.Total,
+		},
+		Message: e.Message,
+		Waiting: e.Kind == "waiting",
+	}
+	if out.Type == v1.EventStepFinished {
+		out.Result = e.Kind
+	}
+	s.write(out)
+}

@@ -1,0 +1,125 @@
+// Package help decides how the help of a command looks: under which headings its flags stand, and which rights it
+// needs.
+package help
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Group is a heading with the flags below it.
+type Group struct {
+	Title string
+	Flags *pflag.FlagSet
+}
+
+// ungrouped is up to how many flags of its own a command has them in one list.
+const ungrouped = 12
+
+// headings are the groups of flags in the order of the help.
+var headings = []struct {
+	title string
+	flags []string
+}{
+	{"What is done", []string{
+		"accept", "detailed-exitcode", "dry-run", "from-snapshot", "list", "node", "out", "part", "plan-sha256",
+		"preview-cloud-config", "prove", "refresh", "steal-lock", "strict", "until", "without-host", "yes",
+	}},
+	{"Which clusters", []string{"except", "first", "provider", "release-holds", "restart-machines", "selector"}},
+	{"How the cluster is changed", []string{
+		"credential-provider", "keep-leader-migration", "replace-hosts", "strategy", "target-version", "volumes",
+	}},
+	{"Cloud-controller-manager", []string{
+		"ccm-env", "cluster-name", "image", "lease-name", "node-ipam", "renew-deadline", "retry-period", "shape",
+	}},
+	{"Pace and waiting", []string{
+		"drain-timeout", "force-unmanaged", "look-parallel", "max-failures", "max-parallel", "max-unavailable",
+		"patience", "pause-after-canary", "soak", "wait", "waves",
+	}},
+	{"What clients notice", []string{"probe", "probe-budget", "probe-interval", "probe-timeout", "probe-url"}},
+	{"Cluster", []string{
+		"context", "kubeconfig", "seed-context", "seed-direct", "seed-kubeconfig", "seed-namespace",
+	}},
+	{"Hosts and cloud", []string{
+		"cloud", "cloud-program", "control-plane-hosts", "host-access", "host-image", "host-ttl",
+	}},
+	{"Output", []string{"ascii", "color", "details", "help", "output", "problems", "quiet", "state-dir"}},
+}
+
+// Groups are the flags of a command by heading, those of every command among them. A command with few flags has none.
+// Flags without a heading come last.
+func Groups(cmd *cobra.Command) []Group {
+	own := 0
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			own++
+		}
+	})
+	if own <= ungrouped || !cmd.HasParent() {
+		return nil
+	}
+	var out []Group
+	of := map[string]*pflag.FlagSet{}
+	for _, h := range headings {
+		set := pflag.NewFlagSet(h.title, pflag.ContinueOnError)
+		for _, name := range h.flags {
+			of[name] = set
+		}
+		out = append(out, Group{Title: h.title, Flags: set})
+	}
+	rest := pflag.NewFlagSet("", pflag.ContinueOnError)
+	out = append(out, Group{Title: "Other", Flags: rest})
+	add := func(f *pflag.Flag) {
+		if set := of[f.Name]; set != nil {
+			set.AddFlag(f)
+		} else {
+			rest.AddFlag(f)
+		}
+	}
+	cmd.LocalFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return slices.DeleteFunc(out, func(g Group) bool { return !g.Flags.HasAvailableFlags() })
+}
+
+// flagsOf are the flags of a command as its help has them.
+func flagsOf(cmd *cobra.Command) string {
+	var b strings.Builder
+	section := func(title string, flags *pflag.FlagSet) {
+		if flags.HasAvailableFlags() {
+			fmt.Fprintf(&b, "\n\n%s:\n%s", title, strings.TrimRight(flags.FlagUsages(), " \n"))
+		}
+	}
+	groups := Groups(cmd)
+	for _, g := range groups {
+		section(g.Title, g.Flags)
+	}
+	if len(groups) == 0 {
+		section("Flags", cmd.LocalFlags())
+		section("Global Flags", cmd.InheritedFlags())
+	}
+	return b.String()
+}
+
+// Of cobra's template these parts are replaced.
+const (
+	localFlags = "{{if .HasAvailableLocalFlags}}\n\nFlags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}"
+	otherFlags = "{{if .HasAvailableInheritedFlags}}\n\nGlobal Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}"
+)
+
+// register gives cobra's templates the functions of this package. Cobra keeps them for the whole process.
+var register = sync.OnceFunc(func() {
+	cobra.AddTemplateFunc("transplantFlags", flagsOf)
+	cobra.AddTemplateFunc("transplantRights", rightsOf)
+})
+
+// Set gives a root command, and all below it, a help with headings, rights and exit codes.
+func Set(root *cobra.Command, exitCodes string) {
+	register()
+	template := strings.NewReplacer(localFlags, "{{transplantFlags .}}", otherFlags, "").Replace(root.UsageTemplate())
+	root.SetUsageTemplate(template + "{{transplantRights .}}\n" + exitCodes + "\n")
+}
