@@ -117,7 +117,7 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{"accepts at most 1 arg(s), received 2"}},
 		{"a format that check has not", append([]string{"check", "-o", "html"}, snapshot...), []string{`invalid argument "html" for "-o, --output"`, "give table, wide, json, yaml or junit"}},
 		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
-		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, svg, json or yaml"}},
+		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, svg, json, yaml or junit"}},
 		{"a snapshot that is not there", []string{"check", "--from-snapshot", "/nonexistent/s.yaml"}, []string{"reading the snapshot: open /nonexistent/s.yaml: no such file or directory"}},
 		{"a directory of snapshots", []string{"check", "--from-snapshot", "testdata"}, []string{"snapshot testdata: reading the snapshot: it is a directory"}},
 		{"a snapshot that is a list", []string{"check", "--from-snapshot", file(t, "list.yaml", "- a\n")}, []string{"list.yaml: reading the snapshot: it is a list and no snapshot"}},

@@ -89,7 +89,13 @@ func newResume(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result := v1.ChangeResult{Command: "resume", Run: doc.Run, Phase: doc.Phase, Paused: was, Changed: was != nil}
+			result := v1.ChangeResult{
+				Command: "resume",
+				Changed: was != nil,
+				Run:     doc.Run,
+				Phase:   doc.Phase,
+				Paused:  was,
+			}
 			if was == nil {
 				c.Narrate("migration %s was not paused: nothing to do", doc.Run)
 				return c.PrintResult(output, result)

@@ -127,8 +127,8 @@ func TestWhatCommandsPrintConformsToTheSchemas(t *testing.T) {
 	}
 	kinds[conforms(t, string(journal))]++
 	for _, kind := range []string{
-		v1.KindCheckReport, v1.KindCheckList, v1.KindPlan, v1.KindSnapshot, v1.KindJournal, v1.KindStatus, v1.KindTimeline, v1.KindFleetStatus, v1.KindFleetPlan,
-		v1.KindRunEvent, v1.KindExplanation, v1.KindDiff,
+		v1.KindCheckReport, v1.KindCheckList, v1.KindPlan, v1.KindSnapshot, v1.KindJournal, v1.KindStatus, v1.KindTimeline, v1.KindFleetStatus,
+		v1.KindFleetPlan, v1.KindRunEvent, v1.KindExplanation, v1.KindDiff,
 	} {
 		if kinds[kind] == 0 {
 			t.Errorf("no %s was compared with its schema", kind)

@@ -171,5 +171,7 @@ func hosts(p *v1.Plan) []string {
 var plain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/@:+-]*$`)
 
 func offered(words []string, typed string) []string {
-	return slices.DeleteFunc(words, func(w string) bool { return !plain.MatchString(w) || !strings.HasPrefix(w, typed) })
+	return slices.DeleteFunc(words, func(w string) bool {
+		return !plain.MatchString(w) || !strings.HasPrefix(w, typed)
+	})
 }

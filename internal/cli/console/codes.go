@@ -14,7 +14,7 @@ import (
 
 // UnknownCode is the error of a code that no check has.
 func UnknownCode(code string) error {
-	return fmt.Errorf("there is no check %q%s", code, codesLike(code))
+	return fmt.Errorf("there is no check %q%s", code, codesLike(code, ": transplant check --list names them"))
 }
 
 // codesLike says which codes a mistyped one may stand for, and where all of them are; or else what is said of none.
@@ -37,7 +37,8 @@ func checkAccepted(values []string) error {
 			continue
 		}
 		if _, ok := check.Find(code); !ok {
-			return fmt.Errorf("accepting %q: there is no such check%s", code, codesLike(code, "; transplant check --list names them"))
+			like := codesLike(code, "; transplant check --list names them")
+			return fmt.Errorf("accepting %q: there is no such check%s", code, like)
 		}
 	}
 	return nil

@@ -25,7 +25,10 @@ func (c *Console) AddEventsFlag(cmd *cobra.Command) {
 	cmd.Flags().Lookup("output").Usage = "text, or jsonl: what happens, on standard output, one JSON object a line"
 	CheckBefore(cmd, func(cmd *cobra.Command, _ []string) error {
 		if output.Value == jsonLines {
-			c.events = &eventStream{w: c.Out, failed: func(err error) { c.Narrate("the events are incomplete: %v", err) }}
+			c.events = &eventStream{
+				w:      c.Out,
+				failed: func(err error) { c.Narrate("the events are incomplete: %v", err) },
+			}
 			c.events.write(v1.RunEvent{Type: v1.EventVersion, Command: cmd.Name(), Version: client.Version})
 		}
 		return nil
@@ -112,18 +115,23 @@ var stepEvents = map[string]v1.RunEventType{
 
 func (s *eventStream) step(e step.Event) {
 	out := v1.RunEvent{
-		Type: stepEvents[e.Kind],
-		Time: e.Time.Truncate(time.Millisecond),
-		Step: &v1.RunStep{
+		Type:    stepEvents[e.Kind],
+		Time:    e.Time.Truncate(time.Millisecond),
+		Message: e.Message,
+		Waiting: e.Kind == "waiting",
+	}
+	if e.Step.ID != "" {
+		out.Step = &v1.RunStep{
 			ID:     e.Step.ID,
 			Phase:  e.Step.Phase,
 			Title:  mask.Text(e.Step.Title),
 			Host:   e.Step.Host,
 			Number: e.Number,
 			Total:  e.Total,
-		},
-		Message: e.Message,
-		Waiting: e.Kind == "waiting",
+		}
+	}
+	if out.Type == "" {
+		out.Type = v1.EventStepProgress
 	}
 	if out.Type == v1.EventStepFinished {
 		out.Result = e.Kind

@@ -160,7 +160,8 @@ func SuggestBundle(c *client.Client, err error, flags string) {
 // reached says where a run ended that was to execute a part of its plan.
 func (x extent) reached(until string) string {
 	if len(x.nodes) > 0 {
-		return strings.Join(x.nodes, ", ") + english.Word(len(x.nodes), " is", " are") + " done, and no other node was changed"
+		names := strings.Join(x.nodes, ", ")
+		return names + english.Word(len(x.nodes), " is", " are") + " done, and no other node was changed"
 	}
 	return "stopped behind " + until + ", as asked"
 }

@@ -178,7 +178,11 @@ func workerNamed(doc *v1.Journal, before *v1.Snapshot, name string) (planstep.Na
 			name,
 		)
 	case slices.ContainsFunc(doc.Without, func(h v1.HostOut) bool { return h.Name == n.Host }):
-		return n, exitcode.With(exitcode.Error, "--node %s: the host was taken out of the migration: its steps are skipped", name)
+		return n, exitcode.With(
+			exitcode.Error,
+			"--node %s: the host was taken out of the migration: its steps are skipped",
+			name,
+		)
 	case !slices.Contains(workers, n.Host) && !hasNodeStep(&doc.Plan, n.Node):
 		return n, &planstep.UnknownNodeError{Name: name, Workers: workers}
 	}

@@ -13,7 +13,10 @@ import (
 // nodesPlan has a control plane of one host and four workers, of which one is the canary and two are a batch.
 func nodesPlan() *v1.Plan {
 	kubelet := func(host, batch string, canary bool) v1.Step {
-		return v1.Step{ID: "external/kubelet@" + host, Phase: PhaseKubelets, Kind: v1.StepKubelet, Host: host, Component: component.Kubelet, Batch: batch, Canary: canary}
+		return v1.Step{
+			ID: "external/kubelet@" + host, Phase: PhaseKubelets, Kind: v1.StepKubelet, Host: host, Component: component.Kubelet,
+			Batch: batch, Canary: canary,
+		}
 	}
 	return &v1.Plan{Steps: []v1.Step{
 		{ID: "external/kube-controller-manager@cp-1", Phase: PhaseHandover, Kind: v1.StepEditManifest, Host: "cp-1", Component: component.KCM},
@@ -54,7 +57,8 @@ func TestAPartOfAPlanForSomeNodes(t *testing.T) {
 		{name: "a worker", records: ended(3), hosts: []string{"worker-3"}, steps: []string{"external/kubelet@worker-3"}, until: "external/kubelet@worker-3",
 			later: []string{"external/kubelet@worker-2", "external/kubelet@worker-4"}},
 		{name: "two, in the order of the plan", records: ended(3), hosts: []string{"worker-4", "worker-2"},
-			steps: []string{"external/kubelet@worker-2", "external/kubelet@worker-4"}, until: "external/kubelet@worker-4", later: []string{"external/kubelet@worker-3"}},
+			steps: []string{"external/kubelet@worker-2", "external/kubelet@worker-4"}, until: "external/kubelet@worker-4",
+			later: []string{"external/kubelet@worker-3"}},
 		{name: "the canary and one more", records: ended(2), hosts: []string{"worker-1", "worker-4"},
 			steps: []string{"external/kubelet@worker-1", "external/kubelet@worker-4"}, until: "external/kubelet@worker-4",
 			later: []string{"external/kubelet@worker-2", "external/kubelet@worker-3"}},
@@ -63,8 +67,10 @@ func TestAPartOfAPlanForSomeNodes(t *testing.T) {
 		{name: "what is left is in a later phase", records: ended(6), hosts: []string{"worker-3"}, steps: []string{"initialize/Node/n-3"},
 			until: "initialize/Node/n-3", later: []string{"initialize/Node/n-2"}},
 		{name: "before the canary", records: ended(2), hosts: []string{"worker-2"}, says: "worker-1 is the first worker, and no other one changes before it"},
-		{name: "before the control plane", records: ended(0), hosts: []string{"worker-1"}, says: "step external/kube-controller-manager@cp-1 comes before those of worker-1 and is not done"},
-		{name: "before a kubelet of the control plane", records: ended(1), hosts: []string{"worker-1"}, says: "run transplant apply --until external/kubelet@cp-1 first"},
+		{name: "before the control plane", records: ended(0), hosts: []string{"worker-1"},
+			says: "step external/kube-controller-manager@cp-1 comes before those of worker-1 and is not done"},
+		{name: "before a kubelet of the control plane", records: ended(1), hosts: []string{"worker-1"},
+			says: "run transplant apply --until external/kubelet@cp-1 first"},
 		{name: "another one went wrong", records: begun, hosts: []string{"worker-2"}, says: "step external/kubelet@worker-4 was begun and is not finished"},
 		{name: "the one that went wrong", records: begun, hosts: []string{"worker-4"}, steps: []string{"external/kubelet@worker-4"},
 			until: "external/kubelet@worker-4", later: []string{"external/kubelet@worker-2", "external/kubelet@worker-3"}},
