@@ -3,11 +3,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/user"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,21 +100,41 @@ type Client struct {
 	tokenEnd time.Time
 }
 
-// Connect connects to the cluster's API, and to nothing else.
-func (c *Client) Connect() error {
+// Kubeconfig is what a kubeconfig says of clusters.
+type Kubeconfig struct {
+	// Config is how the chosen context's cluster is reached.
+	Config *rest.Config
+	// Current is the context that counts where none is named, Contexts are all of them, sorted.
+	Current  string
+	Contexts []string
+}
+
+// ReadKubeconfig reads the kubeconfig in a file, or where the path is empty that which kubectl reads. Its contexts are
+// known also where the chosen one cannot be used, which is an error.
+func ReadKubeconfig(path, chosen string) (Kubeconfig, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
+	rules.ExplicitPath = path
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		rules,
-		&clientcmd.ConfigOverrides{CurrentContext: c.Context},
+		&clientcmd.ConfigOverrides{CurrentContext: chosen},
 	)
-	cfg, err := loader.ClientConfig()
+	var out Kubeconfig
+	if raw, err := loader.RawConfig(); err == nil {
+		out.Current, out.Contexts = raw.CurrentContext, slices.Sorted(maps.Keys(raw.Contexts))
+	}
+	var err error
+	out.Config, err = loader.ClientConfig()
+	return out, err
+}
+
+// Connect connects to the cluster's API, and to nothing else.
+func (c *Client) Connect() error {
+	read, err := ReadKubeconfig(c.Kubeconfig, c.Context)
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
 	}
-	if raw, err := loader.RawConfig(); err == nil && c.Context == "" {
-		c.Context = raw.CurrentContext
-	}
+	c.Context = cmp.Or(c.Context, read.Current)
+	cfg := read.Config
 	cfg.UserAgent = "transplant/" + Version
 	cfg.QPS, cfg.Burst = 50, 100
 	cfg.Timeout = 15 * time.Second

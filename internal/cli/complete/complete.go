@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/answerlimit"
@@ -69,26 +68,9 @@ func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 // contexts completes the contexts of the kubeconfig that a flag names.
 func contexts(flag string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		raw, err := loader(cmd, flag).RawConfig()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []string
-		for name := range raw.Contexts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return offered(names, typed), cobra.ShellCompDirectiveNoFileComp
+		read, _ := client.ReadKubeconfig(console.StringFlag(cmd, flag), "") // its contexts are known without a current one
+		return offered(read.Contexts, typed), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func loader(cmd *cobra.Command, flag string) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = console.StringFlag(cmd, flag)
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules,
-		&clientcmd.ConfigOverrides{CurrentContext: console.StringFlag(cmd, "context")},
-	)
 }
 
 // ofPlan completes what a plan names: that of a file on the command line, or that of the journal in the cluster.
@@ -123,10 +105,11 @@ func planOf(cmd *cobra.Command, args []string) *v1.Plan {
 
 // begun is the plan of the migration that was begun on the cluster; nil where there is none or it cannot be read.
 func begun(cmd *cobra.Command) *v1.Plan {
-	cfg, err := loader(cmd, "kubeconfig").ClientConfig()
+	read, err := client.ReadKubeconfig(console.StringFlag(cmd, "kubeconfig"), console.StringFlag(cmd, "context"))
 	if err != nil {
 		return nil
 	}
+	cfg := read.Config
 	cfg.UserAgent, cfg.Timeout, cfg.WarningHandler = "transplant/"+client.Version, Limit, rest.NoWarnings{}
 	answerlimit.Lists(cfg)
 	kube, err := kubernetes.NewForConfig(cfg)
