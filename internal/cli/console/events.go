@@ -61,7 +61,7 @@ func (s *eventStream) write(e v1.RunEvent) {
 	if e.Time.IsZero() {
 		e.Time = client.Now()
 	}
-	e.Time = e.Time.UTC()
+	e.Time = e.Time.UTC().Truncate(time.Millisecond)
 	e.Message = mask.Text(e.Message)
 	data, err := json.Marshal(e)
 	s.mu.Lock()
@@ -116,7 +116,7 @@ var stepEvents = map[string]v1.RunEventType{
 func (s *eventStream) step(e step.Event) {
 	out := v1.RunEvent{
 		Type:    stepEvents[e.Kind],
-		Time:    e.Time.Truncate(time.Millisecond),
+		Time:    e.Time,
 		Message: e.Message,
 		Waiting: e.Kind == "waiting",
 	}
