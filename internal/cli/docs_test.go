@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/client"
 )
 
 // An operator pastes the commands of the documentation into a shell, at times at night. So a flag that was renamed, a target of make that went and a path that
@@ -55,6 +57,7 @@ func TestACommandThatCannotBeGivenIsFound(t *testing.T) {
 		{"```\ntransplant plan --strategy slow\n```", `strategy "slow" is not known`},
 		{"```\ntransplant probe --for soon\n```", `invalid argument "soon"`},
 		{"```\ntransplant status now\n```", `unknown command "now"`},
+		{"```\ntransplant apply --soak 1m plan.yaml\n```", "--soak has no effect next to a plan in a file"},
 		{"```\ntransplant explain AB-999\n```", "exit code 1"},
 		{"```\ntransplant check --from-snapshot none.yaml\n```", "none.yaml"},
 		{"```\ncheck # a comment\n```\n```sh\n$ transplant check && \\\n  transplant veryfy | less\n```", `unknown command "veryfy"`},
@@ -293,6 +296,13 @@ func parses(args []string, whole bool) error {
 	}
 	if err := cmd.ValidateArgs(rest); err != nil {
 		return err
+	}
+	if len(rest) > 0 && cmd.Name() == "apply" { // the plan in the file has these options
+		for _, name := range slices.Sorted(maps.Keys(client.PlanOptionFlags)) {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s has no effect next to a plan in a file", name)
+			}
+		}
 	}
 	if cmd.PreRunE != nil {
 		return cmd.PreRunE(cmd, rest)
