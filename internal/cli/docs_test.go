@@ -73,6 +73,8 @@ func TestACommandThatCannotBeGivenIsFound(t *testing.T) {
 		{"<!-- not run: -->\n```\ntransplant chek\n```", "says no reason"},
 		{"```\ntransplant check --from-snapshot snapshot.yaml\n```", ""},
 		{"```\nerror: transplant chek\n```", ""},
+		{"```\n$ transplant check \\\n  --strict\nblocked: it's\n$ transplant staus\n```", `unknown command "staus"`},
+		{"```\nversion=v0.1.0 at=$HOME   # x\ntransplant chek\n```", `unknown command "chek"`},
 		{"<!-- not run: the file is yours -->\n```\ntransplant chek FILE\n```", ""},
 		{"```yaml\ntransplant: chek\n```", ""},
 		{"```\nNAME=x sudo kubectl apply -f - <<EOF\nEOF\n```", ""},
@@ -102,7 +104,7 @@ func TestACommandThatCannotBeGivenIsFound(t *testing.T) {
 }
 
 func TestACommandLineIsReadAsAShellReadsIt(t *testing.T) {
-	have, err := shellCommands("$ A=1 sudo x 'a b' \"c d\"$(date -u +%F) | y >out 2>&1 # no ; more\n  z \\\n  -k='{\"a\": 1}' && cd lab; v <in\n")
+	have, err := shellCommands("A=1 sudo x 'a b' \"c d\"$(date -u +%F) | y >out 2>&1 # no ; more\n  z \\\n  -k='{\"a\": 1}' && cd lab; v <in\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func readBook(tree fs.FS) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| ((?:`[a-z-]+`(?:, )?)+) \\|").FindAllStringSubmatch(string(index), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9-]+`(?:, )?)+) \\|").FindAllStringSubmatch(string(index), -1) {
 		for _, program := range strings.Split(m[1], ", ") {
 			b.excused = append(b.excused, strings.Trim(program, "`"))
 		}
@@ -227,13 +229,16 @@ func (b *book) readPage(page, text string) {
 	}
 }
 
-// holdsCommands reports whether a block without a language holds commands: its first line that is no comment is one.
+// holdsCommands reports whether a block without a language holds commands: its first line that is no comment and no assignment is one.
 func (b *book) holdsCommands(block []string) bool {
+	if prompt.MatchString(strings.Join(block, "\n")) {
+		return true
+	}
 	for _, line := range block {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") || assignment.MatchString(line) {
 			continue
 		}
-		return b.knows(path.Base(strings.Fields(strings.TrimPrefix(line, "$ "))[0]))
+		return b.knows(path.Base(strings.Fields(line)[0]))
 	}
 	return false
 }
@@ -242,7 +247,19 @@ func (b *book) knows(program string) bool {
 	return slices.Contains(ourPrograms, program) || slices.Contains(b.excused, program)
 }
 
+// addBlock notes the commands of a block. In one with prompts, lines without are what the commands say.
 func (b *book) addBlock(page string, line int, text string, strict bool) {
+	if prompt.MatchString(text) {
+		var lines []string
+		goesOn := false
+		for _, l := range strings.Split(text, "\n") {
+			if !prompt.MatchString(l) && !goesOn {
+				l = ""
+			}
+			lines, goesOn = append(lines, l), strings.HasSuffix(l, "\\")
+		}
+		text = prompt.ReplaceAllString(strings.Join(lines, "\n"), "$1")
+	}
 	commands, err := shellCommands(text)
 	if err != nil {
 		b.broken = append(b.broken, fmt.Sprintf("%s:%d: %v", page, line, err))
@@ -323,7 +340,10 @@ func runsOffline(t *testing.T, args []string) error {
 	return fmt.Errorf("exit code %d: %s", r.code, r.errOut)
 }
 
-var makeVariable = regexp.MustCompile(`^([A-Z_]+)=`)
+var (
+	makeVariable = regexp.MustCompile(`^([A-Z_]+)=`)
+	assignment   = regexp.MustCompile(`^(\w+=\S*\s*)+(#|$)`)
+)
 
 // isMade returns which target or variable the Makefile does not have.
 func (b *book) isMade(args []string) error {
@@ -374,9 +394,9 @@ type shellCommand struct {
 	words []string
 }
 
-// shellCommands reads what a POSIX shell would run. Prompts are left out; what only a shell can know, such as $PWD, stays as it is written.
+// shellCommands reads what a POSIX shell would run. What only a shell can know, such as $PWD, stays as it is written.
 func shellCommands(text string) ([]shellCommand, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(prompt.ReplaceAllString(text, "$1")), "")
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
 	if err != nil {
 		return nil, err
 	}

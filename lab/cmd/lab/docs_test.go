@@ -13,7 +13,7 @@ import (
 // Commands of this program in the documentation, and what its pages give to make hosts-up.
 var (
 	documented = regexp.MustCompile("(?m)(?:^\\s*(?:cd lab && )?|`)(?:bin/lab|go run \\./cmd/lab) ([^#`\\n]*)")
-	hostsArgs  = regexp.MustCompile(`HOSTS_ARGS='([^']*)'`)
+	hostsArgs  = regexp.MustCompile(`[ (]HOSTS_ARGS='([^']*)'`)
 )
 
 // The tests of the product cannot know this program: those of its commands that pages name are tried here.
