@@ -62,6 +62,7 @@ func TestACommandThatCannotBeGivenIsFound(t *testing.T) {
 		{"```\ntransplant check --from-snapshot none.yaml\n```", "none.yaml"},
 		{"```\ncheck # a comment\n```\n```sh\n$ transplant check && \\\n  transplant veryfy | less\n```", `unknown command "veryfy"`},
 		{"```\nkubectl transplant aply\n```", `unknown command "aply"`},
+		{"Then `transplant fleet statos` says it.", `unknown command "statos"`},
 		{"Run `transplant check --problem` then.", "unknown flag: --problem"},
 		{"```\nmake evrything\n```", "the Makefile has no target evrything"},
 		{"Run `make evrything` then.", "the Makefile has no target evrything"},
@@ -202,13 +203,14 @@ var inlineCommand = regexp.MustCompile("`((?:transplant|make) [a-z][^`]*)`")
 // readPage finds the commands of a page: those of blocks, and those in its sentences.
 func (b *book) readPage(page, text string) {
 	var block []string
-	var opened, language, mark string
+	var language, mark string
+	isOpen := false
 	for i, line := range strings.Split(text, "\n") {
 		trimmed := strings.TrimSpace(line)
 		switch {
-		case opened == "" && strings.HasPrefix(trimmed, "```"):
-			opened, language, block = "```", strings.TrimPrefix(trimmed, "```"), nil
-		case opened == "":
+		case !isOpen && strings.HasPrefix(trimmed, "```"):
+			isOpen, language, block = true, strings.TrimPrefix(trimmed, "```"), nil
+		case !isOpen:
 			if trimmed != "" {
 				mark = trimmed
 			}
@@ -222,7 +224,7 @@ func (b *book) readPage(page, text string) {
 			if (language == "" || language == "sh") && !strings.HasPrefix(mark, notRun) && (language == "sh" || b.holdsCommands(block)) {
 				b.addBlock(page, i+1-len(block), strings.Join(block, "\n"), true)
 			}
-			opened, mark = "", ""
+			isOpen, mark = false, ""
 		default:
 			block = append(block, line)
 		}
@@ -308,6 +310,9 @@ func parses(args []string, whole bool) error {
 		return nil // the sentence goes on without the value
 	}
 	rest = cmd.Flags().Args()
+	if err == nil && cmd.HasSubCommands() && len(rest) > 0 {
+		err = fmt.Errorf("unknown command %q for %q", rest[0], cmd.CommandPath())
+	}
 	if err != nil || !whole || cmd == root {
 		return err
 	}
@@ -365,20 +370,20 @@ func (b *book) hasFiles(dir string, args []string) error {
 		if _, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "-") {
 			arg = value
 		}
-		name := path.Clean(arg)
+		name, from := path.Clean(arg), dir
 		if after, ok := strings.CutPrefix(arg, ownModule); ok {
-			name, dir = strings.FieldsFunc(after, func(r rune) bool { return r == '@' || r == '?' })[0], "."
+			name, from = strings.FieldsFunc(after, func(r rune) bool { return r == '@' || r == '?' })[0], "."
 		}
 		first, _, inside := strings.Cut(name, "/")
 		if !inside && !strings.HasPrefix(arg, "./") || first == "" || strings.ContainsAny(name, "{*$~") {
 			continue
 		}
 		if !strings.HasPrefix(arg, "./") {
-			if _, err := fs.Stat(b.tree, path.Join(dir, first)); err != nil || first == "out" || first == "bin" {
+			if _, err := fs.Stat(b.tree, path.Join(from, first)); err != nil || first == "out" || first == "bin" {
 				continue // it is no path of this repository
 			}
 		}
-		if name = path.Join(dir, name); !fs.ValidPath(name) {
+		if name = path.Join(from, name); !fs.ValidPath(name) {
 			continue
 		}
 		if _, err := fs.Stat(b.tree, name); err != nil {
