@@ -133,8 +133,8 @@ func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 	return err
 }
 
-// sameCauses returns the findings of one outcome in order. Those that are unknown for one reason, and say nothing else,
-// are one entry: a list that may not be read leaves dozens of checks without an answer.
+// sameCauses returns the findings of one outcome in order. Those that are unknown for one reason are one entry, if they
+// say nothing else. A list that may not be read leaves dozens of checks without an answer.
 func (l Layout) sameCauses(in []v1.Finding) [][]v1.Finding {
 	var out [][]v1.Finding
 	for _, f := range in {
