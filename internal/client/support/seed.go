@@ -11,8 +11,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 )
 
-// OfHosted gathers a bundle of a control plane that a seed hosts. Its pods, events and Leases are those of its namespace
-// in the seed. The nodes are the cluster's.
+// OfHosted gathers a bundle of a control plane that a seed hosts. Its pods, events and Leases are those of its
+// namespace in the seed. The nodes are the cluster's.
 func OfHosted(ctx context.Context, m *hostedrun.Migration, o bundle.Options) (*bundle.Bundle, error) {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
