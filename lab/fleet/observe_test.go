@@ -101,7 +101,7 @@ func TestAFleetIsSeen(t *testing.T) {
 	}))
 	n, err := p.Keep(ctx, *observeOut, "fleet", observe.Span{From: from, To: time.Now()}, silentOfFleet)
 	must(t, err)
-	if n < 25 {
+	if n < 20 {
 		t.Errorf("%d queries were asked", n)
 	}
 }

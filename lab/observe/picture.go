@@ -158,6 +158,17 @@ func (c *canvas) at(b box, t model.Time) float64 {
 	return float64(b.x) + float64(b.w)*float64(t.Time().Sub(c.span.From))/float64(c.span.To.Sub(c.span.From))
 }
 
+// parts are the values between gaps.
+func (c *canvas) parts(values []model.SamplePair) (out [][]model.SamplePair) {
+	step := model.Time(c.span.step().Milliseconds())
+	for from, i := 0, 1; i <= len(values); i++ {
+		if i == len(values) || values[i].Timestamp-values[i-1].Timestamp > step {
+			out, from = append(out, values[from:i]), i
+		}
+	}
+	return out
+}
+
 // graph draws lines, with the smallest and the largest value.
 func (c *canvas) graph(b box, unit string, lines []named) {
 	legend := min(len(lines), 3) * text
@@ -177,16 +188,17 @@ func (c *canvas) graph(b box, unit string, lines []named) {
 		c.write(b.x, y+4, `fill="#8a9099"`, value(share*top, unit))
 	}
 	for i, l := range lines {
-		var points []string
-		for _, v := range l.values {
-			points = append(points, fmt.Sprintf("%.1f,%.1f", c.at(plot, v.Timestamp),
-				float64(plot.y+plot.h)-float64(v.Value)/top*float64(plot.h)))
-		}
-		fmt.Fprintf(c, `<polyline fill="none" stroke="%s" stroke-width="1.3" points="%s"/>`+"\n",
-			colours[i%len(colours)], strings.Join(points, " "))
-		if last := l.values[len(l.values)-1]; len(l.values) == 1 { // one point is no line
-			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="2" fill="%s"/>`+"\n", c.at(plot, last.Timestamp),
-				float64(plot.y+plot.h)-float64(last.Value)/top*float64(plot.h), colours[i%len(colours)])
+		for _, part := range c.parts(l.values) {
+			var points []string
+			for _, v := range part {
+				points = append(points, fmt.Sprintf("%.1f,%.1f", c.at(plot, v.Timestamp),
+					float64(plot.y+plot.h)-float64(v.Value)/top*float64(plot.h)))
+			}
+			if len(points) == 1 { // one point is no line
+				points = append(points, points[0])
+			}
+			fmt.Fprintf(c, `<polyline fill="none" stroke="%s" stroke-width="1.5" stroke-linecap="round" points="%s"/>`+"\n",
+				colours[i%len(colours)], strings.Join(points, " "))
 		}
 	}
 	c.names(box{b.x, b.y + b.h - legend, b.w, legend}, lines)
@@ -213,7 +225,6 @@ func (c *canvas) names(b box, lines []named) {
 
 // states draws a bar for each series where it has a value.
 func (c *canvas) states(b box, lines []named) {
-	step := model.Time(c.span.step().Milliseconds())
 	fit := b.h / (text + 3)
 	for i, l := range lines {
 		y := b.y + i*(text+3)
@@ -223,15 +234,10 @@ func (c *canvas) states(b box, lines []named) {
 		}
 		c.write(b.x, y+11, `fill="#555b64"`, l.name)
 		plot := box{b.x + b.w/2, y, b.w / 2, text}
-		for from := 0; from < len(l.values); {
-			to := from
-			for to+1 < len(l.values) && l.values[to+1].Timestamp-l.values[to].Timestamp <= step {
-				to++
-			}
-			left, right := c.at(plot, l.values[from].Timestamp), c.at(plot, l.values[to].Timestamp)
+		for _, part := range c.parts(l.values) {
+			left, right := c.at(plot, part[0].Timestamp), c.at(plot, part[len(part)-1].Timestamp)
 			fmt.Fprintf(c, `<rect x="%.1f" y="%d" width="%.1f" height="12" fill="%s"/>`+"\n",
 				left, y+1, max(1, right-left), colours[i%len(colours)])
-			from = to + 1
 		}
 	}
 }

@@ -62,12 +62,13 @@ func migrationQuestions() row {
 		},
 		{
 			title: "Done",
-			about: "Loops that a cloud-controller-manager runs, of all that run; machines that are external, of all.",
-			kind:  number, unit: units.Short,
+			about: "Loops that a cloud-controller-manager runs, of all that run; machines that are external. " +
+				"Node IPAM may stay.",
+			kind: number, unit: units.Short,
 			queries: []query{
 				{`count by (cluster) (transplant:loop_managers:count{` +
-					`cluster=~"$cluster", manager="cloud-controller-manager"})`, "{{cluster}} loops done"},
-				{`count by (cluster) (transplant:loop_owners:count{cluster=~"$cluster"})`, "{{cluster}} loops"},
+					`cluster=~"$cluster", name!="nodeipam", manager="cloud-controller-manager"})`, "{{cluster}} loops done"},
+				{`count by (cluster) (transplant:loop_owners:count{cluster=~"$cluster", name!="nodeipam"})`, "{{cluster}} loops"},
 				{largest("transplant_migration_machines_done", "cluster"), "{{cluster}} machines done"},
 				{largest("transplant_migration_machines_total", "cluster"), "{{cluster}} machines"},
 			},
