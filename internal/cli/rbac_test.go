@@ -162,7 +162,7 @@ func TestTheMigratorsRoleIsWhatPlansNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needed := asRights(slices.Concat(permission.DefaultNeeds, permission.NeedsOf(made.Steps)))
+	needed := asRights(slices.Concat(permission.DefaultNeeds, permission.ReasonNeeds, permission.NeedsOf(made.Steps)))
 	holds(t, needed, "reader", "planner", "pauser", "migrator")
 	all := asRights(permission.NeedsOf(everyStep()))
 	holds(t, all, "reader", "planner", "pauser", "migrator")

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/status"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
@@ -167,14 +167,14 @@ type pipedStatus struct {
 // kubelet says of a pod, hundreds of letters that repeat with every change. It is written whole once, and only its
 // beginning after that.
 func (p *pipedStatus) line(s v1.Status) (string, bool) {
-	said := statusLine(s, withoutBackOff)
+	said := statusLine(s, podreason.Cause)
 	if said == p.said {
 		return "", false
 	}
 	p.said = said
 	heard := map[string]string{}
 	for _, c := range s.Current {
-		heard[c.ID] = withoutBackOff(c.Waiting)
+		heard[c.ID] = podreason.Cause(c.Waiting)
 	}
 	out := statusLine(s, func(waiting string) string {
 		for _, c := range s.Current {
@@ -187,12 +187,6 @@ func (p *pipedStatus) line(s v1.Status) (string, bool) {
 	p.heard = heard
 	return out, true
 }
-
-// backOff is what a kubelet repeats with other words each time it tries again.
-var backOff = regexp.MustCompile(`ErrImagePull|ImagePullBackOff|back-off [0-9][0-9a-z.]*|Back-off pulling image`)
-
-// withoutBackOff is what a step waits for, without the parts that change while the cause stays.
-func withoutBackOff(waiting string) string { return backOff.ReplaceAllString(waiting, "~") }
 
 // shorten is enough of a text to know it again.
 func shorten(s string) string {
@@ -235,7 +229,7 @@ func withoutAges(b v1.Blocker) string {
 
 // fingerprint is a status without what changes by itself.
 func fingerprint(s v1.Status) v1.Status {
-	s.Time, s.ElapsedSeconds, s.Remaining = time.Time{}, 0, nil
+	s.Time, s.ElapsedSeconds, s.Remaining, s.LastErrorSeconds = time.Time{}, 0, nil, nil
 	if s.Lock != nil {
 		l := *s.Lock
 		l.AgeSeconds = 0

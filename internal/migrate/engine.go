@@ -69,6 +69,9 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	if err := e.checkSelected(ctx, p); err != nil {
 		return err
 	}
+	if err := precondition.HostFiles(ctx, e.env); err != nil {
+		return fmt.Errorf("nothing was changed by this run: %w", err)
+	}
 	if err := lostnode.RejectReturnedHosts(ctx, e.env); err != nil {
 		return err
 	}
@@ -325,19 +328,15 @@ func (e *Engine) verify(ctx context.Context, s v1.Step, x step.Executor) error {
 	if e.env.IsInSeed(s.Ref) {
 		limit = step.RolloutTimeout
 	}
-	reason, begun := "the change is not visible", e.env.Clock.Now()
+	reason := ""
+	more := step.Explanation{Since: e.env.Clock.Now()}
 	err := e.env.Poll(ctx, limit, step.SettleInterval, func(ctx context.Context) (bool, error) {
-		settled, why := e.isVerified(ctx, s, x)
-		if why != "" {
-			reason = why
+		verified, why := e.isVerified(ctx, s, x)
+		if !verified {
+			reason = e.explain(ctx, s, &more, why)
+			e.env.ReportWaiting(s, reason, more.Since)
 		}
-		if !settled {
-			reason = e.whyStuck(ctx, s, reason)
-		}
-		if !settled {
-			e.env.ReportWaiting(s, reason, begun)
-		}
-		return settled, nil
+		return verified, nil
 	})
 	if errors.Is(err, step.ErrTimedOut) {
 		return &step.VerifyError{Waited: limit, Reason: reason, Undo: e.describeUndo(ctx, s)}
@@ -351,8 +350,11 @@ func (e *Engine) isVerified(ctx context.Context, s v1.Step, x step.Executor) (bo
 	if err != nil {
 		return false, err.Error()
 	}
-	if !done || len(s.Expect) == 0 {
-		return done, ""
+	if !done {
+		return false, e.unnamed(s)
+	}
+	if len(s.Expect) == 0 {
+		return true, ""
 	}
 	reason, err := manager.CheckOwners(ctx, e.env, s.Expect)
 	if err != nil {

@@ -25,6 +25,7 @@ func (e *Engine) waitForRestart(ctx context.Context, s v1.Step, x step.Executor,
 		return false, err
 	}
 	reason := fmt.Sprintf("%s on host %s does not run as its manifest says", s.Component, s.Host)
+	more := step.Explanation{Since: e.env.Clock.Now()}
 	err := e.env.WaitFor(
 		ctx,
 		s,
@@ -34,7 +35,7 @@ func (e *Engine) waitForRestart(ctx context.Context, s v1.Step, x step.Executor,
 		func(ctx context.Context) (bool, error) {
 			done, err := x.Done(ctx, s)
 			if err != nil {
-				reason = err.Error()
+				reason = e.explain(ctx, s, &more, err.Error())
 			}
 			return done, nil
 		},

@@ -381,9 +381,10 @@ func TestAStepWhoseEffectDoesNotShow(t *testing.T) {
 	if !errors.As(err, &v) || planned != "leader-migration/"+component.KCM+"@cp-2" {
 		t.Fatalf("step %s: %v", planned, err)
 	}
-	says(t, err, "verifying, for 2m0s: the change is not visible")
+	const why = "mirror pod kube-system/kube-controller-manager-node-cp-2: as before the change: the kubelet of node node-cp-2 has not taken the new manifest"
+	says(t, err, "verifying, for 2m0s: "+why)
 	rec := w.engine().env.Journal.Record(planned)
-	if rec.Result != "started" || !strings.Contains(rec.Error, "not visible") || rec.BackupSHA256 == "" {
+	if rec.Result != "started" || !strings.Contains(rec.Error, why) || rec.BackupSHA256 == "" {
 		t.Errorf("record %+v", rec)
 	}
 	delete(w.stuck, component.KCM+"@cp-2")

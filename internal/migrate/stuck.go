@@ -1,18 +1,17 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
@@ -20,78 +19,45 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// whyStuck is why the step's pod does not come up, where its kubelet says that; else the reason that was known before.
-func (e *Engine) whyStuck(ctx context.Context, s v1.Step, reason string) string {
-	for _, p := range e.podsOfStep(ctx, s) {
-		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			w := c.State.Waiting
-			if w == nil || !slices.Contains(hostaccess.StuckReasons, w.Reason) {
-				continue
-			}
-			out := fmt.Sprintf(
-				"pod %s/%s on node %s: %s of image %s",
-				p.Namespace,
-				p.Name,
-				p.Spec.NodeName,
-				w.Reason,
-				imageOf(p, c),
-			)
-			if w.Message != "" {
-				out += " (" + w.Message + ")"
-			}
-			if last := c.LastTerminationState.Terminated; last != nil {
-				out += fmt.Sprintf(
-					"; it ended last with exit code %d: see kubectl -n %s logs --previous %s",
-					last.ExitCode,
-					p.Namespace,
-					p.Name,
-				)
-			}
-			return out
-		}
+// explain is why a step is not verified yet. Where it starts pods and one of them is not Ready, that says more than what
+// does not show because of it.
+func (e *Engine) explain(ctx context.Context, s v1.Step, more *step.Explanation, why string) string {
+	pods := more.Of(e.env, func(since time.Time) string { return e.explainPods(ctx, s, since) })
+	switch {
+	case pods == "":
+		return why
+	case object.IsWorkload(s.Ref):
+		return why + "; " + pods // which counts the pods
 	}
-	return reason
+	return pods
 }
 
-func imageOf(p corev1.Pod, c corev1.ContainerStatus) string {
-	for _, spec := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if spec.Name == c.Name {
-			return spec.Image
-		}
-	}
-	return c.Image
-}
-
-// podsOfStep are the pods that the step starts: a static pod's mirror, or those of a workload. That they cannot be read
-// is not worth a word here.
-func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
+// explainPods says why a pod that the step starts is not Ready: a static pod, or one of a workload. It is empty where
+// all are Ready, and where they cannot be read.
+func (e *Engine) explainPods(ctx context.Context, s v1.Step, since time.Time) string {
 	switch {
 	case s.Host != "" && strings.HasPrefix(s.Path, controlplane.ManifestDir+"/"):
-		f, sum, err := e.env.ReadFile(ctx, s.Host, s.Path)
-		if err != nil || sum == step.Absent {
-			return nil
-		}
-		m, err := controlplane.Parse(f.Data)
-		if err != nil {
-			return nil
-		}
-		pod, err := staticpod.MirrorPod(ctx, e.env, s, m)
-		if err != nil || !staticpod.HasCommand(pod, m.Command()) {
-			return nil // of the old manifest
-		}
-		return []corev1.Pod{*pod}
+		return staticpod.Explain(ctx, e.env, s, since)
 	case object.IsWorkload(s.Ref):
 		live, err := object.ReadLive(ctx, e.env, s.Ref)
 		if err != nil {
-			return nil
+			return ""
 		}
-		pods, err := object.PodsOf(ctx, e.env, live)
-		if err != nil {
-			return nil
-		}
-		return pods
+		return object.WhyPods(ctx, e.env, live)
 	}
-	return nil
+	return ""
+}
+
+// unnamed is why a step is not done where its executor does not say it.
+func (e *Engine) unnamed(s v1.Step) string {
+	where := s.Ref
+	if s.Host != "" {
+		where = "host " + s.Host
+		if what := cmp.Or(s.Path, s.Unit); what != "" {
+			where = what + " on " + where
+		}
+	}
+	return fmt.Sprintf("%s is not as step %s makes it", cmp.Or(where, "the cluster"), s.ID)
 }
 
 // describeUndo says, for a step whose effect does not show, who runs the loops meanwhile and how to go back.

@@ -209,10 +209,16 @@ func TestAnImageThatCannotBePulledIsNamed(t *testing.T) {
 			if w.tag(component.KAS, h) != next {
 				continue
 			}
+			m, err := controlplane.Parse([]byte(w.read(h, manifests+component.KAS+".yaml")))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			command := m.Command()
 			delete(w.procs, component.KAS+"@"+h) // the kubelet has the manifest, and waits for the image
 			w.api.Put(t, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: component.KAS + "-node-" + h, Namespace: component.Namespace},
-				Spec:       corev1.PodSpec{NodeName: "node-" + h, Containers: []corev1.Container{{Name: component.KAS, Image: image, Command: []string{component.KAS}}}},
+				Spec:       corev1.PodSpec{NodeName: "node-" + h, Containers: []corev1.Container{{Name: component.KAS, Image: image, Command: command}}},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: component.KAS, State: corev1.ContainerState{
 					Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image"}}}}},
 			})
@@ -222,5 +228,5 @@ func TestAnImageThatCannotBePulledIsNamed(t *testing.T) {
 	if !strings.HasPrefix(step, "external/kube-apiserver@") {
 		t.Errorf("it ended at %q", step)
 	}
-	says(t, err, "kube-apiserver on host", image+" cannot be had (ImagePullBackOff): Back-off pulling image", "transplant rollback")
+	says(t, err, "pod kube-system/kube-apiserver-node-", ": ImagePullBackOff of image "+image+" (Back-off pulling image)", "crictl pull "+image, "transplant rollback")
 }

@@ -545,7 +545,7 @@ func (w *world) engine(change ...func(*step.Options)) *Engine {
 	for _, c := range change {
 		c(&o)
 	}
-	return New(o, j)
+	return w.reasoned(New(o, j))
 }
 
 // rollBack plans the way back from what the journal says, and goes it with an engine of these options.

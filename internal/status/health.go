@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
 // Levels of a Blocker, the worst first.
@@ -182,14 +183,16 @@ func podHealth(f Facts) []v1.Blocker {
 			continue
 		}
 		took := f.Now.Sub(p.Status.Conditions[at].LastTransitionTime.Time)
-		why := ""
-		for _, c := range p.Status.ContainerStatuses {
-			if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
-				why = " (" + c.State.Waiting.Reason + ")"
-			}
-		}
-		if took < podIsLate && why == "" {
+		isStuck := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return c.State.Waiting != nil && c.State.Waiting.Reason != ""
+		})
+		if took < podIsLate && !isStuck {
 			continue
+		}
+		message := "pod " + p.Namespace + "/" + p.Name + " is not Ready"
+		facts := podreason.Facts{Pod: p, Events: eventsOf(f, p), Node: f.Nodes[p.Spec.NodeName], Now: f.Now}
+		if why, is := podreason.Of(facts); is {
+			message = why.String()
 		}
 		out = append(
 			out,
@@ -197,9 +200,20 @@ func podHealth(f Facts) []v1.Blocker {
 				Level:        levelWarning,
 				Impact:       onControlPlane,
 				SinceSeconds: since(took),
-				Message:      "pod " + p.Namespace + "/" + p.Name + " is not Ready" + why,
+				Message:      message,
 			},
 		)
+	}
+	return out
+}
+
+// eventsOf are the events about a pod.
+func eventsOf(f Facts, p *corev1.Pod) []corev1.Event {
+	var out []corev1.Event
+	for _, e := range f.Events {
+		if e.InvolvedObject.Kind == "Pod" && e.InvolvedObject.UID == podreason.UID(p) {
+			out = append(out, *e)
+		}
 	}
 	return out
 }

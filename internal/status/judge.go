@@ -32,6 +32,7 @@ func Judge(f Facts) v1.Status {
 		s.Run, s.Phase, s.Started = f.Journal.Run, f.Journal.Phase, f.Journal.Started.UTC()
 		s.Paused = pause.Requested(f.Control, f.Journal.Run)
 		countSteps(f, &s)
+		noteFailure(f, &s)
 		s.ElapsedSeconds = elapsed(f)
 	}
 	s.State = stateOf(f, s)
@@ -216,7 +217,7 @@ func countSteps(f Facts, s *v1.Status) {
 		case isBegun(r):
 			s.Current = append(s.Current, current(f, step, r))
 			if r.Error != "" {
-				s.LastError = r.Error
+				s.LastError, s.LastErrorStep = r.Error, step.ID
 			}
 		case s.Upcoming == "":
 			s.Upcoming = step.ID
@@ -230,6 +231,20 @@ func countSteps(f Facts, s *v1.Status) {
 	}
 	s.Sections = len(sections)
 	s.SectionNumber = slices.Index(sections, s.Section) + 1
+}
+
+// noteFailure takes in how the last command on the run ended. A step that was not begun has no record that says so.
+func noteFailure(f Facts, s *v1.Status) {
+	note := pause.FailureOf(f.Control, f.Journal.Run)
+	if note == nil || !f.running() {
+		return
+	}
+	if s.LastError == "" {
+		s.LastError, s.LastErrorStep = note.Reason, note.Step
+	}
+	if s.LastErrorStep == note.Step && !note.At.IsZero() {
+		s.LastErrorSeconds = since(f.Now.Sub(note.At))
+	}
 }
 
 // current is a step that was begun, with what its executor says about it.

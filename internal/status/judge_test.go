@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,64 @@ func paused(f *Facts) {
 
 func failed(f *Facts) { f.Journal.Records[1].Error = "the disk of cp-1 is full" }
 
+// ended is a run whose last command ended before it began a step.
+func ended(f *Facts) {
+	f.Journal.Records = f.Journal.Records[:1]
+	f.Control = &corev1.ConfigMap{Data: map[string]string{
+		"run": "run-1", "failure": "the plan is stale: /etc/x on host cp-1 was changed", "failed-step": "b", "failed-at": "2026-11-21T11:59:30Z",
+	}}
+}
+
+// TestTheLastErrorHasItsStepAndItsAge, from the record of the step, or from what the command left where it began none.
+func TestTheLastErrorHasItsStepAndItsAge(t *testing.T) {
+	for name, c := range map[string]struct {
+		change []func(*Facts)
+		text   string
+		step   string
+		age    float64 // -1 for none
+	}{
+		"none":                        {nil, "", "", -1},
+		"a step that was begun":       {[]func(*Facts){failed}, "the disk of cp-1 is full", "b", -1},
+		"a step that was not begun":   {[]func(*Facts){ended}, "the plan is stale: /etc/x on host cp-1 was changed", "b", 30},
+		"one that was begun and both": {[]func(*Facts){func(f *Facts) { records := f.Journal.Records; ended(f); f.Journal.Records = records }, failed}, "the disk of cp-1 is full", "b", 30},
+		"one of another run":          {[]func(*Facts){ended, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "", "", -1},
+		"a run that is applied":       {[]func(*Facts){ended, func(f *Facts) { f.Journal.Phase = v1.RunApplied }}, "", "", -1},
+	} {
+		s := Judge(underWay(c.change...))
+		age := -1.0
+		if s.LastErrorSeconds != nil {
+			age = *s.LastErrorSeconds
+		}
+		if s.LastError != c.text || s.LastErrorStep != c.step || age != c.age {
+			t.Errorf("%s: %q of step %q, %v seconds ago", name, s.LastError, s.LastErrorStep, age)
+		}
+	}
+}
+
+// TestAPodThatIsNotReadyIsExplained by what may be read from any machine: its status, its events and its node.
+func TestAPodThatIsNotReadyIsExplained(t *testing.T) {
+	began := metav1.NewTime(noon.Add(-2 * time.Minute))
+	s := Judge(underWay(func(f *Facts) {
+		f.Pods = []*corev1.Pod{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm-cp-1", UID: "u"},
+			Spec:       corev1.PodSpec{NodeName: "cp-1", Containers: []corev1.Container{{Name: "ccm", Image: "ccm:v1"}}},
+			Status: corev1.PodStatus{
+				StartTime:  &began,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: began}},
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "ccm", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}},
+			},
+		}}
+		f.Events = append(f.Events, &corev1.Event{
+			Reason: "FailedMount", Message: "/etc/x is not a file", InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "ccm-cp-1", UID: "u"},
+		})
+	}))
+	const want = "pod kube-system/ccm-cp-1 on node cp-1: ContainerCreating (FailedMount: /etc/x is not a file); put on the node, or into the cluster, what the volume needs"
+	if len(s.Health) == 0 || !slices.ContainsFunc(s.Health, func(b v1.Blocker) bool { return b.Message == want }) {
+		t.Errorf("%+v", s.Health)
+	}
+}
+
 func TestStates(t *testing.T) {
 	noLock := func(f *Facts) { f.Lock = nil }
 	phase := func(p string) func(*Facts) { return func(f *Facts) { f.Journal.Phase = p } }
@@ -87,6 +146,8 @@ func TestStates(t *testing.T) {
 		{"no command works on it", []func(*Facts){noLock}, "stopped", "transplant apply, or transplant rollback"},
 		{"whether somebody works on it may not be read", []func(*Facts){noLock, func(f *Facts) { f.LockUnknown = true }}, "applying", "transplant status --watch, or transplant pause"},
 		{"no command works on it after an error", []func(*Facts){noLock, failed}, "failed", "transplant apply, or transplant rollback"},
+		{"no command works on it after one ended before its step", []func(*Facts){noLock, ended}, "failed", "transplant apply, or transplant rollback"},
+		{"a command goes on with it after one ended", []func(*Facts){ended}, "applying", "transplant status --watch, or transplant pause"},
 		{"nobody works on a rollback after an error", []func(*Facts){noLock, failed, phase(v1.RunRollingBack)}, "failed", "transplant rollback"},
 		{"it is applied", []func(*Facts){noLock, phase(v1.RunApplied)}, "applied", "transplant verify"},
 		{"it is rolled back", []func(*Facts){noLock, phase(v1.RunRolledBack)}, "rolled-back", "transplant check"},
@@ -272,11 +333,11 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			f.Nodes[name] = node(name, "Unknown", noon.Add(-time.Minute))
 		}
 		f.Pods = []*corev1.Pod{
-			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-cp-1"}, Status: corev1.PodStatus{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-cp-1"}, Spec: corev1.PodSpec{NodeName: "cp-1"}, Status: corev1.PodStatus{
 				Conditions: []corev1.PodCondition{
 					{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))},
 				},
-				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}},
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "a", Image: "kas:v1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}},
 			}},
 			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "etcd-cp-1"}, Status: corev1.PodStatus{ // it is restarting
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))}},
@@ -298,7 +359,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		"warning/migration/120/paused by boss@desk at 11:58:00 UTC: lunch",
 		"warning/nodes/60/5 of 5 nodes not Ready: worker-0, worker-1, worker-2 and 2 more",
 		"warning/cloud loops/40/lease kube-controller-manager of cp-1_x is not renewed: no process acts under it",
-		"warning/control plane/30/pod kube-system/kube-apiserver-cp-1 is not Ready (CrashLoopBackOff)",
+		"warning/control plane/30/pod kube-system/kube-apiserver-cp-1 on node cp-1: CrashLoopBackOff of image kas:v1; see kubectl -n kube-system logs --previous kube-apiserver-cp-1 -c a",
 		"warning/migration/20/ops@bastion pid 4412 start 1 has not renewed its lock for 20s; it does so every 5s",
 		"warning/load balancers/5/Service/shop/web: SyncLoadBalancerFailed: try 1",
 	}

@@ -46,8 +46,12 @@ type Status struct {
 	// Current are the steps that were begun and are not finished.
 	Current []StepStatus `json:"current,omitempty"`
 	// Upcoming is the step that comes next where none is under way and not all are done.
-	Upcoming  string `json:"upcoming,omitempty"`
-	LastError string `json:"lastError,omitempty"`
+	Upcoming string `json:"upcoming,omitempty"`
+	// LastError is why the last step that was tried is not done. LastErrorStep names it, and LastErrorSeconds says how long
+	// ago that was; empty and nil where that is not known.
+	LastError        string   `json:"lastError,omitempty"`
+	LastErrorStep    string   `json:"lastErrorStep,omitempty"`
+	LastErrorSeconds *float64 `json:"lastErrorSeconds,omitempty"`
 	// Untrusted says which rules the journal breaks, so that no command goes on with it; empty when it keeps them all.
 	Untrusted string `json:"untrusted,omitempty"`
 	// Lock is nil when it is free.

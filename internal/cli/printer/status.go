@@ -168,8 +168,21 @@ func (p *Page) statusHead(s v1.Status) {
 		p.field("upcoming", "%s", s.Upcoming)
 	}
 	if s.LastError != "" {
-		p.wrapped("error", s.LastError)
+		p.wrapped("error", errorWords(s))
 	}
+}
+
+// errorWords are the last error, with its step where no line above names it, and its age.
+func errorWords(s v1.Status) string {
+	out := s.LastError
+	isCurrent := slices.ContainsFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == s.LastErrorStep })
+	if s.LastErrorStep != "" && !isCurrent {
+		out = "step " + s.LastErrorStep + ": " + out
+	}
+	if s.LastErrorSeconds != nil {
+		out += " · " + wording.CompactDuration(*s.LastErrorSeconds) + " ago"
+	}
+	return out
 }
 
 func sectionWords(s v1.Status) string {

@@ -134,6 +134,9 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
+	if err := precondition.FilesThere(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts}, p); err != nil {
+		return exitcode.With(exitcode.Blocked, "nothing was changed: %w", err)
+	}
 	if err := kubelet.Changeable(
 		ctx,
 		step.Options{Kube: c.Kube, Hosts: c.Hosts, NodeNames: client.NodesOfHosts(snap)},

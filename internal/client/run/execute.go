@@ -17,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -104,9 +105,11 @@ func execute(
 	if part.Until = ""; of.steps < len(p.Steps) {
 		part.Until = p.Steps[of.steps-1].ID
 	}
+	noteFailure(ctx, c, doc.Run, nil) // of an earlier command
 	err = engine.Run(hard, &part, stop)
 	stopProbes()
 	if err != nil {
+		noteFailure(ctx, c, doc.Run, err)
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
@@ -164,6 +167,24 @@ func (x extent) reached(until string) string {
 		return names + english.Word(len(x.nodes), " is", " are") + " done, and no other node was changed"
 	}
 	return "stopped behind " + until + ", as asked"
+}
+
+// failureTimeout bounds the attempt to tell onlookers how a run ended: the API server may be what it ended with.
+const failureTimeout = 5 * time.Second
+
+// noteFailure tells onlookers how a command on a run ended; nil that one goes on with it. They learn less where that
+// cannot be written.
+func noteFailure(ctx context.Context, c *client.Client, run string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failureTimeout)
+	defer cancel()
+	var f *pause.Failure
+	if err != nil && !step.IsInterrupted(err) {
+		f = &pause.Failure{Reason: err.Error(), At: c.ServerTime()}
+		if of, is := errors.AsType[*step.StepError](err); is {
+			f.Step, f.Reason = of.Step.ID, of.Err.Error()
+		}
+	}
+	_ = pause.NoteFailure(ctx, journal.InCluster(c.Kube), run, f) //nolint:errcheck // the command itself says it
 }
 
 // startOf is when the first of the plan's steps was started.

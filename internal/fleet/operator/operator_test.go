@@ -363,7 +363,7 @@ func TestAnAPIServerThatIsDownIsWaitedForAndNotTakenForAFailure(t *testing.T) {
 		w.change("a", func(c *userCluster) {
 			c.journal.Handover, c.down = state.Begun, errDown
 			c.run = func(context.Context, func(step.Event), <-chan struct{}) error {
-				return errors.New("the change is not visible")
+				return errors.New("no process of x runs on host cp-1")
 			}
 		})
 		w.cluster("a", enabled)

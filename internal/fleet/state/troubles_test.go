@@ -126,9 +126,9 @@ func TestAHandoverThatFailedInItsMiddleIsTriedAgainAfterAHold(t *testing.T) {
 func TestARunThatFailedOnceIsTriedAgain(t *testing.T) {
 	l := born(t)
 	l.handingOver()
-	l.ended(Broken, "the change is not visible")
+	l.ended(Broken, "no process of x runs on host cp-1")
 	d := l.in(kubermaticv1.PhaseHandover)
-	if !strings.Contains(d.Message, "the change is not visible") || d.Work.Run != NoPart {
+	if !strings.Contains(d.Message, "no process of x runs on host cp-1") || d.Work.Run != NoPart {
 		t.Errorf("work %+v: %s", d.Work, d.Message)
 	}
 	if d = l.decide(l.limits.Retry); d.Work.Run != Handover {

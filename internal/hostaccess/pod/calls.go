@@ -42,6 +42,7 @@ type podSession struct {
 	pod        string // the pod that is there; empty when one has to be made
 	uid        types.UID
 	running    bool
+	why        string    // it does not run yet, in words
 	job        types.UID // what the pod belongs to
 	generation int       // counts the pods
 	session    *session
@@ -72,7 +73,7 @@ var errClosed = errors.New("the access to the hosts was closed")
 
 // get returns a session with a running agent, and the number of its pod. It waits as long as ctx does.
 func (c *podSession) get(ctx context.Context) (*session, int, error) {
-	told := time.After(impatience)
+	told, said := time.After(impatience), ""
 	for {
 		c.mu.Lock()
 		switch {
@@ -97,8 +98,11 @@ func (c *podSession) get(ctx context.Context) (*session, int, error) {
 				return nil, 0, o.err
 			}
 		case <-told:
-			hostaccess.Progress(ctx, "waiting for the pod on host %s", c.node)
-			told = nil
+			if why := c.waitsFor(); why != said {
+				said = why
+				hostaccess.Progress(ctx, "waiting for %s", why)
+			}
+			told = time.After(impatience)
 			goto wait
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()

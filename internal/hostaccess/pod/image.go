@@ -48,7 +48,7 @@ func (h *host) TryImage(ctx context.Context, image string, command []string) err
 }
 
 func (h *host) awaitTried(ctx context.Context, name string, uid types.UID, image string) error {
-	begun, told, last := time.Now(), false, ""
+	toldAt, told, last := time.Now(), "", ""
 	var since time.Time
 	for {
 		p, err := h.look.get1(ctx, name, uid)
@@ -67,9 +67,17 @@ func (h *host) awaitTried(ctx context.Context, name string, uid types.UID, image
 				return &hostaccess.ImageError{Host: h.name, Image: image, Why: why}
 			}
 		}
-		if !told && time.Since(begun) > impatience {
-			told = true
-			hostaccess.Progress(ctx, "waiting until host %s has image %s", h.name, image)
+		if time.Since(toldAt) > impatience {
+			toldAt = time.Now()
+			text := ""
+			if err == nil {
+				why, _ := h.a.reasons.Explain(ctx, h.a.Kube, p)
+				text = ": " + why.String()
+			}
+			if text = "waiting until host " + h.name + " has image " + image + text; text != told {
+				told = text
+				hostaccess.Progress(ctx, "%s", text)
+			}
 		}
 		select {
 		case <-ctx.Done():

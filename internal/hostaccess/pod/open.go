@@ -16,11 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
 const mergePatch = types.MergePatchType
@@ -78,6 +80,8 @@ type access struct {
 	carriers       map[*podSession]bool
 	made           int
 	told           map[string]time.Time // when it was said last that a host cannot be asked
+
+	reasons *podreason.Reader
 }
 
 // Open makes a look pod on every host, and waits until each can be asked, or cannot be for a reason. Its methods then
@@ -152,6 +156,7 @@ func newAccess(ctx context.Context, o Options) (*access, error) {
 	return &access{
 		Options: o, run: hex.EncodeToString(random), self: holder.This(o.User), living: living, cancel: cancel,
 		carriers: map[*podSession]bool{}, told: map[string]time.Time{},
+		reasons: &podreason.Reader{Clock: clock.RealClock{}, NoLogs: true},
 	}, nil
 }
 

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -157,6 +157,7 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 	begun := time.Now()
 	var since time.Time // since when it has been waiting for the same reason
 	reason := ""
+	var why podreason.Reason
 	for pause := 100 * time.Millisecond; ; pause = min(pause*5/4, time.Second) {
 		p, err := c.get1(ctx, name, uid)
 		if lost, ok := errors.AsType[*lostError](err); ok {
@@ -176,7 +177,9 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 			if waiting.Reason != reason {
 				reason, since = waiting.Reason, time.Now()
 			}
-			if err := c.hopeless(ctx, p, waiting, time.Since(since), time.Since(begun)); err != nil {
+			why, _ = c.a.reasons.Explain(ctx, c.a.Kube, p)
+			c.note(why.String())
+			if err := c.hopeless(ctx, p, waiting, why.Why, time.Since(since), time.Since(begun)); err != nil {
 				return err
 			}
 		}
@@ -186,7 +189,14 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 			}
 			return &startError{
 				c.node,
-				fmt.Errorf("pod %s/%s does not run after %s: %s", c.a.Namespace, name, c.a.Start, c.state(ctx, p)),
+				fmt.Errorf(
+					"pod %s/%s does not run after %s: %s%s",
+					c.a.Namespace,
+					name,
+					c.a.Start,
+					why,
+					securityHint(why.Why),
+				),
 			}
 		}
 		select {
@@ -195,6 +205,23 @@ func (c *podSession) await(ctx context.Context, name string, uid types.UID) erro
 		case <-time.After(pause):
 		}
 	}
+}
+
+// note remembers what the pod is waited for, for those who wait.
+func (c *podSession) note(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.why = why
+}
+
+// waitsFor says what a session with the pod waits for.
+func (c *podSession) waitsFor() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pod == "" || c.why == "" {
+		return "the pod on host " + c.node
+	}
+	return c.why
 }
 
 // whyLost says why a pod with which no session can be opened is of no use. It is nil when it may be, or that is not
@@ -269,12 +296,13 @@ func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 	return &startError{c.node, fmt.Errorf("pod %s/%s ended at once: %s", p.Namespace, p.Name, why)}
 }
 
-// hopeless reports whether a pod will not start, and why. same is for how long it has been waiting for this reason, all
+// hopeless reports whether a pod will not start, and why. The API's reason is given. same is for how long it has been waiting for this reason, all
 // since it was made.
 func (c *podSession) hopeless(
 	ctx context.Context,
 	p *corev1.Pod,
 	w corev1.ContainerStateWaiting,
+	why string,
 	same, all time.Duration,
 ) error {
 	fail := func(format string, args ...any) error { return &startError{c.node, fmt.Errorf(format, args...)} }
@@ -303,7 +331,7 @@ func (c *podSession) hopeless(
 		}
 	}
 	if w.Reason == "" || w.Reason == "ContainerCreating" {
-		if all > persistent && strings.Contains(c.event(ctx, p), "no space left on device") {
+		if all > persistent && strings.Contains(why, "no space left on device") {
 			return &startError{
 				c.node,
 				fmt.Errorf(
@@ -354,36 +382,4 @@ func (c *podSession) deadNode(ctx context.Context) string {
 		}
 	}
 	return ""
-}
-
-// state says in words what a pod that does not start is doing.
-func (c *podSession) state(ctx context.Context, p *corev1.Pod) string {
-	var out []string
-	if p == nil {
-		return "nothing is known of it"
-	}
-	if p.Status.StartTime == nil {
-		out = append(out, "the node's kubelet has not noticed it: it is down, or cannot reach the API server")
-	}
-	if w := waitingFor(p); w.Reason != "" {
-		out = append(out, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
-	}
-	if e := c.event(ctx, p); e != "" {
-		out = append(out, e+securityHint(e))
-	}
-	return strings.Join(out, "; ")
-}
-
-// event is the last warning about a pod, if there is one and it may be read.
-func (c *podSession) event(ctx context.Context, p *corev1.Pod) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	events, err := c.a.Kube.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.Set{"involvedObject.name": p.Name, "type": corev1.EventTypeWarning}.String(), Limit: 20,
-	})
-	if err != nil || len(events.Items) == 0 {
-		return ""
-	}
-	last := events.Items[len(events.Items)-1]
-	return last.Reason + ": " + last.Message
 }

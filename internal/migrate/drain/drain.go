@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
@@ -116,13 +117,13 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 			tellScratch(e, s, node, pods)
 		}
 		clear(refused)
-		left := 0
+		var leaving []string
 		for i := range pods {
 			p := &pods[i]
 			if !mustLeave(p) {
 				continue
 			}
-			left++
+			leaving = append(leaving, p.Namespace+"/"+p.Name)
 			why, err := evict(ctx, e, p)
 			if err != nil {
 				return false, err
@@ -131,8 +132,11 @@ func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 				refused[p.Namespace+"/"+p.Name] = why
 			}
 		}
-		progress := fmt.Sprintf("node %s: %s still to leave%s", node, english.Count(left, "pod"), because(refused))
-		if left == 0 {
+		progress := fmt.Sprintf("node %s: %s still to leave%s", node, english.Count(len(leaving), "pod"), because(refused))
+		if len(refused) == 0 {
+			progress += " (" + english.FirstOf(3, leaving) + ")"
+		}
+		if len(leaving) == 0 {
 			volumes, err := inTreeVolumes(ctx, e, node)
 			if err != nil || volumes == "" {
 				return err == nil, nil //nolint:nilerr // it is asked again
@@ -167,9 +171,20 @@ func evict(ctx context.Context, e *step.Env, p *corev1.Pod) (string, error) {
 	}
 	if until := p.DeletionTimestamp.Time; until.After(e.Clock.Now().Add(longGrace)) ||
 		e.Clock.Now().After(until.Add(longGrace)) {
-		return "ends by " + until.UTC().Format(time.RFC3339) + finalizers(p), nil
+		return "ends by " + until.UTC().Format(time.RFC3339) + finalizers(p) + whyStays(ctx, e, p, until), nil
 	}
 	return "", nil
+}
+
+// whyStays is why a pod is there whose time to end is over.
+func whyStays(ctx context.Context, e *step.Env, p *corev1.Pod, until time.Time) string {
+	if !e.Clock.Now().After(until) {
+		return ""
+	}
+	if state := podreason.NodeState(e.Pods.Node(ctx, e.Kube, p.Spec.NodeName)); state != "" {
+		return "; " + state
+	}
+	return ""
 }
 
 func finalizers(p *corev1.Pod) string {

@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
 // ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that
@@ -60,7 +61,10 @@ func (p *Progress) Saw(e step.Event) {
 		if message == "" || s.Waiting == message {
 			break
 		}
-		s.Waiting, s.WaitingSince = message, e.Time.UTC()
+		if s.Waiting == "" || podreason.Cause(s.Waiting) != podreason.Cause(message) {
+			s.WaitingSince = e.Time.UTC()
+		}
+		s.Waiting = message
 	default:
 		return
 	}

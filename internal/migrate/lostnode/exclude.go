@@ -126,7 +126,7 @@ func mayHold(ctx context.Context, e *step.Env, lease string, out []string) (stri
 		sub,
 		takeover.BindTimeout,
 		step.SettleInterval,
-		func() string { return last.Error() },
+		func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", lease, last) },
 		func(ctx context.Context) (bool, error) {
 			candidates, err := manager.Candidates(ctx, rest)
 			if err != nil {

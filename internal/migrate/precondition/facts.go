@@ -46,6 +46,9 @@ func Check(ctx context.Context, e *step.Env, s v1.Step) error {
 		sort.Strings(changed)
 		return &step.StaleError{Changed: changed}
 	}
+	if err := hostFilesOf(ctx, e, s); err != nil {
+		return err
+	}
 	return imagesThere(ctx, e, s)
 }
 

@@ -1,6 +1,7 @@
 package precondition
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func tryDeployment(ctx context.Context, e *step.Env, s v1.Step) (string, error) 
 	p := trialOf(d)
 	pods := e.KubeOf(p.Namespace).CoreV1().Pods(p.Namespace)
 	kube := e.KubeOf(p.Namespace)
-	if err := removeTrial(ctx, e, kube, p.Namespace); err != nil { // of an earlier try that died
+	if err := removeTrial(ctx, e, s, kube, p.Namespace); err != nil { // of an earlier try that died
 		return "", err
 	}
 	_, err = pods.Create(ctx, p, metav1.CreateOptions{})
@@ -138,8 +139,9 @@ func trialOf(d *appsv1.Deployment) *corev1.Pod {
 }
 
 // removeTrial waits until no trial is left.
-func removeTrial(ctx context.Context, e *step.Env, kube kubernetes.Interface, ns string) error {
-	err := e.Poll(ctx, time.Minute, step.SettleInterval, func(ctx context.Context) (bool, error) {
+func removeTrial(ctx context.Context, e *step.Env, s v1.Step, kube kubernetes.Interface, ns string) error {
+	reason := func() string { return "pod " + ns + "/" + workloads.TrialPod + " of an earlier try has not gone" }
+	err := e.WaitFor(ctx, s, time.Minute, step.SettleInterval, reason, func(ctx context.Context) (bool, error) {
 		err := kube.CoreV1().Pods(ns).Delete(ctx, workloads.TrialPod, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // where it may not be deleted it was not made
 			return true, nil
@@ -163,17 +165,21 @@ func removeTrial(ctx context.Context, e *step.Env, kube kubernetes.Interface, ns
 
 // awaitTrial waits until the program has ended, and returns why it was not started or did not end well.
 func awaitTrial(ctx context.Context, e *step.Env, s v1.Step, kube kubernetes.Interface, p *corev1.Pod) (string, error) {
-	verdict, since, last := "", e.Clock.Now(), ""
+	verdict, since, last, explained := "", e.Clock.Now(), "", ""
 	err := e.WaitFor(
 		ctx,
 		s,
 		trialBudget,
 		step.SettleInterval,
-		func() string { return "the manager is tried in pod " + p.Namespace + "/" + p.Name },
+		func() string { return "the manager is tried in pod " + p.Namespace + "/" + p.Name + explained },
 		func(ctx context.Context) (bool, error) {
 			live, err := kube.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 			if err != nil {
 				return false, fmt.Errorf("trying the manager: reading pod %s/%s: %w", p.Namespace, p.Name, err)
+			}
+			explained = ""
+			if why := step.WhyPod(ctx, e, live); why != "" {
+				explained = ": " + why
 			}
 			ended, why, certain := trialVerdict(live)
 			if why != last {
@@ -192,11 +198,11 @@ func awaitTrial(ctx context.Context, e *step.Env, s v1.Step, kube kubernetes.Int
 	)
 	if errors.Is(err, step.ErrTimedOut) {
 		return fmt.Sprintf(
-			"the new manager was not started in %s: pod %s/%s is in phase %s",
+			"the new manager was not started in %s: pod %s/%s has not run%s",
 			trialBudget,
 			p.Namespace,
 			p.Name,
-			last,
+			cmp.Or(explained, ": "+last),
 		), nil
 	}
 	if verdict != "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/podreason"
 )
 
 // serialized is a function that is told of events, for callers that are not safe for concurrent use.
@@ -117,6 +118,8 @@ type Env struct {
 	ExcludedHosts []hostaccess.Host
 	// Proofs are what this process has seen of holders itself.
 	Proofs *Proofs
+	// Pods says why pods that are waited for do not run.
+	Pods *podreason.Reader
 	// StaleLeases are the leases that steps have looked at without success.
 	StaleLeases map[string]*handover.Silence
 }
@@ -173,6 +176,7 @@ func NewEnv(o Options, j *journal.Journal) *Env {
 		Journal:          j,
 		UnreachableHosts: &Reachability{},
 		Proofs:           newProofs(),
+		Pods:             &podreason.Reader{Clock: o.Clock},
 		ExcludedHosts:    without,
 		HostsByName:      map[string]hostaccess.Host{},
 		Numbers:          map[string]int{},

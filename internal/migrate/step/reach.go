@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -16,6 +18,13 @@ import (
 type Reachability struct {
 	Mu           sync.Mutex
 	LastAttempts map[string]lastAttempt
+	// words are what kubelets logged last, by host.
+	words map[string]kubeletWords
+}
+
+type kubeletWords struct {
+	at   time.Time
+	text string
 }
 
 type lastAttempt struct {
@@ -83,4 +92,95 @@ func (e *Env) IsExcluded(s v1.Step) (v1.HostOut, bool) {
 // IsNodeExcluded reports whether a node's host was taken out of the migration.
 func (e *Env) IsNodeExcluded(node string) bool {
 	return slices.ContainsFunc(e.Journal.Doc().Without, func(h v1.HostOut) bool { return h.Node == node })
+}
+
+const (
+	// lastLines of a kubelet's log are shown, and lastChars of each.
+	lastLines, lastChars = 3, 240
+	lastWordsTimeout     = 10 * time.Second
+	// wordsAfter is for how long a kubelet is waited for before its log is read; wordsPause, the time between two looks.
+	wordsAfter, wordsPause = 20 * time.Second, time.Minute
+)
+
+// KubeletWords are what a kubelet logged last, where the access to its host can ask for it: lines of errors, else the
+// last ones. A log of a kubelet holds no secrets; what is very long is cut.
+func KubeletWords(ctx context.Context, e *Env, host string) string {
+	h, err := e.Host(host)
+	if err != nil {
+		return ""
+	}
+	runner, err := hostaccess.RunnerOf(h)
+	if err != nil {
+		return ""
+	}
+	for _, c := range []hostaccess.Command{
+		{
+			Path:    "/usr/bin/journalctl",
+			Args:    []string{"--unit=kubelet", "--lines=40", "--no-pager", "--output=cat"},
+			Timeout: lastWordsTimeout,
+		},
+		{
+			Path:    "/usr/bin/systemctl",
+			Args:    []string{"status", component.Kubelet, "--no-pager", "--lines=40"},
+			Timeout: lastWordsTimeout,
+		},
+	} {
+		out, err := runner.Run(ctx, c)
+		if words := tail(string(out)); err == nil && words != "" {
+			return words
+		}
+	}
+	return ""
+}
+
+// KubeletWordsSince is KubeletWords for a wait. It reads no log while the wait is short, and one log a minute after
+// that.
+func KubeletWordsSince(ctx context.Context, e *Env, host string, since time.Time) string {
+	if e.Clock.Since(since) < wordsAfter || e.UnreachableHosts == nil {
+		return ""
+	}
+	e.UnreachableHosts.Mu.Lock()
+	known, is := e.UnreachableHosts.words[host]
+	e.UnreachableHosts.Mu.Unlock()
+	if is && e.Clock.Since(known.at) < wordsPause {
+		return known.text
+	}
+	known = kubeletWords{e.Clock.Now(), KubeletWords(ctx, e, host)}
+	e.UnreachableHosts.Mu.Lock()
+	defer e.UnreachableHosts.Mu.Unlock()
+	if e.UnreachableHosts.words == nil {
+		e.UnreachableHosts.words = map[string]kubeletWords{}
+	}
+	e.UnreachableHosts.words[host] = known
+	return known.text
+}
+
+// tail are the last lines of a log that speak of an error, else the last ones.
+func tail(text string) string {
+	var all, errs []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if len(line) > lastChars {
+			line = line[:lastChars] + "..."
+		}
+		all = append(all, line)
+		if isError(line) {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) > 0 {
+		all = errs
+	}
+	return strings.Join(all[max(0, len(all)-lastLines):], " | ")
+}
+
+// isError tells a line of klog that is an error or fatal, and what cobra prints of a wrong flag.
+func isError(line string) bool {
+	if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Active: ") {
+		return true
+	}
+	return len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && strings.Trim(line[1:5], "0123456789") == ""
 }

@@ -3,8 +3,11 @@ package step
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -59,6 +62,38 @@ func (e *Env) ReportWaiting(s v1.Step, reason string, since time.Time) {
 	}
 }
 
+// Explanation is why a wait goes on where that takes requests of its own, which are sent seldom.
+type Explanation struct {
+	// Since is when the wait began.
+	Since time.Time
+
+	asked time.Time
+	text  string
+}
+
+// A short wait is not explained. A longer one is explained again after a pause.
+const (
+	explainAfter = time.Second
+	explainPause = time.Second
+)
+
+// Of is what ask said last; empty where the wait is short, or where there is nothing to say.
+func (x *Explanation) Of(e *Env, ask func(since time.Time) string) string {
+	now := e.Clock.Now()
+	if now.Sub(x.Since) >= explainAfter && now.Sub(x.asked) >= explainPause {
+		x.text, x.asked = ask(x.Since), now
+	}
+	return x.text
+}
+
+// WhyPod says why a pod does not run or is not Ready; empty where it is.
+func WhyPod(ctx context.Context, e *Env, p *corev1.Pod) string {
+	if why, is := e.Pods.Explain(ctx, e.KubeOf(p.Namespace), p); is {
+		return why.String()
+	}
+	return ""
+}
+
 // Note keeps a sentence in a step's record and tells it, once.
 func (e *Env) Note(s v1.Step, rec *v1.StepRecord, sentence string) {
 	if slices.Contains(rec.Notes, sentence) {
@@ -102,6 +137,9 @@ func (e *Env) WithProgress(ctx context.Context, s v1.Step) context.Context {
 	ctx = hostaccess.WithProgress(ctx, func(message string) { e.Report(s, "progress", message) })
 	return hostaccess.WithStopping(ctx, e.Stopping)
 }
+
+// Pending returns why a step is not done: the object, what is seen of it, and what is wanted.
+func Pending(format string, args ...any) error { return PendingError(fmt.Sprintf(format, args...)) }
 
 // PendingIf returns why a step is not done, as an error that is worth waiting for.
 func PendingIf(why string, err error) error {

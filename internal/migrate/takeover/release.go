@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,7 +77,13 @@ func releaseOne(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 		if last != nil {
 			return fmt.Sprintf("lease %s is left to run out: %v", r.Lease, last)
 		}
-		return fmt.Sprintf("%s on host %s (process %d) has not ended", r.Component, r.Host, r.PID)
+		return fmt.Sprintf(
+			"%s on host %s (process %d), which holds lease %s, has not ended",
+			r.Component,
+			r.Host,
+			r.PID,
+			r.Lease,
+		)
 	}, func(ctx context.Context) (bool, error) {
 		var gone bool
 		if gone, last = handover.Gone(ctx, b, processes); !gone || isOwn {
@@ -146,12 +153,29 @@ func AwaitTakeover(ctx context.Context, e *step.Env, s v1.Step, rec v1.StepRecor
 			// the manager that takes the component's own lease takes the migration lease too, or none wants it any longer
 			continue
 		}
-		err := e.Poll(ctx, takeoverBudget, endInterval, func(ctx context.Context) (bool, error) {
+		seen := ""
+		reason := func() string {
+			return fmt.Sprintf("lease %s is held by %s; a manager other than %q has to take it", r.Lease, seen, r.Holder)
+		}
+		err := e.WaitFor(ctx, s, takeoverBudget, endInterval, reason, func(ctx context.Context) (bool, error) {
 			holder, err := e.LeaseClient.Holder(ctx, r.Lease)
+			switch {
+			case err != nil:
+				seen = "a holder that is not known: " + err.Error()
+			case holder == "":
+				seen = "no manager"
+			default:
+				seen = strconv.Quote(holder)
+			}
 			return err == nil && holder != "" && holder != r.Holder, nil
 		})
 		if err != nil {
-			e.Report(s, "progress", fmt.Sprintf("no manager has taken lease %s over for %s", r.Lease, takeoverBudget))
+			e.Report(s, "progress", fmt.Sprintf(
+				"no manager has taken lease %s over for %s: it is held by %s",
+				r.Lease,
+				takeoverBudget,
+				seen,
+			))
 		}
 	}
 }
@@ -199,11 +223,13 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	watch.proven = e.Proofs.HasEnded(r.StartTicks) // of another lease of the pod, which may be gone since
 	defer watch.stop()
 	var last error
+	more := step.Explanation{Since: e.Clock.Now()}
 	err := e.WaitFor(ctx, s, step.RolloutTimeout, step.SettleInterval, func() string {
 		if last != nil {
 			return fmt.Sprintf("lease %s is left to run out: %v", r.Lease, last)
 		}
-		return fmt.Sprintf("pod %s, which holds lease %s, has not ended", r.Host, r.Lease)
+		return fmt.Sprintf("pod %s, which holds lease %s, has not ended", r.Host, r.Lease) +
+			more.Of(e, func(time.Time) string { return whyPod(ctx, e, r.Host) })
 	}, func(ctx context.Context) (bool, error) {
 		var gone bool
 		gone, last = watch.hasEnded(ctx)
@@ -251,6 +277,18 @@ func releasePod(ctx context.Context, e *step.Env, s v1.Step, r *v1.HandoverRecor
 	r.Released = &now
 	e.Report(s, "progress", fmt.Sprintf("pod %s (%s) has ended; released lease %s", r.Host, r.Component, r.Lease))
 	return nil
+}
+
+// whyPod says how a pod of the seed ends, or does not, as the end of a sentence.
+func whyPod(ctx context.Context, e *step.Env, name string) string {
+	pod, err := e.Seed.Kube.CoreV1().Pods(e.Seed.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	if why := step.WhyPod(ctx, e, pod); why != "" {
+		return ": " + why
+	}
+	return ""
 }
 
 // taken tells, while the end of a holder is not known, that its lease is not its any longer, and notes why.

@@ -52,6 +52,13 @@ var apiServersNeed = collect.Need{
 	Name:      hostproof.Slice,
 }
 
+// ReasonNeeds are what says why a pod that is waited for does not run. Without them less is said and nothing fails, so
+// that no check asks for them.
+var ReasonNeeds = []collect.Need{
+	{Verbs: []string{"list"}, Resource: "events", Namespace: component.Namespace},
+	{Verbs: []string{"get"}, Resource: "pods/log", Namespace: component.Namespace},
+}
+
 // DefaultNeeds are what an apply and its rollback do to the API where the plan is not known yet, resource by resource.
 var DefaultNeeds = merge(slices.Concat(alwaysNeeded, []collect.Need{
 	apiServersNeed,

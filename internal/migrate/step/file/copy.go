@@ -25,12 +25,20 @@ func (x CopyFile) Done(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	sum, mode, err := hostaccess.Digest(ctx, h, s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return false, step.Pending("%s is not on host %s", s.Path, s.Host)
 	} else if err != nil {
 		return false, err
 	}
 	want, err := step.FileMode(s)
-	return err == nil && sum == s.Content && mode.Perm() == want, err
+	switch {
+	case err != nil:
+		return false, err
+	case sum != s.Content:
+		return false, step.Pending("%s on host %s has SHA-256 %s, not %s", s.Path, s.Host, sum, s.Content)
+	case mode.Perm() != want:
+		return false, step.Pending("%s on host %s has mode %04o, not %04o", s.Path, s.Host, mode.Perm(), want)
+	}
+	return true, nil
 }
 
 // isProgram tells what Linux starts from what it does not: a kubeconfig, for one.

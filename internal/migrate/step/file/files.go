@@ -11,7 +11,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
-	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -30,16 +29,31 @@ func (x WriteFile) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return x.hasToken(ctx, s)
 	}
 	want, err := x.content(ctx, s)
-	if err != nil || want == nil {
+	if err != nil {
 		return false, err
+	}
+	if want == nil {
+		return false, step.PendingError(noToken)
 	}
 	f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
-	if err != nil || sum != hostaccess.SHA256(want) {
+	if err != nil {
 		return false, err
 	}
+	if sum == step.Absent {
+		return false, step.Pending("%s is not on host %s", s.Path, s.Host)
+	}
+	if sum != hostaccess.SHA256(want) {
+		return false, step.Pending("%s on host %s has another content than this step gives it", s.Path, s.Host)
+	}
 	mode, err := step.FileMode(s)
-	return !step.IsWider(f, mode), err
+	if err == nil && step.IsWider(f, mode) {
+		err = step.Pending("%s on host %s has mode %04o, not %04o", s.Path, s.Host, f.Mode.Perm(), mode)
+	}
+	return err == nil, err
 }
+
+// noToken is what a file waits for that is derived from a token of an earlier version.
+const noToken = object.NoToken
 
 // Do writes the file after its old content was backed up.
 func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
@@ -50,21 +64,15 @@ func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 		return x.writeToken(ctx, s, rec)
 	}
 	var data []byte
-	err := x.Env.Poll(ctx, step.TimeoutOf(s), step.SettleInterval, func(ctx context.Context) (bool, error) {
+	reason := func() string { return noToken }
+	look := func(ctx context.Context) (bool, error) {
 		var err error
 		data, err = x.content(ctx, s)
 		return data != nil, err
-	})
+	}
+	err := x.Env.WaitFor(ctx, s, step.TimeoutOf(s), step.SettleInterval, reason, look)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{
-			Waited: step.TimeoutOf(s),
-			Reason: fmt.Sprintf(
-				"Secret %s/%s has got no token: the token controller of %s fills it in",
-				component.Namespace,
-				layout.TokenSecret,
-				component.KCM,
-			),
-		}
+		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: noToken}
 	} else if err != nil {
 		return err
 	}
@@ -130,7 +138,10 @@ type removeFile struct{ env *step.Env }
 
 func (x removeFile) Done(ctx context.Context, s v1.Step) (bool, error) {
 	_, restored, err := x.env.IsRestored(ctx, s)
-	return restored, err
+	if err == nil && !restored {
+		err = step.Pending("%s on host %s is not as it was before step %s", s.Path, s.Host, s.Restore)
+	}
+	return err == nil, err
 }
 
 func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {

@@ -23,16 +23,29 @@ var tokenBesideKubeconfig = path.Base(layout.CCMTokenDir) + "/" + path.Base(layo
 // come.
 func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 	f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
-	if err != nil || sum == step.Absent {
+	if err != nil {
 		return false, err
 	}
+	if sum == step.Absent {
+		return false, step.Pending("token %s is not on host %s", s.Path, s.Host)
+	}
 	mode, err := step.FileMode(s)
-	if err != nil || step.IsWider(f, mode) { // who has read it may use it until it ends: a new one is written
+	if err != nil {
 		return false, err
+	}
+	if step.IsWider(f, mode) { // who has read it may use it until it ends: a new one is written
+		return false, step.Pending("token %s on host %s has mode %04o, not %04o", s.Path, s.Host, f.Mode.Perm(), mode)
 	}
 	claims, err := boundtoken.Read(string(f.Data))
 	if err != nil || !claims.IsOf(component.Namespace, layout.CCMAccount) || claims.IsDue(x.Env.Clock.Now()) {
-		return false, nil //nolint:nilerr // what is there is no such token, so that one is written
+		// what is there is no such token, so that one is written
+		return false, step.Pending(
+			"%s on host %s holds no token of ServiceAccount %s/%s that is valid for long enough",
+			s.Path,
+			s.Host,
+			component.Namespace,
+			layout.CCMAccount,
+		)
 	}
 	account, err := x.Env.Kube.CoreV1().
 		ServiceAccounts(component.Namespace).
@@ -40,7 +53,16 @@ func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, layout.CCMAccount, err)
 	}
-	return claims.UID == string(account.UID), nil
+	if claims.UID != string(account.UID) {
+		return false, step.Pending(
+			"the token in %s on host %s is of an earlier ServiceAccount %s/%s",
+			s.Path,
+			s.Host,
+			component.Namespace,
+			layout.CCMAccount,
+		)
+	}
+	return true, nil
 }
 
 // writeToken asks for a token and writes it. It goes nowhere but into that file.

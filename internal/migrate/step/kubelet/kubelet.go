@@ -41,7 +41,10 @@ func (x Kubelet) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	left, err := x.cordonLeft(ctx, s)
-	return err == nil && !left, err
+	if err == nil && left {
+		err = step.Pending("node %s is still unschedulable", x.Env.NodeNames[s.Host])
+	}
+	return err == nil, err
 }
 
 // inForce reports whether the files are as the step wants them and that the running process shows it. That a gate of
@@ -51,8 +54,8 @@ func (x Kubelet) inForce(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }) {
-		return false, nil
+	if i := slices.IndexFunc(files, func(f fileChange) bool { return !f.same() }); i >= 0 {
+		return false, step.Pending("%s on host %s is not as this step makes it", files[i].path, s.Host)
 	}
 	h, err := x.Env.Host(s.Host)
 	if err != nil {

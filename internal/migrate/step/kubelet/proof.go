@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
@@ -141,7 +143,7 @@ func unreadySince(ctx context.Context, x Kubelet, s v1.Step, was life) string {
 	status, heartbeat := drain.ReadyStatus(n)
 	switch {
 	case status != corev1.ConditionTrue:
-		return "the node is not Ready"
+		return cmp.Or(podreason.NodeState(n), "node "+n.Name+" is not Ready")
 	case heartbeat.Equal(&was.heartbeat):
 		return "the kubelet has not said since its restart whether the node is Ready"
 	}

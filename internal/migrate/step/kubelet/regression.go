@@ -242,10 +242,22 @@ func (x Kubelet) worse(
 		worse = append(
 			worse,
 			english.Count(len(down), "pod")+" of it that ran "+english.Word(len(down), "is", "are")+" no longer Ready ("+
-				english.FirstOf(5, down)+")",
+				english.FirstOf(5, down)+")"+because(ctx, x.Env, pods, down[0]),
 		)
 	}
 	return visible.Cut(strings.Join(worse, "; "), maxClauses), cutClauses(different), nil
+}
+
+// because is why one of the pods is not Ready, as the end of a sentence.
+func because(ctx context.Context, e *step.Env, pods []corev1.Pod, name string) string {
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace+"/"+p.Name == name })
+	if i < 0 {
+		return ""
+	}
+	if why := step.WhyPod(ctx, e, &pods[i]); why != "" {
+		return ": " + why
+	}
+	return ""
 }
 
 // maxClauses bounds, in bytes, what a record says of how a node has changed. Its kubelet writes the new values.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -205,61 +204,10 @@ func (x Kubelet) Hinting(s v1.Step, hints []hint, do func() error) error {
 	return do()
 }
 
-const (
-	// lastLines of a kubelet's log are shown, and lastChars of each.
-	lastLines, lastChars = 3, 240
-	lastWordsTimeout     = 10 * time.Second
-)
-
-// lastWords are what a kubelet logged last, where the access to its host can ask for it: lines of errors, else the last
-// ones. A log of a kubelet holds no secrets; what is very long is cut.
+// lastWords are what a kubelet logged last, as the end of a sentence.
 func lastWords(ctx context.Context, x Kubelet, host string) string {
-	h, err := x.Env.Host(host)
-	if err != nil {
-		return ""
-	}
-	runner, err := hostaccess.RunnerOf(h)
-	if err != nil {
-		return ""
-	}
-	for _, c := range []hostaccess.Command{
-		{Path: "/usr/bin/journalctl", Args: []string{"--unit=kubelet", "--lines=40", "--no-pager", "--output=cat"}, Timeout: lastWordsTimeout},
-		{Path: "/usr/bin/systemctl", Args: []string{"status", component.Kubelet, "--no-pager", "--lines=40"}, Timeout: lastWordsTimeout},
-	} {
-		out, err := runner.Run(ctx, c)
-		if words := tail(string(out)); err == nil && words != "" {
-			return "; its last words: " + words
-		}
+	if words := step.KubeletWords(ctx, x.Env, host); words != "" {
+		return "; its last words: " + words
 	}
 	return ""
-}
-
-// tail are the last lines of a log that speak of an error, else the last ones.
-func tail(text string) string {
-	var all, errs []string
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
-		}
-		if len(line) > lastChars {
-			line = line[:lastChars] + "..."
-		}
-		all = append(all, line)
-		if isError(line) {
-			errs = append(errs, line)
-		}
-	}
-	if len(errs) > 0 {
-		all = errs
-	}
-	return strings.Join(all[max(0, len(all)-lastLines):], " | ")
-}
-
-// isError tells a line of klog that is an error or fatal, and what cobra prints of a wrong flag.
-func isError(line string) bool {
-	if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Active: ") {
-		return true
-	}
-	return len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && strings.Trim(line[1:5], "0123456789") == ""
 }

@@ -83,10 +83,10 @@ func (x initializeNode) isTakenBack(ctx context.Context, s v1.Step) (bool, error
 	} else if err != nil {
 		return false, err
 	}
-	if readTaintRecord(there).isOnNode(n) {
-		return false, nil
+	if readTaintRecord(there).isOnNode(n) || Uninitialized(n) && len(x.env.Journal.Record(s.ID).Notes) == 0 {
+		return false, step.Pending("node %s still has the taint %s", n.Name, api.TaintExternalCloudProvider)
 	}
-	return !Uninitialized(n) || len(x.env.Journal.Record(s.ID).Notes) > 0, nil
+	return true, nil
 }
 
 func (x initializeNode) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {

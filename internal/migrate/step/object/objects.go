@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,9 +18,11 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // resources of the kinds that a plan makes or deletes.
@@ -78,7 +81,7 @@ func (x EnsureObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	live, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return false, step.Pending("%s is not there", s.Ref)
 	} else if err != nil {
 		return false, fmt.Errorf("reading %s: %w", s.Ref, err)
 	}
@@ -87,10 +90,12 @@ func (x EnsureObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	if !same(given(s, want), live) {
-		return false, nil
+		return false, step.Pending("%s has another content than this step gives it", s.Ref)
 	}
-	if problem, err := x.secretProblem(ctx, s, want, live); err != nil || problem != "" {
+	if problem, err := x.secretProblem(ctx, s, want, live); err != nil {
 		return false, err
+	} else if problem != "" {
+		return false, step.Pending("%s exists, and %s", s.Ref, problem)
 	}
 	if s.Component != "" && (live.GetKind() == "Deployment" || live.GetKind() == "DaemonSet") {
 		why, err := RolloutProblem(ctx, x.Env, live)
@@ -183,24 +188,22 @@ func (x EnsureObject) Complete(
 	want *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
 	var out *unstructured.Unstructured
-	err := x.Env.Poll(ctx, step.TimeoutOf(s), step.SettleInterval, func(ctx context.Context) (bool, error) {
+	reason := func() string { return NoToken }
+	look := func(ctx context.Context) (bool, error) {
 		var err error
 		out, err = x.Derived(ctx, s, want)
 		return out != nil, err
-	})
+	}
+	err := x.Env.WaitFor(ctx, s, step.TimeoutOf(s), step.SettleInterval, reason, look)
 	if errors.Is(err, step.ErrTimedOut) {
-		return nil, &step.VerifyError{
-			Waited: step.TimeoutOf(s),
-			Reason: fmt.Sprintf(
-				"Secret %s/%s has got no token: the token controller of %s fills it in",
-				component.Namespace,
-				layout.TokenSecret,
-				component.KCM,
-			),
-		}
+		return nil, &step.VerifyError{Waited: step.TimeoutOf(s), Reason: NoToken}
 	}
 	return out, err
 }
+
+// NoToken is what is waited for where a token of an earlier version is to be derived from.
+const NoToken = "Secret " + component.Namespace + "/" + layout.TokenSecret + " has got no token: the token controller of " +
+	component.KCM + " fills it in"
 
 // DecodeObject returns the object that a step holds.
 func DecodeObject(s v1.Step) (*unstructured.Unstructured, error) {
@@ -309,8 +312,27 @@ func (x DeleteObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 	} else if err != nil {
 		return false, fmt.Errorf("reading %s: %w", s.Ref, err)
 	}
-	return false, x.madeHere(s, live)
+	if err := x.madeHere(s, live); err != nil {
+		return false, err
+	}
+	return false, step.Pending("%s", stillThere(s.Ref, live))
 }
+
+// stillThere says that an object is not gone, and what keeps it.
+func stillThere(ref string, live *unstructured.Unstructured) string {
+	at := live.GetDeletionTimestamp()
+	if at == nil {
+		return ref + " is still there"
+	}
+	out := ref + " is being deleted since " + at.UTC().Format(time.RFC3339)
+	if keep := live.GetFinalizers(); len(keep) > 0 {
+		out += ", and keeps the finalizers " + visible.Cut(english.FirstOf(maxFinalizers, keep), maxKept)
+	}
+	return out
+}
+
+// maxFinalizers are named of an object that does not go, in maxKept bytes.
+const maxFinalizers, maxKept = 3, 256
 
 // madeHere says why an object is not one that a migration made. The record that claims it is in a ConfigMap, and the
 // labels are on the object. Those of a step that made none are not asked for.

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
@@ -32,7 +33,10 @@ func (x patchObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	patch, err := x.patch(s, live)
-	return err == nil && fits(live.Object, patch), err
+	if err == nil && !fits(live.Object, patch) {
+		err = step.Pending("%s does not have the fields of this step (%s)", s.Ref, fieldsOf(patch))
+	}
+	return err == nil, err
 }
 
 func (x patchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
@@ -157,7 +161,16 @@ func (x unpatchObject) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	back, err := x.back(s, rec, live)
-	return err == nil && fits(live.Object, back), err
+	if err == nil && !fits(live.Object, back) {
+		err = step.Pending("%s does not have its fields from before step %s (%s)", s.Ref, s.Restore, fieldsOf(back))
+	}
+	return err == nil, err
+}
+
+// fieldsOf names the fields of a patch.
+func fieldsOf(patch map[string]any) string {
+	const most = 3
+	return english.FirstOf(most, leaves(patch, ""))
 }
 
 func (x unpatchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -89,6 +90,32 @@ func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructur
 		return fmt.Sprintf("%s: %d of its pods still end", ref, int64(len(pods))-want), nil
 	}
 	return "", nil
+}
+
+// WhyPods says why a pod of a workload does not run or is not Ready: the first by name that a kubelet or the scheduler
+// says something about. It is empty where all are Ready or cannot be read.
+func WhyPods(ctx context.Context, e *step.Env, o *unstructured.Unstructured) string {
+	pods, err := PodsOf(ctx, e, o)
+	if err != nil {
+		return ""
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(waitRank(&a), waitRank(&b)), strings.Compare(a.Name, b.Name))
+	})
+	for i := range pods {
+		if why := step.WhyPod(ctx, e, &pods[i]); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// waitRank puts pods that do not come up before those that end, which is what they shall do.
+func waitRank(p *corev1.Pod) int {
+	if p.DeletionTimestamp != nil {
+		return 1
+	}
+	return 0
 }
 
 // PodsOf returns the pods of a workload.

@@ -30,7 +30,7 @@ func (x editManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
 	}
 	if string(want) != string(f.Data) {
-		return false, nil
+		return false, step.Pending("manifest %s on host %s does not have the flags and mounts of this step", s.Path, s.Host)
 	}
 	return IsRunning(ctx, x.env, s, f.Data)
 }
@@ -77,10 +77,24 @@ type addManifest struct{ env *step.Env }
 
 func (x addManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 	f, sum, err := x.env.ReadFile(ctx, s.Host, s.Path)
-	if err != nil || sum == step.Absent || string(f.Data) != s.Content {
+	if err == nil {
+		err = contentProblem(s, sum, string(f.Data) == s.Content)
+	}
+	if err != nil {
 		return false, err
 	}
 	return IsRunning(ctx, x.env, s, f.Data)
+}
+
+// contentProblem says why a manifest is not the one that a step writes; nil when it is.
+func contentProblem(s v1.Step, sum string, isSame bool) error {
+	switch {
+	case sum == step.Absent:
+		return step.Pending("manifest %s is not on host %s", s.Path, s.Host)
+	case !isSame:
+		return step.Pending("manifest %s on host %s has another content than this step gives it", s.Path, s.Host)
+	}
+	return nil
 }
 
 func (x addManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
@@ -109,7 +123,10 @@ func (x RestoreManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 			return false, err
 		}
 		f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
-		if err != nil || sum == step.Absent || string(f.Data) != string(want) {
+		if err == nil {
+			err = contentProblem(s, sum, string(f.Data) == string(want))
+		}
+		if err != nil {
 			return false, err
 		}
 		return IsRunning(ctx, x.Env, s, f.Data)
@@ -118,8 +135,11 @@ func (x RestoreManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return true, nil // the step was begun and changed nothing
 	}
 	f, restored, err := x.Env.IsRestored(ctx, s)
-	if err != nil || !restored {
+	if err != nil {
 		return false, err
+	}
+	if !restored {
+		return false, step.Pending("manifest %s on host %s is not as it was before step %s", s.Path, s.Host, s.Restore)
 	}
 	return IsRunning(ctx, x.Env, s, f.Data)
 }
@@ -211,15 +231,26 @@ type removeManifest struct{ env *step.Env }
 
 func (x removeManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
 	_, sum, err := x.env.ReadFile(ctx, s.Host, s.Path)
-	if err != nil || sum != step.Absent {
+	if err != nil {
 		return false, err
+	}
+	if sum != step.Absent {
+		return false, step.Pending("manifest %s is still on host %s", s.Path, s.Host)
 	}
 	h, err := x.env.Host(s.Host)
 	if err != nil {
 		return false, err
 	}
 	procs, err := h.Processes(ctx, s.Component)
-	return len(procs) == 0, err
+	if err == nil && len(procs) > 0 {
+		err = step.Pending(
+			"process %d of %s still runs on host %s, whose manifest was removed",
+			procs[0].PID,
+			s.Component,
+			s.Host,
+		)
+	}
+	return err == nil, err
 }
 
 func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {

@@ -1,10 +1,12 @@
 package staticpod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -64,6 +66,7 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 	if err := e.CheckAllowed(asked); err != nil {
 		return err
 	}
+	why := "its manifest is not there"
 	back := func(ctx context.Context) (bool, error) {
 		f, sum, err := e.ReadFile(ctx, sub.Host, sub.Path)
 		if err != nil || sum == step.Absent {
@@ -72,7 +75,7 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 		done, err := IsRunning(ctx, e, sub, f.Data)
 		var pending step.PendingError
 		if errors.As(err, &pending) || err != nil && retry.IsTransient(err) {
-			err = nil // worth waiting for
+			why, err = err.Error(), nil // worth waiting for
 		}
 		return done, err
 	}
@@ -92,7 +95,13 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 		if unknown != nil {
 			return unknown
 		}
-		back = func(ctx context.Context) (bool, error) { return x.Done(ctx, sub) }
+		back = func(ctx context.Context) (bool, error) {
+			done, err := x.Done(ctx, sub)
+			if pending := step.PendingError(""); errors.As(err, &pending) {
+				why, err = err.Error(), nil
+			}
+			return done, err
+		}
 		err = x.Do(ctx, sub, &rec)
 	}
 	if err != nil {
@@ -101,19 +110,19 @@ func move(ctx context.Context, e *step.Env, sub v1.Step, rec v1.StepRecord) erro
 	if err := e.CommitChanges(ctx, sub.Host); err != nil {
 		return err
 	}
-	err = e.WaitFor(
-		ctx,
-		sub,
-		step.TimeoutOf(sub),
-		step.SettleInterval,
-		func() string { return fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host) },
-		back,
-	)
+	more := step.Explanation{Since: e.Clock.Now()}
+	reason := func() string {
+		explain := func(since time.Time) string { return Explain(ctx, e, sub, since) }
+		return fmt.Sprintf(
+			"%s on host %s is not back as a standby: %s",
+			sub.Component,
+			sub.Host,
+			cmp.Or(more.Of(e, explain), why),
+		)
+	}
+	err = e.WaitFor(ctx, sub, step.TimeoutOf(sub), step.SettleInterval, reason, back)
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{
-			Waited: step.TimeoutOf(sub),
-			Reason: fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host),
-		}
+		return &step.VerifyError{Waited: step.TimeoutOf(sub), Reason: reason()}
 	} else if err != nil {
 		return err
 	}
@@ -156,7 +165,9 @@ func depends(ctx context.Context, e *step.Env, s v1.Step, component string) (pat
 		s,
 		takeover.BindTimeout,
 		step.SettleInterval,
-		func() string { return last.Error() },
+		func() string {
+			return fmt.Sprintf("whether %s on host %s leads is not known: %v", component, s.Host, last)
+		},
 		func(ctx context.Context) (bool, error) {
 			if path, owns, last = manager.LeadsOn(ctx, e, s.Host, component); last == nil {
 				return true, nil

@@ -53,21 +53,6 @@ func ofVersion(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Mani
 	return nil
 }
 
-// notPulled is a pendingError that says why a component with a new image does not run, where its mirror pod tells.
-func notPulled(ctx context.Context, e *step.Env, s v1.Step, m *controlplane.Manifest) error {
-	if !changesVersions(e, s.Component) {
-		return nil
-	}
-	pod, err := MirrorPod(ctx, e, s, m)
-	if err != nil {
-		return nil // that it does not run is known
-	}
-	if why := pulling(pod, m.Image()); why != "" {
-		return step.PendingError(fmt.Sprintf("%s on host %s does not start: %s", s.Component, s.Host, why))
-	}
-	return nil
-}
-
 // unproven says once that a component answers and does not tell its version.
 func unproven(e *step.Env, s v1.Step) {
 	key := "version of " + s.ID
@@ -83,30 +68,6 @@ func unproven(e *step.Env, s v1.Step) {
 			),
 		)
 	}
-}
-
-// pulling says why a container with the image waits for it; empty when none does.
-func pulling(pod *corev1.Pod, image string) string {
-	for _, c := range pod.Status.ContainerStatuses {
-		w := c.State.Waiting
-		if w == nil ||
-			!slices.ContainsFunc(
-				pod.Spec.Containers,
-				func(s corev1.Container) bool { return s.Name == c.Name && s.Image == image },
-			) {
-			continue
-		}
-		switch w.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable":
-			return fmt.Sprintf(
-				"image %s cannot be had (%s): %s; pull it on the host, or go back with transplant rollback",
-				image,
-				w.Reason,
-				strings.TrimSpace(w.Message),
-			)
-		}
-	}
-	return ""
 }
 
 // hasImage reports whether a pod has a container whose image has the tag. Registries may be rewritten on the way into

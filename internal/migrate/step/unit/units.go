@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
@@ -31,11 +30,17 @@ func (x Unit) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	if s.Kind == v1.StepStopUnit && (len(procs) > 0 || len(s.Edits) == 0) {
-		return len(procs) == 0, nil
+		if len(procs) == 0 {
+			return true, nil
+		}
+		return false, step.Pending("process %d of unit %s still runs on host %s", procs[0].PID, s.Unit, s.Host)
 	}
 	want, now, err := x.Content(ctx, s)
-	if err != nil || string(want) != string(now) {
+	if err != nil {
 		return false, err
+	}
+	if string(want) != string(now) {
+		return false, step.Pending("%s of unit %s on host %s is not as this step makes it", s.Path, s.Unit, s.Host)
 	}
 	if s.Kind == v1.StepStopUnit {
 		return true, nil
@@ -50,7 +55,18 @@ func (x Unit) Done(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	// The file says what will run; the process, what does. One that starts and dies of an unknown flag is not there at the
 	// next look.
-	return active && len(procs) == 1 && staticpod.SameFlags(flags, commandline.FlagsOf(procs[0].Args)), nil
+	if !active {
+		return false, step.Pending(
+			"unit %s on host %s is not active: look there at systemctl status %s",
+			s.Unit,
+			s.Host,
+			s.Unit,
+		)
+	}
+	if why := staticpod.ProcessProblem(s, procs, flags); why != "" {
+		return false, step.PendingError(why)
+	}
+	return true, nil
 }
 
 // Do changes, stops or starts the unit.

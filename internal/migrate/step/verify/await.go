@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -102,7 +103,7 @@ func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	have, not, owner := count(pods.Items, a, counts)
+	have, not, owner := count(pods.Items, a, counts, func(p *corev1.Pod) string { return step.WhyPod(ctx, x.Env, p) })
 	if owner != "" {
 		return fmt.Sprintf("%s on node %s runs the loops under its own lease", component.KCM, owner), nil
 	}
@@ -123,10 +124,15 @@ func count(
 	pods []corev1.Pod,
 	a *v1.Await,
 	counts func(node string) string,
+	explain func(*corev1.Pod) string,
 ) (have map[string]bool, not []string, owner string) {
 	have = map[string]bool{}
-	for _, p := range pods {
+	for i := range pods {
+		p := pods[i]
 		fit, why := matches(p, a)
+		if why == notReady {
+			why = cmp.Or(explain(&p), why)
+		}
 		if fit && why == "" && a.Nodes > 0 {
 			why = counts(p.Spec.NodeName)
 		}
@@ -143,6 +149,9 @@ func count(
 	}
 	return have, not, owner
 }
+
+// notReady is why a pod does not count that is as it is waited for, and is not Ready.
+const notReady = "is not Ready"
 
 // isOn reports whether leader migration is waited for.
 func isOn(flags map[string]string) bool { return flags["enable-leader-migration"] == "true" }
@@ -242,7 +251,7 @@ func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
 			}
 		}
 		if a.Nodes > 0 && !object.IsReady(&p) {
-			return true, "is not ready"
+			return true, notReady
 		}
 		return true, ""
 	}

@@ -10,10 +10,12 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 )
 
@@ -123,12 +125,13 @@ func (r *rolloutEnds) release(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
+	more := step.Explanation{Since: r.env.Clock.Now()}
 	err := r.env.WaitFor(
 		ctx,
 		r.step,
 		step.RolloutTimeout,
 		rolloutInterval,
-		func() string { return "old pods of " + r.step.Ref + " have not ended" },
+		func() string { return r.waitsFor(ctx, &more) },
 		func(ctx context.Context) (bool, error) {
 			if r.bound != nil {
 				r.releaseBound(ctx)
@@ -146,6 +149,32 @@ func (r *rolloutEnds) release(ctx context.Context) error {
 		return nil // the wait for the rollout names what keeps it
 	}
 	return err
+}
+
+// waitsFor names the old processes that have not ended, and why the pods that take their place are not Ready.
+func (r *rolloutEnds) waitsFor(ctx context.Context, more *step.Explanation) string {
+	var left []string
+	for p := range r.old {
+		left = append(left, fmt.Sprintf("process %d on host %s", p.pid, p.host))
+	}
+	slices.Sort(left)
+	out := fmt.Sprintf(
+		"the old pods of %s have not all ended (of %s, lease %s)",
+		r.step.Ref,
+		english.FirstOf(3, left),
+		r.lease,
+	)
+	why := more.Of(r.env, func(time.Time) string {
+		live, err := object.ReadLive(ctx, r.env, r.step.Ref)
+		if err != nil {
+			return ""
+		}
+		return object.WhyPods(ctx, r.env, live)
+	})
+	if why != "" {
+		out += "; " + why
+	}
+	return out
 }
 
 // releaseBound gives the lease up once its bound holder has ended.

@@ -54,13 +54,13 @@ func (x Workload) Done(ctx context.Context, s v1.Step) (bool, error) {
 	next, err := x.Next(s, live)
 	var stale *step.StaleError
 	if errors.As(err, &stale) {
-		return false, nil // do says so
+		return false, step.PendingError(stale.Error()) // do says so
 	}
 	if err != nil {
 		return false, err
 	}
 	if !object.EqualJSON(live.Object["spec"], next.Object["spec"]) {
-		return false, nil
+		return false, step.Pending("%s does not have the replicas, flags and mounts of this step", s.Ref)
 	}
 	if why, err := object.RolloutProblem(ctx, x.Env, live); err != nil || why != "" {
 		return false, step.PendingIf(why, err)
