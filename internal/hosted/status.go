@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,8 +171,12 @@ func waiting(out *v1.Status, progress *v1.Progress) {
 	}
 	for _, s := range progress.Steps {
 		for i := range out.Current {
-			if out.Current[i].ID == s.ID && s.Waiting != "" {
-				out.Current[i].Waiting = s.Waiting
+			if out.Current[i].ID != s.ID || s.Waiting == "" {
+				continue
+			}
+			out.Current[i].Waiting = s.Waiting
+			if !s.WaitingSince.IsZero() {
+				out.Current[i].WaitingSeconds = max(0, out.Time.Sub(s.WaitingSince).Round(time.Second).Seconds())
 			}
 		}
 	}

@@ -347,7 +347,7 @@ func TestPodsThatDoNotStart(t *testing.T) {
 		{"the kubelet refuses it", func(p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "Node didn't have enough resource: pods", StartTime: p.Status.StartTime}
 		}, []string{"ended at once: OutOfpods: Node didn't have enough resource: pods"}},
-		{"it never gets further", waiting("ContainerCreating", ""), []string{"does not run after 400ms", "ContainerCreating"}},
+		{"it never gets further", waiting("ContainerCreating", ""), []string{"does not run after 400ms: pod ", " on node cp-1: ContainerCreating"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			c := newCluster(t, "cp-1")
