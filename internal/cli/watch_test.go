@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/podreason"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -204,11 +205,11 @@ func TestAFingerprintHasNoAges(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n != 1 {
 		t.Errorf("%d lines", n)
 	}
-	if statusLine(a, withoutBackOff) != statusLine(b, withoutBackOff) {
-		t.Errorf("%s\n%s", statusLine(a, withoutBackOff), statusLine(b, withoutBackOff))
+	if statusLine(a, podreason.Cause) != statusLine(b, podreason.Cause) {
+		t.Errorf("%s\n%s", statusLine(a, podreason.Cause), statusLine(b, podreason.Cause))
 	}
-	if s := status.Judge(status.Facts{}); statusLine(s, withoutBackOff) != "not-started 0/0" {
-		t.Errorf("%s", statusLine(s, withoutBackOff))
+	if s := status.Judge(status.Facts{}); statusLine(s, podreason.Cause) != "not-started 0/0" {
+		t.Errorf("%s", statusLine(s, podreason.Cause))
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// explain is why a step is not verified yet. Where it starts pods and one of them is not Ready, that says more than what
-// does not show because of it.
+// explain is why a step is not verified yet. Where it starts pods and one of them is not Ready, that says more than
+// what does not show because of it.
 func (e *Engine) explain(ctx context.Context, s v1.Step, more *step.Explanation, why string) string {
 	pods := more.Of(e.env, func(since time.Time) string { return e.explainPods(ctx, s, since) })
 	switch {

@@ -278,7 +278,8 @@ func imageName(p *corev1.Pod, s corev1.ContainerStatus) string {
 // lastLine is the last line of a text that says something: one that speaks of an error, where the last few do.
 func lastLine(log string) string {
 	const few = 10
-	if cut := len(log) - maxLog; cut > 0 { // what is left of a line without its beginning may be a secret without its name
+	if cut := len(log) - maxLog; cut > 0 {
+		// what is left of a line without its beginning may be a secret without its name
 		_, log, _ = strings.Cut(log[cut:], "\n")
 	}
 	lines := slices.DeleteFunc(strings.Split(log, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -294,8 +295,8 @@ func lastLine(log string) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// isError reports whether a line says that something failed: one of klog that is an error or fatal, what cobra prints
-// of a wrong flag, or the beginning of a panic.
+// isError reports whether a line says that something failed. That is one of klog that is an error or fatal, what cobra
+// prints of a wrong flag, or the beginning of a panic.
 func isError(line string) bool {
 	line = strings.TrimSpace(line)
 	if len(line) > 1 && (line[0] == 'E' || line[0] == 'F') && line[1] >= '0' && line[1] <= '9' {

@@ -8,7 +8,7 @@
 //	container runs, not Ready   Running            the probe that fails, or a readiness gate
 //	deleted                     Terminating        finalizers, and the node's condition
 //
-// Names and texts are those of whoever writes pods, events and logs. Each is masked, cut and kept in its line.
+// Names and texts are those of the clients that write pods, events and logs. Each is masked, cut and kept in its line.
 package podreason
 
 import (
@@ -108,10 +108,10 @@ func nameOf(p *corev1.Pod) string {
 	return out
 }
 
-// name is a name of someone else's, which may be of any length and hold anything.
+// name is a name that another client wrote. It may be of any length and hold anything.
 func name(s string) string { return visible.Line(visible.Cut(s, longestName)) }
 
-// text is a text of someone else's in one line. Its end says more than its middle: what failed comes last.
+// text is a text that another client wrote, in one line. Its end says more than its middle: what failed comes last.
 func text(s string) string {
 	s = visible.Line(strings.TrimSpace(mask.Cut(strings.TrimSpace(s), 8*longestReason)))
 	if len(s) <= longestReason {
@@ -187,8 +187,8 @@ func quoted(s string) string { return shell.Quote(visible.Cut(s, longestName)) }
 // timeOfDay is a time that stays the same as time passes: a sentence with an age would be another one at each look.
 func timeOfDay(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
 
-// changing is what differs between two sentences about one cause: back-off times, how often a container was restarted,
-// and whether the kubelet tries to pull an image or waits to try again.
+// changing is what differs between two sentences about one cause. These are back-off times, the number of restarts, and
+// whether the kubelet tries to pull an image or waits to try again.
 var changing = regexp.MustCompile(
 	`ErrImagePull|ImagePullBackOff|[Bb]ack-?off [0-9][0-9a-z.]*|Back-off pulling image|[0-9]+ restarts?|[0-9]+\.[0-9]+m?s`,
 )

@@ -47,8 +47,8 @@ type Status struct {
 	Current []StepStatus `json:"current,omitempty"`
 	// Upcoming is the step that comes next where none is under way and not all are done.
 	Upcoming string `json:"upcoming,omitempty"`
-	// LastError is why the last step that was tried is not done. LastErrorStep names it, and LastErrorSeconds says how long
-	// ago that was; empty and nil where that is not known.
+	// LastError is why the last step that was tried is not done. LastErrorStep names it, and LastErrorSeconds says how
+	// long ago that was; empty and nil where that is not known.
 	LastError        string   `json:"lastError,omitempty"`
 	LastErrorStep    string   `json:"lastErrorStep,omitempty"`
 	LastErrorSeconds *float64 `json:"lastErrorSeconds,omitempty"`

@@ -296,8 +296,8 @@ func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 	return &startError{c.node, fmt.Errorf("pod %s/%s ended at once: %s", p.Namespace, p.Name, why)}
 }
 
-// hopeless reports whether a pod will not start, and why. The API's reason is given. same is for how long it has been waiting for this reason, all
-// since it was made.
+// hopeless reports whether a pod will not start, and why. same is for how long it has been waiting for this reason, all
+// since it was made; why is what its events say.
 func (c *podSession) hopeless(
 	ctx context.Context,
 	p *corev1.Pod,

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +78,7 @@ func (x Kubelet) awaitKubelet(ctx context.Context, s v1.Step, was life, expect f
 		s,
 		step.TimeoutOf(s),
 		step.SettleInterval,
-		func() string { return reason },
+		func() string { return "node " + x.Env.NodeNames[s.Host] + ": " + reason },
 		func(ctx context.Context) (bool, error) {
 			p, why := x.process(ctx, s.Host)
 			if why == "" && was.is(p) {
@@ -143,7 +142,10 @@ func unreadySince(ctx context.Context, x Kubelet, s v1.Step, was life) string {
 	status, heartbeat := drain.ReadyStatus(n)
 	switch {
 	case status != corev1.ConditionTrue:
-		return cmp.Or(podreason.NodeState(n), "node "+n.Name+" is not Ready")
+		if state := podreason.NodeState(n); state != "" {
+			return "the node is not Ready (" + state + ")"
+		}
+		return "the node is not Ready"
 	case heartbeat.Equal(&was.heartbeat):
 		return "the kubelet has not said since its restart whether the node is Ready"
 	}

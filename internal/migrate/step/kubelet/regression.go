@@ -284,7 +284,7 @@ func (x Kubelet) awaitAsBefore(ctx context.Context, s v1.Step, rec *v1.StepRecor
 		s,
 		step.TimeoutOf(s),
 		step.SettleInterval,
-		func() string { return reason },
+		func() string { return "node " + x.Env.NodeNames[s.Host] + " is not as it was before: " + reason },
 		func(ctx context.Context) (bool, error) {
 			why, other, err := x.worse(ctx, s, *rec.Node)
 			if err != nil {

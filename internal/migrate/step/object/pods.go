@@ -92,8 +92,8 @@ func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructur
 	return "", nil
 }
 
-// WhyPods says why a pod of a workload does not run or is not Ready: the first by name that a kubelet or the scheduler
-// says something about. It is empty where all are Ready or cannot be read.
+// WhyPods says why a pod of a workload does not run or is not Ready. Of several it is the first by name. It is empty
+// where all are Ready or cannot be read.
 func WhyPods(ctx context.Context, e *step.Env, o *unstructured.Unstructured) string {
 	pods, err := PodsOf(ctx, e, o)
 	if err != nil {
