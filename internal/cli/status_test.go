@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
@@ -15,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/exitcode"
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/status"
 )
@@ -61,6 +63,20 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 		o.begin()
 		golden(t, "status-"+phase, o.run("status"), v)
 	}
+}
+
+// TestStatusOfACommandThatEndedBeforeItsStep: the journal says nothing of a step that was not begun.
+func TestStatusOfACommandThatEndedBeforeItsStep(t *testing.T) {
+	o := newOnlooker(t)
+	v := o.volatile()
+	o.doc.Records = o.doc.Records[:o.current]
+	o.begin()
+	o.api.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: component.Namespace}, Data: map[string]string{
+		"run": o.doc.Run, "failed-step": o.doc.Plan.Steps[o.current].ID, "failed-at": client.Now().Add(-40 * time.Second).Format(time.RFC3339),
+		"failure": "/etc/kubernetes/ccm.credentials (--ccm-env AWS_SHARED_CREDENTIALS_FILE) is not on host cp-2, and the pod of cloud-controller-manager there mounts it",
+	}})
+	golden(t, "status-ended", o.run("status"), v)
+	golden(t, "status-ended-json", o.run("status", "-o", "json"), v)
 }
 
 func TestStatusOfAJournalThatSomebodyElseWrote(t *testing.T) {
