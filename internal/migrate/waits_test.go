@@ -45,6 +45,12 @@ func (x reasoned) Done(ctx context.Context, s v1.Step) (bool, error) {
 	return done, err
 }
 
+// isPending reports whether a step is not done for a reason that is worth waiting for.
+func isPending(err error) bool {
+	_, is := errors.AsType[step.PendingError](err)
+	return is
+}
+
 // waits is a world that is about to start the new manager on cp-1, and what is told while it waits for it.
 type waits struct {
 	*world

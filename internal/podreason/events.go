@@ -26,8 +26,8 @@ func newest(f Facts, reasons ...string) string {
 	return text(e.Reason + ": " + e.Message)
 }
 
-// newestThat is the newest event of this very pod that fits. One of an earlier pod of the same name has another UID. One
-// of an earlier life of a static pod has the same UID, and is older than this pod.
+// newestThat is the newest event of this very pod that fits. One of an earlier pod of the same name has another UID.
+// One of an earlier life of a static pod has the same UID, and is older than this pod.
 func newestThat(f Facts, fits func(*corev1.Event) bool) *corev1.Event {
 	uid, born := UID(f.Pod), f.Pod.CreationTimestamp.Time
 	var out *corev1.Event

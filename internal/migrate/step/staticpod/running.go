@@ -68,8 +68,8 @@ func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bo
 	return true, nil
 }
 
-// ProcessProblem says why the processes of a component are not the one that its manifest or its unit starts. It is empty
-// when there is one, with these flags.
+// ProcessProblem says why the processes of a component are not the one that its manifest or its unit starts. It is
+// empty when there is one, with these flags.
 func ProcessProblem(s v1.Step, procs []v1.Process, want map[string]string) string {
 	switch len(procs) {
 	case 0:
