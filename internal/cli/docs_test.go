@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -297,7 +298,7 @@ func (b *book) judge(t *testing.T, c docCommand) error {
 
 // parses returns why our program would refuse a command line before it has asked anything. A sentence may name a command without its arguments.
 func parses(args []string, whole bool) error {
-	root := newRoot(console.Streams{}, "transplant")
+	root := newRoot(console.Streams{Out: io.Discard, Err: io.Discard}, "transplant")
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpFlag()
 	cmd, rest, err := root.Find(args)

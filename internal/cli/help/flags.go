@@ -48,7 +48,7 @@ var headings = []struct {
 	{"Hosts and cloud", []string{
 		"cloud", "cloud-program", "control-plane-hosts", "host-access", "host-image", "host-ttl",
 	}},
-	{"Output", []string{"ascii", "color", "details", "help", "output", "problems", "quiet", "state-dir"}},
+	{"Output", []string{"ascii", "color", "details", "help", "output", "problems", "quiet", "state-dir", "verbose"}},
 }
 
 // Groups are the flags of a command by heading, those of every command among them. A command with few flags has none.

@@ -17,6 +17,7 @@ const (
 	fleetMigrator = "fleet-migrator"
 	hostAccess    = "host-access"
 	prober        = "prober"
+	bundler       = "bundler"
 )
 
 // roles are the manifests whose roles a command needs together, by its name below the root. The command that is not
@@ -30,6 +31,7 @@ var roles = map[string][]string{
 	"plan":         {reader, planner},
 	"diff":         {reader, planner},
 	"report":       {reader, planner},
+	"bundle":       {reader, planner, bundler},
 	"probe":        {reader, planner, prober},
 	"pause":        {reader, pauser},
 	"resume":       {reader, pauser},
@@ -45,7 +47,7 @@ var roles = map[string][]string{
 
 // needsHosts are the commands that reach hosts, through pods unless they are told otherwise.
 var needsHosts = map[string]bool{
-	"check": true, "verify": true, "snapshot": true, "plan": true, "diff": true, "report": true,
+	"check": true, "verify": true, "snapshot": true, "plan": true, "diff": true, "report": true, "bundle": true,
 	"apply": true, "rollback": true, "renew": true,
 }
 

@@ -122,8 +122,8 @@ func progressBar(p v1.FleetProgress, ascii bool) string {
 	return "[" + strings.Repeat(full, done) + strings.Repeat(rest, width-done) + "] "
 }
 
-// whole writes a line that is never cut.
-func (p *Page) whole(text string) { fmt.Fprintln(&p.B, p.Plain(text)) }
+// whole writes a text that is never cut: what a line has no room for goes on in the next.
+func (p *Page) whole(text string) { fmt.Fprintln(&p.B, p.Wrap("", "  ", p.Plain(text))) }
 
 func fleetShown(l Layout) []column {
 	var out []column
