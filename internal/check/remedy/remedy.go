@@ -34,63 +34,82 @@ type simple struct{ words, writes []string }
 // split returns the simple commands of a command line, without its comment. It knows the quotes, operators and
 // redirections that the commands of findings have.
 func split(line string) []simple {
-	var out []simple
-	var now simple
-	word, begun, quote, redirects := "", false, rune(0), false
-	endWord := func() {
-		switch {
-		case !begun:
-		case redirects:
-			now.writes, redirects = append(now.writes, word), false
-		default:
-			now.words = append(now.words, word)
-		}
-		word, begun = "", false
-	}
-	endCommand := func() {
-		endWord()
-		if len(now.words) > 0 {
-			out = append(out, now)
-		}
-		now = simple{}
-	}
-	escaped := false
+	var s splitter
 	for _, r := range line {
-		switch {
-		case escaped:
-			word, escaped = word+string(r), false
-		case r == '\\' && quote != '\'':
-			escaped, begun = true, true
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			} else {
-				word += string(r)
-			}
-		case r == '\'' || r == '"':
-			quote, begun = r, true
-		case r == '#' && !begun:
-			endCommand()
-			return out
-		case r == '|' || r == '&' || r == ';' || r == '\n':
-			endCommand()
-		case r == '>' && isPlaceholder(word):
-			word += ">"
-		case r == '>':
-			endWord()
-			redirects = true
-		case r == ' ' || r == '\t':
-			if isPlaceholder(word) {
-				word += " " // the blanks of <cloud-controller-manager of your version>
-				continue
-			}
-			endWord()
-		default:
-			word, begun = word+string(r), true
+		if s.isQuoted(r) {
+			continue
 		}
+		if r == '#' && !s.begun {
+			break
+		}
+		s.take(r)
 	}
-	endCommand()
-	return out
+	s.endCommand()
+	return s.out
+}
+
+// splitter is a command line that has been read as far as to a rune.
+type splitter struct {
+	out  []simple
+	now  simple
+	word string
+	// begun: the word may still be empty, as that of two quotes.
+	begun, redirects, escaped bool
+	quote                     rune
+}
+
+// isQuoted reports whether a rune is a quote, or has no meaning because of one, and takes it then.
+func (s *splitter) isQuoted(r rune) bool {
+	switch {
+	case s.escaped:
+		s.word, s.escaped = s.word+string(r), false
+	case r == '\\' && s.quote != '\'':
+		s.escaped, s.begun = true, true
+	case s.quote != 0 && r == s.quote:
+		s.quote = 0
+	case s.quote != 0:
+		s.word += string(r)
+	case r == '\'' || r == '"':
+		s.quote, s.begun = r, true
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *splitter) take(r rune) {
+	switch {
+	case strings.ContainsRune("|&;\n", r):
+		s.endCommand()
+	case strings.ContainsRune("> \t", r) && isPlaceholder(s.word):
+		s.word += string(r) // of <cloud-controller-manager of your version>
+	case r == '>':
+		s.endWord()
+		s.redirects = true
+	case r == ' ' || r == '\t':
+		s.endWord()
+	default:
+		s.word, s.begun = s.word+string(r), true
+	}
+}
+
+func (s *splitter) endWord() {
+	switch {
+	case !s.begun:
+	case s.redirects:
+		s.now.writes, s.redirects = append(s.now.writes, s.word), false
+	default:
+		s.now.words = append(s.now.words, s.word)
+	}
+	s.word, s.begun = "", false
+}
+
+func (s *splitter) endCommand() {
+	s.endWord()
+	if len(s.now.words) > 0 {
+		s.out = append(s.out, s.now)
+	}
+	s.now = simple{}
 }
 
 // isPlaceholder reports whether a word is within a placeholder, as <value>: its end is no redirection.

@@ -116,7 +116,7 @@ func begun(cmd *cobra.Command) *v1.Plan {
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	ctx, cancel := context.WithTimeout(cmd.Context(), Limit)
 	defer cancel()
 	j, err := journal.Open(ctx, kube)
 	if err != nil {

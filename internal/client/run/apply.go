@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,34 +61,8 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	case errors.Is(err, journal.ErrNoJournal):
 	case err != nil:
 		return err
-	default:
-		switch doc := j.Doc(); doc.Phase {
-		case v1.RunApplied:
-			c.Narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
-			return nil
-		case v1.RunRollingBack:
-			return exitcode.With(
-				exitcode.Error,
-				"a rollback of migration %s was begun and not finished: run transplant rollback",
-				doc.Run,
-			)
-		case v1.RunApplying:
-			if err := client.CheckAgainstPlan(
-				o.Plan.Given,
-				o.Plan.Options,
-				doc.Plan.Options,
-				"migration "+doc.Run+", which was begun,",
-				client.RunFlags...); err != nil {
-				return err
-			}
-			if err := o.checkNodes(ctx, c, doc); err != nil {
-				return err
-			}
-			if err := c.OpenHostsAndCloud(ctx); err != nil {
-				return err
-			}
-			return resumeApply(ctx, c, j, o)
-		}
+	case slices.Contains([]string{v1.RunApplying, v1.RunApplied, v1.RunRollingBack}, j.Doc().Phase):
+		return goOn(ctx, c, j, o)
 	}
 	if len(o.Nodes) > 0 {
 		return exitcode.With(
@@ -105,6 +80,37 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 		return err
 	}
 	return startApply(ctx, c, o)
+}
+
+// goOn goes on with a migration that was started and not brought back.
+func goOn(ctx context.Context, c *client.Client, j *journal.Journal, o ApplyOptions) error {
+	doc := j.Doc()
+	switch doc.Phase {
+	case v1.RunApplied:
+		c.Narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
+		return nil
+	case v1.RunRollingBack:
+		return exitcode.With(
+			exitcode.Error,
+			"a rollback of migration %s was begun and not finished: run transplant rollback",
+			doc.Run,
+		)
+	}
+	if err := client.CheckAgainstPlan(
+		o.Plan.Given,
+		o.Plan.Options,
+		doc.Plan.Options,
+		"migration "+doc.Run+", which was begun,",
+		client.RunFlags...); err != nil {
+		return err
+	}
+	if err := o.checkNodes(ctx, c, doc); err != nil {
+		return err
+	}
+	if err := c.OpenHostsAndCloud(ctx); err != nil {
+		return err
+	}
+	return resumeApply(ctx, c, j, o)
 }
 
 func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
@@ -131,21 +137,8 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: true}); err != nil {
 		return err
 	}
-	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
-		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
-	}
-	if err := precondition.FilesThere(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts}, p); err != nil {
-		return exitcode.With(exitcode.Blocked, "nothing was changed: %w", err)
-	}
-	if err := kubelet.Changeable(
-		ctx,
-		step.Options{Kube: c.Kube, Hosts: c.Hosts, NodeNames: client.NodesOfHosts(snap)},
-		p,
-	); err != nil {
-		return exitcode.With(exitcode.Blocked, "%w", err)
-	}
-	if o.DryRun {
-		return nil
+	if err := canStart(ctx, c, p, snap); err != nil || o.DryRun {
+		return err
 	}
 	if err := o.mayBegin(c, p); err != nil {
 		return err
@@ -175,6 +168,21 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		}
 		return execute(ctx, c, j, p, extent{steps: n}, snap, snap, o.Accepted)
 	})
+}
+
+// canStart asks the cluster and the hosts whether what a plan relies on is there. Nothing has been changed by then.
+func canStart(ctx context.Context, c *client.Client, p *v1.Plan, snap *v1.Snapshot) error {
+	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
+		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
+	}
+	if err := precondition.FilesThere(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts}, p); err != nil {
+		return exitcode.With(exitcode.Blocked, "nothing was changed: %w", err)
+	}
+	on := step.Options{Kube: c.Kube, Hosts: c.Hosts, NodeNames: client.NodesOfHosts(snap)}
+	if err := kubelet.Changeable(ctx, on, p); err != nil {
+		return exitcode.With(exitcode.Blocked, "%w", err)
+	}
+	return nil
 }
 
 // refuseOtherPlan makes the plan of a file again and refuses the file if it differs: the file or the cluster has

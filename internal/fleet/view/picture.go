@@ -79,10 +79,10 @@ const (
 func MachinesSpan(row v1.FleetCluster) (Span, bool) {
 	var ready, machines v1.FleetCondition
 	for _, c := range row.Conditions {
-		switch kubermaticv1.ClusterConditionType(c.Type) {
-		case kubermaticv1.ConditionCCMReady:
+		switch c.Type {
+		case string(kubermaticv1.ConditionCCMReady):
 			ready = c
-		case kubermaticv1.ConditionMachines:
+		case string(kubermaticv1.ConditionMachines):
 			machines = c
 		}
 	}

@@ -152,22 +152,33 @@ func risk(p *v1.Plan) (word string, reasons []string) {
 	if gap := Gap(p.Steps); p.Strategy == planstep.Downtime && p.Direction == planstep.Forward && gap > 0 {
 		medium("no manager runs the cloud loops for about %d s", gap)
 	}
-	drained, awaited := 0, 0
+	if n := count(p, func(s v1.Step) bool { return s.Drain }); n > 0 {
+		medium("%s drained", findings.Counting(n, "node", "is", "are"))
+	}
+	if n := count(p, func(s v1.Step) bool { return s.Kind == v1.StepAwait }); n > 0 {
+		medium("%s for hosts that you replace", findings.Counting(n, "step", "waits", "wait"))
+	}
+	accepted, warned := tolerated(p)
+	if len(accepted) > 0 {
+		medium("accepted: %s", strings.Join(accepted, ", "))
+	}
+	if len(warned) > 0 {
+		medium("warnings of level error: %s", strings.Join(warned, ", "))
+	}
+	return word, reasons
+}
+
+func count(p *v1.Plan, is func(v1.Step) bool) (n int) {
 	for _, s := range p.Steps {
-		if s.Drain {
-			drained++
-		}
-		if s.Kind == v1.StepAwait {
-			awaited++
+		if is(s) {
+			n++
 		}
 	}
-	if drained > 0 {
-		medium("%s drained", findings.Counting(drained, "node", "is", "are"))
-	}
-	if awaited > 0 {
-		medium("%s for hosts that you replace", findings.Counting(awaited, "step", "waits", "wait"))
-	}
-	var accepted, warned []string
+	return n
+}
+
+// tolerated are the codes of the findings that were accepted, and of the warnings that are as bad as an error.
+func tolerated(p *v1.Plan) (accepted, warned []string) {
 	for _, f := range p.Findings {
 		isBad := f.Level == findings.LevelError || f.Level == findings.LevelCritical
 		switch {
@@ -177,13 +188,7 @@ func risk(p *v1.Plan) (word string, reasons []string) {
 			warned = append(warned, f.Code)
 		}
 	}
-	if len(accepted) > 0 {
-		medium("accepted: %s", strings.Join(accepted, ", "))
-	}
-	if len(warned) > 0 {
-		medium("warnings of level error: %s", strings.Join(warned, ", "))
-	}
-	return word, reasons
+	return accepted, warned
 }
 
 // blocking are the codes of the findings that block and were not accepted.

@@ -62,19 +62,14 @@ func ForNodes(p *v1.Plan, records []v1.StepRecord, named []NamedNode) (Selection
 	own := func(s v1.Step) bool {
 		return slices.ContainsFunc(named, func(n NamedNode) bool { return isAbout(s, n) })
 	}
-	phase, last := "", 0
-	for i, s := range p.Steps {
-		if !own(s) || phase != "" && s.Phase != phase || results[s.ID].IsEnded() {
-			continue
-		}
-		phase, last = s.Phase, i
-	}
-	if phase == "" {
+	last := lastOf(p, func(s v1.Step) bool { return own(s) && !results[s.ID].IsEnded() })
+	if last < 0 {
 		return Selection{}, fmt.Errorf(
 			"nothing is left to do on %s: transplant apply without --node goes on with the rest of the plan",
 			hostNames(named),
 		)
 	}
+	phase := p.Steps[last].Phase
 	out := Selection{Until: p.Steps[last].ID, Later: map[string]bool{}}
 	for i, s := range p.Steps {
 		record := results[s.ID]
@@ -89,6 +84,17 @@ func ForNodes(p *v1.Plan, records []v1.StepRecord, named []NamedNode) (Selection
 		}
 	}
 	return out, nil
+}
+
+// lastOf is the last step of some, in the first phase that has one of them; -1 where there is none.
+func lastOf(p *v1.Plan, is func(v1.Step) bool) int {
+	last := -1
+	for i, s := range p.Steps {
+		if is(s) && (last < 0 || s.Phase == p.Steps[last].Phase) {
+			last = i
+		}
+	}
+	return last
 }
 
 // isAbout reports whether a step changes a node, and nothing that other nodes need before.
