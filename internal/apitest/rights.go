@@ -91,8 +91,8 @@ func Granted(t testing.TB, paths ...string) []Right {
 	return out
 }
 
-// RightsOf returns what a rule of a role grants: in a namespace, or everywhere for the empty one. Paths that are no resource
-// are left out.
+// RightsOf returns what a rule of a role grants: in a namespace, or everywhere for the empty one. Paths that are no
+// resource are left out.
 func RightsOf(rule rbacv1.PolicyRule, namespace string) []Right {
 	names := rule.ResourceNames
 	if len(names) == 0 {

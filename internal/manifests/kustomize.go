@@ -21,8 +21,8 @@ const (
 	GuideDir     = "examples/existing-cluster/base"
 )
 
-// ObserverFile has the account that reads the managers' /metrics. An administrator makes it with the roles of people who
-// only look: before a migration nothing else lets them ask a manager.
+// ObserverFile has the account that reads the managers' /metrics. An administrator makes it with the roles of people
+// who only look: before a migration nothing else lets them ask a manager.
 const ObserverFile = "deploy/rbac/observer.yaml"
 
 // placeholder is the name of the manager's image in the base. Each overlay gives it another one, as a user may do.

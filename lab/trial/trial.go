@@ -118,7 +118,10 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl, flags: o.Flags, kubeconfig: c.Kubeconfig()}
+	t := &Trial{
+		Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl, flags: o.Flags,
+		kubeconfig: c.Kubeconfig(),
+	}
 	if o.Kind == nil {
 		t.flags = append(MigrationFlags(), "--cloud", Cloud)
 	}
