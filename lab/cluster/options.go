@@ -77,7 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 			maxControlPlanes,
 		)
 	}
-	if err := o.Shape.check(o.ControlPlanes); err != nil {
+	if err := o.checkShape(); err != nil {
 		return o, err
 	}
 	if o.Workers == 0 {
@@ -88,9 +88,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := o.chooseKind(); err != nil {
 		return o, err
-	}
-	if o.Audit && o.Shape != StaticPods {
-		return o, errors.New("starting lab: only API servers that run as static pods keep an audit log")
 	}
 	if o.Profile == (kubelet.Profile{}) {
 		o.Profile = kubelet.Short()
@@ -106,6 +103,14 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
+}
+
+// checkShape refuses a shape that so many hosts cannot have, and what only static pods do.
+func (o *Options) checkShape() error {
+	if o.Audit && o.Shape != StaticPods {
+		return errors.New("starting lab: only API servers that run as static pods keep an audit log")
+	}
+	return o.Shape.check(o.ControlPlanes)
 }
 
 // chooseKind takes AWS where no other cloud is asked for, and refuses what only AWS has.

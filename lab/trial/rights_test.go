@@ -72,6 +72,7 @@ var operatorSituations = map[string]string{
 	"update deployments":         "the managers are Deployments",
 	"create pods in kube-system": "a manager that comes as a Deployment is tried in a pod first",
 	"delete pods in kube-system": "a manager that comes as a Deployment is tried in a pod first",
+	"get pods/log":               "a pod that is waited for ends again and again",
 	"create pods/eviction":       "a worker is drained",
 	"update nodes":               "a worker is cordoned, or a Node is initialised again",
 	"get endpointslices":         "API servers announce their addresses, which those of the lab do not",
