@@ -62,7 +62,7 @@ func TestTheOperatorHasNoRightInAControlPlaneThatItsCodeDoesNotUse(t *testing.T)
 	want := []string{
 		"apps/deployments get,list,watch,create,update,delete",
 		"coordination.k8s.io/leases create", "coordination.k8s.io/leases get,update,delete of transplant-lock",
-		"core/configmaps get,create,update,delete", "core/pods get,list,watch,create,delete",
+		"core/configmaps get,create,update,delete", "core/events list", "core/pods get,list,watch,create,delete", "core/pods/log get",
 		"core/secrets get,create", "core/secrets update,delete of cloud-controller-manager-kubeconfig,cloud-controller-manager-cloud-config",
 	}
 	slices.Sort(want)

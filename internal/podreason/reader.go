@@ -35,6 +35,8 @@ type Reader struct {
 	Clock clock.PassiveClock
 	// NoLogs leaves logs unread, where the right to read them is not needed for anything else.
 	NoLogs bool
+	// NoNodes leaves nodes unread: those of a seed are not for who hosts a control plane in it.
+	NoNodes bool
 
 	mu      sync.Mutex
 	pods    map[types.UID]*answers
@@ -91,7 +93,7 @@ func needsNode(p *corev1.Pod) bool { return p.Status.StartTime == nil || p.Delet
 
 // Node returns a node whose condition explains a wait, as it was a moment ago; nil when it cannot be read.
 func (r *Reader) Node(ctx context.Context, kube kubernetes.Interface, name string) *corev1.Node {
-	if r == nil || kube == nil || name == "" {
+	if r == nil || kube == nil || name == "" || r.NoNodes {
 		return nil
 	}
 	r.mu.Lock()

@@ -15,6 +15,7 @@ const operatorAccount = "system:serviceaccount:transplant-system:transplant-oper
 var situations = map[string]string{
 	"create subjectaccessreviews": "the page is asked for",
 	"create tokenreviews":         "the page is asked for",
+	"get pods/log":                "a pod that is waited for ends again and again",
 	"list events in default":      "the page is asked for",
 	"delete deployments":          "the feature is taken back in the middle of a migration",
 	"delete secrets":              "the feature is taken back in the middle of a migration",

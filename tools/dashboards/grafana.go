@@ -25,6 +25,9 @@ func source() common.DataSourceRef {
 }
 
 // build makes Grafana's dashboard of a board. Each panel keeps its number as long as its place, so that links hold.
+// The schema is the first one: only newer versions of Grafana read the second.
+//
+//nolint:staticcheck // the SDK deprecates the first schema
 func (b board) build() (dashboard.Dashboard, error) {
 	out := dashboard.NewDashboardBuilder(b.title).
 		Uid(b.uid).

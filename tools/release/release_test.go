@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -237,7 +238,7 @@ func contents(t *testing.T, data []byte) map[string]entry {
 	var last string
 	for r := tar.NewReader(packed); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {

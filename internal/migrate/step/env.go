@@ -176,7 +176,7 @@ func NewEnv(o Options, j *journal.Journal) *Env {
 		Journal:          j,
 		UnreachableHosts: &Reachability{},
 		Proofs:           newProofs(),
-		Pods:             &podreason.Reader{Clock: o.Clock},
+		Pods:             &podreason.Reader{Clock: o.Clock, NoNodes: o.Seed != nil},
 		ExcludedHosts:    without,
 		HostsByName:      map[string]hostaccess.Host{},
 		Numbers:          map[string]int{},
