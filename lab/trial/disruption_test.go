@@ -262,7 +262,7 @@ func TestTheTableShowsTheOutagesThatWereMade(t *testing.T) {
 		said, end := begun(t, lab, "probe", "--interval", "200ms", "--for", "16s", "--budget", "2500ms", "-o", "json")
 		said.says(t, "not probed: TCP "+b.dead)
 		after(t, time.Second)
-		balancerOut := b.out(t, 2*time.Second)
+		balancerOut := b.out(t, time.Second) // within the budget also with what a busy machine adds, see made
 		after(t, 500*time.Millisecond)
 		apiWasOut := apiOut(t, lab, 3*time.Second)
 		after(t, 2*time.Second)
