@@ -89,8 +89,8 @@ func TestEveryUserMayDoEverythingAndTheAuditLogTellsThemApart(t *testing.T) {
 		}
 	}
 	want := []Write{
-		{User: "alice", UserAgent: "lab", Verb: "create", Resource: "nodes", Name: "n1", Code: 201},
-		{User: "bob", UserAgent: "lab", Verb: "delete", Resource: "nodes", Name: "n2", Code: 404},
+		{User: "alice", UserAgent: "lab", Verb: "create", Resource: "nodes", Name: "n1", URI: "/api/v1/nodes", Code: 201},
+		{User: "bob", UserAgent: "lab", Verb: "delete", Resource: "nodes", Name: "n2", URI: "/api/v1/nodes/n2", Code: 404},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/transplant-dev/transplant/lab/auditlog"
 )
@@ -16,37 +15,10 @@ import (
 const auditLog = "audit.log"
 
 // Write is a request of the audit log that may have changed something.
-type Write struct {
-	User        string
-	BoundPod    string // that the token of a ServiceAccount names; or empty
-	UserAgent   string
-	Verb        string // create, update, patch, delete, deletecollection
-	Resource    string // plural, as nodes
-	Subresource string // as status; or empty
-	Namespace   string
-	Name        string    // empty for a create with a generated name
-	DryRun      bool      // it asked for nothing to be kept
-	Code        int       // HTTP status of the answer
-	Received    time.Time // when the request came in
-	Answered    time.Time // when the answer had been given
-}
-
-// Accepted reports whether the request did what it asked for.
-func (w Write) Accepted() bool { return w.Code >= 200 && w.Code < 300 }
-
-// Lease reports whether the request was about a lease, which leader election writes every few seconds whatever else
-// happens.
-func (w Write) Lease() bool { return w.Resource == "leases" }
+type Write = auditlog.Request
 
 // Read is a request of the audit log that asked for something.
-type Read struct {
-	User      string
-	Verb      string // get, list, watch
-	Resource  string
-	Namespace string
-	Name      string
-	URI       string
-}
+type Read = auditlog.Request
 
 // audit is what has been read of the log.
 type audit struct {
@@ -109,14 +81,10 @@ func (s *Server) Audit() ([]Write, error) {
 	a.requests = append(a.requests, requests...)
 	for _, r := range requests {
 		if r.Reads() {
-			a.reads = append(a.reads, Read{r.User, r.Verb, r.Resource, r.Namespace, r.Name, r.URI})
-			continue
+			a.reads = append(a.reads, r)
+		} else {
+			a.writes = append(a.writes, r)
 		}
-		a.writes = append(a.writes, Write{
-			User: r.User, BoundPod: r.BoundPod, UserAgent: r.UserAgent, Verb: r.Verb,
-			Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
-			DryRun: r.DryRun, Code: r.Code, Received: r.Received, Answered: r.Answered,
-		})
 	}
 	return a.writes[:len(a.writes):len(a.writes)], nil
 }

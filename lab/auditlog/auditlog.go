@@ -50,6 +50,13 @@ type Request struct {
 // Reads reports whether the request changes nothing, by its verb.
 func (r Request) Reads() bool { return r.Verb == "get" || r.Verb == "list" || r.Verb == "watch" }
 
+// Accepted reports whether the request did what it asked for.
+func (r Request) Accepted() bool { return r.Code >= 200 && r.Code < 300 }
+
+// Lease reports whether the request was about a lease, which leader election writes every few seconds whatever else
+// happens.
+func (r Request) Lease() bool { return r.Resource == "leases" }
+
 // event is what of an audit event is read.
 type event struct {
 	Stage string `json:"stage"`
