@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/transplant-dev/transplant/internal/english"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // OrElse returns s, or the other text when s is empty.
@@ -26,10 +27,7 @@ const maxQuoted = 200
 // Short returns a value of a cluster as a finding shows it. A flag's value may have a megabyte, and many objects may
 // quote the same one.
 func Short(value string) string {
-	if len(value) <= maxQuoted {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
+	return visible.Cut(value, maxQuoted)
 }
 
 // HowMany is one of two phrases: the first for one thing, the second with the number before it for any other.

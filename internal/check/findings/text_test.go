@@ -29,8 +29,8 @@ func TestALongValueIsCutBetweenCharacters(t *testing.T) {
 		"":                                "",
 		"lab":                             "lab",
 		strings.Repeat("x", 200):          strings.Repeat("x", 200),
-		strings.Repeat("x", 1<<20):        strings.Repeat("x", 200) + "…",
-		strings.Repeat("x", 199) + "éabc": strings.Repeat("x", 199) + "…",
+		strings.Repeat("x", 1<<20):        strings.Repeat("x", 200) + "...",
+		strings.Repeat("x", 199) + "éabc": strings.Repeat("x", 199) + "...",
 	} {
 		if got := Short(value); got != want {
 			t.Errorf("of %d bytes there is %q", len(value), got)

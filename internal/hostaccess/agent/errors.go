@@ -67,7 +67,7 @@ func (e *Error) Err() error {
 	if e == nil {
 		return nil
 	}
-	out := &hostError{message: visible.Line(cutMessage(e.Message))} // the root of the host wrote it, or could have
+	out := &hostError{message: visible.Line(visible.Cut(e.Message, maxMessage))} // the root of the host wrote it, or could have
 	for _, name := range e.Is[:min(len(e.Is), len(identities))] {
 		for _, i := range identities {
 			if i.name == name {
@@ -80,13 +80,6 @@ func (e *Error) Err() error {
 
 // maxMessage is how long, in bytes, the words of an error of a host may be: they are logged, and kept in the journal.
 const maxMessage = 4 << 10
-
-func cutMessage(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "... (cut)"
-}
 
 // hostError is an error of a host, with the words that it has there.
 type hostError struct {
