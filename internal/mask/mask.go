@@ -79,6 +79,7 @@ func Command(args []string) []string {
 }
 
 func maskArgument(previous, arg string) string {
+	arg = maskUserFlags(arg)
 	if name, value, ok := strings.Cut(arg, "="); ok && isFlagName(name) {
 		if value = maskNamed(strings.TrimLeft(name, "-"), value); value != hidden {
 			value = maskScript(value)
@@ -102,7 +103,14 @@ var flagName = regexp.MustCompile(`^--?[A-Za-z][\w.-]*$`)
 func isFlagName(arg string) bool { return flagName.MatchString(arg) }
 
 // isUserFlag reports whether a flag takes user:password, as curl's does.
-func isUserFlag(arg string) bool { return arg == "-u" || arg == "--user" || arg == "--proxy-user" }
+func isUserFlag(arg string) bool {
+	return arg == "-u" || arg == "-U" || arg == "--user" || arg == "--proxy-user"
+}
+
+// userFlag finds such a flag and its value in one word: --user=jane:password, or -ujane:password.
+var userFlag = regexp.MustCompile(`((?:^|[\s"'(])(?:-[uU]=?|--(?:proxy-)?user=)[^\s:="']+:)[^\s"']+`)
+
+func maskUserFlags(text string) string { return userFlag.ReplaceAllString(text, "${1}"+hidden) }
 
 func maskUser(value string) string {
 	if user, password, ok := strings.Cut(value, ":"); ok && password != "" {

@@ -9,7 +9,7 @@ import (
 
 // secretParts are what the name of a secret holds, without its separators: --api_key, apiKey and api-key are the same.
 var secretParts = regexp.MustCompile(`secret|password|passwd|passphrase|passwort|token|privatekey|credential|` +
-	`accesskey|apikey|authkey|accountkey|storagekey|sharedkey|sharedaccess|encryptionkey|signingkey|masterkey|` +
+	`accesskey|apikey|authkey|sessionkey|licensekey|accountkey|storagekey|sharedkey|sharedaccess|encryptionkey|signingkey|masterkey|` +
 	`certificatekey|keydata|connectionstring|basicauth|userpass|bearer|dockerconfigjson|cookie`)
 
 // secretWords are whole words of such names: --db-pass is one, --bypass is not.

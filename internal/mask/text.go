@@ -130,6 +130,9 @@ func maskText(text string) string {
 	if strings.Contains(text, "ignature=") {
 		text = signature.ReplaceAllString(text, "${1}"+hidden)
 	}
+	if strings.Contains(text, "-") && strings.Contains(text, ":") {
+		text = maskUserFlags(text)
+	}
 	text = maskHeaders(text)
 	for _, l := range looks {
 		text = l.mask(text)
