@@ -108,7 +108,7 @@ var grants = []string{
 	facts.UserCCM + ": get, list, watch, update, patch, delete nodes; patch, update nodes/status",
 	facts.UserCCM + ": get, list, watch, update, patch services; patch, update services/status",
 	facts.UserCCM + ": create, patch, update events; create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io",
-	facts.UserCCM + ": in kube-system get, list, watch configmaps extension-apiserver-authentication; create configmaps, and get, update configmaps transplant-service-state-<provider>",
+	facts.UserCCM + ": in kube-system get, list, watch configmaps extension-apiserver-authentication; get, update configmaps transplant-service-state-<provider>, which the plan makes",
 }
 
 func judgeAuthorizer(f facts.Facts) v1.Finding {
