@@ -12,12 +12,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/client"
 )
 
-// version is set by the release's linker.
-var version string
+// version and hostImage are set by the release's linker.
+var version, hostImage string
 
 func main() {
 	info, _ := debug.ReadBuildInfo()
 	client.Version = versionOf(version, info, client.Version)
+	client.PublishedHostImage = hostImage
 	os.Exit(cli.Run(context.Background(), os.Args[1:], console.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 

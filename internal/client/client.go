@@ -206,6 +206,15 @@ var Now = time.Now
 // Version is that of the program; its command sets it.
 var Version = "v0.1.0-dev"
 
+// PublishedHostImage is the image, by digest, that a release was made with; empty for other builds. The archives are
+// compiled after the images: a program inside an image cannot know that image's digest.
+var PublishedHostImage string
+
+// DefaultHostImage is the image of the pods of --host-access=pod, which are root on their hosts.
+func DefaultHostImage() string {
+	return cmp.Or(PublishedHostImage, "ghcr.io/transplant-dev/transplant:"+Version)
+}
+
 // LockClock waits while a lock is looked at, and while it is held; tests have their own.
 var LockClock = fault.Clock()
 

@@ -21,6 +21,8 @@ type Target struct {
 	Program  string
 	Version  string
 	OS, Arch string
+	// Set are variables of package main besides the version, by name, and what the linker sets them to.
+	Set map[string]string
 	// Arguments are further ones of go build.
 	Arguments []string
 	// Log is what the go command complains to.
@@ -34,6 +36,9 @@ func (t Target) Compile(ctx context.Context, file string) error {
 		return err
 	}
 	flags := "-s -w -buildid= -X main.version=" + t.Version
+	for _, name := range slices.Sorted(maps.Keys(t.Set)) {
+		flags += " -X main." + name + "=" + t.Set[name]
+	}
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out}, t.Arguments...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+t.Program)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.Root, t.Log, t.Log

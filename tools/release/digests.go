@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,9 +17,56 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
+// published are images with their digests, by program.
+type published map[string]publishedImage
+
+type publishedImage struct{ ref, digest string }
+
+// reference is the image of a program, by tag and digest; empty for none.
+func (p published) reference(program string) string {
+	i, ok := p[program]
+	if !ok {
+		return ""
+	}
+	return i.ref + "@" + i.digest
+}
+
+// lines are the images as images.txt has them.
+func (p published) lines() []byte {
+	var out strings.Builder
+	for _, program := range slices.Sorted(maps.Keys(p)) {
+		fmt.Fprintln(&out, p.reference(program))
+	}
+	return []byte(out.String())
+}
+
+var (
+	taggedImage = regexp.MustCompile(`(ghcr\.io/transplant-dev/([a-z-]+):v[0-9][0-9A-Za-z.+-]*)(@sha256:[0-9a-f]{64})?`)
+	newTag      = regexp.MustCompile(`(?m)^( *)newName: ghcr\.io/transplant-dev/([a-z-]+)\n *newTag: .*$`)
+)
+
+// pin adds digests to the images of a manifest or a kustomization. A tag may be moved, and what it names runs with the
+// rights of a manager.
+func (p published) pin(manifest []byte) []byte {
+	text := taggedImage.ReplaceAllStringFunc(string(manifest), func(found string) string {
+		m := taggedImage.FindStringSubmatch(found)
+		if i, ok := p[m[2]]; ok && m[3] == "" {
+			return found + "@" + i.digest
+		}
+		return found
+	})
+	return []byte(newTag.ReplaceAllStringFunc(text, func(found string) string {
+		m := newTag.FindStringSubmatch(found)
+		if i, ok := p[m[2]]; ok {
+			return found + "\n" + m[1] + "digest: " + i.digest
+		}
+		return found
+	}))
+}
+
 // readDigests reads what make images wrote, as lines of a name and a digest. Images of another commit or version are
-// refused; none of what they hold is in the archives, so that nothing else would show it.
-func readDigests(o Options, commit string) ([]byte, error) {
+// refused: the digests that archives and manifests name would be of something else.
+func readDigests(o Options, commit string) (published, error) {
 	file := filepath.Join(o.Images, "digests.txt")
 	again := "run make images VERSION=" + o.Version + ", then this again"
 	data, err := os.ReadFile(file)
@@ -34,8 +83,7 @@ func readDigests(o Options, commit string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the digests of the images: %w", err)
 	}
-	var found []string
-	var lines strings.Builder
+	found := published{}
 	for line := range strings.Lines(string(data)) {
 		ref, digest, _ := strings.Cut(strings.TrimSpace(line), "@")
 		tag, err := name.NewTag(ref, name.StrictValidation)
@@ -49,15 +97,14 @@ func readDigests(o Options, commit string) ([]byte, error) {
 		if tag.TagStr() != o.Version {
 			return nil, fmt.Errorf("%s names %s, and this release is %s: %s", file, ref, o.Version, again)
 		}
-		found = append(found, program)
-		fmt.Fprintf(&lines, "%s@%s\n", ref, digest)
+		found[program] = publishedImage{ref, digest}
 	}
 	for _, program := range o.Programs {
-		if !slices.Contains(found, program) {
+		if _, ok := found[program]; !ok {
 			return nil, fmt.Errorf("%s has no image of %s: %s", file, program, again)
 		}
 	}
-	return []byte(lines.String()), nil
+	return found, nil
 }
 
 // checkImage refuses an image that is not what its digest says, or was built from another commit.

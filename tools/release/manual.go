@@ -74,7 +74,7 @@ func (b *builder) describe(ctx context.Context, program string) ([]entry, error)
 	file := filepath.Join(dir, program)
 	target := images.Target{
 		Root: b.Root, Program: program, Version: b.Version, OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Arguments: arguments, Log: b.Log,
+		Set: b.set(program), Arguments: arguments, Log: b.Log,
 	}
 	if err := target.Compile(ctx, file); err != nil {
 		return nil, err

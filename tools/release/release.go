@@ -51,6 +51,8 @@ type product struct {
 	// construct is the Go code that returns the program's command, and imports what that needs, below the module.
 	construct string
 	imports   []string
+	// hostImage reports whether the program starts pods of its own image on hosts.
+	hostImage bool
 }
 
 var (
@@ -64,8 +66,8 @@ const command = "transplant"
 
 var products = map[string]product{
 	command: {
-		platforms: desktop, section: "1", construct: "client.Version = version\n\treturn cli.NewCommand(), nil",
-		imports: []string{"internal/cli", "internal/client"},
+		platforms: desktop, section: "1", construct: "client.Version, client.PublishedHostImage = version, hostImage\n\treturn cli.NewCommand(), nil",
+		imports: []string{"internal/cli", "internal/client"}, hostImage: true,
 	},
 	"transplant-operator":                {platforms: linux, section: "8", construct: "return newCommand(), nil"},
 	"aws-cloud-controller-manager":       manager,
@@ -86,7 +88,7 @@ func Build(ctx context.Context, o Options) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	digests, err := readDigests(o, commit)
+	published, err := readDigests(o, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +100,11 @@ func Build(ctx context.Context, o Options) (names []string, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	b := builder{Options: o, source: s, at: at, scratch: filepath.Join(work, "scratch"), files: map[string][]byte{}}
-	if err := b.build(ctx, digests); err != nil {
+	b := builder{
+		Options: o, source: s, at: at, published: published,
+		scratch: filepath.Join(work, "scratch"), files: map[string][]byte{},
+	}
+	if err := b.build(ctx); err != nil {
 		return nil, err
 	}
 	whole := filepath.Join(work, "release")
@@ -150,13 +155,15 @@ func (o Options) complete() (Options, error) {
 type builder struct {
 	Options
 	source source
+	// published are the images of this version; nil where they were left out.
+	published published
 	// at is the time of the commit, which every file of an archive has.
 	at      time.Time
 	scratch string
 	files   map[string][]byte
 }
 
-func (b *builder) build(ctx context.Context, digests []byte) error {
+func (b *builder) build(ctx context.Context) error {
 	sums := map[string]string{} // of the archives of the command, by platform
 	for _, program := range b.Programs {
 		described, err := b.describe(ctx, program)
@@ -186,8 +193,8 @@ func (b *builder) build(ctx context.Context, digests []byte) error {
 		}
 		b.files[command+".yaml"] = manifest
 	}
-	if digests != nil {
-		b.files["images.txt"] = digests
+	if b.published != nil {
+		b.files["images.txt"] = b.published.lines()
 	}
 	var lines strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(b.files)) {
@@ -206,11 +213,20 @@ func archiveName(program, version, platform string) string {
 
 const archiveSuffix = ".tar.gz"
 
+// set are the variables of a program besides its version.
+func (b *builder) set(program string) map[string]string {
+	ref := b.published.reference(program)
+	if !products[program].hostImage || ref == "" {
+		return nil
+	}
+	return map[string]string{"hostImage": ref}
+}
+
 // program adds the archive of a program for a platform.
 func (b *builder) program(ctx context.Context, program, platform string, described []entry) (string, error) {
 	system, arch, _ := strings.Cut(platform, "/")
 	file := filepath.Join(b.scratch, program, system, arch, program)
-	target := images.Target{Root: b.Root, Program: program, Version: b.Version, OS: system, Arch: arch, Log: b.Log}
+	target := images.Target{Root: b.Root, Program: program, Version: b.Version, OS: system, Arch: arch, Set: b.set(program), Log: b.Log}
 	if err := target.Compile(ctx, file); err != nil {
 		return "", err
 	}
@@ -258,7 +274,7 @@ func (b *builder) manifests() error {
 		if err != nil {
 			return err
 		}
-		entries = append(entries, entry{name: inDeploy, mode: 0o644, data: data})
+		entries = append(entries, entry{name: inDeploy, mode: 0o644, data: b.published.pin(data)})
 	}
 	license, err := b.source.read("LICENSE")
 	if err != nil {

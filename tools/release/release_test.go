@@ -29,7 +29,7 @@ var standIns = map[string]string{
 	"LICENSE":                   "free\n",
 	"README.md":                 "[a](docs/a.md#b) [c](https://x.y/z) [d](#e)\n",
 	".gitignore":                "/out/\n",
-	"internal/client/client.go": "package client\n\nvar Version = \"devel\"\n",
+	"internal/client/client.go": "package client\n\nvar Version, PublishedHostImage = \"devel\", \"\"\n",
 	"internal/cli/cli.go": `package cli
 
 import (
@@ -40,7 +40,7 @@ import (
 
 func NewCommand() *cobra.Command {
 	root := &cobra.Command{Use: "transplant", Short: "Move", Version: client.Version}
-	root.Flags().String("image", "i:"+client.Version, "the image")
+	root.Flags().String("image", "i:"+client.PublishedHostImage, "the image")
 	root.AddCommand(&cobra.Command{Use: "check", Short: "Find what is wrong", Run: func(*cobra.Command, []string) {}})
 	return root
 }
@@ -54,10 +54,10 @@ import (
 	"example.com/product/internal/client"
 )
 
-var version string
+var version, hostImage string
 
 func main() {
-	client.Version = version
+	client.Version, client.PublishedHostImage = version, hostImage
 	if cli.NewCommand().Execute() != nil {
 		os.Exit(1)
 	}
@@ -76,7 +76,7 @@ func newCommand() (*cobra.Command, error) {
 	"deploy/charts/transplant-operator/Chart.yaml":            "apiVersion: v2\nname: transplant-operator\nversion: 1.2.3\nappVersion: v1.2.3\n",
 	"deploy/charts/transplant-operator/templates/deploy.yaml": "kind: Deployment\n",
 	"deploy/manifests/aws.yaml":                               "image: ghcr.io/transplant-dev/aws-cloud-controller-manager:v1.2.3\n",
-	"deploy/kustomize/overlays/aws/kustomization.yaml":        "images:\n- newTag: v1.2.3\n",
+	"deploy/kustomize/overlays/aws/kustomization.yaml":        "images:\n- name: m\n  newName: ghcr.io/transplant-dev/aws-cloud-controller-manager\n  newTag: v1.2.3\n",
 	"deploy/monitoring/rules_test.yaml":                       "tests: []\n",
 	"deploy/monitoring/monitoring.go":                         "package monitoring\n",
 }
@@ -91,6 +91,14 @@ func gitIn(t *testing.T, dir string, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %q: %v: %s", args, err, out)
 	}
+}
+
+// commitIn commits all of a tree for the time of one test.
+func commitIn(t *testing.T, root string) {
+	t.Helper()
+	gitIn(t, root, "add", "--all")
+	gitIn(t, root, "commit", "-q", "-m", "Go on")
+	t.Cleanup(func() { gitIn(t, root, "reset", "-q", "--hard", "HEAD~") })
 }
 
 func put(t *testing.T, file, text string) {
@@ -199,6 +207,7 @@ func TestARelease(t *testing.T) {
 	t.Run("archives", func(t *testing.T) { checkArchives(t, files) })
 	t.Run("krew's manifest names the archives", func(t *testing.T) { checkKrew(t, files) })
 	t.Run("the command runs, also as a plugin", func(t *testing.T) { checkRuns(t, first.Out) })
+	t.Run("images are named by digest", func(t *testing.T) { checkPinned(t, files, digests) })
 	t.Run("a failed build leaves the release of before", func(t *testing.T) {
 		put(t, filepath.Join(first.Root, "cmd/transplant/main.go"), "package main\n")
 		first.Development = true
@@ -212,6 +221,31 @@ func TestARelease(t *testing.T) {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
+}
+
+// checkPinned asks the program itself, and the manifests, for the digests that make images gave.
+func checkPinned(t *testing.T, files map[string][]byte, digests string) {
+	t.Helper()
+	manager, host, _ := strings.Cut(strings.TrimSpace(digests), "\n")
+	_, digest, _ := strings.Cut(manager, "@")
+	command := filepath.Join(t.TempDir(), "transplant")
+	name := "transplant-v1.2.3-" + runtime.GOOS + "-" + runtime.GOARCH
+	if err := os.WriteFile(command, contents(t, files[name+".tar.gz"])[name+"/transplant"].data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if help, err := exec.CommandContext(t.Context(), command, "--help").CombinedOutput(); err != nil || !strings.Contains(string(help), "i:"+host) {
+		t.Errorf("%v: the program does not name %s:\n%s", err, host, help)
+	}
+	manifests := contents(t, files["transplant-manifests-v1.2.3.tar.gz"])
+	for file, want := range map[string]string{
+		"manifests/aws.yaml": "image: ghcr.io/transplant-dev/aws-cloud-controller-manager:v1.2.3@" + digest + "\n",
+		"kustomize/overlays/aws/kustomization.yaml": "images:\n- name: m\n  newName: ghcr.io/transplant-dev/aws-cloud-controller-manager\n  newTag: v1.2.3\n" +
+			"  digest: " + digest + "\n",
+	} {
+		if have := string(manifests["transplant-manifests-v1.2.3/"+file].data); have != want {
+			t.Errorf("%s is\n%s\nwant\n%s", file, have, want)
+		}
+	}
 }
 
 func checkSums(t *testing.T, dir string, want int) {
@@ -294,8 +328,8 @@ func checkArchives(t *testing.T, files map[string][]byte) {
 	}
 	command := contents(t, files["transplant-v1.2.3-linux-amd64.tar.gz"])
 	page := string(command["transplant-v1.2.3-linux-amd64/man/man1/transplant.1"].data)
-	if !strings.Contains(page, `"Nov 2023" "Transplant v1.2.3"`) || !strings.Contains(page, `="i:v1.2.3"`) {
-		t.Errorf("the manual page has another date or version:\n%s", page)
+	if !strings.Contains(page, `"Nov 2023" "Transplant v1.2.3"`) || !strings.Contains(page, `="i:registry.example.com/product/transplant:v1.2.3@sha256:`) {
+		t.Errorf("the manual page has another date, version or image:\n%s", page)
 	}
 	readme := string(command["transplant-v1.2.3-linux-amd64/README.md"].data)
 	if !strings.HasPrefix(readme, "[a](https://github.com/transplant-dev/transplant/blob/") || !strings.HasSuffix(readme, "/docs/a.md#b) [c](https://x.y/z) [d](#e)\n") {
@@ -394,6 +428,14 @@ func TestAReleaseThatIsRefused(t *testing.T) {
 		}, "tag v1.2.3 is not the commit"},
 		{"manifests of another version", func(_ *testing.T, o *Options) { o.Version = "v1.2.4" }, "deploy/charts/transplant-operator/Chart.yaml: v1.2.3\n" +
 			"deploy/kustomize/overlays/aws/kustomization.yaml: v1.2.3\ndeploy/manifests/aws.yaml: v1.2.3"},
+		{"a format that may still change", func(t *testing.T, o *Options) {
+			put(t, filepath.Join(o.Root, "internal/a/testdata/schemas/kept-2.txt"), "# kept, schema 2, not released\na.kept\n")
+			commitIn(t, o.Root)
+		}, "fields of internal/a/testdata/schemas/kept-2.txt could still change under their number"},
+		{"no worlds of this version", func(t *testing.T, o *Options) {
+			put(t, filepath.Join(o.Root, "internal/migrate/testdata/kept/v1.2.2-begun.json"), "{}\n")
+			commitIn(t, o.Root)
+		}, "internal/migrate/testdata/kept has no v1.2.3-*.json"},
 		{"no images", func(_ *testing.T, o *Options) { o.Images = filepath.Join(o.Root, "none") }, "run make images VERSION=v1.2.3, then this again, or give --development"},
 		{"images of another version", func(t *testing.T, _ *Options) { put(t, file, strings.ReplaceAll(digests, "v1.2.3", "v1.2.2")) },
 			"/aws-cloud-controller-manager:v1.2.2, and this release is v1.2.3: run make images"},

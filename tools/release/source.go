@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/semver"
@@ -83,7 +85,7 @@ func readSource(ctx context.Context, o Options, commit string) (source, error) {
 		s.tracked = append(s.tracked, file)
 	}
 	if !o.Development {
-		err = s.checkNamedVersions(o.Version)
+		err = errors.Join(s.checkNamedVersions(o.Version), s.checkFormats(o.Version))
 	}
 	return s, err
 }
@@ -141,4 +143,43 @@ func (s source) checkNamedVersions(version string) error {
 		)
 	}
 	return nil
+}
+
+// keptWorlds are the directories of worlds in the middle of a migration, as released versions left them.
+var keptWorlds = []string{"internal/migrate/testdata/kept", "internal/hosted/testdata/kept"}
+
+// checkFormats refuses a version of which later ones could not go on: a format that is not marked as released may
+// change under its number, and without worlds no test resumes what this version has begun.
+func (s source) checkFormats(version string) error {
+	var open []string
+	for _, file := range s.tracked {
+		if path.Base(path.Dir(file)) != "schemas" || path.Ext(file) != ".txt" {
+			continue
+		}
+		data, err := s.read(file)
+		if err != nil {
+			return err
+		}
+		if first, _, _ := strings.Cut(string(data), "\n"); strings.HasSuffix(first, ", not released") {
+			open = append(open, file)
+		}
+	}
+	var err error
+	if len(open) > 0 {
+		err = fmt.Errorf(
+			"fields of %s could still change under their number: write \"released\" into their first lines",
+			strings.Join(open, ", "),
+		)
+	}
+	for _, dir := range keptWorlds {
+		worlds := s.below(dir)
+		isOfVersion := func(file string) bool { return strings.HasPrefix(path.Base(file), version+"-") }
+		if len(worlds) > 0 && !slices.ContainsFunc(worlds, isOfVersion) {
+			err = errors.Join(err, fmt.Errorf(
+				"%s has no %s-*.json, with which later versions are tested: go test ./%s -run TestKeepTheWorlds -keep %[2]s",
+				dir, version, path.Dir(path.Dir(dir)),
+			))
+		}
+	}
+	return err
 }

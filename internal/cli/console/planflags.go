@@ -215,7 +215,7 @@ func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {
 	f.StringVar(
 		&h.Image,
 		"host-image",
-		"ghcr.io/transplant-dev/transplant:"+client.Version,
+		client.DefaultHostImage(),
 		"image of the pods of --host-access=pod: this program as /transplant, and nothing else",
 	)
 	f.DurationVar(
