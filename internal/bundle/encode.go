@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/visible"
@@ -141,12 +140,6 @@ func (m *masker) text(s string) error {
 	if err := e.Encode(s); err != nil {
 		return err
 	}
-	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if visible.IsObeyed(r) {
-			fmt.Fprintf(&m.out, `\u%04x`, r) // none of them is beyond the basic plane
-			continue
-		}
-		m.out.WriteRune(r)
-	}
+	m.out.Write(visible.JSON(bytes.TrimSuffix(b.Bytes(), []byte("\n"))))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	unifieddiff "github.com/rogpeppe/go-internal/diff"
@@ -24,6 +25,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/diff"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -100,7 +102,7 @@ func runDiff(
 	}
 	var files func(string) systemdunit.Files
 	if o.from == "" && len(c.Hosts) > 0 {
-		files = reader(ctx, c.Client)
+		files = reader(ctx, c.Client, snap)
 	}
 	all, err := diff.Differences(p, snap, files)
 	if err != nil {
@@ -174,12 +176,25 @@ func planToCompare(c *client.Client, snap *v1.Snapshot, args []string, f *client
 			snap.Cluster.UID,
 		)
 	}
+	// A plan names files that are read as root and shown: a step on /etc/shadow would print it.
+	if err := invariant.CheckAllowed(p, snap); err != nil {
+		return nil, exitcode.With(
+			exitcode.Stale,
+			"plan %s would do what no migration of this cluster does, so its files are not read; make it again with transplant plan:\n%w",
+			args[0],
+			err,
+		)
+	}
 	return p, nil
 }
 
-// reader reads the files of the hosts by their names.
-func reader(ctx context.Context, c *client.Client) func(string) systemdunit.Files {
+// reader reads the files of the hosts by their names. Those of a host that the snapshot lacks are not read: what a plan
+// may name on it is not known.
+func reader(ctx context.Context, c *client.Client, snap *v1.Snapshot) func(string) systemdunit.Files {
 	return func(name string) systemdunit.Files {
+		if !slices.ContainsFunc(snap.Hosts, func(h v1.Host) bool { return h.Name == name && !h.APIOnly }) {
+			return notReached(name)
+		}
 		for _, h := range c.Hosts {
 			if h.Name() == name {
 				return hostaccess.Reading(ctx, h)

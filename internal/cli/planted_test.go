@@ -107,6 +107,26 @@ func TestAPlanThatWasEditedIsNotCarriedOut(t *testing.T) {
 	c.unchanged()
 }
 
+// TestAPlanThatWasEditedIsNotCompared: its steps name files that are read as root, and shown.
+func TestAPlanThatWasEditedIsNotCompared(t *testing.T) {
+	c := newLive(t)
+	c.write("cp-1", "/etc/shadow", "root:hush\n")
+	path := c.edited(func(p *v1.Plan) {
+		id := planstep.FileFact("cp-1", "/etc/shadow")
+		p.Facts = append(p.Facts, v1.Fact{ID: id, Value: "x"})
+		p.Steps = append([]v1.Step{{
+			ID: "stop/cloud-controller-manager@cp-1", Phase: p.Steps[0].Phase, Kind: v1.StepRemoveManifest, Component: component.CCM, Group: "g", Title: "stop it",
+			Host: "cp-1", Path: "/etc/shadow", Requires: []string{"cluster:uid", id}, Undo: "write it",
+		}}, p.Steps...)
+	})
+	for _, o := range [][]string{nil, {"-o", "json"}} {
+		r := c.run(append([]string{"diff", path}, o...)...)
+		if r.code != exitcode.Stale || !strings.Contains(r.text(nil), "rule P-") || strings.Contains(r.text(nil), "hush") {
+			t.Errorf("diff %v is not refused (code %d):\n%s", o, r.code, r.text(nil))
+		}
+	}
+}
+
 // TestAPlanIsPinnedByItsSHA256: what plan prints is what apply asks for, of a file, of a cluster and of a journal alike.
 func TestAPlanIsPinnedByItsSHA256(t *testing.T) {
 	c := newLive(t)

@@ -48,7 +48,7 @@ func newReport(c *console.Console) *cobra.Command {
 				_, err = c.Out.Write(b.Bytes())
 				return err
 			}
-			if err := wholefile.Write(out, b.Bytes(), 0o644); err != nil {
+			if err := wholefile.Write(out, b.Bytes(), 0o600); err != nil {
 				return err
 			}
 			c.Narrate("saved %s: %s", out, r.Report.Result)

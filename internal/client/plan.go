@@ -301,7 +301,7 @@ func WriteYAML(path string, doc any) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return wholefile.Write(path, data, 0o644)
+	return wholefile.Write(path, data, 0o600)
 }
 
 // RunFlags may be given again for a run of a plan that was begun; see overKubelets.

@@ -5,14 +5,17 @@
 // nor of an administrator's machine. So a kubeconfig that a cluster handed out has to stand by itself. Only the fields
 // that are known to be safe are copied out of it.
 //
-// The file that an administrator names with --kubeconfig is the administrator's own and is not read here.
+// The file that an administrator names with --kubeconfig is the administrator's own and is not read here. A bundle of a
+// hosted cluster is the exception: it asks for what is in the Secret, as a file.
 package kubeconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +44,19 @@ func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 	config, err := read(secret.Data[SecretKey])
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig in Secret %s/%s, key %s: %w", secret.Namespace, secret.Name, SecretKey, err)
+	}
+	return config, nil
+}
+
+// ReadFile is ReadSecret for a file that holds what a cluster handed out, and a context of it; its current one for none.
+func ReadFile(path, context string) (*rest.Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config, err := readContext(data, context)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return config, nil
 }
@@ -78,7 +94,9 @@ func load(data []byte) (*clientcmdapi.Config, error) {
 	return clientcmd.Load(data)
 }
 
-func read(data []byte) (*rest.Config, error) {
+func read(data []byte) (*rest.Config, error) { return readContext(data, "") }
+
+func readContext(data []byte, context string) (*rest.Config, error) {
 	if len(data) == 0 {
 		return nil, errors.New("it is missing or empty")
 	}
@@ -89,6 +107,7 @@ func read(data []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, errors.New("it is not a kubeconfig (the reason is not shown, since it may quote credentials)")
 	}
+	k.CurrentContext = cmp.Or(context, k.CurrentContext)
 	for _, name := range slices.Sorted(maps.Keys(k.AuthInfos)) {
 		if err := refuseUser(k.AuthInfos[name]); err != nil {
 			return nil, fmt.Errorf("user %s %w", quote(name), err)

@@ -176,6 +176,34 @@ func TestAnAttackByKubeconfigIsRefused(t *testing.T) {
 	}
 }
 
+// TestAFileOfAClusterIsTrustedAsLittle as the Secret that it comes from.
+func TestAFileOfAClusterIsTrustedAsLittle(t *testing.T) {
+	k, _ := safe(t)
+	k.Contexts["b"] = &clientcmdapi.Context{Cluster: "there", AuthInfo: "admin"}
+	there := *k.Clusters["here"]
+	there.Server = "https://there:6443"
+	k.Clusters["there"] = &there
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	write := func() {
+		if err := clientcmd.WriteToFile(*k, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	for context, want := range map[string]string{"": k.Clusters["here"].Server, "b": "https://there:6443"} {
+		if config, err := ReadFile(path, context); err != nil || config.Host != want {
+			t.Errorf("context %q: %v, %+v, want %s", context, err, config, want)
+		}
+	}
+	k.AuthInfos["admin"] = &clientcmdapi.AuthInfo{TokenFile: path}
+	write()
+	for at, want := range map[string]string{path: "kubeconfig " + path + ": user \"admin\" names a file of this machine (tokenFile)", path + "x": "no such file"} {
+		if _, err := ReadFile(at, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestWhatIsNoKubeconfigIsNotQuoted(t *testing.T) {
 	for name, c := range map[string]struct {
 		data []byte

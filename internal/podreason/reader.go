@@ -1,6 +1,7 @@
 package podreason
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"sync"
@@ -41,7 +42,7 @@ type Reader struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*answers
 	nodes   map[string]answer
-	refused map[string]time.Time // by what was asked for
+	refused map[string]time.Time // by what was asked for, and in which namespace: a right may be of one alone
 }
 
 // answers are what was told about one pod, and when.
@@ -60,6 +61,33 @@ type answer struct {
 
 // Explain returns why a pod, as it was just read, does not run or is not Ready; false where it is Ready.
 func (r *Reader) Explain(ctx context.Context, kube kubernetes.Interface, p *corev1.Pod) (Reason, bool) {
+	return r.explain(ctx, kube, p, false)
+}
+
+// ExplainWorkload is Explain for a pod whose words are of no concern here: neither its log nor what its containers said
+// when they ended is read.
+func (r *Reader) ExplainWorkload(ctx context.Context, kube kubernetes.Interface, p *corev1.Pod) (Reason, bool) {
+	return r.explain(ctx, kube, withoutWords(p), true)
+}
+
+// withoutWords is a pod without what its containers wrote.
+func withoutWords(p *corev1.Pod) *corev1.Pod {
+	out := p.DeepCopy()
+	for _, all := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses, out.Status.ContainerStatuses} {
+		for i := range all {
+			for _, s := range []*corev1.ContainerState{&all[i].State, &all[i].LastTerminationState} {
+				if s.Terminated != nil {
+					s.Terminated.Message = ""
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (r *Reader) explain(
+	ctx context.Context, kube kubernetes.Interface, p *corev1.Pod, isWorkload bool,
+) (Reason, bool) {
 	f := Facts{Pod: p, Now: time.Now()}
 	if r == nil || kube == nil {
 		return Of(f)
@@ -71,12 +99,12 @@ func (r *Reader) Explain(ctx context.Context, kube kubernetes.Interface, p *core
 	if !is {
 		return out, false
 	}
-	if out.lacksEvents && r.isDue(&known.eventsAt, eventPause, "events") {
+	if out.lacksEvents && r.isDue(&known.eventsAt, eventPause, "events of "+p.Namespace) {
 		if events, ok := r.listEvents(ctx, kube, p); ok {
 			known.events, f.Events = events, events
 		}
 	}
-	if out.lacksLog && !r.NoLogs && r.isDue(&known.lineAt, logPause, "log") {
+	if out.lacksLog && !r.NoLogs && !isWorkload && r.isDue(&known.lineAt, logPause, "log of "+p.Namespace) {
 		if line, ok := r.readLog(ctx, kube, p, out); ok {
 			known.line, f.LastLine = line, line
 		}
@@ -152,7 +180,7 @@ func (r *Reader) note(what string, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.refused == nil {
+	if r.refused == nil || len(r.refused) >= maxPods {
 		r.refused = map[string]time.Time{}
 	}
 	r.refused[what] = r.Clock.Now()
@@ -168,7 +196,7 @@ func (r *Reader) listEvents(ctx context.Context, kube kubernetes.Interface, p *c
 		Limit: maxEvents,
 	})
 	if err != nil {
-		r.note("events", err)
+		r.note("events of "+p.Namespace, err)
 		return nil, false
 	}
 	return list.Items[:min(len(list.Items), maxEvents)], true
@@ -186,7 +214,7 @@ func (r *Reader) readLog(ctx context.Context, kube kubernetes.Interface, p *core
 		LimitBytes: ptr.To[int64](maxLog),
 	}).Stream(ctx)
 	if err != nil {
-		r.note("log", err)
+		r.note("log of "+p.Namespace, err)
 		return "", false
 	}
 	defer func() { _ = stream.Close() }()
@@ -197,6 +225,9 @@ func (r *Reader) readLog(ctx context.Context, kube kubernetes.Interface, p *core
 	now, err := kube.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if err != nil || now.UID != p.UID {
 		return "", false
+	}
+	if len(data) == maxLog { // of a line that is cut, the rest of a token is not known for one
+		data = data[:bytes.LastIndexByte(data, '\n')+1]
 	}
 	return lastLine(string(data)), true
 }

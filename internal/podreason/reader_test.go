@@ -147,6 +147,40 @@ func TestWithoutRightsLessIsSaid(t *testing.T) {
 	}
 }
 
+// TestAWorkloadsOwnWordsAreNotRead: what is said of its pod stays where more people read than may read its log.
+func TestAWorkloadsOwnWordsAreNotRead(t *testing.T) {
+	t.Parallel()
+	p := crashing()
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = "invoice 4711 of Jane"
+	a := newAPI(t, p)
+	a.log = "invoice 4711 of Jane\n"
+	r := &Reader{Clock: clocktesting.NewFakePassiveClock(noon)}
+	why, is := r.ExplainWorkload(t.Context(), a.kube, a.pod(t))
+	if said := why.String(); !is || !strings.Contains(said, "exit code 1") || strings.Contains(said, "Jane") || a.count("log") != 0 {
+		t.Errorf("%v %q, %d logs read", is, said, a.count("log"))
+	}
+	if why, _ := r.Explain(t.Context(), a.kube, a.pod(t)); !strings.Contains(why.String(), "Jane") {
+		t.Errorf("the test is of no use: %q", why)
+	}
+}
+
+// TestARefusalIsOfItsNamespace: a right may be granted in one alone.
+func TestARefusalIsOfItsNamespace(t *testing.T) {
+	t.Parallel()
+	other := crashing()
+	other.Namespace, other.UID = "shop", "shop"
+	a := newAPI(t, crashing())
+	a.Put(t, other)
+	r := &Reader{Clock: clocktesting.NewFakePassiveClock(noon)}
+	r.Explain(t.Context(), a.kube, other) // its log is refused
+	a.mu.Lock()
+	a.log = "cannot open /etc/cloud.conf\n"
+	a.mu.Unlock()
+	if why, _ := r.Explain(t.Context(), a.kube, a.pod(t)); !strings.Contains(why.String(), "/etc/cloud.conf") || a.count("log") != 2 {
+		t.Errorf("%q, %d logs read", why, a.count("log"))
+	}
+}
+
 // TestEventsAreAskedForByPod: those of one pod and not of a namespace, and seldom.
 func TestEventsAreAskedForByPod(t *testing.T) {
 	t.Parallel()

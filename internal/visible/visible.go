@@ -3,6 +3,7 @@
 package visible
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -72,6 +73,39 @@ func endsLine(r rune) bool {
 // the direction of a text. Line breaks and tabs are not meant.
 func IsObeyed(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || endsLine(r))
+}
+
+// JSON returns a JSON document in which a terminal obeys nothing: such characters are escaped. Outside of strings there
+// are none but line breaks and tabs.
+func JSON(data []byte) []byte {
+	if !bytes.ContainsFunc(data, IsObeyed) {
+		return data
+	}
+	var b bytes.Buffer
+	for _, r := range string(data) {
+		if IsObeyed(r) {
+			fmt.Fprintf(&b, `\u%04x`, r) // none of them is beyond the basic plane
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.Bytes()
+}
+
+// Escaped returns a text of several lines with such characters as Go writes them.
+func Escaped(s string) string {
+	if !strings.ContainsFunc(s, IsObeyed) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if IsObeyed(r) {
+			b.WriteString(Escape(r))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 func isHidden(r rune) bool { return r == '\n' || r == '\t' || IsObeyed(r) }

@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,6 +29,29 @@ func TestATextStaysInItsLine(t *testing.T) {
 		if c.have != c.want {
 			t.Errorf("have %q, want %q", c.have, c.want)
 		}
+	}
+}
+
+// TestADocumentIsObeyedByNoTerminal: U+009B begins a sequence of xterm's, and the rest of a bidirectional text is turned.
+func TestADocumentIsObeyedByNoTerminal(t *testing.T) {
+	const text = "a\u009b2J\u202eb\u2028\n\tc\x7f"
+	data, err := json.MarshalIndent(map[string]string{text: text}, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := JSON(data)
+	var back map[string]string
+	if err := json.Unmarshal(out, &back); err != nil || back[text] != text {
+		t.Errorf("%v: %q is another text, %q", err, out, back)
+	}
+	if strings.ContainsFunc(string(out), IsObeyed) {
+		t.Errorf("%q", out)
+	}
+	if have, want := Escaped(text), `a\u009b2J\u202eb\u2028`+"\n\tc"+`\x7f`; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+	if plain := `{"a": "ä\n"}`; string(JSON([]byte(plain))) != plain || Escaped(plain) != plain {
+		t.Error("a plain text is changed")
 	}
 }
 

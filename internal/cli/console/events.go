@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // jsonLines is the value of -o with which a run writes what happens on standard output, one JSON object a line.
@@ -67,7 +68,7 @@ func (s *eventStream) write(e v1.RunEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		_, err = s.w.Write(append(data, '\n'))
+		_, err = s.w.Write(append(visible.JSON(data), '\n'))
 	}
 	if err != nil && !s.told {
 		s.told = true

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/visible"
 )
 
 // The elements of JUnit's XML that continuous integration servers read: https://github.com/testmoapp/junitxml
@@ -88,7 +89,7 @@ func writeJUnit(w io.Writer, out JUnitSuites) error {
 	if err != nil {
 		return fmt.Errorf("writing JUnit's XML: %w", err)
 	}
-	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, data)
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, visible.Escaped(string(data)))
 	return err
 }
 

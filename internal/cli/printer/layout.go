@@ -50,7 +50,7 @@ func (f *Format) Print(w io.Writer, doc any, text map[string]func() error) error
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "%s\n", data)
+		_, err = fmt.Fprintf(w, "%s\n", visible.JSON(data))
 		return err
 	case "yaml":
 		data, err := yaml.Marshal(doc)

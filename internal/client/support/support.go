@@ -30,7 +30,7 @@ const noMigration = bundle.Nothing("no migration was started on this cluster")
 
 // neverThere are said of every bundle.
 var neverThere = []string{
-	"No Secret was read, and no file of a host is in here. Of cloud configs and environments the names are kept.",
+	"No Secret was read, and no file of a host is in here. Of cloud configs the names are kept, and of environments what has not the name of a secret.",
 	"What objects were like before a step changed them is left out of the journal.",
 	"What looks like a secret is masked. A secret under a harmless name may not: look through the logs.",
 }

@@ -98,8 +98,10 @@ func MachinesSpan(row v1.FleetCluster) (Span, bool) {
 
 // Draw draws spans as bars, one below the other, and entries as marks below them; nil where there is nothing.
 func Draw(spans []Span, entries []v1.TimelineEntry, now time.Time) *Picture {
-	spans = slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.From.IsZero() })
-	entries = slices.DeleteFunc(slices.Clone(entries), func(e v1.TimelineEntry) bool { return e.Time.IsZero() })
+	spans = slices.DeleteFunc(slices.Clone(spans), func(s Span) bool {
+		return isStrange(s.From, now) || !s.To.IsZero() && isStrange(s.To, now)
+	})
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e v1.TimelineEntry) bool { return isStrange(e.Time, now) })
 	if len(spans)+len(entries) == 0 {
 		return nil
 	}
@@ -189,6 +191,15 @@ func (a axis) at(t time.Time) float64 {
 	return places(100 * min(1, max(0, float64(t.Sub(a.from))/float64(length))))
 }
 
+// isStrange tells a time that no migration has. Who may write a journal or an event writes its times, and one of the
+// year 9999 would leave nothing of the others to be seen.
+func isStrange(t, now time.Time) bool {
+	return t.IsZero() || now.Sub(t).Abs() > maxAge
+}
+
+// maxAge is how far from now a time may be that is drawn.
+const maxAge = 10 * 365 * 24 * time.Hour
+
 // places rounds to what a browser can show.
 func places(x float64) float64 { return math.Round(100*x) / 100 }
 
@@ -209,7 +220,8 @@ func (a axis) ticks() []PictureTick {
 		step *= 2
 	}
 	var out []PictureTick
-	for at := time.Duration(0); at <= length; at += step {
+	for i := range length/step + 1 { // a sum of steps would overflow behind the last one
+		at := i * step
 		tick := PictureTick{X: a.at(a.from.Add(at)), Anchor: "middle", Label: tickLabel(at, step)}
 		switch {
 		case at == 0:

@@ -48,7 +48,7 @@ func TestATimelineIsAPicture(t *testing.T) {
 }
 
 func TestAPictureHasFewTicksWhateverItsLength(t *testing.T) {
-	for _, length := range []time.Duration{0, time.Second, 7 * time.Second, time.Minute, 50 * time.Minute, 5 * time.Hour, 30 * time.Hour, 40 * 24 * time.Hour} {
+	for _, length := range []time.Duration{0, time.Second, 7 * time.Second, time.Minute, 50 * time.Minute, 5 * time.Hour, 30 * time.Hour, 40 * 24 * time.Hour, 9 * 365 * 24 * time.Hour} {
 		p := Draw([]Span{{Name: "x", From: noon, To: noon.Add(length), State: SpanDone}}, nil, noon)
 		if n := len(p.Ticks); n < 1 || n > 5 {
 			t.Errorf("%s has %d ticks: %+v", length, n, p.Ticks)
@@ -58,6 +58,21 @@ func TestAPictureHasFewTicksWhateverItsLength(t *testing.T) {
 				t.Errorf("%s: %+v", length, tick)
 			}
 		}
+	}
+}
+
+// TestATimeThatNoMigrationHasIsNotDrawn: who writes a journal or an event writes its times, and a page that draws for ever takes all memory of the operator.
+func TestATimeThatNoMigrationHasIsNotDrawn(t *testing.T) {
+	far, past := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
+	p := Draw(
+		[]Span{{Name: "Handover", From: noon.Add(-time.Minute), To: noon, State: SpanDone}, {Name: "a", From: past}, {Name: "b", From: noon, To: far}},
+		[]v1.TimelineEntry{{Time: far, Level: "info"}, {Time: past, Level: "error"}, {Time: noon, Level: "info"}}, noon,
+	)
+	if len(p.Bars) != 1 || len(p.Marks) != 1 || len(p.Ticks) > 5 {
+		t.Errorf("%d bars, %d marks, %d ticks", len(p.Bars), len(p.Marks), len(p.Ticks))
+	}
+	if n := len(axis{from: past, to: far}.ticks()); n < 1 || n > 5 {
+		t.Errorf("an axis that is longer than a duration has %d ticks", n)
 	}
 }
 

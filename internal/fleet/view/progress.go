@@ -183,6 +183,9 @@ func workLeft(left []time.Time, duration float64, now time.Time) (sum, longest f
 	return sum, longest
 }
 
+// maxWaves is how many waves of a rollout are shown. An annotation of one cluster says how many there are.
+const maxWaves = 100
+
 // rolloutsOf are those that left a mark on clusters, by their names, each with its waves.
 func rolloutsOf(rows []v1.FleetCluster) []v1.FleetRollout {
 	byID := map[string][]v1.FleetCluster{}
@@ -195,7 +198,7 @@ func rolloutsOf(rows []v1.FleetCluster) []v1.FleetRollout {
 	for _, id := range slices.Sorted(maps.Keys(byID)) {
 		of := mostCommon(byID[id], func(p v1.FleetPlace) int { return p.Of })
 		rollout := v1.FleetRollout{ID: id}
-		for n := 1; n <= of; n++ {
+		for n := 1; n <= min(of, maxWaves); n++ {
 			members := slices.DeleteFunc(slices.Clone(byID[id]), func(r v1.FleetCluster) bool { return r.Place.Wave != n })
 			rollout.Waves = append(rollout.Waves, waveProgress(n, members))
 		}

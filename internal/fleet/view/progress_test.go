@@ -146,6 +146,15 @@ func TestTheWavesOfARollout(t *testing.T) {
 	}
 }
 
+// TestAnAnnotationDoesNotFillThePage: one says how many waves there are.
+func TestAnAnnotationDoesNotFillThePage(t *testing.T) {
+	o := options()
+	rows := Rows([]Object{cluster("a", annotate(kubermaticv1.AnnotationWave, Place(1, 9999, 1, o)))})
+	if r := Progress(rows, noon).Rollouts; len(r) != 1 || len(r[0].Waves) != maxWaves {
+		t.Errorf("%d rollouts: %.300v", len(r), r)
+	}
+}
+
 func TestARolloutIsTheSameAsLongAsItsChoicesAre(t *testing.T) {
 	id := RolloutID(options())
 	same := options(func(o *v1.FleetOptions) { o.MaxParallel, o.MaxFailures, o.SoakSeconds, o.PatienceSeconds = 99, 9, 9, 9 })

@@ -7,9 +7,11 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -42,14 +44,49 @@ func Status(objects []Object, seed v1.Cluster, at time.Time) v1.FleetStatus {
 }
 
 // Rows are the clusters by name, then by group.
-func Rows(objects []Object) []v1.FleetCluster {
+func Rows(objects []Object) []v1.FleetCluster { return rowsOf(objects, Row) }
+
+// Memory remembers the rows of clusters that have not changed. Texts of each are masked, and a page that is open asks
+// for all of them at each change of one. It is safe for concurrent use.
+type Memory struct {
+	mu   sync.Mutex
+	rows map[Key]remembered
+}
+
+type remembered struct {
+	uid     types.UID
+	version string
+	twice   bool
+	row     v1.FleetCluster
+}
+
+// Rows is the function Rows. The rows are shared with later callers.
+func (m *Memory) Rows(objects []Object) []v1.FleetCluster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := make(map[Key]remembered, len(objects))
+	out := rowsOf(objects, func(o Object, twice bool) v1.FleetCluster {
+		r := remembered{uid: o.Cluster.UID, version: o.Cluster.ResourceVersion, twice: twice}
+		if was, ok := m.rows[o.Key()]; ok && r.version != "" && was.uid == r.uid && was.version == r.version && was.twice == twice {
+			r = was
+		} else {
+			r.row = Row(o, twice)
+		}
+		now[o.Key()] = r
+		return r.row
+	})
+	m.rows = now
+	return out
+}
+
+func rowsOf(objects []Object, row func(Object, bool) v1.FleetCluster) []v1.FleetCluster {
 	groups := map[string]int{}
 	for _, o := range objects {
 		groups[o.Cluster.Name]++
 	}
 	out := make([]v1.FleetCluster, 0, len(objects))
 	for _, o := range objects {
-		out = append(out, Row(o, groups[o.Cluster.Name] > 1))
+		out = append(out, row(o, groups[o.Cluster.Name] > 1))
 	}
 	slices.SortFunc(out, func(a, b v1.FleetCluster) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))

@@ -128,6 +128,40 @@ func TestAClusterUnderBothGroupsIsMarkedInBothRows(t *testing.T) {
 	}
 }
 
+// TestARowIsMadeOnceForEachVersion: texts are masked, and pages that are open ask for all rows at each change.
+func TestARowIsMadeOnceForEachVersion(t *testing.T) {
+	a, b := cluster("a"), cluster("b")
+	a.Cluster.ResourceVersion, b.Cluster.ResourceVersion = "1", "" // what has no version is no object of an API
+	var m Memory
+	names := func(objects ...Object) (out []string) {
+		for _, r := range m.Rows(objects) {
+			out = append(out, r.Name+" "+r.HumanName+map[bool]string{true: " twice"}[r.Twice])
+		}
+		return out
+	}
+	change := func(o *Object, human, version string) {
+		o.Cluster.Spec.HumanReadableName, o.Cluster.ResourceVersion = human, version
+	}
+	change(&a, "one", "1")
+	change(&b, "one", "")
+	first := names(a, b)
+	change(&a, "two", "1")
+	change(&b, "two", "")
+	second := names(a, b)
+	third := names(a, legacy(cluster("a")))[:1]
+	change(&a, "three", "2")
+	fourth := names(a)
+	a.Cluster.UID = "another"
+	change(&a, "four", "2")
+	want := [][]string{{"a one", "b one"}, {"a one", "b two"}, {"a two twice"}, {"a three"}, {"a four"}}
+	if diff := cmp.Diff(want, [][]string{first, second, third, fourth, names(a)}); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(m.rows); n != 1 {
+		t.Errorf("%d rows are remembered for one cluster", n)
+	}
+}
+
 func TestTheWorstComesFirst(t *testing.T) {
 	rows := Rows([]Object{
 		cluster("a-done", enabled, in(kubermaticv1.PhaseCompleted, "", 0)), cluster("b-off"), cluster("c-moving", enabled, in(kubermaticv1.PhaseFinish, "", 0)),

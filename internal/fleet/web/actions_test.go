@@ -172,7 +172,7 @@ func TestHoldingSaysWhoAndWhyAndReleasingTakesItOff(t *testing.T) {
 	want := []string{
 		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":"alice: after the sale"},"resourceVersion":"7","uid":"uid"}}`,
 		fmt.Sprintf(
-			`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null,"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`,
+			`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null,"transplant.dev/plan-sha256":%q},"resourceVersion":"8","uid":"uid"}}`,
 			hosted.Confirmation(shown.Steps[1:]),
 		),
 	}
@@ -212,7 +212,7 @@ func TestAPlanThatChangedSinceItWasConfirmedIsConfirmedAnew(t *testing.T) {
 		t.Fatalf("%d %s", r.code, r.body)
 	}
 	want := fmt.Sprintf(
-		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`,
+		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"8","uid":"uid"}}`,
 		hosted.Confirmation(shown.Steps[1:]),
 	)
 	if got := w.written(); len(got) != 1 || got[0] != want {

@@ -247,33 +247,48 @@ func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntr
 			},
 		)
 	}
-	list, err := s.Kube.CoreV1().
-		Events(metav1.NamespaceDefault).
-		List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: 200})
-	if err == nil {
+	events, err := s.eventsOf(ctx, o)
+	out = append(out, events...)
+	slices.SortStableFunc(out, func(a, b v1.TimelineEntry) int { return b.Time.Compare(a.Time) })
+	return out[:min(len(out), maxEvents)], err
+}
+
+// Bounds of the events of a cluster, which whoever may create events writes. One event has up to a megabyte and a half.
+const (
+	eventPage, maxEvents = 20, 200
+	maxEventText         = 1 << 10
+	maxEventBytes        = 4 << 20
+)
+
+// eventsOf are the events of an object, in pages: many large ones are not in memory at the same time.
+func (s *server) eventsOf(ctx context.Context, o view.Object) (out []v1.TimelineEntry, err error) {
+	options := metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: eventPage,
+	}
+	for size := 0; size < maxEventBytes && len(out) < maxEvents; {
+		list, err := s.Kube.CoreV1().Events(metav1.NamespaceDefault).List(ctx, options)
+		if err != nil {
+			return out, err
+		}
 		for _, e := range list.Items {
+			size += e.Size()
 			if e.InvolvedObject.Kind != "Cluster" || e.InvolvedObject.Name != o.Cluster.Name {
 				continue
 			}
-			at := e.LastTimestamp.Time
-			if at.IsZero() {
-				at = e.EventTime.Time
-			}
-			out = append(
-				out,
-				v1.TimelineEntry{
-					Time:    at.UTC(),
-					Source:  v1.TimelineEvent,
-					Level:   map[bool]string{true: "warning", false: "info"}[e.Type == "Warning"],
-					Object:  e.Reason,
-					Message: mask.Text(e.Message),
-					Count:   int(max(e.Count, 1)),
-				},
-			)
+			out = append(out, v1.TimelineEntry{
+				Time:    cmp.Or(e.LastTimestamp.Time, e.EventTime.Time).UTC(),
+				Source:  v1.TimelineEvent,
+				Level:   map[bool]string{true: "warning", false: "info"}[e.Type == "Warning"],
+				Object:  e.Reason,
+				Message: mask.Cut(e.Message, maxEventText),
+				Count:   int(max(e.Count, 1)),
+			})
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
 		}
 	}
-	slices.SortStableFunc(out, func(a, b v1.TimelineEntry) int { return b.Time.Compare(a.Time) })
-	return out[:min(len(out), 200)], err
+	return out, nil
 }
 
 // check runs the checks that the operator runs before a migration, and answers with what did not pass.

@@ -29,7 +29,7 @@ func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
 	if err != nil {
 		return v1.FleetStatus{}, err
 	}
-	rows := view.Rows(objects)
+	rows := s.rows.Rows(objects)
 	allowed, err := s.allowed(ctx, p, rows, all)
 	if err != nil {
 		return v1.FleetStatus{}, err

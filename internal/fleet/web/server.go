@@ -30,6 +30,7 @@ type server struct {
 	// streams has a place for each live page, looks for each look at a control plane.
 	streams, looks chan struct{}
 	turns          turns // of each cluster's looks
+	rows           view.Memory
 }
 
 func newServer(o Options) *server {

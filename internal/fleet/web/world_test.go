@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,7 @@ type world struct {
 
 	mu       sync.Mutex
 	objects  []view.Object
+	versions int // of objects that were changed
 	waiting  map[chan struct{}]bool
 	revoked  map[string]bool
 	patches  []string // token and body of each write
@@ -55,7 +57,7 @@ type withOptions func(*Options)
 
 func newWorld(t testing.TB, change ...withOptions) *world {
 	t.Helper()
-	w := &world{t: t, waiting: map[chan struct{}]bool{}, revoked: map[string]bool{}, plane: &fakePlane{}, logged: &bytes.Buffer{}}
+	w := &world{t: t, versions: 7, waiting: map[chan struct{}]bool{}, revoked: map[string]bool{}, plane: &fakePlane{}, logged: &bytes.Buffer{}}
 	api := httptest.NewServer(http.HandlerFunc(w.api))
 	t.Cleanup(api.Close)
 	cfg := &rest.Config{Host: api.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, BearerToken: "operators-own-token"}
@@ -186,6 +188,8 @@ func (w *world) put(objects ...view.Object) {
 		if at < 0 {
 			w.objects = append(w.objects, o)
 		} else {
+			w.versions++ // as an API server's: what has the version of before is what it was
+			o.Cluster.ResourceVersion = strconv.Itoa(w.versions)
 			w.objects[at] = o
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Reachability are the hosts that could not be reached, each with the last attempt.
@@ -163,9 +164,7 @@ func tail(text string) string {
 		if line == "" {
 			continue
 		}
-		if len(line) > lastChars {
-			line = line[:lastChars] + "..."
-		}
+		line = mask.Cut(line, lastChars) // half a token would not be known for one
 		all = append(all, line)
 		if isError(line) {
 			errs = append(errs, line)

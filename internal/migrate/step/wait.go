@@ -94,6 +94,18 @@ func WhyPod(ctx context.Context, e *Env, p *corev1.Pod) string {
 	return ""
 }
 
+// WhyWorkload is WhyPod without what the pod's containers have written. Pods of the control plane's namespace are no
+// workload.
+func WhyWorkload(ctx context.Context, e *Env, p *corev1.Pod) string {
+	if p.Namespace == component.Namespace {
+		return WhyPod(ctx, e, p)
+	}
+	if why, is := e.Pods.ExplainWorkload(ctx, e.KubeOf(p.Namespace), p); is {
+		return why.String()
+	}
+	return ""
+}
+
 // Note keeps a sentence in a step's record and tells it, once.
 func (e *Env) Note(s v1.Step, rec *v1.StepRecord, sentence string) {
 	if slices.Contains(rec.Notes, sentence) {
