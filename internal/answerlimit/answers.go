@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"regexp"
 
 	"k8s.io/client-go/rest"
 
@@ -62,6 +63,15 @@ type bounded struct {
 	cluster       *cluster // nil where open answers have no bound
 }
 
+// takesConnection matches the requests whose answer is a connection. client-go's transports of SPDY and of websockets
+// run below this one, and put the header that asks for it on a request of their own.
+var takesConnection = regexp.MustCompile(`/namespaces/[^/]+/pods/[^/]+/(exec|portforward)$`)
+
+// asksForConnection reports whether the connection may be given to another protocol.
+func asksForConnection(req *http.Request) bool {
+	return req.Header.Get("Upgrade") != "" || takesConnection.MatchString(req.URL.Path)
+}
+
 // RoundTrip implements http.RoundTripper. It refuses a change of protocol that was not asked for. Package http hands
 // the connection out for that, which no context ends. Clients read it whole before they look at the status.
 func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -80,7 +90,7 @@ func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil:
 		return resp, err
-	case resp.StatusCode == http.StatusSwitchingProtocols && req.Header.Get("Upgrade") == "":
+	case resp.StatusCode == http.StatusSwitchingProtocols && !asksForConnection(req):
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("the answer of %s to %s %s gives the connection to another protocol, which was not asked for",
 			req.URL.Host, req.Method, req.URL.Path)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+	serverspdy "k8s.io/streaming/pkg/httpstream/spdy"
 )
 
 // blanks are any number of them: a reader of JSON keeps each until the value ends.
@@ -234,6 +238,49 @@ func TestAConnectionIsNotTakenOverUnasked(t *testing.T) {
 				t.Errorf("the connection ended with %v", err)
 			}
 		})
+	}
+}
+
+// TestASessionWithAPodMayTakeTheConnection: client-go's transport of SPDY asks for it with a header that it puts on a request of its own, below this one.
+func TestASessionWithAPodMayTakeTheConnection(t *testing.T) {
+	const pod = "/api/v1/namespaces/kube-system/pods/look/"
+	for path, allowed := range map[string]bool{
+		pod + "exec": true, pod + "portforward": true, "/clusters/a" + pod + "exec": true,
+		pod + "log": false, "/api/v1/namespaces/exec": false, "/api/v1/namespaces/pods/pods/exec": false,
+	} {
+		for name, bound := range map[string]func(*rest.Config){"all answers": Config, "lists alone": Lists} {
+			t.Run(name+path, func(t *testing.T) {
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set(httpstream.HeaderProtocolVersion, "v4.channel.k8s.io")
+					if conn := serverspdy.NewResponseUpgrader().UpgradeResponse(w, r, httpstream.NoOpNewStreamHandler); conn != nil {
+						<-conn.CloseChan()
+					}
+				}))
+				defer server.Close()
+				config := &rest.Config{Host: server.URL}
+				bound(config)
+				transport, upgrader, err := spdy.RoundTripperFor(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at, err := url.Parse(server.URL + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at).Dial("v4.channel.k8s.io")
+				switch {
+				case allowed && err != nil:
+					t.Errorf("refused: %v", err)
+				case !allowed && (err == nil || !strings.Contains(err.Error(), "another protocol")):
+					t.Errorf("the error is %v", err)
+				}
+				if err == nil {
+					if err := conn.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
 	}
 }
 
