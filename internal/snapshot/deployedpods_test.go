@@ -127,3 +127,42 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 		t.Errorf("managers %+v", got.Managers)
 	}
 }
+
+// TestTheManagersOfADaemonSetAreAsked, as those that the manifests install: else nothing would say which loops they run.
+func TestTheManagersOfADaemonSetAreAsked(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	pod := func(name string, state corev1.ContainerState) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: component.Namespace,
+				OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ccm", Controller: ptr.To(true)}},
+			},
+			Spec: corev1.PodSpec{HostNetwork: true, NodeName: "worker-9", Containers: []corev1.Container{
+				{Name: "ccm", Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
+			}},
+			Status: corev1.PodStatus{PodIP: "10.9.0.1", Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "ccm", State: state},
+			}},
+		}
+	}
+	s.Put(
+		t,
+		pod("first", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+		pod("second", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}),
+	)
+	src := live(t, s)
+	var mu sync.Mutex
+	var asked []string
+	src.Scrape = func(_ context.Context, component, host, address string) v1.Manager {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, component+" "+host+" "+address)
+		return v1.Manager{Loops: []string{"service"}}
+	}
+	Gather(t.Context(), src, collect.Options{})
+	want := []string{component.CCM + " DaemonSet/kube-system/ccm/first 10.9.0.1:10258"}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}

@@ -22,7 +22,8 @@ func PodOfPlace(place string) (namespace, pod string, ok bool) {
 	return parts[1], parts[3], true
 }
 
-// AskDeployedManagers asks the pods of each manager that runs as a Deployment for its gauges.
+// AskDeployedManagers asks the pods of each manager that runs as a Deployment, or as the DaemonSet that manifests and
+// charts install, for its gauges.
 func AskDeployedManagers(ctx context.Context, g *collect.Collector) {
 	hosts := map[string]string{}
 	for _, h := range g.Snap.Hosts {
@@ -40,7 +41,7 @@ func AskDeployedManagers(ctx context.Context, g *collect.Collector) {
 		defer mu.Unlock()
 		g.Snap.Managers = append(g.Snap.Managers, m)
 	}
-	for _, c := range g.Snap.Hosted {
+	for _, c := range append(slices.Clone(g.Snap.Hosted), daemonSets(g)...) {
 		if c.Name != component.KCM && c.Name != component.CCM {
 			continue
 		}
@@ -66,7 +67,20 @@ func AskDeployedManagers(ctx context.Context, g *collect.Collector) {
 	wg.Wait()
 }
 
-// podsRunning are the pods of a component's Deployment whose managers may run.
+// daemonSets are the DaemonSets of kube-system that have pods with a cloud-controller-manager.
+func daemonSets(g *collect.Collector) []v1.Component {
+	var out []v1.Component
+	for _, p := range g.ManagerPods {
+		c := v1.Component{Name: component.CCM, Manifest: p.Workload}
+		isKnown := slices.ContainsFunc(out, func(o v1.Component) bool { return o.Manifest == c.Manifest })
+		if p.Component == c.Name && strings.HasPrefix(c.Manifest, "DaemonSet/") && !isKnown {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// podsRunning are the pods of a component's workload whose managers may run.
 func podsRunning(g *collect.Collector, c v1.Component) []collect.SeedPod {
 	var out []collect.SeedPod
 	for _, p := range g.ManagerPods {
