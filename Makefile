@@ -65,6 +65,17 @@ bad-hosts: ## Give real hosts what an operator meets on a bad day: budgets, lost
 	cd lab && $(stage) -run RealHostsTakeBadInputs -hosts.name=bad -hosts.subnet=10.81.0.0/24 -hosts.control-planes=1 -hosts.workers=3
 	cd lab && $(stage) -run 'RealHosts(GoToTheNextVersion|LoseAControlPlane)' -hosts.name=bad3 -hosts.subnet=10.82.0.0/24 -hosts.control-planes=3 -hosts.workers=0 -hosts.with-version=v1.27.4
 
+# The version of the manager that deploy/manifests names, under which its image is built for the hosts.
+manifest_version = $(shell sed -n 's/.*image: .*:\(v[^ ]*\)$$/\1/p' deploy/manifests/aws.yaml)
+hosts_images     = $(CURDIR)/out/hosts/images
+
+.PHONY: install-hosts
+install-hosts: ## Install the manager from deploy/ with its real image on real hosts that went out of tree by hand, along AWS' guide; needs root
+	cd tools && $(GO) run ./cmd/images --root $(CURDIR) --out $(hosts_images) --version $(manifest_version) \
+		--arch $$($(GO) env GOARCH) --program aws-cloud-controller-manager
+	cd lab && $(GO) test ./hosts/stage -run RealHostsRunTheManager -count=1 -v -timeout 0 -hosts.real -hosts.images=$(hosts_images) \
+		-hosts.name=inst -hosts.subnet=10.85.0.0/24 -hosts.out=$(CURDIR)/out/hosts
+
 # Packages that the race detector would only make ten times slower. The first ones start no goroutine. Of the others a part is raced in each make test:
 # whatever they do side by side, and the engine's whole migration. make race races all of them.
 pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/catalogue ./internal/repopolicy ./internal/mask ./internal/safeyaml

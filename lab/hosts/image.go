@@ -214,6 +214,10 @@ func (c *Cluster) Import(ctx context.Context, images ...Image) error {
 		files = append(files, file)
 	}
 	defer removeAll(files)
+	return c.importAll(ctx, files)
+}
+
+func (c *Cluster) importAll(ctx context.Context, files []string) error {
 	for _, h := range c.hosts {
 		if !h.Running() {
 			continue
@@ -223,6 +227,20 @@ func (c *Cluster) Import(ctx context.Context, images ...Image) error {
 		}
 	}
 	return nil
+}
+
+// ImportLayout gives the image of an OCI layout, as make images writes it, to every host that runs, under the name that
+// it has there.
+func (c *Cluster) ImportLayout(ctx context.Context, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "oci-layout")); err != nil {
+		return fmt.Errorf("%q is no OCI layout of an image (make images writes them): %w", dir, err)
+	}
+	file := filepath.Join(c.imageDir(), filepath.Base(dir)+".layout.tar")
+	if err := run(ctx, "tar", "-C", dir, "-cf", file, "."); err != nil {
+		return fmt.Errorf("packing the OCI layout %q: %w", dir, err)
+	}
+	defer removeAll([]string{file})
+	return c.importAll(ctx, []string{file})
 }
 
 // removeAll removes image files that every host has by now; what stays goes with the cluster.

@@ -209,11 +209,22 @@ func (s *Stage) State(ctx context.Context) (string, error) {
 	return out.String(), err
 }
 
+// terminate ends the instance of a host in the simulated cloud. The host itself is left as it is.
+func (s *Stage) terminate(ctx context.Context, h *hosts.Host) error {
+	_, err := s.control(ctx, http.MethodPut, "instances/"+h.InstanceID+"/state", `{"state":"terminated"}`)
+	return err
+}
+
 // admin asks the controls of the simulated cloud.
 func (s *Stage) admin(ctx context.Context, what string) ([]byte, error) {
+	return s.control(ctx, http.MethodGet, what, "")
+}
+
+func (s *Stage) control(ctx context.Context, method, what, body string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.AdminEndpoint()+awssim.AdminPath+what, nil)
+	url := s.AdminEndpoint() + awssim.AdminPath + what
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +235,7 @@ func (s *Stage) admin(ctx context.Context, what string) ([]byte, error) {
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	data, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("asking the simulated cloud for its %s: %s: %s", what, resp.Status, strings.TrimSpace(string(data)))
+		err = fmt.Errorf("%s %s of the simulated cloud: %s: %s", method, what, resp.Status, strings.TrimSpace(string(data)))
 	}
 	return data, err
 }
