@@ -76,7 +76,7 @@ func TestOurDefaultsTakeThePlaceOfUpstreamsOnly(t *testing.T) {
 		o.Generic.ClientConnection.QPS = 77 // an author's
 	})
 	for flag, want := range map[string]string{
-		"kube-api-qps": "77", "kube-api-burst": "30", "concurrent-node-syncs": "50", "concurrent-node-lifecycle-syncs": "10", "concurrent-service-syncs": "20",
+		"kube-api-qps": "77", "kube-api-burst": "30", "concurrent-node-syncs": "50", "concurrent-node-lifecycle-syncs": "10", "concurrent-service-syncs": "40",
 		"leader-elect-lease-duration": "15s", "leader-elect-renew-deadline": "10s", "leader-elect-retry-period": "2s",
 	} {
 		if got := command.Flags().Lookup(flag).DefValue; got != want {

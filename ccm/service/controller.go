@@ -379,7 +379,8 @@ type Options struct {
 	// DriftQPS bounds the calls that both make together.
 	DriftQPS float64
 	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has
-	// joined for twice as long, for NodeBatchInterval at most.
+	// joined for twice as long, for NodeBatchInterval at most. The first after a quiet time of NodeBatchInterval, or of two
+	// windows if that is longer, waits for no others but those that are being initialised.
 	NodeBatchWindow time.Duration
 	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
 	NodeBatchInterval time.Duration
@@ -431,7 +432,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		flagNodeBatchWindow,
 		o.NodeBatchWindow,
 		"How long a node that has joined waits for others before load balancers get it. Several wait until none has joined for twice as long, "+
-			"for --"+flagNodeBatchInterval+" at most if that is longer. Nodes that leave do not wait.",
+			"for --"+flagNodeBatchInterval+" at most if that is longer. The first node after that much quiet does not wait, unless others are being initialised. "+
+			"Nodes that leave do not wait.",
 	)
 	fs.DurationVar(
 		&o.NodeBatchInterval,

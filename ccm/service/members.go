@@ -57,6 +57,9 @@ func (s eligibility) counts() bool { return s.included && !s.waiting }
 
 func (s eligibility) member() bool { return s.counts() && !s.leaving }
 
+// coming is whether the node will be a member once it is initialised.
+func (s eligibility) coming() bool { return s.included && s.waiting && !s.leaving }
+
 // change is what a node event may mean for load balancers.
 type change int
 

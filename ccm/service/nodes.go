@@ -18,16 +18,28 @@ const (
 	leaveInterval = 2 * time.Second
 )
 
-// batching decides when nodes that have joined or left are given to the load balancers. One node is given after the
-// window. Several wait until none has joined for two windows, or for the interval. A group that scales up over ten
-// seconds costs each load balancer one update.
+// batching decides when nodes that have joined or left are given to the load balancers.
+//
+// The first nodes that join after a quiet time are given at once, unless others are known to be on their way. What
+// follows waits until none has joined for two windows (for one, if it is a lone node), or for the interval. A group that
+// scales up over ten seconds costs each load balancer two updates, and a lone node waits for nothing.
 type batching struct {
 	window, interval time.Duration
 
 	firstJoin, lastJoin time.Time // of those not given yet; zero without one
 	firstLeave          time.Time
-	joinsGiven          time.Time // when it was done last
+	burst               time.Time // when joins were last given at once
+	joinsGiven          time.Time // when they were last given after a wait
 	leavesGiven         time.Time
+
+	coming map[string]time.Time // nodes that wait to be initialised, and since when
+	order  []comer              // the same, the last at the end; those that have arrived may still be in it
+}
+
+// comer is a node that waits to be initialised.
+type comer struct {
+	name  string
+	since time.Time
 }
 
 func (b *batching) note(what change, now time.Time) {
@@ -45,19 +57,49 @@ func (b *batching) note(what change, now time.Time) {
 	}
 }
 
+// expect notes whether a node is on its way to be a member, and reports whether that is news.
+func (b *batching) expect(name string, coming bool, now time.Time) bool {
+	if _, known := b.coming[name]; known == coming {
+		return false
+	}
+	if !coming {
+		delete(b.coming, name)
+		return true
+	}
+	if b.coming == nil {
+		b.coming = map[string]time.Time{}
+	}
+	b.coming[name] = now
+	b.order = append(b.order, comer{name, now})
+	return true
+}
+
+// arrived is until when nodes are known to be on their way; zero when none is. One that is not initialised within the
+// period is expected no longer: its cloud may not know it.
+func (b *batching) arrived() time.Time {
+	for n := len(b.order); n > 0; n-- {
+		last := b.order[n-1]
+		if since, coming := b.coming[last.name]; coming && since.Equal(last.since) {
+			return last.since.Add(b.period())
+		}
+		b.order = b.order[:n-1]
+	}
+	return time.Time{}
+}
+
+// period is for how long a group gathers at most, and how long it has to be quiet before a join is the first.
+func (b *batching) period() time.Duration { return max(b.interval, 2*b.window) }
+
+// isFirst reports whether the joins that wait are the first after a quiet time.
+func (b *batching) isFirst() bool {
+	return !b.firstJoin.Before(later(b.burst, b.joinsGiven).Add(b.period()))
+}
+
 // due is when the load balancers are to be given what has changed; zero when nothing has.
 func (b *batching) due() time.Time {
 	var due time.Time
 	if !b.firstJoin.IsZero() {
-		earliest := later(b.firstJoin, b.joinsGiven.Add(b.interval))
-		quiet := b.window
-		if b.lastJoin.After(b.firstJoin) {
-			quiet = 2 * b.window
-		}
-		due = later(earliest, b.lastJoin.Add(quiet))
-		if latest := later(earliest, b.firstJoin.Add(max(b.interval, 2*b.window))); due.After(latest) {
-			due = latest
-		}
+		due = b.joinsDue()
 	}
 	if !b.firstLeave.IsZero() {
 		if leave := later(b.firstLeave.Add(leaveDelay), b.leavesGiven.Add(leaveInterval)); due.IsZero() || leave.Before(due) {
@@ -67,9 +109,34 @@ func (b *batching) due() time.Time {
 	return due
 }
 
-// given notes that the load balancers are being given everything that has changed so far.
+func (b *batching) joinsDue() time.Time {
+	earliest := later(b.firstJoin, b.joinsGiven.Add(b.interval))
+	quiet, began := b.window, b.firstJoin
+	if b.lastJoin.After(b.firstJoin) {
+		quiet = 2 * b.window
+	}
+	if !b.isFirst() && b.burst.After(b.joinsGiven) {
+		began = b.burst // the rest of a group whose first nodes were given at once
+	}
+	// A batch that has gathered for long enough waits a little longer for nodes that come within that time: they would
+	// cost each load balancer another update.
+	latest := later(earliest, began.Add(b.period()))
+	latest = earlier(later(latest, b.arrived()), latest.Add(b.window))
+	due := earlier(later(earliest, b.lastJoin.Add(quiet)), latest)
+	if b.isFirst() {
+		due = earlier(due, later(b.lastJoin, b.arrived()))
+	}
+	return due
+}
+
+// given notes that the load balancers are being given everything that has changed so far. What is given at once does not
+// keep what follows waiting for the interval.
 func (b *batching) given(now time.Time) {
-	if !b.firstJoin.IsZero() {
+	switch {
+	case b.firstJoin.IsZero():
+	case b.isFirst() && now.Before(b.firstJoin.Add(b.window)):
+		b.burst = now
+	default:
 		b.joinsGiven = now
 	}
 	if !b.firstLeave.IsZero() {
@@ -80,6 +147,13 @@ func (b *batching) given(now time.Time) {
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b
@@ -98,13 +172,16 @@ func newBatcher(clock clock.WithTicker, window, interval time.Duration) *batcher
 	return &batcher{clock: clock, poke: make(chan struct{}, 1), state: batching{window: window, interval: interval}}
 }
 
-func (b *batcher) note(what change) {
-	if what == changeNone {
+// note takes what an event means for load balancers, and whether the node is on its way to be a member.
+func (b *batcher) note(name string, coming bool, what change) {
+	b.mu.Lock()
+	now := b.clock.Now()
+	news := b.state.expect(name, coming, now)
+	b.state.note(what, now)
+	b.mu.Unlock()
+	if !news && what == changeNone {
 		return
 	}
-	b.mu.Lock()
-	b.state.note(what, b.clock.Now())
-	b.mu.Unlock()
 	select {
 	case b.poke <- struct{}{}:
 	default: // it has been told and has not looked yet
@@ -285,18 +362,20 @@ func (c *Controller) nodeChanged(before, now any) {
 		before = gone.Obj
 	}
 	var was, is eligibility
+	var name string
 	if node, ok := before.(*corev1.Node); ok {
-		was = standingOf(node)
+		was, name = standingOf(node), node.Name
 	}
 	if node, ok := now.(*corev1.Node); ok {
-		is = standingOf(node)
+		is, name = standingOf(node), node.Name
 	}
 	if was == is {
 		return // a heartbeat
 	}
 	c.nodes.changed()
-	if !c.running.Load() {
-		return
+	what := changeNone
+	if c.running.Load() {
+		what = changeOf(was, is)
 	}
-	c.batcher.note(changeOf(was, is))
+	c.batcher.note(name, is.coming(), what) // a standby knows, too, who is on the way: it may lead in a moment
 }

@@ -31,19 +31,38 @@ func manyServices(w *world, count int) {
 	w.took()
 }
 
-func TestOneNodeThatJoinsCostsEachLoadBalancerOneUpdate(t *testing.T) {
+func TestALoneNodeThatJoinsCostsEachLoadBalancerOneUpdateAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.workers = 40
 		manyServices(w, 200)
 		w.join("n01")
-		w.settle(time.Second + 200*time.Millisecond)
-		if got := w.cloud.count("update"); got < 20 {
-			t.Errorf("%d updates after little more than a second: the node waits", got)
-		}
-		w.settle(time.Minute)
+		w.settle(300 * time.Millisecond) // of these, the calls take 250
 		calls := w.took().Calls
 		if got := updatesOfEach(t, calls); got.most != 1 || got.services != 200 {
 			t.Errorf("%d load balancers got up to %d updates, want 200 with 1", got.services, got.most)
 		}
+		w.settle(time.Minute)
+		w.want(activity{})
+	})
+}
+
+// Nodes that are there together are one change, however few they are, and wait for each other.
+func TestNodesThatAreInitialisedOneAfterTheOtherCostOneUpdate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		manyServices(w, 20)
+		uninitialised := withTaint(cloudapi.TaintExternalCloudProvider)
+		w.add(node("a", created, withProviderID(""), uninitialised), node("b", created, withProviderID(""), uninitialised),
+			node("c", created, withProviderID(""), uninitialised, withLabel(corev1.LabelNodeExcludeBalancers, "")))
+		for _, name := range []string{"a", "b"} {
+			w.settle(300 * time.Millisecond)
+			w.changeNode(name, func(n *corev1.Node) { n.Spec.ProviderID, n.Spec.Taints = "fake://"+name, nil })
+		}
+		w.settle(200 * time.Millisecond)
+		if got := updatesOfEach(t, w.took().Calls); got.most != 1 || got.services != 20 {
+			t.Errorf("%d load balancers got up to %d updates, want 20 with 1", got.services, got.most)
+		}
+		w.settle(time.Minute)
+		w.want(activity{})
 	})
 }
 
@@ -54,14 +73,14 @@ func TestTwentyNodesThatJoinOverTenSecondsCostEachLoadBalancerTwoUpdates(t *test
 			w.join(fmt.Sprintf("n%02d", i+1))
 			w.settle(400 * time.Millisecond)
 		}
-		w.settle(5 * time.Second) // of these, the calls take one
+		w.settle(2 * time.Second) // of these, the calls take one
 		calls := w.took().Calls
 		if got := updatesOfEach(t, calls); got.most > 2 || got.services != 200 {
 			t.Errorf("%d load balancers got up to %d updates, want 200 with at most 2", got.services, got.most)
 		}
 		for _, b := range w.cloud.balancers {
 			if len(b.nodes) != 21 {
-				t.Fatalf("a load balancer has %d nodes five seconds after the last joined, want 21", len(b.nodes))
+				t.Fatalf("a load balancer has %d nodes two seconds after the last joined, want 21", len(b.nodes))
 			}
 		}
 		w.settle(20 * time.Second)
@@ -144,7 +163,7 @@ func TestAnUpdateTakesTheNodesOfWhenItIsMade(t *testing.T) {
 			return nil
 		})
 		w.add(node("n2"))
-		w.settle(2 * time.Second)
+		w.settle(500 * time.Millisecond)
 		got := w.took().Calls
 		if len(got) != 2 || !strings.HasSuffix(got[0], "[n1 n2]") || !strings.HasSuffix(got[1], "[n1 n2 n3]") {
 			t.Errorf("calls %q, want the second with all nodes", got)
