@@ -307,8 +307,8 @@ const (
 	defaultNodeSyncs = 50
 	// defaultLifecycleSyncs workers delete and taint nodes; without InstancesLister they also ask the cloud, node by node.
 	defaultLifecycleSyncs = 10
-	// defaultServiceSyncs load balancers are worked on together. One takes 10 to 20 requests, and on some clouds minutes. Of
-	// 200 load balancers, each whose members change in one call of 50 ms, the last then waits for a quarter of a second.
+	// defaultServiceSyncs load balancers are worked on together. One takes 10 to 20 requests, and on some clouds minutes.
+	// Where a change of members is one call of 50 ms, the last of 200 load balancers waits for a quarter of a second.
 	defaultServiceSyncs = 40
 )
 

@@ -123,6 +123,10 @@ func TestNodesThatAreBeingInitialisedAreWaitedFor(t *testing.T) {
 			[]time.Duration{30100 * time.Millisecond}},
 		{"one that was never initialised goes", []event{{0, "a", true}, {0, "b", true}, {100 * time.Millisecond, "b", false}, {500 * time.Millisecond, "a gone", false}},
 			[]time.Duration{500 * time.Millisecond}},
+		{"nodes keep coming, and their initialisation stalls", []event{
+			{0, "a", true}, {100 * time.Millisecond, "a", false}, {second, "b", true}, {1100 * time.Millisecond, "b", false}, {2 * second, "c", true},
+			{3 * second, "d", true}, {4 * second, "e", true}, {5 * second, "c", false}, {5 * second, "d", false}, {5 * second, "e", false},
+		}, []time.Duration{100 * time.Millisecond, 7 * second}},
 		{"the last of a group is being initialised when it has gathered for long enough",
 			append(steadily(19), event{9500 * time.Millisecond, "last", true}, event{10400 * time.Millisecond, "last", false}),
 			[]time.Duration{0, 10400 * time.Millisecond}},

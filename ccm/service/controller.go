@@ -379,8 +379,8 @@ type Options struct {
 	// DriftQPS bounds the calls that both make together.
 	DriftQPS float64
 	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has
-	// joined for twice as long, for NodeBatchInterval at most. The first after a quiet time of NodeBatchInterval, or of two
-	// windows if that is longer, waits for no others but those that are being initialised.
+	// come or joined for twice as long, for NodeBatchInterval at most. The first after that much quiet waits only for
+	// nodes that are being initialised.
 	NodeBatchWindow time.Duration
 	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
 	NodeBatchInterval time.Duration

@@ -21,8 +21,8 @@ const (
 // batching decides when nodes that have joined or left are given to the load balancers.
 //
 // The first nodes that join after a quiet time are given at once, unless others are known to be on their way. What
-// follows waits until none has joined for two windows (for one, if it is a lone node), or for the interval. A group that
-// scales up over ten seconds costs each load balancer two updates, and a lone node waits for nothing.
+// follows waits until none has come or joined for two windows (for one, if it is a lone node), or for the interval. A
+// group that scales up over ten seconds costs each load balancer two updates, and a lone node waits for nothing.
 type batching struct {
 	window, interval time.Duration
 
@@ -74,15 +74,23 @@ func (b *batching) expect(name string, coming bool, now time.Time) bool {
 	return true
 }
 
-// arrived is until when nodes are known to be on their way; zero when none is. One that is not initialised within the
-// period is expected no longer: its cloud may not know it.
-func (b *batching) arrived() time.Time {
+// lastCame is when the last node came of those that wait to be initialised; zero when none does.
+func (b *batching) lastCame() time.Time {
 	for n := len(b.order); n > 0; n-- {
 		last := b.order[n-1]
 		if since, coming := b.coming[last.name]; coming && since.Equal(last.since) {
-			return last.since.Add(b.period())
+			return last.since
 		}
 		b.order = b.order[:n-1]
+	}
+	return time.Time{}
+}
+
+// arrived is until when nodes are known to be on their way; zero when none is. One that is not initialised within the
+// period is expected no longer: its cloud may not know it.
+func (b *batching) arrived() time.Time {
+	if came := b.lastCame(); !came.IsZero() {
+		return came.Add(b.period())
 	}
 	return time.Time{}
 }
@@ -118,19 +126,20 @@ func (b *batching) joinsDue() time.Time {
 	if !b.isFirst() && b.burst.After(b.joinsGiven) {
 		began = b.burst // the rest of a group whose first nodes were given at once
 	}
-	// A batch that has gathered for long enough waits a little longer for nodes that come within that time: they would
-	// cost each load balancer another update.
+	// A batch that has gathered for long enough waits a window longer for nodes that are on their way. They would cost
+	// each load balancer another update.
 	latest := later(earliest, began.Add(b.period()))
 	latest = earlier(later(latest, b.arrived()), latest.Add(b.window))
-	due := earlier(later(earliest, b.lastJoin.Add(quiet)), latest)
+	// While nodes come it is not quiet. On a busy API server it may take seconds until those that come are initialised.
+	due := earlier(later(earliest, later(b.lastJoin, b.lastCame()).Add(quiet)), latest)
 	if b.isFirst() {
 		due = earlier(due, later(b.lastJoin, b.arrived()))
 	}
 	return due
 }
 
-// given notes that the load balancers are being given everything that has changed so far. What is given at once does not
-// keep what follows waiting for the interval.
+// given notes that the load balancers are being given everything that has changed so far. What is given at once does
+// not keep what follows waiting for the interval.
 func (b *batching) given(now time.Time) {
 	switch {
 	case b.firstJoin.IsZero():
