@@ -40,7 +40,7 @@ func Explain(code string) (string, bool) {
 		return "", false
 	}
 	p := pageOf(c)
-	return fmt.Sprintf("%s\n\nPasses when %s.\n\n%s\n\n%s", p.heading, p.title, c.About(), p.text), true
+	return fmt.Sprintf("%s\n\nPasses when %s.\n\n%s\n\n%s", p.heading, p.title, c.About(), p.text+c.Advice()), true
 }
 
 // Markdown is the reference page of all checks, docs/reference/checks.md.
@@ -68,7 +68,7 @@ mandatory can be accepted with ` + "`--accept CODE=\"reason\"`" + `. A code is n
 			fmt.Fprintf(&b, "\n## %s\n", strings.ToUpper(category[:1])+category[1:])
 		}
 		p := pageOf(c)
-		fmt.Fprintf(&b, "\n### %s\n\n**%s**: %s.\n\n%s\n\n%s", c.Code, c.Reason, p.title, c.About(), p.text)
+		fmt.Fprintf(&b, "\n### %s\n\n**%s**: %s.\n\n%s\n\n%s", c.Code, c.Reason, p.title, c.About(), p.text+c.Advice())
 	}
 	return b.String()
 }

@@ -198,10 +198,11 @@ func explainCheck(
 		doc.Report = &report
 	}
 	return output.Print(c.Out, doc, map[string]func() error{"text": func() error {
-		if _, err := fmt.Fprintln(c.Out, doc.Text); err != nil || doc.Report == nil {
+		l := c.LayoutFor(c.Out, true)
+		if _, err := fmt.Fprint(c.Out, l.Plain(l.Paragraphs(doc.Text))); err != nil || doc.Report == nil {
 			return err
 		}
 		visible.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, doc.Report.TakenAt.Format(time.RFC3339))
-		return printer.PrintFindings(c.Out, *doc.Report, c.LayoutFor(c.Out, true))
+		return printer.PrintFindings(c.Out, *doc.Report, l)
 	}})
 }

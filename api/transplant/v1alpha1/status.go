@@ -264,6 +264,11 @@ type CheckInfo struct {
 	// Retryable reports whether what it finds may pass by itself.
 	Retryable bool     `json:"retryable"`
 	DependsOn []string `json:"dependsOn,omitempty"`
+	// LookFor is what to look for in what the command of a finding prints. OnlyIf is the condition under which one may be
+	// run that deletes, drains or stops something. Warning says what it does then.
+	LookFor string `json:"lookFor,omitempty"`
+	OnlyIf  string `json:"onlyIf,omitempty"`
+	Warning string `json:"warning,omitempty"`
 }
 
 // Explanation is what a check looks for, why, and what to do about it.

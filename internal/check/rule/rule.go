@@ -41,6 +41,19 @@ type Check struct {
 	Judge func(facts.Facts) v1.Finding
 }
 
+// Advice is what a check says next to the commands of its findings, in paragraphs; empty when it says nothing.
+func (c Check) Advice() string {
+	var b strings.Builder
+	if c.LookFor != "" {
+		b.WriteString("\nIn what its command prints, look for " + c.LookFor + ".\n")
+	}
+	if c.OnlyIf != "" {
+		b.WriteString("\nDelete, drain or stop something only if " + c.OnlyIf + ".\n" +
+			"\nWarning: " + c.Warning + ".\n")
+	}
+	return b.String()
+}
+
 // OnAPI is what every check of objects depends on.
 var OnAPI = []string{"API-001"}
 

@@ -33,6 +33,9 @@ func CheckInfo(k rule.Check) v1.CheckInfo {
 		Mandatory: k.Mandatory,
 		Retryable: k.Retryable,
 		DependsOn: k.DependsOn,
+		LookFor:   k.LookFor,
+		OnlyIf:    k.OnlyIf,
+		Warning:   k.Warning,
 	}
 }
 
@@ -110,7 +113,8 @@ func PrintFindings(w io.Writer, r v1.CheckReport, l Layout) error {
 		fmt.Fprintf(&b, "%s\n", group.title)
 		if group.outcome == v1.Skip && !l.Wide {
 			for _, codes := range sameSkips(in) {
-				b.WriteString(l.findingLine(v1.Skip, strings.Join(codes.codes, ", ")+"  "+codes.summary))
+				why := strings.TrimPrefix(codes.summary, group.title+": ")
+				b.WriteString(l.findingLine(v1.Skip, strings.Join(codes.codes, ", ")+"  "+why))
 			}
 			continue
 		}

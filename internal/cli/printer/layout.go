@@ -128,7 +128,25 @@ const continued = "| "
 
 // Wrap sets a text in lines of the terminal's width, the further ones indented and marked. Words are not broken: half a
 // path or half a flag's value would be read as a whole one. Without a width nothing is wrapped.
-func (l Layout) Wrap(first, indent, text string) string {
+func (l Layout) Wrap(first, indent, text string) string { return l.fold(first, indent+continued, text) }
+
+// Paragraphs sets a text of this program in lines of the terminal's width: paragraphs, and lists of one level. It has
+// no words of a cluster, so that no line needs a mark.
+func (l Layout) Paragraphs(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		indent := ""
+		if strings.HasPrefix(line, "- ") {
+			indent = "  "
+		}
+		b.WriteString(l.fold("", indent, line) + "\n")
+	}
+	return b.String()
+}
+
+// fold sets a text in lines of the terminal's width, and begins the further ones with an indent.
+func (l Layout) fold(first, indent, text string) string {
 	if l.Width <= 0 {
 		return first + text
 	}
@@ -142,8 +160,8 @@ func (l Layout) Wrap(first, indent, text string) string {
 		case empty:
 			empty = false
 		case column+1+n > width:
-			b.WriteString("\n" + indent + continued)
-			column = utf8.RuneCountInString(indent) + len(continued)
+			b.WriteString("\n" + indent)
+			column = utf8.RuneCountInString(indent)
 		default:
 			b.WriteByte(' ')
 			column++
