@@ -387,7 +387,7 @@ var credentialRules = []ruleCase{
 		code:   "CLOUD-001",
 		base:   onAzure,
 		want:   unknwn,
-		says:   []string{"no inventory of azure", "--prove"},
+		says:   []string{"no inventory of azure", `check --accept CLOUD-001=`},
 		change: func(s *v1.Snapshot) { s.Cloud = nil },
 	},
 

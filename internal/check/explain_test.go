@@ -48,6 +48,14 @@ func TestExplain(t *testing.T) {
 			t.Errorf("the text does not say %q:\n%s", part, text)
 		}
 	}
+	text, _ = Explain("NODE-005")
+	for _, part := range []string{
+		"\n\nIn what its command prints, look for the nodes whose", "\n\nDelete, drain or stop something only if its pods", "\n\nWarning: all pods of the node",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the text does not say %q:\n%s", part, text)
+		}
+	}
 	if _, ok := Explain("LM-999"); ok {
 		t.Error("a check that does not exist is explained")
 	}
@@ -83,6 +91,19 @@ func TestEachCheckHasOneExplanation(t *testing.T) {
 	}
 }
 
+// unasked are the providers of which no program can be asked, as a sentence has them.
+func unasked() string {
+	title := map[string]string{cloudprovider.Azure: "Azure", cloudprovider.GCE: "GCE", cloudprovider.VSphere: "vSphere"}
+	var names []string
+	for _, p := range cloudprovider.Providers() {
+		if p.Unsupported == "" && !cloudprovider.HasProgram(p.Name) {
+			names = append(names, title[p.Name])
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
 // TestExplanationsNameWhatTheCatalogueHas holds the versions and providers in the texts to the code that decides by them.
 func TestExplanationsNameWhatTheCatalogueHas(t *testing.T) {
 	var ends, unsupported []string
@@ -94,10 +115,12 @@ func TestExplanationsNameWhatTheCatalogueHas(t *testing.T) {
 		}
 	}
 	for code, parts := range map[string][]string{
-		"VER-001": {": " + strings.Join(proven.Versions(), ", ") + ".", fmt.Sprintf("built from 1.%d.", facts.DefaultCCMMinor)},
-		"VER-002": {": " + strings.Join(ends, ", ") + ".", ": " + strings.Join(unsupported, ", ") + "."},
-		"VER-004": {fmt.Sprintf("from Kubernetes 1.%d on", component.Oldest)},
-		"VER-011": {fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1), fmt.Sprintf("From 0.%d on", catalogue.ProviderIDRequired)},
+		"VER-001":  {": " + strings.Join(proven.Versions(), ", ") + ".", fmt.Sprintf("built from 1.%d.", facts.DefaultCCMMinor)},
+		"NODE-010": {"For " + unasked() + " there is none"},
+		"NODE-016": {"For " + unasked() + " no program"},
+		"VER-002":  {": " + strings.Join(ends, ", ") + ".", ": " + strings.Join(unsupported, ", ") + "."},
+		"VER-004":  {fmt.Sprintf("from Kubernetes 1.%d on", component.Oldest)},
+		"VER-011":  {fmt.Sprintf("Up to 0.%d the library", catalogue.ProviderIDRequired-1), fmt.Sprintf("From 0.%d on", catalogue.ProviderIDRequired)},
 	} {
 		text, _ := Explain(code)
 		for _, part := range parts {

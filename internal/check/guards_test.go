@@ -1,12 +1,15 @@
 package check
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/hosted"
 	"github.com/transplant-dev/transplant/internal/check/remedy"
 )
@@ -106,6 +109,27 @@ func TestTheWordsThatAreMissingAreNamed(t *testing.T) {
 	} {
 		if len(wordsMissing(f)) != 1 {
 			t.Errorf("%s: %q", name, wordsMissing(f))
+		}
+	}
+}
+
+// TestNoCommandAsksAProgramThatThereIsNot has clusters of each provider, of which nothing was asked.
+func TestNoCommandAsksAProgramThatThereIsNot(t *testing.T) {
+	dryRuns := []string{"HOOK-005", "PROOF-001"} // --prove sends these to the API server of any cluster
+	for name, base := range map[string]func() *v1.Snapshot{"aws": healthy, "openstack": openstackCluster, "vsphere": vsphereCluster, "azure": azureCluster} {
+		s := base()
+		s.Preview, s.Cloud = nil, nil
+		internalIPs("10.0.0.5", "192.168.0.7")(s)
+		s.Nodes[1].ProviderID = ""
+		asking := map[string]bool{}
+		for _, f := range Run(s, facts.Options{}).Findings {
+			if strings.Contains(f.Fix, "--prove") || strings.Contains(f.Fix, "--cloud") {
+				asking[f.Code] = true
+			}
+		}
+		maps.DeleteFunc(asking, func(code string, _ bool) bool { return slices.Contains(dryRuns, code) })
+		if got, want := len(asking) >= 4, cloudprovider.HasProgram(name); got != want || !want && len(asking) > 0 {
+			t.Errorf("%s: the commands of %v ask a program", name, slices.Sorted(maps.Keys(asking)))
 		}
 	}
 }

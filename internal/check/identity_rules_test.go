@@ -279,6 +279,7 @@ var identityRules = []ruleCase{
 		cannotGather(s, "preview")
 	}},
 	{name: "the new provider was not asked", code: "NODE-010", want: skipped, says: []string{"--prove"}, change: notAsked},
+	{name: "no program has the new provider's code", code: "NODE-010", base: vsphereCluster, want: skipped, says: []string{"no program with the code of vsphere"}, change: notAsked},
 
 	{name: "F06: the same ids", code: "NODE-011", want: pass_, says: []string{"all 5 nodes"}},
 	{
@@ -421,6 +422,10 @@ var identityRules = []ruleCase{
 	{name: "one each", code: "NODE-016", want: pass_, says: []string{"5 nodes have one"}},
 	{name: "F10: one of each family", code: "NODE-016", want: pass_, change: internalIPs("10.0.0.5", "fd00::5")},
 	{name: "F10: two networks", code: "NODE-016", want: warn, says: []string{"10.0.0.5, 192.168.0.7", "--prove"}, change: func(s *v1.Snapshot) {
+		internalIPs("10.0.0.5", "192.168.0.7")(s)
+		s.Preview = nil
+	}},
+	{name: "F10: two networks of a provider that cannot be asked", code: "NODE-016", base: vsphereCluster, want: warn, says: []string{"kubectl get nodes -o 'custom-columns="}, change: func(s *v1.Snapshot) {
 		internalIPs("10.0.0.5", "192.168.0.7")(s)
 		s.Preview = nil
 	}},

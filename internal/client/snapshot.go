@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/dryrun"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -45,12 +46,15 @@ func (c *Client) Prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 	snapshot.SetDryRuns(s, dryrun.Run(ctx, c.Dynamic, made.Steps), "")
 }
 
-// preview asks the new provider about the nodes of a snapshot.
+// preview asks the new provider about the nodes of a snapshot; nil where no program has the provider's code.
 func (c *Client) preview(ctx context.Context, s *v1.Snapshot) *v1.Preview {
 	out := &v1.Preview{Provider: s.Cluster.Provider}
 	if s.Cluster.Provider == "" {
 		out.Error = "no manager that was seen names a provider, or several do"
 		return out
+	}
+	if !cloudprovider.HasProgram(s.Cluster.Provider) && !c.Clouds.MayPreview(s.Cluster.Provider) {
+		return nil
 	}
 	config, err := c.cloudConfig(ctx, s)
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *source) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInvent
 
 // Preview asks the program of the provider that the cluster shows what it would find and write about each node.
 func (p Programs) Preview(ctx context.Context, cloud string, config []byte, nodes []v1.Node) (*v1.Preview, error) {
-	if !p.mayPreview(cloud) {
+	if !p.MayPreview(cloud) {
 		return nil, fmt.Errorf(
 			"the code of provider %q is not in this version of transplant, so it cannot be asked; it has %s",
 			cloud,

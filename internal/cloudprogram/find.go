@@ -51,8 +51,8 @@ func parse(spec string) (cloud string, settings map[string]string, err error) {
 
 func known() string { return strings.Join(Ours, " or ") }
 
-// mayPreview reports whether a cloud that the cluster names may be asked: one of ours, or the one that --cloud names.
-func (p Programs) mayPreview(cloud string) bool {
+// MayPreview reports whether a cloud that the cluster names may be asked: one of ours, or the one that --cloud names.
+func (p Programs) MayPreview(cloud string) bool {
 	named, _, _ := strings.Cut(p.Cloud, ":")
 	return cloudName.MatchString(cloud) && (slices.Contains(Ours, cloud) || cloud == named)
 }

@@ -9,10 +9,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
-// SetPreview puts into a snapshot what the new provider's own code said of the nodes; what it did not say is unknown.
+// SetPreview puts into a snapshot what the new provider's own code said of the nodes; what it did not say is unknown. A
+// nil preview says that there is no such code to ask.
 func SetPreview(s *v1.Snapshot, p *v1.Preview) {
 	s.Preview = p
 	collect.ForgetErrors(s, "preview")
+	if p == nil {
+		return
+	}
 	if p.Error != "" {
 		collect.AddError(s, "preview", "asking the new provider about the nodes: "+p.Error)
 	}

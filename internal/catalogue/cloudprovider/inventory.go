@@ -41,6 +41,14 @@ func InventoryOf(provider string) (Inventory, bool) {
 	return i, ok
 }
 
+// HasProgram reports whether there can be a program through which a provider is asked: ours, or that of a provider of
+// the administrator's own. Of the other providers that were in tree there is none.
+func HasProgram(provider string) bool {
+	_, inTree := Lookup(provider)
+	_, ours := inventories[provider]
+	return ours || !inTree
+}
+
 // InventoryOrDefault is InventoryOf, with the words of AWS where no provider is known.
 func InventoryOrDefault(provider string) Inventory {
 	if i, ok := inventories[provider]; ok {

@@ -30,12 +30,12 @@ var inventoryComplete = rule.Check{
 			if name != "" && !readable {
 				return findings.With(
 					findings.Unknown(
-						"transplant reads no inventory of %s: only --prove can find nodes that the new manager would delete, and before cannot be compared with after",
+						"transplant reads no inventory of %s: nodes that the new manager would delete are not known, and before cannot be compared with after",
 						name,
 					),
 					expected,
 					"the cloud's API",
-					`transplant check --prove --accept CLOUD-001="load balancers and routes are compared by hand"`,
+					`transplant check --accept CLOUD-001="instances, load balancers and routes are compared by hand"`,
 				)
 			}
 			return findings.With(

@@ -169,6 +169,14 @@ func FirstWorker(f Facts, nodes []string) (string, bool) {
 	return nodes[i], true
 }
 
+// ProveOr returns the command that asks the new provider's own code; another one where no program has that code.
+func ProveOr(f Facts, other string) string {
+	if !cloudprovider.HasProgram(f.CloudName()) {
+		return other
+	}
+	return "transplant check --prove"
+}
+
 // GiveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to
 // fill in by hand is no fix.
 func (f Facts) GiveProviderID(node string) string {

@@ -118,6 +118,9 @@ func strange(provided string, known []string) string {
 	return ""
 }
 
+const showInternalAddresses = `kubectl get nodes -o 'custom-columns=NAME:.metadata.name,` +
+	`INTERNAL-IPS:.status.addresses[?(@.type=="InternalIP")].address'`
+
 var severalAddresses = rule.Check{
 	Code:      "NODE-016",
 	Reason:    "SeveralInternalAddresses",
@@ -164,9 +167,9 @@ var severalAddresses = rule.Check{
 				"%s several internal addresses whose order the new provider may change",
 				findings.Counting(len(bad), "node", "has", "have"),
 			),
-			"one of each family, --node-ip, or a proof",
+			"one of each family, --node-ip on the kubelet, or the new provider's answer",
 			facts.SourceNodes,
-			"transplant check --prove",
+			facts.ProveOr(f, showInternalAddresses),
 		)
 	},
 }

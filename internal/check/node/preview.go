@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -24,6 +25,11 @@ func previewed(
 	case f.Preview == nil && len(f.UnknownReasons("preview")) > 0:
 		finding, _ = f.Missing("preview")
 		return bad, nil, finding, false
+	case f.Preview == nil && !cloudprovider.HasProgram(f.CloudName()):
+		return bad, nil, findings.Skip(
+			"transplant has no program with the code of %s: what it would find for each node is not known",
+			f.CloudName(),
+		), false
 	case f.Preview == nil:
 		return bad, nil, findings.With(
 			findings.Skip("the new provider's code was not asked about the nodes"),

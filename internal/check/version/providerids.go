@@ -83,7 +83,7 @@ func judgeProviderIDRequired(f facts.Facts) v1.Finding {
 				findings.Plural(len(unclear), "node"),
 				english.Word(len(unclear), "has", "have"),
 			),
-		}, "a providerID, or one that the provider finds", source, "transplant check --prove")
+		}, "a providerID, or one that the provider finds", source, facts.ProveOr(f, f.GiveProviderID(unclear[0])))
 	}
 	return findings.Pass(
 		"cloud-controller-manager 0.%d would initialise all %s",
