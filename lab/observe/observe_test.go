@@ -91,6 +91,7 @@ func TestAMigrationIsSeen(t *testing.T) {
 
 	heal := stopManagers(t, lab)
 	await(t, "TransplantManagerAbsent", func(ctx context.Context) error { return p.alerts(ctx, "TransplantManagerAbsent") })
+	await(t, "TransplantNoOwner", func(ctx context.Context) error { return p.alerts(ctx, "TransplantNoOwner") })
 	await(t, "ten seconds without an owner more", func(context.Context) error {
 		if more := p.disruption(t, Span{from, time.Now()}) - p.disruption(t, good); more < 10 {
 			return fmt.Errorf("there are %v", more)
