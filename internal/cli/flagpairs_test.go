@@ -44,6 +44,7 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		{"report --cloud-keys=k.json", "--cloud-keys would have no effect"},
 		{"apply --probe-budget=5s", "--probe-budget would have no effect: nothing is probed without --probe"},
 		{"rollback --probe-url=https://example.com/", "--probe-url would have no effect"},
+		{"apply --probe-connect-to=a=127.0.0.1", "--probe-connect-to would have no effect"},
 		{"check --seed-direct", "--seed-direct needs --seed-namespace"},
 		{"apply --part=finish", "--part needs --seed-namespace"},
 		{"status --seed-context=s", "--seed-context needs --seed-namespace"},

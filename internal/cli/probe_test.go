@@ -85,6 +85,7 @@ func TestWhatCannotBeProbedIsRefused(t *testing.T) {
 		{"--budget", "-1s", "a budget of -1s"},
 		{"--url", "shop.example.com", `URL "shop.example.com": give one with its scheme`},
 		{"--url", "https://ops:secret@shop.example.com/", "a URL with a password"},
+		{"--connect-to", "lb.example.com", `connecting to "lb.example.com": give HOST[:PORT]=ADDRESS[:PORT]`},
 		{"-o", "html", "give text, wide, json or yaml"},
 	} {
 		r := c.run(append([]string{"probe", "--for", "1ms"}, flags[:2]...)...)

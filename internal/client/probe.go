@@ -22,6 +22,8 @@ type ProbeOptions struct {
 	On                        bool
 	Interval, Timeout, Budget time.Duration
 	Urls                      []string
+	// ConnectTo are pairs of probe.ParseConnectTo.
+	ConnectTo []string
 	// Given reports whether a flag of that name was on the command line.
 	Given func(string) bool
 }
@@ -46,7 +48,8 @@ func (f *ProbeOptions) Check() error {
 			return errors.New("a URL with a password: it would be written into the log and the report; take it out")
 		}
 	}
-	return nil
+	_, err := probe.ParseConnectTo(f.ConnectTo)
+	return err
 }
 
 // goesOn are the flags with what the run before was told, where this one was not told otherwise.
@@ -57,6 +60,9 @@ func (f ProbeOptions) goesOn(earlier []v1.ProbeEvent) ProbeOptions {
 		}
 		if !f.Given("probe-interval") && e.IntervalSeconds > 0 {
 			f.Interval = time.Duration(e.IntervalSeconds * float64(time.Second))
+		}
+		if !f.Given("probe-connect-to") {
+			f.ConnectTo = e.ConnectTo
 		}
 		if !f.Given("probe-budget") && e.BudgetSeconds != nil {
 			f.Budget = time.Duration(*e.BudgetSeconds * float64(time.Second))
@@ -72,15 +78,21 @@ func (c *Client) NewProber(f ProbeOptions, earlier []v1.ProbeEvent, sink func(v1
 	if err != nil {
 		return nil, fmt.Errorf("making the clients of the probes: %w", err)
 	}
+	to, err := probe.ParseConnectTo(f.ConnectTo)
+	if err != nil {
+		return nil, err
+	}
 	return probe.New(probe.Options{
-		Interval: f.Interval,
-		Timeout:  f.Timeout,
-		Budget:   f.Budget,
-		Kube:     kube,
-		Reads:    reads,
-		Targets:  probe.Balancers(kube, f.Urls),
-		Earlier:  earlier,
-		Sink:     sink,
+		Interval:  f.Interval,
+		Timeout:   f.Timeout,
+		Budget:    f.Budget,
+		Kube:      kube,
+		Reads:     reads,
+		Targets:   probe.Balancers(kube, f.Urls),
+		Look:      (&probe.Dialer{ConnectTo: to}).Look,
+		ConnectTo: f.ConnectTo,
+		Earlier:   earlier,
+		Sink:      sink,
 	}), nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,10 +26,76 @@ type Dialer struct {
 	// Dial and Resolve are the system's when nil.
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Resolve func(ctx context.Context, host string) ([]string, error)
+	// ConnectTo has other addresses than those that targets name.
+	ConnectTo ConnectTo
 
 	mu    sync.Mutex
 	names map[string]*name
 	http  *http.Client
+}
+
+// ConnectTo is where to connect to instead of an address: host:port by host:port, or by a host for all of its ports. A
+// port that is empty is that of the target.
+type ConnectTo map[string]string
+
+// ParseConnectTo reads pairs of the form HOST[:PORT]=ADDRESS[:PORT].
+func ParseConnectTo(pairs []string) (ConnectTo, error) {
+	out := ConnectTo{}
+	for _, pair := range pairs {
+		from, to, _ := strings.Cut(pair, "=")
+		fromHost, fromPort, fromErr := hostAndPort(from)
+		toHost, toPort, toErr := hostAndPort(to)
+		if fromErr != nil || toErr != nil {
+			return nil, fmt.Errorf("connecting to %q: give HOST[:PORT]=ADDRESS[:PORT], such as lb.example.com=127.0.0.1:8080", pair)
+		}
+		key := net.JoinHostPort(fromHost, fromPort)
+		if _, twice := out[key]; twice {
+			return nil, fmt.Errorf("connecting to %q: %s is given twice", pair, from)
+		}
+		out[key] = net.JoinHostPort(toHost, toPort)
+	}
+	return out, nil
+}
+
+// hostAndPort takes an address apart whose port may be missing.
+func hostAndPort(s string) (host, port string, err error) {
+	switch inside := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"); {
+	case net.ParseIP(inside) != nil && len(inside) != len(s)-1:
+		return inside, "", nil
+	case strings.Contains(s, ":"):
+		if host, port, err = net.SplitHostPort(s); err != nil {
+			return "", "", err
+		}
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return "", "", fmt.Errorf("port %q", port)
+		}
+	default:
+		host = s
+	}
+	if host == "" || strings.ContainsAny(host, "/@= ") {
+		return "", "", fmt.Errorf("host %q", host)
+	}
+	return strings.ToLower(host), port, nil
+}
+
+// of returns where to connect to for an address.
+func (c ConnectTo) of(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || len(c) == 0 {
+		return address
+	}
+	host = strings.ToLower(host)
+	to, ok := c[net.JoinHostPort(host, port)]
+	if !ok {
+		to, ok = c[net.JoinHostPort(host, "")]
+	}
+	if !ok {
+		return address
+	}
+	if toHost, toPort, err := net.SplitHostPort(to); err == nil && toPort == "" {
+		return net.JoinHostPort(toHost, port)
+	}
+	return to
 }
 
 // name is a host and its addresses.
@@ -53,7 +121,7 @@ func (d *Dialer) Look(ctx context.Context, t Target) error {
 
 // connect tries the addresses of a name in turn until one answers, as clients do.
 func (d *Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(d.ConnectTo.of(address))
 	if err != nil {
 		return nil, err
 	}

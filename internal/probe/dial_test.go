@@ -85,6 +85,50 @@ func TestANameThatCannotBeResolvedIsAnError(t *testing.T) {
 	}
 }
 
+func TestAnotherAddressIsConnectedToThanIsPublished(t *testing.T) {
+	to, err := ParseConnectTo([]string{
+		"LB.example.com=127.0.0.9", "lb.example.com:443=tunnel.example.com:8443", "2001:db8::1=[::1]:9000", "shop.example.com:80=127.0.0.8:8080",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, dialed := []string{}, []string{}
+	d := &Dialer{
+		ConnectTo: to,
+		Resolve: func(_ context.Context, host string) ([]string, error) {
+			asked = append(asked, host)
+			return []string{"192.0.2.7"}, nil
+		},
+		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			dialed = append(dialed, address)
+			a, b := net.Pipe()
+			return a, b.Close()
+		},
+	}
+	for _, address := range []string{"lb.example.com:80", "lb.example.com:443", "[2001:db8::1]:53", "shop.example.com:81"} {
+		if err := d.Look(t.Context(), Target{Kind: v1.PathTCP, Address: address}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = d.Look(t.Context(), Target{Kind: v1.PathHTTP, Address: "http://shop.example.com/healthz"}) // what is dialed answers nothing
+	if diff := cmp.Diff([]string{"127.0.0.9:80", "192.0.2.7:8443", "[::1]:9000", "192.0.2.7:81", "127.0.0.8:8080"}, dialed); diff != "" {
+		t.Errorf("dialed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"tunnel.example.com", "shop.example.com"}, asked); diff != "" {
+		t.Errorf("the resolver was asked for (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNoAddressToConnectToIsRefused(t *testing.T) {
+	for _, pairs := range [][]string{
+		{""}, {"a"}, {"a="}, {"=127.0.0.1"}, {"a:b=127.0.0.1"}, {"a:0=127.0.0.1"}, {"a=127.0.0.1:70000"}, {"a=https://b/"}, {"a=b=c"}, {"a=[::1"}, {"a b=c"}, {"a=127.0.0.1", "A=127.0.0.2"},
+	} {
+		if to, err := ParseConnectTo(pairs); err == nil {
+			t.Errorf("%q is taken: %v", pairs, to)
+		}
+	}
+}
+
 func TestAGETIsGoodBelow500(t *testing.T) {
 	status := 200
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -80,6 +80,8 @@ type Options struct {
 	Kube kubernetes.Interface
 	// Targets are asked for at the start and every 30 s.
 	Targets func(context.Context) (Found, error)
+	// ConnectTo is written into the log for runs that go on; Look has it already.
+	ConnectTo []string
 	// Look asks a target once; (&Dialer{}).Look when nil.
 	Look func(context.Context, Target) error
 	// Earlier are the lines that the log has already: what was probed before is not skipped because it does not answer
@@ -187,7 +189,13 @@ func (r *run) now() time.Time { return r.wall.Add(time.Since(r.start)) }
 
 // do runs until ctx ends, or until the clocks part, and returns why it had to begin again.
 func (r *run) do(ctx context.Context, why string) string {
-	begin := v1.ProbeEvent{Time: r.wall, Event: v1.ProbeBegin, IntervalSeconds: r.Interval.Seconds(), Error: why}
+	begin := v1.ProbeEvent{
+		Time:            r.wall,
+		Event:           v1.ProbeBegin,
+		IntervalSeconds: r.Interval.Seconds(),
+		ConnectTo:       r.ConnectTo,
+		Error:           why,
+	}
 	if r.Budget > 0 {
 		budget := r.Budget.Seconds()
 		begin.BudgetSeconds = &budget

@@ -54,6 +54,8 @@ type ProbeEvent struct {
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
 	// BudgetSeconds is the longest outage that a path may have, of begin; nil when none was given.
 	BudgetSeconds *float64 `json:"budgetSeconds,omitempty"`
+	// ConnectTo has where else than published it is connected to, of begin, each as HOST[:PORT]=ADDRESS[:PORT].
+	ConnectTo []string `json:"connectTo,omitempty"`
 	// Since depends on the state. Of down, it is the last moment at which the path was seen to work. Of lost, it is the
 	// end of the last probe; of up, the start of the last failed probe.
 	Since *time.Time `json:"since,omitempty"`

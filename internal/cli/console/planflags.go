@@ -33,7 +33,7 @@ func addCanaryFlags(fl *pflag.FlagSet, o *v1.Options) {
 		&o.PauseAfterCanary,
 		"pause-after-canary",
 		false,
-		"stop behind the first worker; the same command goes on with the others",
+		"stop after the first worker; the same command goes on with the others",
 	)
 }
 
@@ -81,7 +81,7 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.ReplaceHosts,
 		"replace-hosts",
 		false,
-		"control-plane hosts are replaced and never edited: the plan tells what to create, and waits",
+		"control-plane hosts are replaced and never edited: the plan says what to create, and waits",
 	)
 	fl.StringVar(
 		&f.Options.TargetVersion,
@@ -165,7 +165,7 @@ func AddProofFlags(p *client.ProofOptions, f *pflag.FlagSet) {
 // AddPinFlag adds the flag that pins a plan by its digest.
 func AddPinFlag(f *client.Pin, cmd *cobra.Command) {
 	cmd.Flags().
-		StringVar(&f.Sha256, "plan-sha256", "", "carry out the plan with this SHA-256 and no other, as plan, apply and status print it")
+		StringVar(&f.Sha256, "plan-sha256", "", "execute the plan with this SHA-256 and no other, as plan, apply and status print it")
 }
 
 // AddProbeFlag adds --probe and what belongs to it to a command that changes a cluster.
@@ -183,6 +183,7 @@ func AddProbeFlag(f *client.ProbeOptions, cmd *cobra.Command) {
 				"probe-timeout",
 				"probe-budget",
 				"probe-url",
+				"probe-connect-to",
 			); err != nil {
 				return err
 			}
@@ -202,6 +203,12 @@ func AddProbeSettings(f *client.ProbeOptions, fs *pflag.FlagSet, prefix string) 
 		"longest outage that a path may have: decides pass or fail in the report and in verify, and stops nothing",
 	)
 	fs.StringArrayVar(&f.Urls, prefix+"url", nil, "also GET this URL; an answer below 500 is good (repeatable)")
+	fs.StringArrayVar(
+		&f.ConnectTo,
+		prefix+"connect-to",
+		nil,
+		"HOST[:PORT]=ADDRESS[:PORT]: connect there where a load balancer publishes HOST or a URL names it, such as through a tunnel or without its DNS (repeatable)",
+	)
 }
 
 func addHostFlags(h *client.HostOptions, f *pflag.FlagSet) {

@@ -41,7 +41,7 @@ var headings = []struct {
 		"drain-timeout", "force-unmanaged", "look-parallel", "max-failures", "max-parallel", "max-unavailable",
 		"patience", "pause-after-canary", "soak", "wait", "waves",
 	}},
-	{"What clients notice", []string{"probe", "probe-budget", "probe-interval", "probe-timeout", "probe-url"}},
+	{"What clients notice", []string{"probe", "probe-budget", "probe-connect-to", "probe-interval", "probe-timeout", "probe-url"}},
 	{"Cluster", []string{
 		"context", "kubeconfig", "seed-context", "seed-direct", "seed-kubeconfig", "seed-namespace",
 	}},
