@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -30,12 +31,14 @@ func (t *Trial) Must(ctx context.Context, narration io.Writer, args ...string) e
 	return nil
 }
 
-// Migrate checks the lab and moves it out of tree, as an operator would. It probes meanwhile what clients notice.
-func (t *Trial) Migrate(ctx context.Context, narration io.Writer) error {
+// Migrate checks the lab and moves it out of tree, as an operator would. It probes meanwhile what clients notice. More
+// are further flags of apply.
+func (t *Trial) Migrate(ctx context.Context, narration io.Writer, more ...string) error {
 	if err := t.Must(ctx, narration, append([]string{"check", "--cloud", Cloud}, MigrationFlags()...)...); err != nil {
 		return err
 	}
-	return t.Must(ctx, narration, append([]string{"apply", "--yes", "--probe", "--cloud", Cloud}, MigrationFlags()...)...)
+	flags := slices.Concat([]string{"apply", "--yes", "--probe", "--cloud", Cloud}, MigrationFlags(), more)
+	return t.Must(ctx, narration, flags...)
 }
 
 // State is what the simulated cloud holds, as JSON that two equal clouds share byte for byte.

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/traffic"
 	"github.com/transplant-dev/transplant/lab/trial"
 )
 
@@ -37,11 +38,20 @@ func demo(ctx context.Context, o options) (err error) {
 		defer cancel()
 		err = errors.Join(err, t.Stop(stopCtx))
 	}()
+	balancers, err := traffic.Start(t.AWS().State)
+	if err != nil {
+		return err
+	}
+	defer balancers.Close()
+	var reached []string
+	for _, pair := range balancers.ConnectTo() {
+		reached = append(reached, "--probe-connect-to", pair)
+	}
 	before, err := t.State()
 	if err != nil {
 		return err
 	}
-	if err := t.Migrate(ctx, os.Stderr); err != nil {
+	if err := t.Migrate(ctx, os.Stderr, reached...); err != nil {
 		return err
 	}
 	r, err := writeReports(ctx, t, o.out)
