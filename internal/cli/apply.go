@@ -8,6 +8,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	"github.com/transplant-dev/transplant/internal/client"
 	"github.com/transplant-dev/transplant/internal/client/run"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func addRunFlags(c *console.Console, f *run.Options, cmd *cobra.Command) {
@@ -23,12 +24,12 @@ func newApply(c *console.Console) *cobra.Command {
 	var o run.ApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [PLAN]",
-		Short: "Carry out a plan, or go on with the one that was begun",
+		Short: "Apply a plan, or go on with the one that was begun",
 		Args:  cobra.MaximumNArgs(1),
-		Example: "  transplant apply            # check, plan, ask, carry out\n" +
-			"  transplant apply plan.yaml  # carry out a plan that was reviewed",
-		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
-			"same command goes on where it stopped; --until stops behind a step or a phase. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
+		Example: "  transplant apply            # check, plan, ask, execute\n" +
+			"  transplant apply plan.yaml  # execute a plan that was reviewed",
+		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and executes it step by step. After an interruption of any kind the\n" +
+			"same command goes on where it stopped; --until stops after a step or a phase. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.Connect(); err != nil {
 				return err
@@ -43,11 +44,21 @@ func newApply(c *console.Console) *cobra.Command {
 	addRunFlags(c, &o.Options, cmd)
 	console.AddPlanFlags(&o.Plan, cmd)
 	console.CheckPlanArgument(cmd)
+	console.CheckBefore(cmd, func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 || o.Until == "" {
+			return nil
+		}
+		p, err := client.ReadPlan(args[0])
+		if err == nil {
+			_, err = planstep.Until(p, o.Until)
+		}
+		return err
+	})
 	console.AddProbeFlag(&c.Probes, cmd)
 	cmd.Flags().
 		StringSliceVar(&o.Nodes, "node", nil, "go on with the steps of this worker alone; the same command without it goes on with the others (repeatable)")
 	cmd.Flags().
-		StringVar(&o.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
+		StringVar(&o.Until, "until", "", "stop after this step or phase; the same command without it goes on with the rest")
 	return cmd
 }
 

@@ -77,7 +77,7 @@ func newCheck(c *console.Console) *cobra.Command {
 	output = console.AddFormatFlag(cmd, "table", "wide", "json", "yaml", "junit")
 	console.AddProofFlags(&c.Proof, fl)
 	fl.BoolVar(&list, "list", false, "list the checks and judge nothing")
-	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, but for those of level info; --accept lives with one")
+	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, except those of level info; --accept takes one")
 	fl.BoolVar(&shown.Problems, "problems", false, "print only what did not pass (table and wide)")
 	c.AddVerboseFlag(cmd, "also print what passed (table)")
 	fl.DurationVar(&wait, "wait", 0, "look again for as long as all that blocks may pass by itself; --wait alone waits 5m")

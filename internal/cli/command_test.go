@@ -26,7 +26,7 @@ func TestTheCommandThatFollowsHasTheGlobalFlagsOfThisOne(t *testing.T) {
 	// A plan that is saved names it, and a snapshot in a file leaves no flag to name.
 	out := filepath.Join(t.TempDir(), "a plan.yaml")
 	r := transplant(t, append([]string{"plan", "--from-snapshot", labSnapshot, "--out", out, "-o", "json"}, credentials...)...)
-	if want := "carry it out with: transplant apply '" + out + "'\n"; r.code != exitcode.OK || !strings.Contains(r.errOut, want) {
+	if want := "next: transplant apply '" + out + "'\n"; r.code != exitcode.OK || !strings.Contains(r.errOut, want) {
 		t.Errorf("exit %d: %s\nwant %s", r.code, r.errOut, want)
 	}
 }

@@ -260,7 +260,7 @@ func TestAPlanThatWasEditedByHand(t *testing.T) {
 			}
 			c.edit(&p)
 			edited := file(t, "edited.yaml", p)
-			fails(t, transplant(t, "diff", "--from-snapshot", labSnapshot, edited), exitcode.DiffError, append(c.want, "cannot be carried out")...)
+			fails(t, transplant(t, "diff", "--from-snapshot", labSnapshot, edited), exitcode.DiffError, append(c.want, "cannot be executed")...)
 		})
 	}
 }

@@ -57,7 +57,7 @@ func TestACommandThatCannotBeGivenIsFound(t *testing.T) {
 		{"```\ntransplant check --host-acess=pod\n```", "unknown flag: --host-acess"},
 		{"```\ntransplant plan --strategy slow\n```", `strategy "slow" is not known`},
 		{"```\ntransplant probe --for soon\n```", `invalid argument "soon"`},
-		{"```\ntransplant status now\n```", `unknown command "now"`},
+		{"```\ntransplant status now\n```", `takes no argument, and was given ["now"]`},
 		{"```\ntransplant apply --soak 1m plan.yaml\n```", "--soak has no effect next to a plan in a file"},
 		{"```\ntransplant explain AB-999\n```", "exit code 1"},
 		{"```\ntransplant check --from-snapshot none.yaml\n```", "none.yaml"},

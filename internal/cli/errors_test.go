@@ -41,7 +41,9 @@ func TestClustersThatCannotBeReached(t *testing.T) {
 		args  []string
 		words []string
 	}{
-		{"an API server that is not there", []string{"--kubeconfig", unreachable}, []string{"reaching the API server https://127.0.0.1:", `(context "test")`, "connection refused"}},
+		{"an API server that is not there", []string{"--kubeconfig", unreachable}, []string{
+			"reaching the API server https://127.0.0.1:", `(context "test")`, "connection refused", "name another one with --context or --kubeconfig",
+		}},
 		{"a kubeconfig that is not there", []string{"--kubeconfig", "/nonexistent/config"}, []string{"reading the kubeconfig", "/nonexistent/config: no such file or directory", "--kubeconfig"}},
 		{"a kubeconfig that is none", []string{"--kubeconfig", file(t, "kubeconfig", "{]")}, []string{"reading the kubeconfig", "name one with --kubeconfig"}},
 		{"no kubeconfig at all", nil, []string{"reading the kubeconfig", "name one with --kubeconfig"}},
@@ -110,6 +112,9 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		words []string
 	}{
 		{"a command that nobody knows", []string{"migrate"}, []string{`unknown command "migrate"`}},
+		{"a command of fleet that nobody knows", []string{"fleet", "statos"}, []string{`unknown command "statos" for "transplant fleet"`, "did you mean status? see: transplant fleet --help"}},
+		{"an argument where there is none", []string{"status", "now"}, []string{`transplant status takes no argument, and was given ["now"]`, "see: transplant status --help"}},
+		{"two plans", []string{"apply", "a.yaml", "b.yaml"}, []string{`transplant apply takes [PLAN], and was given ["a.yaml" "b.yaml"]`}},
 		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
 		{"a flag that nobody knows", []string{"check", "--chatty"}, []string{"unknown flag: --chatty", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},

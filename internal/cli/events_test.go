@@ -75,7 +75,7 @@ func TestTheEventsOfARunAreLinesForPrograms(t *testing.T) {
 	if e := events[len(events)-1]; e.ExitCode == nil || *e.ExitCode != 0 || e.Message != "" {
 		t.Errorf("the last line: %+v", e)
 	}
-	for _, part := range []string{"stopped behind " + p.Steps[2].ID, "[ 1/5] "} {
+	for _, part := range []string{"stopped after " + p.Steps[2].ID, "[ 1/5] "} {
 		if !strings.Contains(r.errOut, part) {
 			t.Errorf("standard error does not say %q:\n%s", part, r.errOut)
 		}

@@ -55,7 +55,7 @@ func TestThePluginSaysWhatCanBeTyped(t *testing.T) {
 	for _, text := range []struct{ has, want string }{
 		{"next: transplant status --watch, or transplant pause", "next: kubectl transplant status --watch, or kubectl transplant pause"},
 		{"there is no check \"X\": transplant check --list names them", "there is no check \"X\": kubectl transplant check --list names them"},
-		{"carry it out with: kubectl transplant apply plan.yaml", "carry it out with: kubectl transplant apply plan.yaml"},
+		{"next: kubectl transplant apply plan.yaml", "next: kubectl transplant apply plan.yaml"},
 		{"transplant changes nothing; see transplant.dev/plan", "transplant changes nothing; see transplant.dev/plan"},
 		{"next to transplant, then in PATH: transplant-operator check", "next to transplant, then in PATH: transplant-operator check"},
 	} {
@@ -144,7 +144,7 @@ func TestAPlanFileHoldsThePlanThatIsPrinted(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "plan.yaml")
 	args := append([]string{"plan", "--from-snapshot", labSnapshot, "--out", out}, credentials...)
 	printed := transplant(t, append(args, "-o", "yaml")...)
-	if printed.code != exitcode.OK || !strings.Contains(printed.errOut, "carry it out with: transplant apply "+out) {
+	if printed.code != exitcode.OK || !strings.Contains(printed.errOut, "next: transplant apply "+out) {
 		t.Fatalf("exit %d: %s", printed.code, printed.errOut)
 	}
 	saved, err := os.ReadFile(out)

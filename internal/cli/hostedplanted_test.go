@@ -266,7 +266,7 @@ func TestAPlantedRecordInASeedHidesNoStepOfTheReview(t *testing.T) {
 	if r.code != exitcode.NotApproved {
 		t.Errorf("exit code %d:\n%s", r.code, r.text(nil))
 	}
-	if shown := strings.Count(r.errOut, "done, as the journal says; carried out again"); shown != len(s.doc.Plan.Steps) {
+	if shown := strings.Count(r.errOut, "done, as the journal says; executed again"); shown != len(s.doc.Plan.Steps) {
 		t.Errorf("%d of %d steps are shown as what the journal says of them:\n%s", shown, len(s.doc.Plan.Steps), r.errOut)
 	}
 	if !strings.Contains(r.errOut, "\nimage of the cloud-controller-manager: "+s.doc.Plan.Options.Image) {

@@ -141,7 +141,7 @@ func TestApplyIsRefused(t *testing.T) {
 			[]string{good},
 			exitcode.NotApproved,
 			[]string{
-				"not approved: to carry out these", "there is no terminal to ask on", "--yes", "phase 1  prepare",
+				"not approved: to execute these", "there is no terminal to ask on", "--yes", "phase 1  prepare",
 				"steps on cluster test (uid cluster-…, context test, server http://127.0.0.1:",
 			},
 		},
@@ -162,7 +162,7 @@ func TestApplyIsRefused(t *testing.T) {
 		},
 		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = planstep.Rollback }), "--yes"}, exitcode.Error, []string{"is a rollback: apply carries out migrations"}},
 		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitcode.Error,
-			[]string{"cannot be carried out; make it again with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
+			[]string{"cannot be executed; make it again with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
 		{"two plans", []string{good, good}, exitcode.Error, []string{"accepts at most 1 arg"}},
 	} {
 		t.Run(r.name, func(t *testing.T) { fails(t, c.run(append([]string{"apply"}, r.args...)...), r.code, r.words...) })
@@ -313,7 +313,7 @@ func TestAMigrationThatSomebodyBeganMeanwhileIsNotOverwritten(t *testing.T) {
 	for phase, words := range map[string]string{
 		v1.RunApplying:    "ops has begun migration 20261121-120000 meanwhile: nothing was changed; transplant apply without a plan goes on with it",
 		v1.RunRollingBack: "a rollback of migration 20261121-120000 was begun meanwhile: nothing was changed; transplant rollback goes on with it",
-		v1.RunApplied:     "ops has carried out migration 20261121-120000 meanwhile: nothing was changed",
+		v1.RunApplied:     "ops has applied migration 20261121-120000 meanwhile: nothing was changed",
 	} {
 		t.Run(phase, func(t *testing.T) {
 			c := newLive(t)

@@ -183,7 +183,7 @@ func newUnlock(c *console.Console) *cobra.Command {
 	var output *printer.Format
 	cmd := &cobra.Command{
 		Use:     "unlock",
-		Short:   "Take the lock of a run away whose holder has ended",
+		Short:   "Remove the lock of a run whose holder has ended",
 		Args:    cobra.NoArgs,
 		Example: "  transplant unlock",
 		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. If the\n" +

@@ -39,7 +39,7 @@ func newPlan(c *console.Console) *cobra.Command {
 		&o.until,
 		"until",
 		"",
-		"apply stops behind this step or phase, and goes on with the rest when it is run again",
+		"apply stops after this step or phase, and goes on with the rest when it is run again",
 	)
 	fl.StringVar(
 		&o.refresh,
@@ -79,7 +79,7 @@ func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *cli
 		if err := client.WriteYAML(o.out, p); err != nil {
 			return err
 		}
-		c.Narrate("saved %s; carry it out with: %s", o.out, c.Command("apply", wording.QuoteWord(o.out)))
+		c.Narrate("saved %s; next: %s", o.out, c.Command("apply", wording.QuoteWord(o.out)))
 	}
 	if err := printMadePlan(c, o.format, p); err != nil {
 		return err

@@ -201,7 +201,7 @@ func TestAPlantedRecordHidesNoStepOfTheReview(t *testing.T) {
 	r := c.run("apply") // nobody to ask
 	for _, part := range []string{
 		"ClusterRole/transplant-observer", "  host cp-1\n", "at: /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external", "from /etc/kubernetes/cloud.conf",
-		"· image " + image, "done, as the journal says; carried out again where the cluster does not show it", "skipped, as the journal says",
+		"· image " + image, "done, as the journal says; executed again where the cluster does not show it", "skipped, as the journal says",
 		"\nimage of the cloud-controller-manager: " + image + " (from another registry than this project's",
 		"the manager: from another registry than this project's, with a path like ours (" + image + ")",
 	} {
@@ -209,7 +209,7 @@ func TestAPlantedRecordHidesNoStepOfTheReview(t *testing.T) {
 			t.Errorf("%q is not shown:\n%s", part, r.errOut)
 		}
 	}
-	if shown := strings.Count(r.errOut, ", as the journal says; carried out "); shown != steps {
+	if shown := strings.Count(r.errOut, ", as the journal says; executed "); shown != steps {
 		t.Errorf("%d of %d steps are shown as what the journal says of them:\n%s", shown, steps, r.errOut)
 	}
 	if strings.Contains(r.errOut, "the manager: ours") || strings.Contains(r.errOut, image+" (ours)") {

@@ -152,6 +152,11 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		}
 		root.AddCommand(cmd.cmd)
 	}
+	for _, cmd := range root.Commands() {
+		for _, each := range append(cmd.Commands(), cmd) {
+			console.ExplainArguments(each)
+		}
+	}
 	complete.Register(root)
 	help.Set(root, exitCodes)
 	for _, cmd := range root.Commands() {

@@ -29,7 +29,7 @@ func newStatus(c *console.Console) *cobra.Command {
 		Args:  cobra.NoArgs,
 		Example: "  transplant status           # from any machine, with the right to read a few objects\n" +
 			"  transplant status --watch   # until the run ends; the exit code is that of its result",
-		Long: "Status says how a run goes that may be carried out on another machine. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
+		Long: "Status says how far a run is, on whichever machine it was started. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
 			"written. What may not be read is named in a line, and the rest is said all the same.\n\n" +
 			"With --watch a terminal is redrawn in place, a pipe gets a line when something changes, and -o json one document a line. It ends when the run does:\n" +
 			"with 0 when it was applied or rolled back, with 1 when it failed, with 130 at Ctrl-C.",

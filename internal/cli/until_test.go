@@ -39,6 +39,16 @@ func (c *live) rightsOnly(n int) (string, *v1.Plan) {
 	return path, p
 }
 
+// TestAStepThatIsNotInThePlanIsRefusedBeforeTheClusterIsAsked: there is no cluster.
+func TestAStepThatIsNotInThePlanIsRefusedBeforeTheClusterIsAsked(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "plan.yaml")
+	if r := transplant(t, append([]string{"plan", "--from-snapshot", labSnapshot, "--out", out}, credentials...)...); r.code != exitcode.OK {
+		t.Fatal(r.text(nil))
+	}
+	fails(t, transplant(t, "apply", out, "--until", "nowhere"), exitcode.Error, `no step and no phase "nowhere"`)
+	fails(t, transplant(t, "apply", out, "--until", "handover"), exitcode.Error, "reading the kubeconfig")
+}
+
 func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 	c := newLive(t)
 	path, p := c.rightsOnly(5)
@@ -47,8 +57,8 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 		t.Fatal(r.text(nil))
 	}
 	for _, part := range []string{
-		"stops behind " + p.Steps[2].ID + " (3 of 5 steps); what remains: prepare (2)",
-		"stopped behind " + p.Steps[2].ID + ", as asked: 3 of 5 steps are done",
+		"stops after " + p.Steps[2].ID + " (3 of 5 steps); what remains: prepare (2)",
+		"stopped after " + p.Steps[2].ID + ", as asked: 3 of 5 steps are done",
 		"to go on: transplant apply",
 	} {
 		if !strings.Contains(r.errOut, part) {

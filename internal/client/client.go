@@ -151,7 +151,10 @@ func (c *Client) Connect() error {
 		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
 	if _, err := c.Kube.Discovery().ServerVersion(); err != nil {
-		return fmt.Errorf("reaching the API server %s (context %q): %w", cfg.Host, c.Context, err)
+		return fmt.Errorf(
+			"reaching the API server %s (context %q): %w\nif this is not the cluster that you mean, name another one with --context or --kubeconfig",
+			cfg.Host, c.Context, err,
+		)
 	}
 	return nil
 }

@@ -136,14 +136,14 @@ func ReadPlan(path string) (*v1.Plan, error) {
 	}
 	if p.Direction != planstep.Forward {
 		return nil, fmt.Errorf(
-			"plan %s is a %s: apply carries out migrations, rollback makes its own plan",
+			"plan %s is a %s: apply executes migrations, rollback makes its own plan",
 			path,
 			p.Direction,
 		)
 	}
 	if err := invariant.CheckWellFormed(&p); err != nil {
 		return nil, fmt.Errorf(
-			"plan %s cannot be carried out; make it again with transplant plan --refresh, or undo what was edited:\n%w",
+			"plan %s cannot be executed; make it again with transplant plan --refresh, or undo what was edited:\n%w",
 			path,
 			err,
 		)

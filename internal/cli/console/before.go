@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,6 +25,35 @@ func CheckBefore(cmd *cobra.Command, check func(cmd *cobra.Command, args []strin
 			}
 		}
 		return check(cmd, args)
+	}
+}
+
+// ExplainArguments has a command say what it takes, where it refuses what it was given.
+func ExplainArguments(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		see := "see: " + cmd.CommandPath() + " --help"
+		if cmd.HasAvailableSubCommands() {
+			var names []string
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			if near := Similar(args[0], names); len(near) > 0 {
+				see = "did you mean " + strings.Join(near, " or ") + "? " + see
+			}
+			return fmt.Errorf("unknown command %q for %q\n%s", args[0], cmd.CommandPath(), see)
+		}
+		takes := "no argument"
+		if _, argument, ok := strings.Cut(cmd.Use, " "); ok {
+			takes = argument
+		}
+		return fmt.Errorf("%s takes %s, and was given %q\n%s", cmd.CommandPath(), takes, args, see)
 	}
 }
 

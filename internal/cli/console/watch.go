@@ -89,7 +89,7 @@ func (c *Console) Follow(ctx context.Context, board *status.Board, show func() (
 	for {
 		select {
 		case <-ctx.Done():
-			return exitcode.With(exitcode.Interrupted, "no longer watching; the run goes on where it is carried out")
+			return exitcode.With(exitcode.Interrupted, "no longer watching; the run goes on where it was started")
 		case <-again.C:
 		case <-board.Changed():
 			client.WaitBriefly(ctx, client.CollectPeriod)

@@ -12,7 +12,7 @@ import (
 func NewCommand(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
-		Short: "The clusters of a seed: how their migrations stand, in which waves they are migrated, and start them",
+		Short: "Migrate the clusters of a seed: show how far they are, plan their waves, start them",
 		Example: "  transplant fleet status\n" +
 			"  transplant fleet plan --waves 1,10%,50%,100%\n" +
 			"  transplant fleet apply --waves 1,10%,50%,100% --soak 30m",

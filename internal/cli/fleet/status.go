@@ -112,7 +112,7 @@ func watchFleet(ctx context.Context, c *console.Console, choose *rollout.Selecti
 	}
 	err = rollout.EachChange(ctx, c.Client, w.show)
 	if ctx.Err() != nil {
-		return exitcode.With(exitcode.Interrupted, "no longer watching; the migrations go on where they are carried out")
+		return exitcode.With(exitcode.Interrupted, "no longer watching; the migrations go on")
 	}
 	return err
 }

@@ -91,7 +91,7 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 		{"made", p.Created.Format(time.RFC3339) + " by transplant " + visible.Markdown(wording.OrDash(p.ToolVersion))},
 	}
 	if p.Until != "" {
-		rows = append(rows, [2]string{"apply stops behind", code(p.Until)})
+		rows = append(rows, [2]string{"apply stops after", code(p.Until)})
 	}
 	b.WriteString("| | |\n|---|---|\n")
 	for _, r := range rows {

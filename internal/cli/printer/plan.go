@@ -152,9 +152,9 @@ func PrintUnseen(w io.Writer, p *v1.Plan, results map[string]string, l Layout) e
 
 // claims are what is printed of the results in the records of a journal that others may have written.
 var claims = map[string]string{
-	"done":         "done, as the journal says; carried out again where the cluster does not show it",
-	"already-done": "done before, as the journal says; carried out where the cluster does not show it",
-	"skipped":      "skipped, as the journal says; carried out where its host is not excluded",
+	"done":         "done, as the journal says; executed again where the cluster does not show it",
+	"already-done": "done before, as the journal says; executed where the cluster does not show it",
+	"skipped":      "skipped, as the journal says; executed where its host is not excluded",
 }
 
 func writePlan(w io.Writer, p *v1.Plan, header, digest string, results map[string]string, l Layout) error {
@@ -207,12 +207,23 @@ func planHeader(p *v1.Plan, l Layout) string {
 	line("cluster", name+" · "+wording.OrDash(p.Cluster.Version))
 	line("context", wording.OrDash(p.Cluster.Context))
 	line("server", wording.OrDash(p.Cluster.Server))
-	line("does", p.Direction+", "+p.Strategy)
+	line("does", directionWords(p.Direction)+" · strategy "+p.Strategy)
 	line("takes", estimateWords(o))
 	line("restarts", restartWords(o))
 	line("risk", riskWords(o))
 	line("irreversible", irreversibleWords(o))
 	return b.String()
+}
+
+// directionWords say what a plan is for.
+func directionWords(direction string) string {
+	switch direction {
+	case planstep.Forward:
+		return "moves the cloud loops to the cloud-controller-manager"
+	case planstep.Rollback:
+		return "brings the cloud loops back to kube-controller-manager"
+	}
+	return direction
 }
 
 // estimateWords say how long a plan takes.
@@ -354,7 +365,7 @@ func acceptedLines(p *v1.Plan) string {
 	for _, f := range compare.Accepted(p) {
 		fmt.Fprintf(
 			&out,
-			"accepted %s (%s): %s because: %s\n",
+			"accepted %s (%s): %s · reason: %s\n",
 			f.Code,
 			f.Outcome,
 			wording.OneLine(f.Summary),

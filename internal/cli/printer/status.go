@@ -97,6 +97,41 @@ func (p *Page) flat(text string) string { return p.Plain(wording.OneLine(text)) 
 // row writes cells in columns of these widths, the last one as wide as the terminal lets it be. A mark comes before
 // them, coloured.
 func (p *Page) row(o v1.Outcome, widths []int, cells ...string) {
+	rest := p.Layout
+	if rest.Width = max(p.Width, MinWidth); o != "" {
+		rest.Width -= utf8.RuneCountInString(p.Mark(o)) + 1
+	}
+	p.marked(o, strings.TrimRight(rest.cutTo(p.columns(widths, cells)), " "))
+}
+
+// mostLines of a long row. A kubelet says hundreds of letters of one pod, and a status is one screen.
+const mostLines = 3
+
+// longRow is a row whose last cell has several lines if it has to: it says what stands in the way.
+func (p *Page) longRow(o v1.Outcome, widths []int, cells ...string) {
+	if p.Wide {
+		p.row(o, widths, cells...)
+		return
+	}
+	last := len(cells) - 1
+	first := p.columns(widths, cells[:last])
+	mark := utf8.RuneCountInString(p.Mark(o)) + 1
+	rest := p.Layout
+	rest.Width = max(p.Width, MinWidth) - mark
+	indent := strings.Repeat(" ", utf8.RuneCountInString(first))
+	lines := strings.Split(rest.fold(first, indent+continued, p.flat(cells[last])), "\n")
+	if cut := strings.Join(lines[min(len(lines), mostLines-1):], " "); len(lines) > mostLines && !p.Verbose {
+		cut = strings.Join(strings.Fields(strings.ReplaceAll(cut, indent+continued, "")), " ")
+		lines = append(lines[:mostLines-1], rest.cutTo(indent+continued+cut))
+	}
+	p.marked(o, lines[0])
+	for _, line := range lines[1:] {
+		fmt.Fprintln(&p.B, strings.Repeat(" ", mark)+line)
+	}
+}
+
+// columns sets cells in columns of these widths, the last one as it is.
+func (p *Page) columns(widths []int, cells []string) string {
 	var text strings.Builder
 	for i, c := range cells {
 		c = p.flat(c)
@@ -107,15 +142,15 @@ func (p *Page) row(o v1.Outcome, widths []int, cells ...string) {
 		}
 		text.WriteString(c)
 	}
-	rest := p.Layout
-	if rest.Width = max(p.Width, MinWidth); o != "" {
-		rest.Width -= utf8.RuneCountInString(p.Mark(o)) + 1
-	}
-	body := strings.TrimRight(rest.cutTo(text.String()), " ")
+	return text.String()
+}
+
+// marked writes a line behind its mark, coloured, if it has one.
+func (p *Page) marked(o v1.Outcome, line string) {
 	if o != "" {
-		body = p.paint(o, p.Mark(o)) + " " + body
+		line = p.paint(o, p.Mark(o)) + " " + line
 	}
-	fmt.Fprintln(&p.B, body)
+	fmt.Fprintln(&p.B, line)
 }
 
 // cutTo is cut for a cell, which may be narrower than a line.
@@ -281,7 +316,7 @@ func (p *Page) statusHealth(blockers []v1.Blocker) {
 		if b.SinceSeconds != nil {
 			age = wording.CompactDuration(*b.SinceSeconds)
 		}
-		p.row(healthMarks[b.Level], widths, age, b.Level, b.Impact, b.Message)
+		p.longRow(healthMarks[b.Level], widths, age, b.Level, b.Impact, b.Message)
 	}
 	if more := len(blockers) - Worst; more > 0 {
 		p.line("and %d more: transplant status -o yaml", more)

@@ -55,6 +55,27 @@ func TestOneCauseOfManyUnknownsIsOneLine(t *testing.T) {
 	}
 }
 
+// TestWhatStandsInTheWayIsReadWhole, as far as three lines have it; -v has all.
+func TestWhatStandsInTheWayIsReadWhole(t *testing.T) {
+	words := func(n int) string { return strings.TrimSpace(strings.Repeat("word ", n)) }
+	next := "\n" + strings.Repeat(" ", 34) + "| "
+	for name, c := range map[string]struct {
+		message string
+		verbose bool
+		want    string
+	}{
+		"one line":  {"short", false, "✗ -      error    migration       short\nnext:"},
+		"two lines": {words(10), false, "✗ -      error    migration       " + words(9) + next + "word\nnext:"},
+		"too many":  {words(30) + " last", false, next + words(9) + next + words(8) + " wor…\nnext:"},
+		"all of it": {words(30) + " last", true, next + words(9) + next + words(9) + next + words(3) + " last\nnext:"},
+	} {
+		s := v1.Status{State: v1.StateFailed, Run: "r", Health: []v1.Blocker{{Level: "error", Impact: "migration", Message: c.message}}, Next: "x"}
+		if got := StatusText(s, Layout{Width: 80, Verbose: c.verbose}, false); !strings.Contains(got, c.want) {
+			t.Errorf("%s: it does not say %q:\n%s", name, c.want, got)
+		}
+	}
+}
+
 // TestAReportBeginsWithItsVerdict, and goes on with what blocks, the worst first.
 func TestAReportBeginsWithItsVerdict(t *testing.T) {
 	r := v1.CheckReport{
@@ -85,7 +106,7 @@ func TestAReportBeginsWithItsVerdict(t *testing.T) {
 	for _, part := range []string{
 		"A-005 ", "\n      warning: c\n      only if b\n      fix: kubectl drain a\n      docs: https://",
 		"A-003 ", "\n      look: kubectl get nodes\n      look for a taint\n      docs: https://", "#a-003 (offline: transplant explain A-003)\n",
-		"unknown", "A-007", "warnings", "A-002", "not evaluated", "  - A-004, A-008  not evaluated: depends on A-003\n", "next: transplant explain A-005\n",
+		"unknown", "A-007", "warnings", "A-002", "not evaluated", "  - A-004, A-008  depends on A-003\n", "next: transplant explain A-005\n",
 	} {
 		i := strings.Index(got[max(at, 0):], part)
 		if i < 0 {

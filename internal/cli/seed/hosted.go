@@ -41,7 +41,7 @@ func AddTo(c *console.Console, cmd *cobra.Command, do func(ctx context.Context, 
 			return err
 		}
 		if len(args) > 0 {
-			return errors.New("a plan of a hosted control plane is made when it is carried out: leave the file out")
+			return errors.New("a plan of a hosted control plane is made when it is executed: leave the file out")
 		}
 		h := &Command{Console: c, Migration: hostedrun.Migration{Client: c.Client, Part: hosted.Part(f.part)}, cmd: cmd}
 		if h.Part == "" {

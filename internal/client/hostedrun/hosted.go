@@ -85,7 +85,7 @@ func (m *Migration) Apply(ctx context.Context, o run.Options) error {
 			return err
 		}
 		question = fmt.Sprintf(
-			"carry out these %s on %s",
+			"execute these %s on %s",
 			english.Count(len(p.Steps), "step"),
 			m.planeName(),
 		)

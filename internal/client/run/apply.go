@@ -145,7 +145,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 	}
 	if err := c.Approve(
 		o.Yes,
-		fmt.Sprintf("carry out these %s on %s", english.Count(n, "step"), client.NameForApproval(snap.Cluster)),
+		fmt.Sprintf("execute these %s on %s", english.Count(n, "step"), client.NameForApproval(snap.Cluster)),
 	); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func refuseBegunMigration(ctx context.Context, c *client.Client) error {
 	case v1.RunApplied:
 		return exitcode.With(
 			exitcode.Error,
-			"%s has carried out migration %s meanwhile: nothing was changed; transplant verify looks at it",
+			"%s has applied migration %s meanwhile: nothing was changed; transplant verify looks at it",
 			doc.User,
 			doc.Run,
 		)
@@ -271,7 +271,7 @@ func StepsUntil(c *client.Client, p *v1.Plan, until string) (int, error) {
 	n, err := planstep.Until(p, until)
 	if err == nil && n < len(p.Steps) {
 		c.Narrate(
-			"stops behind %s (%d of %d steps); what remains: %s",
+			"stops after %s (%d of %d steps); what remains: %s",
 			p.Steps[n-1].ID,
 			n,
 			len(p.Steps),

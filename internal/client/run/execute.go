@@ -166,7 +166,7 @@ func (x extent) reached(until string) string {
 		names := strings.Join(x.nodes, ", ")
 		return names + english.Word(len(x.nodes), " is", " are") + " done, and no other node was changed"
 	}
-	return "stopped behind " + until + ", as asked"
+	return "stopped after " + until + ", as asked"
 }
 
 // failureTimeout bounds the attempt to tell onlookers how a run ended: the API server may be what it ended with.

@@ -26,7 +26,7 @@ type UntrustedError struct {
 
 func (e *UntrustedError) Error() string {
 	return fmt.Sprintf(
-		"%s is not what a migration does, and is not carried out: %v\nfind out who wrote it (the journal is a ConfigMap), and whether this version of transplant made it",
+		"%s is not what a migration does, and is not executed: %v\nfind out who wrote it (the journal is a ConfigMap), and whether this version of transplant made it",
 		e.What,
 		e.Err,
 	)

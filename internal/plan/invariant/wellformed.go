@@ -49,7 +49,7 @@ func CheckWellFormed(p *v1.Plan) error {
 		errs = append(errs, errors.New("cluster.uid is empty: the plan does not say for which cluster it was made"))
 	}
 	if len(p.Steps) == 0 {
-		errs = append(errs, errors.New("steps is empty: there is nothing to carry out"))
+		errs = append(errs, errors.New("steps is empty: there is nothing to execute"))
 	}
 	if err := options.Validate(p.Options); err != nil {
 		errs = append(errs, fmt.Errorf("options: %w", err))
