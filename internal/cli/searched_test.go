@@ -115,6 +115,7 @@ func TestEveryCommandIsSearchedForSecretsInEveryFormat(t *testing.T) {
 		}
 	}
 	all(newRoot(console.Streams{}, "transplant"))
+	s.watches(t)
 	for name := range searched {
 		if !known[name] {
 			t.Errorf("there is no command %q: take it off the table", name)
@@ -130,6 +131,7 @@ type search struct {
 	fresh, begun *live
 	fleet        *seedWorld
 	snapshot     string
+	step         string // of the run in begun, which has not ended
 	secrets      canary.Secrets
 	shown        strings.Builder
 }
@@ -149,7 +151,7 @@ func newSearch(t *testing.T) *search {
 	if r := s.fresh.run("snapshot", "--out", s.snapshot); r.code != exitcode.OK {
 		t.Fatal(r.text(nil))
 	}
-	s.begun.plantJournal(s.secrets)
+	s.step = s.begun.plantJournal(s.secrets)
 	s.fleet = filled(t)
 	_, planted := canary.PlantError()
 	for _, name := range s.fleet.names() {
@@ -280,8 +282,9 @@ func (c *live) plantOwnKubeconfig(secrets canary.Secrets) {
 	}
 }
 
-// plantJournal begins a migration as an earlier version may have: its records hold secrets in sentences, and in what objects were like before.
-func (c *live) plantJournal(secrets canary.Secrets) {
+// plantJournal begins a migration as an earlier version may have: its records hold secrets in sentences, and in what objects were like before. It
+// returns the step that has failed.
+func (c *live) plantJournal(secrets canary.Secrets) string {
 	c.t.Helper()
 	out := filepath.Join(c.t.TempDir(), "plan.yaml")
 	accept := []string{"--accept", "CLOUD-001=none", "--accept", "KUBELET-008=none", "--accept", "SCHED-003=none"}
@@ -310,6 +313,7 @@ func (c *live) plantJournal(secrets canary.Secrets) {
 	if _, err := journal.Create(c.t.Context(), kube, doc, c.snapshot()); err != nil {
 		c.t.Fatal(err)
 	}
+	return p.Steps[7].ID
 }
 
 // search runs a command in one format, and looks for secrets in all that it says and saves.

@@ -24,6 +24,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -212,7 +213,14 @@ func (w *write) locate() {
 	}
 }
 
+// send returns what the API server says of a write. It, or a webhook that it asks, may repeat what the object holds.
 func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
+	out := w.ask(ctx, client)
+	out.Error = mask.Text(out.Error)
+	return out
+}
+
+func (w write) ask(ctx context.Context, client dynamic.Interface) v1.DryRun {
 	out := v1.DryRun{Ref: w.ref, Verb: w.verb}
 	if w.err != nil {
 		out.Error = w.err.Error()
