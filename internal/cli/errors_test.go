@@ -112,14 +112,18 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		words []string
 	}{
 		{"a command that nobody knows", []string{"migrate"}, []string{`unknown command "migrate"`}},
-		{"a command of fleet that nobody knows", []string{"fleet", "statos"}, []string{`unknown command "statos" for "transplant fleet"`, "did you mean status? see: transplant fleet --help"}},
-		{"an argument where there is none", []string{"status", "now"}, []string{`transplant status takes no argument, and was given ["now"]`, "see: transplant status --help"}},
+		{"a command of fleet that nobody knows", []string{"fleet", "statos"}, []string{
+			`unknown command "statos" for "transplant fleet"`, "did you mean status? see: transplant fleet --help",
+		}},
+		{"an argument where there is none", []string{"status", "now"}, []string{
+			`transplant status takes no argument, and was given ["now"]`, "see: transplant status --help",
+		}},
 		{"two plans", []string{"apply", "a.yaml", "b.yaml"}, []string{`transplant apply takes [PLAN], and was given ["a.yaml" "b.yaml"]`}},
 		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
 		{"a flag that nobody knows", []string{"check", "--chatty"}, []string{"unknown flag: --chatty", "see: transplant check --help"}},
 		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
-		{"an argument too many", []string{"check", "now"}, []string{`unknown command "now"`}},
-		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{"accepts at most 1 arg(s), received 2"}},
+		{"an argument too many", []string{"check", "now"}, []string{`transplant check takes no argument, and was given ["now"]`}},
+		{"two arguments too many", []string{"explain", "LM-001", "LM-002"}, []string{`transplant explain takes [CODE], and was given ["LM-001" "LM-002"]`}},
 		{"a format that check has not", append([]string{"check", "-o", "html"}, snapshot...), []string{`invalid argument "html" for "-o, --output"`, "give table, wide, json, yaml or junit"}},
 		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
 		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, svg, json, yaml or junit"}},

@@ -160,10 +160,10 @@ func TestApplyIsRefused(t *testing.T) {
 			exitcode.Error,
 			[]string{`is of "transplant.dev/v2"`, "transplant.dev/v1alpha1 only"},
 		},
-		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = planstep.Rollback }), "--yes"}, exitcode.Error, []string{"is a rollback: apply carries out migrations"}},
+		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = planstep.Rollback }), "--yes"}, exitcode.Error, []string{"is a rollback: apply executes migrations"}},
 		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitcode.Error,
 			[]string{"cannot be executed; make it again with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
-		{"two plans", []string{good, good}, exitcode.Error, []string{"accepts at most 1 arg"}},
+		{"two plans", []string{good, good}, exitcode.Error, []string{"transplant apply takes [PLAN], and was given"}},
 	} {
 		t.Run(r.name, func(t *testing.T) { fails(t, c.run(append([]string{"apply"}, r.args...)...), r.code, r.words...) })
 	}

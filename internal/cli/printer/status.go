@@ -107,26 +107,29 @@ func (p *Page) row(o v1.Outcome, widths []int, cells ...string) {
 // mostLines of a long row. A kubelet says hundreds of letters of one pod, and a status is one screen.
 const mostLines = 3
 
+// leastRoom is how many letters of the last cell a long row has to have room for: with less, it is one line.
+const leastRoom = 24
+
 // longRow is a row whose last cell has several lines if it has to: it says what stands in the way.
 func (p *Page) longRow(o v1.Outcome, widths []int, cells ...string) {
-	if p.Wide {
-		p.row(o, widths, cells...)
-		return
-	}
 	last := len(cells) - 1
 	first := p.columns(widths, cells[:last])
 	mark := utf8.RuneCountInString(p.Mark(o)) + 1
 	rest := p.Layout
 	rest.Width = max(p.Width, MinWidth) - mark
+	if p.Wide || rest.Width < utf8.RuneCountInString(first)+leastRoom {
+		p.row(o, widths, cells...)
+		return
+	}
 	indent := strings.Repeat(" ", utf8.RuneCountInString(first))
 	lines := strings.Split(rest.fold(first, indent+continued, p.flat(cells[last])), "\n")
 	if cut := strings.Join(lines[min(len(lines), mostLines-1):], " "); len(lines) > mostLines && !p.Verbose {
 		cut = strings.Join(strings.Fields(strings.ReplaceAll(cut, indent+continued, "")), " ")
 		lines = append(lines[:mostLines-1], rest.cutTo(indent+continued+cut))
 	}
-	p.marked(o, lines[0])
+	p.marked(o, rest.cutTo(lines[0]))
 	for _, line := range lines[1:] {
-		fmt.Fprintln(&p.B, strings.Repeat(" ", mark)+line)
+		fmt.Fprintln(&p.B, strings.Repeat(" ", mark)+rest.cutTo(line))
 	}
 }
 
