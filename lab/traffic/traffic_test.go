@@ -30,8 +30,10 @@ func newAccount() *account {
 		},
 		ELBV2: elbv2.State{
 			LoadBalancers: map[string]*elbv2.LoadBalancer{"lb": {DNSName: "network.example.com"}},
-			Listeners:     map[string]*elbv2.Listener{"l": {LoadBalancer: "lb", Port: 80, TargetGroup: "g"}, "of nothing": {LoadBalancer: "x", Port: 81, TargetGroup: "g"}},
-			TargetGroups:  map[string]*elbv2.TargetGroup{"g": {Targets: []elbv2.Target{{ID: "i-1", Port: 30080}}}},
+			Listeners: map[string]*elbv2.Listener{
+				"l": {LoadBalancer: "lb", Port: 80, TargetGroup: "g"}, "of nothing": {LoadBalancer: "x", Port: 81, TargetGroup: "g"},
+			},
+			TargetGroups: map[string]*elbv2.TargetGroup{"g": {Targets: []elbv2.Target{{ID: "i-1", Port: 30080}}}},
 		},
 	}}
 }
