@@ -56,6 +56,9 @@ type attempt struct {
 	before uint64           // how many versions had been seen
 	at     time.Duration    // when it was sent: what it proves, it proves from then on
 	stamp  metav1.MicroTime // the renewTime that it writes
+	// free is that this process holds the lease, or that the version which the attempt is made of can be taken. A watch
+	// may have brought a renewal since that was last looked at.
+	free bool
 }
 
 // try prepares a write. One that renews keeps the term that the lease is in; so does one that follows an own write
@@ -69,6 +72,7 @@ func (c *candidate) try() attempt {
 	} else {
 		a.lease = c.record.seen.DeepCopy()
 	}
+	a.free = c.held || c.now() >= c.record.expires()
 	spec := &a.lease.Spec
 	switch {
 	case a.create:
@@ -148,7 +152,12 @@ func (c *candidate) refused(a attempt) {
 // acquire tries to take a lease that is free.
 func (c *candidate) acquire(own context.Context) bool {
 	free := c.freeSince()
-	written, overtaken := c.write(own, c.try())
+	a := c.try()
+	if !a.free {
+		c.refused(a)
+		return false
+	}
+	written, overtaken := c.write(own, a)
 	switch {
 	case written:
 		if !free.IsZero() {
