@@ -170,7 +170,7 @@ func TestWhatOpenStackDoesNotAnswerIsUnknown(t *testing.T) {
 	defer in.Add(openstacksim.Fault{Service: "load-balancer", Path: "lbaas/loadbalancers", Status: http.StatusForbidden, Body: `{"faultstring": "Policy does not allow it."}`})()
 	got := in.inventory(t, "openstack:config="+in.config)
 	text := strings.Join(got.Errors, "\n")
-	if len(got.Instances)+len(got.LoadBalancers) > 0 || len(got.Errors) != 2 || !strings.Contains(text, "knows none of the nodes' 3 servers") ||
+	if len(got.Instances)+len(got.LoadBalancers) > 0 || len(got.Errors) != 2 || !strings.Contains(text, "none of the nodes' 3 instances is found: the project") ||
 		!strings.Contains(text, "loadbalancers: listing load balancers: OpenStack refused") {
 		t.Errorf("inventory %+v", got)
 	}

@@ -5,18 +5,16 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/inventory/instances"
 	"github.com/transplant-dev/transplant/provider/openstack"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
@@ -38,13 +36,19 @@ type project struct {
 
 var _ inventory.Source = (*project)(nil)
 
-// Open makes a source of a project, by the settings behind --cloud=openstack: config, cluster and router. Without
-// config, credentials are those of the environment, as for the command openstack. Nothing is asked of the cloud.
+// Open makes a source of a project, by the settings behind --cloud=openstack. Nothing is asked of the cloud.
 func Open(_ context.Context, settings map[string]string) (inventory.Source, error) {
-	var (
-		options Options
-		path    string
-	)
+	config, options, err := Settings(settings)
+	if err != nil {
+		return nil, err
+	}
+	return open(config, options)
+}
+
+// Settings reads what stands behind --cloud=openstack: config, cluster and router. It returns the text of a cloud
+// config. Without config, credentials are those of the environment, as for the command openstack.
+func Settings(settings map[string]string) (config []byte, options Options, err error) {
+	path := ""
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		switch key {
 		case "config":
@@ -54,20 +58,20 @@ func Open(_ context.Context, settings map[string]string) (inventory.Source, erro
 		case "router":
 			options.Router = settings[key]
 		default:
-			return nil, fmt.Errorf("there is no setting %q; there are config, cluster and router", key)
+			return nil, options, fmt.Errorf("there is no setting %q; there are config, cluster and router", key)
 		}
 	}
-	config := fromEnvironment(os.Getenv)
 	if path != "" {
-		var err error
 		if config, err = os.ReadFile(path); err != nil {
-			return nil, fmt.Errorf("reading the cloud config: %w", err)
+			return nil, options, fmt.Errorf("reading the cloud config: %w", err)
 		}
-	} else if len(config) == 0 {
-		return nil, fmt.Errorf("opening OpenStack: there are no credentials: export OS_AUTH_URL or OS_CLOUD and what belongs to it, " +
-			"or name the cloud config with --cloud=openstack:config=FILE")
+		return config, options, nil
 	}
-	return open(config, options)
+	if config = fromEnvironment(os.Getenv); len(config) == 0 {
+		return nil, options, errors.New("opening OpenStack: there are no credentials: export OS_AUTH_URL or OS_CLOUD and " +
+			"what belongs to it, or name the cloud config with --cloud=openstack:config=FILE")
+	}
+	return config, options, nil
 }
 
 func open(config []byte, options Options) (*project, error) {
@@ -150,56 +154,13 @@ func (p *project) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInven
 
 // instances asks as the manager does. A node whose question has no answer is left out: it is unknown.
 func (p *project) instances(ctx context.Context, nodes []v1.Node) ([]v1.CloudInstance, error) {
-	objects := make([]*corev1.Node, len(nodes))
-	for i, n := range nodes {
-		objects[i] = &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: corev1.NodeSpec{ProviderID: n.ProviderID},
-		}
-	}
-	states, err := p.cloud.ListInstances(ctx, objects, cloud.WantExists|cloud.WantShutdown|cloud.WantMetadata)
-	if err != nil {
-		return nil, err
-	}
-	var (
-		out     []v1.CloudInstance
-		unknown []string
-		found   int
-	)
-	for i, state := range states {
-		placed := v1.CloudInstance{Node: nodes[i].Name, ID: serverOf(nodes[i].ProviderID), Found: state.Exists}
-		switch {
-		case state.Err != nil && !state.Exists:
-			unknown = append(unknown, state.Err.Error())
-			continue
-		case state.Terminated:
-			placed.State = "terminated"
-		case state.Shutdown:
-			placed.State = "stopped"
-		case state.Exists:
-			placed.State = "running"
-		}
-		if m := state.Metadata; m != nil {
-			placed.ID, placed.Zone, placed.Type = serverOf(m.ProviderID), m.Zone, m.InstanceType
-		}
-		if state.Exists {
-			found++
-		}
-		out = append(out, placed)
-	}
-	if found == 0 && len(out) > 0 {
-		// Every node's server gone at once is not what happened. "Not found" would be read as "will be deleted".
-		return nil, fmt.Errorf("the project knows none of the nodes' %d servers: it, or the region, is not the cluster's",
-			len(out))
-	}
-	slices.SortFunc(out, func(a, b v1.CloudInstance) int { return strings.Compare(a.Node, b.Node) })
-	if len(unknown) > 0 {
-		return out, fmt.Errorf("%s", strings.Join(unknown, "; "))
-	}
-	return out, nil
+	return instances.Question{
+		Provider: p.cloud, IDOf: ServerOf, None: "the project, or the region, is not the cluster's",
+	}.List(ctx, nodes)
 }
 
-// serverOf is the last part of a providerID: the server's ID.
-func serverOf(providerID string) string {
+// ServerOf is the last part of a providerID: the server's ID.
+func ServerOf(providerID string) string {
 	if !strings.HasPrefix(providerID, openstack.Name+"://") {
 		return ""
 	}
