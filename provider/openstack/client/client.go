@@ -81,7 +81,7 @@ func New(o Options) (*Client, error) {
 		}
 	}
 	if o.Sent != nil {
-		next = &counting{next, o.Sent}
+		next = transport.Counting(next, o.Sent)
 	}
 	provider, err := openstack.NewClient(o.Config.AuthURL)
 	if err != nil {
@@ -108,17 +108,6 @@ func New(o Options) (*Client, error) {
 		Availability: gophercloud.Availability(strings.TrimSuffix(o.Config.EndpointType, "URL")),
 	}
 	return c, nil
-}
-
-// counting counts the requests that it sends.
-type counting struct {
-	next http.RoundTripper
-	sent *atomic.Int64
-}
-
-func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.sent.Add(1)
-	return c.next.RoundTrip(r)
 }
 
 // newTransport has the certificates of the cloud config.
