@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/openstack"
 	"github.com/transplant-dev/transplant/provider/openstack/inventory"
+	"github.com/transplant-dev/transplant/provider/openstack/orphan"
 	"github.com/transplant-dev/transplant/provider/openstack/preview"
 )
 
@@ -29,6 +30,8 @@ func newCommand() (*cobra.Command, error) {
 			"balancers of Octavia.",
 		Cloud:       openstack.NewCloud,
 		Controllers: ccm.NewControllers(),
-		Looks:       managerprogram.Looks{Inventory: inventory.Open, Preview: preview.Open},
+		Looks: managerprogram.Looks{
+			Inventory: inventory.Open, Preview: preview.Open, Orphans: orphan.Answer,
+		},
 	}.Command()
 }

@@ -57,7 +57,7 @@ var programs = []string{
 }
 
 // subcommands are those of transplant.
-var subcommands = []string{"snapshot", "check", "explain", "plan", "diff", "apply", "rollback", "verify", "status", "report", "renew"}
+var subcommands = []string{"snapshot", "check", "explain", "plan", "diff", "apply", "rollback", "verify", "status", "report", "renew", "remove-orphans"}
 
 // fixes are the fixes of all cases, with the code of one that has each.
 func fixes(t *testing.T) map[string]string {

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cli/console"
 	fleetcmd "github.com/transplant-dev/transplant/internal/cli/fleet"
 	"github.com/transplant-dev/transplant/internal/cli/help"
+	orphanscmd "github.com/transplant-dev/transplant/internal/cli/orphans"
 	"github.com/transplant-dev/transplant/internal/cli/printer"
 	"github.com/transplant-dev/transplant/internal/cli/seed"
 	"github.com/transplant-dev/transplant/internal/client"
@@ -138,6 +139,7 @@ func rootOf(c *console.Console, name string) *cobra.Command {
 		{"change", newPause(c)},
 		{"change", newResume(c)},
 		{"change", seed.AddTo(c, newRenew(c), seed.Renew)},
+		{"change", orphanscmd.NewCommand(c)},
 		{"recover", seed.AddTo(c, newRollback(c), seed.Rollback)},
 		{"recover", newUnlock(c)},
 		{"recover", bundlecmd.NewCommand(c)},

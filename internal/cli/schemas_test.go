@@ -45,6 +45,7 @@ var documented = []struct {
 	{v1.Timeline{}, "`transplant timeline -o json`; with `--watch`, a line"},
 	{v1.ChangeResult{}, "`transplant pause`, `resume` and `unlock -o json`"},
 	{v1.TokenList{}, "`transplant renew -o json`"},
+	{v1.OrphanList{}, "`transplant remove-orphans -o json`"},
 	{v1.Verification{}, "`transplant verify -o json`"},
 	{v1.Report{}, "`transplant report -o json`"},
 	{v1.Disruption{}, "`transplant probe -o json`"},

@@ -57,6 +57,7 @@ var searched = map[string]searchedCommand{
 	"explain":          {on: "fresh", args: []string{"KUBELET-008", "--from-snapshot", snapshotFile}},
 	"probe":            {on: "fresh", args: []string{"--for", "50ms"}},
 	"renew":            {on: "fresh", args: []string{"--host=cp-1,cp-2", "--all"}},
+	"remove-orphans":   {on: "fresh", args: []string{"--cloud=openstack", "--cloud-program=/dev/null", "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"}},
 	"bundle":           {on: "begun", args: []string{"--out", outFile}},
 	"status":           {on: "begun", args: []string{"--details", "nodes"}},
 	"timeline":         {on: "begun"},

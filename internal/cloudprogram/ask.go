@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -102,6 +104,42 @@ func (p Programs) Preview(ctx context.Context, cloud string, config []byte, node
 		a.Preview.Nodes[i].Error = mask.Text(a.Preview.Nodes[i].Error)
 	}
 	return a.Preview, nil
+}
+
+// canRemove are those of Ours whose programs remove what is left of Services that are gone.
+var canRemove = []string{"openstack"}
+
+// Orphans asks the program of --cloud about objects of Services that may be gone, or has it remove one of them.
+func (p Programs) Orphans(ctx context.Context, nodes []v1.Node, q OrphanQuestion) ([]v1.Orphan, error) {
+	cloud, settings, err := parse(p.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(Ours, cloud) && !slices.Contains(canRemove, cloud) {
+		return nil, fmt.Errorf(
+			"nothing is removed on %s: remove what is left there by the cloud's own tools; it can be done on %s",
+			cloud, strings.Join(canRemove, " and "),
+		)
+	}
+	program, err := p.find(cloud)
+	if err != nil {
+		return nil, err
+	}
+	a, err := ask(ctx, cloud, program, Orphans, Question{Settings: settings, Nodes: nodes, Orphans: &q})
+	if err != nil {
+		return nil, err
+	}
+	answered := map[string]int{}
+	for i, o := range a.Orphans {
+		answered[o.ID]++
+		a.Orphans[i].Reason = mask.Text(o.Reason)
+	}
+	for _, id := range q.IDs {
+		if answered[id] != 1 || len(a.Orphans) != len(q.IDs) {
+			return nil, fmt.Errorf("%s answered about other objects than it was asked about", filepath.Base(program))
+		}
+	}
+	return a.Orphans, nil
 }
 
 // onlyAsked refuses an answer about nodes that were not asked about, or twice about one. What the rest of it means is

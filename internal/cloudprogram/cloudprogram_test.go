@@ -46,6 +46,13 @@ func program(args []string, does string) int {
 	case q.Settings["bad"] != "":
 		a.Error = `there is no setting "bad"`
 	case q.OnlyOpen:
+	case args[1] == Orphans:
+		for _, id := range q.Orphans.IDs {
+			a.Orphans = append(a.Orphans, v1.Orphan{ID: id, State: v1.OrphanRefused, Reason: "password=hunter2hunter2"})
+		}
+		if does == "another object" {
+			a.Orphans[0].ID = "z"
+		}
 	case args[1] == Preview:
 		a.Preview = &v1.Preview{Provider: cloud, Calls: len(q.CloudConfig)}
 		for _, n := range q.Nodes {
@@ -221,7 +228,7 @@ func TestProgramsThatAreNotThere(t *testing.T) {
 		{Programs{Cloud: "aws"}, "aws-cloud-controller-manager, through which aws is asked, is neither next to transplant nor in PATH: install that of the same release"},
 		{Programs{Cloud: "aws", Path: plain}, "it is no file that may be run"},
 		{Programs{Cloud: "aws", Path: filepath.Join(dir, "none")}, "no such file"},
-		{Programs{Cloud: "gce"}, `cloud "gce" is not known: use aws`},
+		{Programs{Cloud: "gce"}, `cloud "gce" is not known: use aws, openstack or vsphere`},
 		{Programs{Cloud: "../x"}, `cloud "../x" is not known`},
 		{Programs{Cloud: "-x"}, `cloud "-x" is not known`},
 		{Programs{Cloud: ":a=b"}, "is not known"},
@@ -265,5 +272,26 @@ func TestAProgramOfAnotherUserIsNotRunUnnamed(t *testing.T) {
 	}
 	if err := trusted(at); err == nil || !strings.Contains(err.Error(), "belongs to user id 12345") {
 		t.Errorf("another user's: %v", err)
+	}
+}
+
+// What was not asked about is never taken for an answer: by it, a load balancer would be deleted that was not named.
+func TestOrphansThroughAProgram(t *testing.T) {
+	dir := t.TempDir()
+	at := install(t, dir, "openstack-cloud-controller-manager")
+	question := OrphanQuestion{IDs: []string{"a", "b"}}
+	got, err := Programs{Cloud: "openstack:cluster=lab", Path: at}.Orphans(t.Context(), nodes, question)
+	want := []v1.Orphan{
+		{ID: "a", State: v1.OrphanRefused, Reason: "password=(masked)"}, {ID: "b", State: v1.OrphanRefused, Reason: "password=(masked)"},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := (Programs{Cloud: "aws", Path: at}).Orphans(t.Context(), nodes, question); err == nil || !strings.Contains(err.Error(), "nothing is removed on aws") {
+		t.Errorf("a cloud where nothing is removed: %v", err)
+	}
+	t.Setenv(behaviour, "another object")
+	if _, err := (Programs{Cloud: "openstack", Path: at}).Orphans(t.Context(), nodes, question); err == nil || !strings.Contains(err.Error(), "about other objects") {
+		t.Errorf("an answer about others: %v", err)
 	}
 }

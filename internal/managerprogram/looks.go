@@ -17,14 +17,25 @@ import (
 	"github.com/transplant-dev/transplant/internal/preview"
 )
 
-// Looks are what a provider's program answers to transplant about a cloud. No manager runs meanwhile, and nothing is
-// changed. One that is nil is no sub-command of the program.
+// Looks are what a provider's program answers to transplant about a cloud, without a manager running. One that is nil
+// is no sub-command of the program.
 type Looks struct {
 	// Inventory opens what the cloud holds for a cluster, by the settings of --cloud.
 	Inventory func(ctx context.Context, settings map[string]string) (inventory.Source, error)
 	// Preview opens the provider itself, by its cloud config, to be asked about these nodes.
 	Preview func(ctx context.Context, cloudConfig []byte, nodes []v1.Node) (*preview.Source, error)
+	// Orphans says what may be removed of Services that are gone, by the settings of --cloud, and removes one of it. It
+	// is the only one that changes something.
+	Orphans OrphansFunc
 }
+
+// OrphansFunc answers a question about orphans.
+type OrphansFunc func(
+	ctx context.Context,
+	settings map[string]string,
+	nodes []v1.Node,
+	q cloudprogram.OrphanQuestion,
+) ([]v1.Orphan, error)
 
 // Commands are the sub-commands for what there is.
 func (l Looks) Commands(version string) []*cobra.Command {
@@ -43,7 +54,22 @@ func (l Looks) Commands(version string) []*cobra.Command {
 			l.preview,
 		))
 	}
+	if l.Orphans != nil {
+		out = append(out, command(
+			cloudprogram.Orphans, version,
+			"Answer what is left of Services that are gone, and remove it, as transplant remove-orphans asks: JSON in and out",
+			l.orphans,
+		))
+	}
 	return out
+}
+
+func (l Looks) orphans(ctx context.Context, q cloudprogram.Question, a *cloudprogram.Answer) (err error) {
+	if q.Orphans == nil {
+		return errors.New("the question names no objects")
+	}
+	a.Orphans, err = l.Orphans(ctx, q.Settings, q.Nodes, *q.Orphans)
+	return err
 }
 
 func (l Looks) inventory(ctx context.Context, q cloudprogram.Question, a *cloudprogram.Answer) error {

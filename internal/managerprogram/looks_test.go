@@ -81,3 +81,22 @@ func TestAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnswerAboutOrphans(t *testing.T) {
+	looks := Looks{Orphans: func(_ context.Context, settings map[string]string, nodes []v1.Node, q cloudprogram.OrphanQuestion) ([]v1.Orphan, error) {
+		if settings["bad"] != "" {
+			return nil, errors.New("there is no setting bad")
+		}
+		return []v1.Orphan{{ID: q.IDs[0], Name: nodes[0].Name, State: v1.OrphanFound}}, nil
+	}}
+	for question, want := range map[string]cloudprogram.Answer{
+		`{"protocol":1,"nodes":[{"name":"a"}],"orphans":{"ids":["x"]}}`: {Protocol: 1, Version: "v1.2.3", Orphans: []v1.Orphan{{ID: "x", Name: "a", State: v1.OrphanFound}}},
+		`{"protocol":1,"settings":{"bad":"1"},"orphans":{"ids":["x"]}}`: {Protocol: 1, Version: "v1.2.3", Error: "there is no setting bad"},
+		`{"protocol":1}`: {Protocol: 1, Version: "v1.2.3", Error: "the question names no objects"},
+	} {
+		got, err := run(t, looks, question, cloudprogram.Orphans)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", question, err, diff)
+		}
+	}
+}

@@ -330,7 +330,7 @@ func (c *Cloud) addVIP(lb *resource) *refusal {
 		address = fmt.Sprintf("10.0.250.%d", c.octavia.nextVIP)
 	}
 	p := &Port{
-		ID: c.newID(), Network: c.networkOf(subnet), DeviceID: "lb-" + lb.id(), Status: "ACTIVE",
+		ID: c.newID(), Network: c.networkOf(subnet), DeviceID: "lb-" + lb.id(), Owner: "Octavia", Status: "ACTIVE",
 		Addresses: []string{address}, Revision: 1,
 	}
 	c.ports[p.ID] = p

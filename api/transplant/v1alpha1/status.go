@@ -232,6 +232,7 @@ const (
 	KindDiff         = "Diff"
 	KindChangeResult = "ChangeResult"
 	KindTokenList    = "TokenList"
+	KindOrphanList   = "OrphanList"
 )
 
 // Version says which program this is.

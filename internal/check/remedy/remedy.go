@@ -215,6 +215,8 @@ func (c simple) destroys() bool {
 		return slices.ContainsFunc(rest, isDelete)
 	}
 	switch program {
+	case "transplant":
+		return slices.Contains(rest, "remove-orphans") && !slices.Contains(rest, "--dry-run")
 	case "kubectl":
 		return slices.Contains([]string{"delete", "drain"}, verbOf(program, rest)) || slices.Contains(rest, "--replicas=0")
 	case "systemctl":

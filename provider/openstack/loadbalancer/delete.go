@@ -164,14 +164,15 @@ func (b *Balancers) removeLeftovers(ctx context.Context, s *settings) error {
 		}
 	}
 	for _, group := range left.groups {
-		if err := removeGroup(ctx, left.neutron, group); err != nil {
+		if err := RemoveGroup(ctx, left.neutron, group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func removeGroup(ctx context.Context, neutron *gophercloud.ServiceClient, group groups.SecGroup) error {
+// RemoveGroup removes a security group, with the rules that name it and from the ports that have it.
+func RemoveGroup(ctx context.Context, neutron *gophercloud.ServiceClient, group groups.SecGroup) error {
 	failed := func(err error) error {
 		return fmt.Errorf("removing security group %s (%s): %w", group.Name, group.ID, client.Explain(err))
 	}
