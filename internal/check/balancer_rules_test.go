@@ -371,6 +371,13 @@ var balancerRules = []ruleCase{
 		},
 	},
 	{
+		name: "OpenStack: the command removes one load balancer by its ID", code: "LB-009", base: openstackInventoried, want: warn,
+		says: []string{"a99 (0b1c2d3e, 203.0.113.99", "transplant remove-orphans --cloud=openstack:cluster=lab 0b1c2d3e"},
+		change: func(s *v1.Snapshot) {
+			s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, v1.LoadBalancer{ID: "0b1c2d3e", Name: "a99", Kind: "octavia", Address: "203.0.113.99"})
+		},
+	},
+	{
 		name: "OpenStack: a floating IP alone is left", code: "LB-009", base: openstackInventoried, want: warn, says: []string{"1 cloud object is left", "openstack floating ip show f-1"},
 		change: func(s *v1.Snapshot) {
 			s.Cloud.Leftovers = append(s.Cloud.Leftovers, v1.CloudLeftover{Kind: "floating IP", ID: "f-1", Name: "203.0.113.7", Service: "default/gone"})

@@ -12,6 +12,8 @@ type Inventory struct {
 	Balancer string
 	// NamedBalancers has load balancers whose name says which Service they are of.
 	NamedBalancers bool
+	// RemovesOrphans is that transplant remove-orphans can remove what is left of Services.
+	RemovesOrphans bool
 	// StaleRouteStops is that the external route loop ends at a route to an instance that is no node's.
 	StaleRouteStops bool
 }
@@ -32,6 +34,14 @@ var inventories = map[string]Inventory{
 		ExpectedInstance: "a server with the ID of the node's providerID, or with its name where it has none",
 		Balancer:         "openstack loadbalancer status show ",
 		NamedBalancers:   true,
+		RemovesOrphans:   true,
+	},
+	"vsphere": {
+		Flag:             "--cloud=vsphere:config=FILE",
+		Credentials:      "govc about",
+		Instances:        "vCenter's virtual machines",
+		ExpectedInstance: "a virtual machine with the UUID of the node's providerID, or with its system UUID or name where it has none",
+		Balancer:         "govc ls ", // there are none
 	},
 }
 

@@ -50,7 +50,7 @@ var trials = map[string]trial{
 }
 
 // asked are the providers whose own code --prove can ask: those whose program has the sub-command.
-var asked = map[string]string{cloudprovider.AWS: "provider/aws/preview", cloudprovider.OpenStack: "provider/openstack/preview"}
+var asked = map[string]string{cloudprovider.AWS: "provider/aws/preview", cloudprovider.OpenStack: "provider/openstack/preview", cloudprovider.VSphere: "provider/vsphere/preview"}
 
 var shortNames = map[string]string{
 	cloudprovider.AWS: "AWS", cloudprovider.Azure: "Azure", cloudprovider.GCE: "GCE", cloudprovider.OpenStack: "OpenStack", cloudprovider.VSphere: "vSphere",
@@ -166,7 +166,7 @@ func supportMatrix() string {
 	b.WriteString("# Support matrix\n\nGenerated from the catalogue (`internal/catalogue`, `ccm/proven`); do not edit. What \"tried\" means is a test of the lab that this page's test names.\n" +
 		"Which kinds of control plane were tried is in [known limits](../explanation/known-limits.md#which-shapes-were-tried).\n\n## Providers\n\n")
 	b.WriteString(providerTable())
-	b.WriteString("\nAWS and OpenStack are read (`--cloud`) and asked about each node (`--prove`) through the provider's program. For the others [CLOUD-001](checks.md#cloud-001) has to be accepted.\n")
+	b.WriteString("\nAWS, OpenStack and vSphere are read (`--cloud`) and asked about each node (`--prove`) through the provider's program. For the others [CLOUD-001](checks.md#cloud-001) has to be accepted.\n")
 	b.WriteString("\n## Which manager a plan takes\n\n")
 	b.WriteString(managerTable())
 	b.WriteString("\n## API servers that ours was run against\n\nThe first and the last minor are the ends of its range. `make skew` runs all of them.\n\n| program | kube-apiserver |\n|---|---|\n")

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/shell"
 )
 
@@ -19,6 +20,9 @@ import (
 func inventoried(f facts.Facts) (v1.Finding, bool) {
 	if f.Cloud == nil || len(f.CloudErrors("loadbalancers")) > 0 {
 		return findings.Dependent("CLOUD-001"), false
+	}
+	if p, known := cloudprovider.Lookup(f.Cloud.Provider); known && !p.LoadBalancers {
+		return findings.Skip("%s has no load balancers", p.Title), false
 	}
 	if finding, ok := f.Missing("services"); ok {
 		return finding, false
@@ -194,6 +198,8 @@ var balancersLeft = rule.Check{
 	Level:     findings.LevelWarning,
 	Impact:    findings.ImpactLoadBalancers,
 	LookFor:   "tags, members and time of creation: whether it still serves anything",
+	OnlyIf:    "no client uses its address any more, and no other cluster of the project has its Service",
+	Warning:   "connections through it end, and its addresses are given away; the command shows all that goes, and asks",
 	DependsOn: rule.OnAPI,
 	Judge: func(f facts.Facts) v1.Finding {
 		if finding, ok := inventoried(f); !ok {
@@ -206,8 +212,10 @@ var balancersLeft = rule.Check{
 			}
 			addresses[strings.ToLower(DefaultBalancerName(s.UID))] = true
 		}
-		named := cloudprovider.InventoryOrDefault(f.CloudName()).NamedBalancers
+		reads := cloudprovider.InventoryOrDefault(f.CloudName())
+		named := reads.NamedBalancers
 		var bad findings.Problems
+		fix := ""
 		for _, b := range f.Cloud.LoadBalancers {
 			if b.Kind == "application" || addresses[strings.ToLower(b.Address)] || addresses[strings.ToLower(b.Name)] {
 				continue // application load balancers are made by ingress controllers
@@ -215,25 +223,24 @@ var balancersLeft = rule.Check{
 			if named && slices.ContainsFunc(f.Services, func(s v1.Service) bool { return isNamedFor(b.Name, s) }) {
 				continue // it may have no address yet, or the Service shows a host name
 			}
+			fix = findings.OrElse(fix, findings.OrElse(removeOrphan(f, b.ID), reads.Balancer+shell.Quote(b.Name)))
 			bad.Add(
 				b.Name,
-				"%s (%s, made %s, %s)",
+				"%s (%s%s, made %s, %s)",
 				b.Name,
+				idOf(reads, b),
 				findings.OrElse(b.Address, "no address"),
 				b.Created.UTC().Format("2006-01-02"),
 				findings.Plural(len(b.Members), "member"),
 			)
 		}
-		fix, others := "", false
-		if !bad.Empty() {
-			fix = cloudprovider.InventoryOrDefault(f.CloudName()).Balancer + shell.Quote(bad[0].Object)
-		}
+		others := false
 		if left := leftovers(f); len(left) > 0 {
 			others = true
 			for _, l := range left {
 				bad.Add(l.Name, "%s %s (%s)", l.Kind, l.Name, l.ID)
 			}
-			fix = findings.OrElse(fix, showLeftover(left[0]))
+			fix = findings.OrElse(fix, showLeftover(left[0])) // a floating IP may have been kept on purpose
 		}
 		if bad.Empty() {
 			return findings.Pass(
@@ -252,6 +259,27 @@ var balancersLeft = rule.Check{
 			fix,
 		)
 	},
+}
+
+// idOf is the ID of a load balancer, by which it is removed, in front of its address; empty where it is not.
+func idOf(reads cloudprovider.Inventory, b v1.LoadBalancer) string {
+	if !reads.RemovesOrphans || b.ID == "" {
+		return ""
+	}
+	return b.ID + ", "
+}
+
+// removeOrphan is the command that removes one load balancer; empty where there is none.
+func removeOrphan(f facts.Facts, id string) string {
+	reads := cloudprovider.InventoryOrDefault(f.CloudName())
+	if !reads.RemovesOrphans || id == "" {
+		return ""
+	}
+	flag := reads.Flag
+	if managers := f.InstancesOf(component.KCM); len(managers) > 0 {
+		flag += ":cluster=" + shell.Quote(managers[0].Flag("cluster-name", defaultClusterName))
+	}
+	return "transplant remove-orphans " + flag + " " + shell.Quote(id)
 }
 
 // showLeftover is the command that shows an object in OpenStack, whose kind may have two words.
