@@ -9,6 +9,8 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/managerprogram"
 	"github.com/transplant-dev/transplant/provider/vsphere"
+	"github.com/transplant-dev/transplant/provider/vsphere/inventory"
+	"github.com/transplant-dev/transplant/provider/vsphere/preview"
 )
 
 // version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's
@@ -26,5 +28,6 @@ func newCommand() (*cobra.Command, error) {
 			"has no load balancers and no routes, and neither has this program.",
 		Cloud:       vsphere.NewCloud,
 		Controllers: vsphere.NewControllers(),
+		Looks:       managerprogram.Looks{Inventory: inventory.Open, Preview: preview.Open},
 	}.Command()
 }

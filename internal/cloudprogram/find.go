@@ -15,7 +15,7 @@ import (
 )
 
 // Ours are the clouds whose programs, of this project, can be asked.
-var Ours = []string{"aws", "openstack"}
+var Ours = []string{"aws", "openstack", "vsphere"}
 
 // cloudName is what a cloud may be called: it becomes the name of a file.
 var cloudName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
@@ -49,7 +49,7 @@ func parse(spec string) (cloud string, settings map[string]string, err error) {
 	return cloud, settings, nil
 }
 
-func known() string { return strings.Join(Ours, " or ") }
+func known() string { return strings.Join(Ours[:len(Ours)-1], ", ") + " or " + Ours[len(Ours)-1] }
 
 // MayPreview reports whether a cloud that the cluster names may be asked: one of ours, or the one that --cloud names.
 func (p Programs) MayPreview(cloud string) bool {

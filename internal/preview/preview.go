@@ -34,10 +34,15 @@ type Source struct {
 	cloudprovider.Interface
 	// Calls is how many requests were sent to the cloud so far.
 	Calls func() int64
+	// Finish ends what the provider has opened in the cloud; nil for nothing.
+	Finish func(context.Context)
 }
 
 // Preview asks the source about nodes, and counts the calls to the cloud.
 func (s *Source) Preview(ctx context.Context, nodes []v1.Node) *v1.Preview {
+	if s.Finish != nil {
+		defer s.Finish(ctx)
+	}
 	before := s.Calls()
 	out := Preview(ctx, s.Interface, nodes)
 	out.Calls = int(s.Calls() - before)

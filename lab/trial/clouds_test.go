@@ -26,7 +26,7 @@ func TestAClusterOnVSphereIsMigratedAndBroughtBack(t *testing.T) {
 	t.Parallel()
 	migratedAndBack(t, cloudTrial{
 		Options: Options{Kind: vspherelab.Kind{}, Flags: []string{"--image", "ours"}, Program: "vsphere-cloud-controller-manager"},
-		accept:  "CLOUD-001=the test compares the cloud itself", // this program reads no inventory of the cloud
+		accept:  "CLOUD-001=the test compares the cloud itself",
 		moving:  []string{"cloud-node-lifecycle"},
 		isSame:  func(call v1.CloudCall) bool { return !call.Mutating },
 	})

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmware/govmomi/session"
@@ -40,6 +41,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// RefusedFor is how long a login is not tried again after it was refused; 0 for DefaultRefusedFor.
 	RefusedFor time.Duration
+	// Sent counts the requests that are sent; nil for none.
+	Sent *atomic.Int64
 }
 
 const (
