@@ -194,16 +194,17 @@ func TestWhatIsNoOrphanOfThisClusterIsRefused(t *testing.T) {
 	}{
 		"its Service is back, by its UID": {inTree, func(_ *testing.T, o *orphaned) { o.Services = []cloudprogram.OrphanService{web} }, "Service default/web which it was made for, is there"},
 		"a new Service of its name": {external, func(_ *testing.T, o *orphaned) {
-			web.UID = "1" + uid[1:]
-			o.Services = []cloudprogram.OrphanService{web}
+			o.Services = []cloudprogram.OrphanService{{Namespace: "default", Name: "web", UID: "1" + uid[1:]}}
 		}, "Service default/web which it was made for, is there"},
 		"a Service names it": {inTree, func(_ *testing.T, o *orphaned) {
-			other.Annotations = map[string]string{annote + "load-balancer-id": strings.ToUpper(o.LoadBalancers()[0].ID)}
-			o.Services = []cloudprogram.OrphanService{other}
+			uses := other
+			uses.Annotations = map[string]string{annote + "load-balancer-id": strings.ToUpper(o.LoadBalancers()[0].ID)}
+			o.Services = []cloudprogram.OrphanService{uses}
 		}, "Service default/other uses it"},
 		"a Service shows its floating IP": {external, func(_ *testing.T, o *orphaned) {
-			other.Addresses = []string{o.FloatingIPs()[0].Address}
-			o.Services = []cloudprogram.OrphanService{other}
+			shows := other
+			shows.Addresses = []string{o.FloatingIPs()[0].Address}
+			o.Services = []cloudprogram.OrphanService{shows}
 		}, "Service default/other shows its address"},
 		"shared by its tags":        {changed("tags", []any{"kube_service_lab_default_web", "kube_service_lab_default_mail"}), nil, `the tag "kube_service_lab_default_mail" is that of another Service`},
 		"made by hand":              {changed("name", "shop"), nil, `no manager names the load balancer of a Service "shop"`},

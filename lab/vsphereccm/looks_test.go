@@ -72,7 +72,7 @@ func (a *asked) readOnly(t *testing.T) {
 	t.Helper()
 	reads := []string{
 		"RetrieveServiceContent", "Login", "Logout", "CurrentTime", "CreateContainerView", "RetrievePropertiesEx", "FindAllByUuid", "FindAllByDnsName",
-		"session", "list-attached-tags-on-objects",
+		"session", "tag-association",
 	}
 	for _, call := range a.Calls() {
 		if !slices.ContainsFunc(reads, func(read string) bool { return strings.Contains(call, read) }) && !strings.Contains(call, "GET") {

@@ -233,7 +233,7 @@ func TestWhatIsNotRemoved(t *testing.T) {
 			exitcode.Error, []string{other + ": it was removed before"}, 1,
 		},
 		"pending for too long": {
-			Options{Yes: true, Timeout: 300 * time.Millisecond}, &console{}, []any{found, in(v1.OrphanPending, "it is PENDING_UPDATE")}, exitcode.Timeout,
+			Options{Yes: true, Timeout: 5 * time.Second}, &console{}, []any{found, in(v1.OrphanPending, "it is PENDING_UPDATE")}, exitcode.Timeout,
 			[]string{"it is PENDING_UPDATE", "run the same command again", "name security group " + group}, 1,
 		},
 		"interrupted":         {Options{Yes: true}, &console{stopping: stopped}, []any{found, in(v1.OrphanPending, "x")}, exitcode.Interrupted, []string{step.ErrInterrupted.Error(), "run the same command again"}, 1},

@@ -52,7 +52,7 @@ func (v *VCenter) explain(err error) error {
 	switch {
 	case fault.Is(err, &types.InvalidLogin{}):
 		said.status = http.StatusUnauthorized
-		said.text = at + ": it does not take the user and password: " + v.whereCredentials()
+		said.text = at + ": it does not take the user and password; " + v.whereCredentials()
 	case fault.Is(err, &types.NoPermission{}):
 		said.status = http.StatusForbidden
 		said.text = at + ": the user has not the privilege for it: give it the role Read-only, " +
