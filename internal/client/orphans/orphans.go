@@ -96,8 +96,8 @@ func (r *removal) refuse() error {
 		for _, i := range bad {
 			all = append(all, fmt.Errorf("%s: %s", describe(r.list.Orphans[i]), r.list.Orphans[i].Reason))
 		}
-		return exitcode.With(exitcode.Error, "nothing is removed, since %s refused: leave out what is not meant\n%w",
-			english.Counting(len(bad), "object", "is", "are"), errors.Join(all...))
+		return exitcode.With(exitcode.Error, "nothing is removed, since %s %s refused: leave out what is not meant\n%w",
+			english.Count(len(bad), "object"), english.Word(len(bad), "is", "are"), errors.Join(all...))
 	}
 	missing := r.of(v1.OrphanMissing)
 	if len(missing) < len(r.list.Orphans) && !r.DryRun {
