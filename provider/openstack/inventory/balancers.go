@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,13 +14,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
+	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
-
-// inTreeName is how the in-tree provider names load balancers: by the Service's uid. No name of a cluster is in it.
-var inTreeName = regexp.MustCompile(`^a[0-9a-f]{31}$`)
-
-// externalPrefix begins the names that the external provider gives: the cluster, the namespace and the name follow.
-const externalPrefix = "kube_service_"
 
 // balancers are the load balancers that a manager has made for the cluster. Other clusters may have some in the same
 // project, so that the members decide where the name does not.
@@ -52,7 +46,8 @@ func (p *project) balancers(
 	addresses := internalAddresses(nodes)
 	var out []v1.LoadBalancer
 	for _, lb := range all {
-		if lb.ProvisioningStatus == "DELETED" || !inTreeName.MatchString(lb.Name) && !strings.HasPrefix(lb.Name, externalPrefix) {
+		_, named := naming.OfBalancer(lb.Name)
+		if lb.ProvisioningStatus == "DELETED" || !named && !strings.HasPrefix(lb.Name, naming.ServicePrefix) {
 			continue
 		}
 		made, err := describe(ctx, octavia, lb, attached[lb.VipPortID])
@@ -70,8 +65,8 @@ func (p *project) balancers(
 // belongs reports whether a load balancer is the cluster's: by the cluster in its name, or by a node that is a member.
 // One of the in-tree provider without members is of a Service that is being deleted, or of one that is gone.
 func (p *project) belongs(lb v1.LoadBalancer, nodes map[string]bool) bool {
-	if p.options.Cluster != "" && strings.HasPrefix(lb.Name, externalPrefix) {
-		return strings.HasPrefix(lb.Name, externalPrefix+p.options.Cluster+"_")
+	if p.options.Cluster != "" && strings.HasPrefix(lb.Name, naming.ServicePrefix) {
+		return strings.HasPrefix(lb.Name, naming.ServicePrefix+p.options.Cluster+"_")
 	}
 	return len(lb.Members) == 0 || slices.ContainsFunc(lb.Members, func(address string) bool { return nodes[address] })
 }

@@ -2,21 +2,14 @@ package inventory
 
 import (
 	"context"
-	"regexp"
-	"strings"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/security/groups"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/provider/openstack/client"
+	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
-
-// made are the descriptions of floating IPs that our provider and the external one make. In-tree ones have none.
-var made = regexp.MustCompile(`^Floating IP for Kubernetes external service ([^/ ]+/[^/ ]+) from cluster (.*)$`)
-
-// groupName is what both providers call a Service's security group: by the uid, the namespace and the name.
-var groupName = regexp.MustCompile(`^lb-sg-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-`)
 
 // floating are the floating IPs of the project.
 func (p *project) floating(ctx context.Context) ([]floatingips.FloatingIP, error) {
@@ -37,11 +30,13 @@ func (p *project) floating(ctx context.Context) ([]floatingips.FloatingIP, error
 func (p *project) leftovers(ctx context.Context, floating []floatingips.FloatingIP) ([]v1.CloudLeftover, error) {
 	var out []v1.CloudLeftover
 	for _, ip := range floating {
-		match := made.FindStringSubmatch(ip.Description)
-		if match == nil || ip.PortID != "" || p.options.Cluster != "" && match[2] != p.options.Cluster {
+		owner, made := naming.OfFloatingIP(ip.Description)
+		if !made || ip.PortID != "" || p.options.Cluster != "" && owner.Cluster != p.options.Cluster {
 			continue
 		}
-		out = append(out, v1.CloudLeftover{Kind: "floating IP", ID: ip.ID, Name: ip.FloatingIP, Service: match[1]})
+		out = append(out, v1.CloudLeftover{
+			Kind: "floating IP", ID: ip.ID, Name: ip.FloatingIP, Service: owner.Service(),
+		})
 	}
 	neutron, err := p.client.Network(ctx)
 	if err != nil {
@@ -57,8 +52,8 @@ func (p *project) leftovers(ctx context.Context, floating []floatingips.Floating
 		return out, err
 	}
 	for _, group := range all {
-		if match := groupName.FindStringSubmatch(strings.ToLower(group.Name)); match != nil {
-			out = append(out, v1.CloudLeftover{Kind: "security group", ID: group.ID, Name: group.Name, UID: match[1]})
+		if uid, _, ok := naming.OfGroup(group.Name); ok {
+			out = append(out, v1.CloudLeftover{Kind: "security group", ID: group.ID, Name: group.Name, UID: uid})
 		}
 	}
 	return out, nil
