@@ -220,7 +220,8 @@ func TestWhatIsNotRemoved(t *testing.T) {
 		"refused": {Options{Yes: true}, &console{}, []any{refused}, exitcode.Error, []string{"nothing is removed, since 1 object is refused", "it is no orphan"}, 0},
 		"one of two is refused": {
 			Options{Yes: true, IDs: []string{other}}, &console{},
-			[]any{[]v1.Orphan{found, {ID: other, Kind: "floating IP", Name: "f", State: v1.OrphanRefused, Reason: "in use"}}}, exitcode.Error, []string{"floating IP f (" + other + "): in use"}, 0,
+			[]any{[]v1.Orphan{found, {ID: other, Kind: "floating IP", Name: "f", State: v1.OrphanRefused, Reason: "in use"}}},
+			exitcode.Error, []string{"floating IP f (" + other + "): in use"}, 0,
 		},
 		"refused meanwhile": {Options{Yes: true}, &console{}, []any{found, refused}, exitcode.Error, []string{"is not removed any more: it is no orphan"}, 1},
 		"not approved":      {Options{}, &console{refuses: exitcode.With(exitcode.NotApproved, "no")}, []any{found}, exitcode.NotApproved, []string{"no"}, 0},
@@ -236,7 +237,10 @@ func TestWhatIsNotRemoved(t *testing.T) {
 			Options{Yes: true, Timeout: 5 * time.Second}, &console{}, []any{found, in(v1.OrphanPending, "it is PENDING_UPDATE")}, exitcode.Timeout,
 			[]string{"it is PENDING_UPDATE", "run the same command again", "name security group " + group}, 1,
 		},
-		"interrupted":         {Options{Yes: true}, &console{stopping: stopped}, []any{found, in(v1.OrphanPending, "x")}, exitcode.Interrupted, []string{step.ErrInterrupted.Error(), "run the same command again"}, 1},
+		"interrupted": {
+			Options{Yes: true}, &console{stopping: stopped}, []any{found, in(v1.OrphanPending, "x")}, exitcode.Interrupted,
+			[]string{step.ErrInterrupted.Error(), "run the same command again"}, 1,
+		},
 		"an error at once":    {Options{Yes: true}, &console{}, []any{found, "quota"}, exitcode.Error, []string{"removing load balancer a1", "quota"}, 1},
 		"no answer":           {Options{Yes: true}, &console{}, []any{"login refused"}, exitcode.Error, []string{"login refused"}, 0},
 		"an answer of others": {Options{Yes: true}, &console{}, []any{missing}, exitcode.Error, []string{"answered about other objects"}, 0},

@@ -1,5 +1,5 @@
-// Package naming decides for which Service an OpenStack object was made, by the name or the description that a manager
-// gave it: the in-tree one, cloud-provider-openstack, or ours.
+// Package naming decides for which Service an OpenStack object was made. It goes by the name or the description that a
+// manager gave it: the in-tree one, cloud-provider-openstack, or ours.
 package naming
 
 import (

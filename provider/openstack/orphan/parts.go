@@ -86,7 +86,8 @@ func isGroupOf(g groups.SecGroup, owner naming.Owner) bool {
 // balancer that is the cluster's own is a proof. Else the ports that have the group, or whose groups name it, are.
 func (f *facts) keepsGroup(g groups.SecGroup, vip string, proven bool) string {
 	uid, _, _ := naming.OfGroup(g.Name)
-	if there := f.serviceThere(func(s cloudprogram.OrphanService) bool { return strings.EqualFold(s.UID, uid) }); there != "" {
+	there := f.serviceThere(func(s cloudprogram.OrphanService) bool { return strings.EqualFold(s.UID, uid) })
+	if there != "" {
 		return "Service " + there + ", which it was made for, is there"
 	}
 	remote := map[string]bool{} // the groups with a rule that names this one

@@ -60,15 +60,13 @@ func read(ctx context.Context, c *client.Client, nodes []v1.Node, q cloudprogram
 	if f.neutron, err = c.Network(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.readNetwork(ctx, project); err != nil {
-		return nil, err
-	}
+	// Load balancers first: the port of one that is gone then must not be seen any more, or its groups would stay.
 	for _, id := range q.IDs {
 		if err := f.readBalancer(ctx, id, project); err != nil {
 			return nil, err
 		}
 	}
-	return f, nil
+	return f, f.readNetwork(ctx, project)
 }
 
 // readNetwork reads what Neutron has for the project. Other projects have ports of their own with the same addresses.
