@@ -127,8 +127,9 @@ func (o Options) complete() (Options, error) {
 	if len(o.Platforms) == 0 {
 		o.Platforms = desktop
 	}
+	known := slices.Concat(slices.Sorted(maps.Keys(products)), slices.Sorted(maps.Keys(credentialProviders)))
 	if len(o.Programs) == 0 {
-		o.Programs = slices.Sorted(maps.Keys(products))
+		o.Programs = known
 	}
 	for _, platform := range o.Platforms {
 		if !slices.Contains(desktop, platform) {
@@ -136,8 +137,7 @@ func (o Options) complete() (Options, error) {
 		}
 	}
 	for _, program := range o.Programs {
-		if _, ok := products[program]; !ok {
-			known := slices.Sorted(maps.Keys(products))
+		if !slices.Contains(known, program) {
 			return o, fmt.Errorf("there is no program %q: give some of %s", program, strings.Join(known, ", "))
 		}
 	}
@@ -166,6 +166,12 @@ type builder struct {
 func (b *builder) build(ctx context.Context) error {
 	sums := map[string]string{} // of the archives of the command, by platform
 	for _, program := range b.Programs {
+		if _, ok := credentialProviders[program]; ok {
+			if err := b.credentialArchives(ctx, program); err != nil {
+				return err
+			}
+			continue
+		}
 		described, err := b.describe(ctx, program)
 		if err != nil {
 			return fmt.Errorf("describing the command of %s: %w", program, err)

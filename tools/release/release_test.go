@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/tools/images"
@@ -473,6 +474,19 @@ func TestAReleaseThatIsRefused(t *testing.T) {
 func TestTheProductCanBeReleased(t *testing.T) {
 	if have := slices.Sorted(maps.Keys(products)); !slices.Equal(have, images.Programs()) {
 		t.Errorf("released are %v, and the programs are %v", have, images.Programs())
+	}
+	providers := builder{source: source{root: "../.."}}
+	for name, c := range credentialProviders {
+		if c.module == "" {
+			if _, err := os.Stat(filepath.Join("../..", credentialDir, "cmd", name)); err != nil {
+				t.Error(err)
+			}
+		} else if version, err := providers.required(c.module); err != nil || !semver.IsValid(version) {
+			t.Errorf("%s of %s %s: %v", name, c.module, version, err)
+		}
+	}
+	if _, err := providers.required("example.com/none"); err == nil || !strings.Contains(err.Error(), "does not require example.com/none") {
+		t.Errorf("a module that is not required: %v", err)
 	}
 	tracked, err := git(t.Context(), "../..", t.Output(), "ls-files", "-z")
 	if err != nil {

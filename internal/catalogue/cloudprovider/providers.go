@@ -136,11 +136,14 @@ var providers = []Provider{
 			},
 		},
 		Credentials: &CredentialProvider{
-			Binary:      "auth-provider-gcp",
+			// This project's own: upstream's auth-provider-gcp is no program of a module that can be had. It takes the same
+			// argument, so that either binary can be given.
+			Binary:      "gcr-credential-provider",
+			Also:        []string{"auth-provider-gcp"},
 			LastInTree:  30,
-			Args:        []string{"get-credentials", "--v=3"},
+			Args:        []string{"get-credentials"},
 			MatchImages: []string{"container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev"},
-			Source:      "https://artifacts.k8s.io/binaries/cloud-provider-gcp/<version>/auth-provider-gcp/linux/<arch>/auth-provider-gcp",
+			Source:      "https://github.com/transplant-dev/transplant/releases/download/<version>/gcr-credential-provider-<version>-linux-<arch>.tar.gz",
 		},
 		NodeName:     "the name of the instance",
 		Metadata:     "the kubelet reads its name and addresses there, and every component its token, its project and its zone where the cloud config names none",
@@ -328,6 +331,8 @@ type VolumePlugin struct {
 type CredentialProvider struct {
 	// Binary is the base name of the plugin, which is its name in the config.
 	Binary string
+	// Also are other programs that give the same credentials, by their names.
+	Also []string
 	// MatchImages are the patterns of images it has credentials for.
 	MatchImages []string
 	// Args are its arguments in the config.
@@ -339,6 +344,9 @@ type CredentialProvider struct {
 	// Source is where official binaries come from.
 	Source string
 }
+
+// Is reports whether a name in a kubelet's configuration is that of the binary, or of another one for the same.
+func (c CredentialProvider) Is(name string) bool { return name == c.Binary || slices.Contains(c.Also, name) }
 
 // Providers are all former in-tree providers, sorted by name.
 func Providers() []Provider { return slices.Clone(providers) }

@@ -122,7 +122,8 @@ func (j Judge) CheckPlace(s v1.Step) error {
 	if err := cleanPaths(s); err != nil {
 		return err
 	}
-	if h := j.host(s.Host); h != nil && len(h.Claims) > 0 && (s.Derive != "" || s.Kind == v1.StepAddManifest) {
+	derived := s.Derive != "" && s.Derive != layout.DeriveCredentialConfig
+	if h := j.host(s.Host); h != nil && len(h.Claims) > 0 && (derived || s.Kind == v1.StepAddManifest) {
 		return fmt.Errorf("host %s is control plane by its own word alone: it gets no token and no manager", s.Host)
 	}
 	if isEnding(s) && !slices.Contains(ended, s.Component) {
@@ -132,7 +133,8 @@ func (j Judge) CheckPlace(s v1.Step) error {
 	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:
 		if !j.ownFile(s) {
 			return fmt.Errorf(
-				"path %s is no file of a migration: those are %s, and the image credential provider in %s",
+				"path %s is no file of a migration: those are %s, and the image credential provider in %s "+
+					"or where the host's kubelet has others",
 				s.Path,
 				strings.Join(slices.Sorted(maps.Keys(written)), ", "),
 				layout.CredentialDir,
@@ -153,12 +155,45 @@ func (j Judge) CheckPlace(s v1.Step) error {
 }
 
 func (j Judge) ownFile(s v1.Step) bool {
-	if s.Kind != v1.StepCopyFile && written[s.Path] != "" {
+	if s.Kind != v1.StepCopyFile && written[s.Path] != "" && s.Derive != layout.DeriveCredentialConfig {
 		return true
 	}
 	p, ok := cloudprovider.Lookup(j.provider())
-	return s.Kind != v1.StepWriteFile && ok && p.Credentials != nil &&
-		s.Path == layout.CredentialDir+"/"+p.Credentials.Binary
+	if !ok || p.Credentials == nil {
+		return false
+	}
+	switch s.Kind {
+	case v1.StepWriteFile:
+		return s.Derive == layout.DeriveCredentialConfig && j.isCredentialConfig(s.Host, s.Path)
+	case v1.StepRemoveFile:
+		if j.isCredentialConfig(s.Host, s.Path) {
+			return true
+		}
+	default:
+	}
+	return p.Credentials.Is(path.Base(s.Path)) && j.isCredentialDir(s.Host, path.Dir(s.Path))
+}
+
+// isCredentialConfig reports whether a file is the one by which the kubelet of a host finds image credential providers.
+// Where the host is not known, it is for the check with it.
+func (j Judge) isCredentialConfig(host, at string) bool {
+	h := j.host(host)
+	if h == nil {
+		return !j.strict && !guarded(at)
+	}
+	return h.Kubelet != nil && h.Kubelet.Credentials != nil && h.Kubelet.Credentials.ConfigPath == at && !guarded(at)
+}
+
+// isCredentialDir reports whether a directory is that of the image credential providers of a host.
+func (j Judge) isCredentialDir(host, dir string) bool {
+	if dir == layout.CredentialDir {
+		return true
+	}
+	h := j.host(host)
+	if h == nil {
+		return !j.strict && !guarded(dir)
+	}
+	return h.Kubelet != nil && h.Kubelet.Credentials != nil && h.Kubelet.Credentials.BinDir == dir && !guarded(dir)
 }
 
 // provider is the in-tree one that moves; plans of the first version did not say.
@@ -341,6 +376,9 @@ func (j Judge) unit(s v1.Step) error {
 func (j Judge) CheckContent(s v1.Step) error {
 	switch s.Kind {
 	case v1.StepWriteFile:
+		if s.Derive == layout.DeriveCredentialConfig {
+			return j.addedProvider(s)
+		}
 		if s.Mode != written[s.Path] {
 			return fmt.Errorf("%s has mode %s, not %s", s.Path, written[s.Path], s.Mode)
 		}
@@ -406,6 +444,19 @@ func (j Judge) fileContent(s v1.Step) error {
 	return nil
 }
 
+// addedProvider says what is wrong with what is added to the configuration of image credential providers that a kubelet
+// has.
+func (j Judge) addedProvider(s v1.Step) error {
+	switch {
+	case s.Mode != layout.CredentialConfigMode:
+		return fmt.Errorf("%s keeps the mode that it has: the step has mode %s, not %s", s.Path, layout.CredentialConfigMode, s.Mode)
+	case !j.credentialConfig(s.Content):
+		return fmt.Errorf("what is added to %s is no config of the image credential provider of %s that this program makes",
+			s.Path, j.provider())
+	}
+	return nil
+}
+
 // credentialConfig reports whether a text is the config of the image credential provider as it is rendered for some
 // version of a kubelet. Some of these configs name a file of the host.
 func (j Judge) credentialConfig(text string) bool {
@@ -448,6 +499,12 @@ func (j Judge) CheckSource(s v1.Step) error {
 		if planstep.IsToken(s) {
 			if s.Source != layout.AccountRef {
 				return fmt.Errorf("source %s of a token is not %s", s.Source, layout.AccountRef)
+			}
+			return nil
+		}
+		if s.Derive == layout.DeriveCredentialConfig {
+			if s.Source != s.Path {
+				return fmt.Errorf("%s is derived from itself, not from %s", s.Path, s.Source)
 			}
 			return nil
 		}

@@ -261,6 +261,16 @@ func (d *differ) written(s v1.Step) (string, error) {
 		}
 		out, err := cloudconfig.Derive(d.provider(), source)
 		return string(out.Data), err
+	case layout.DeriveCredentialConfig:
+		if d.files == nil {
+			break
+		}
+		source, err := d.files(s.Host).Read(s.Source)
+		if err != nil {
+			return "", err
+		}
+		out, err := kubeletfile.AddCredentialProvider(source, []byte(s.Content))
+		return string(out), err
 	}
 	out := "(derived from " + s.Source + ")\n"
 	for _, c := range s.Changes {

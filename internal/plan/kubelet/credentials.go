@@ -3,6 +3,7 @@ package kubelet
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -21,14 +22,19 @@ func wantsCredentials(d *draft.Draft, h v1.Host) bool {
 }
 
 // hasCredentials reports whether a kubelet has the provider's already.
-func hasCredentials(d *draft.Draft, h v1.Host) bool {
+func hasCredentials(d *draft.Draft, h v1.Host) bool { return ownCredentials(d, h) != nil }
+
+// ownCredentials is the provider's entry in the kubelet's configuration; nil when it has none.
+func ownCredentials(d *draft.Draft, h v1.Host) *v1.CredentialProvider {
 	if h.Kubelet == nil || h.Kubelet.Credentials == nil || d.Provider.Credentials == nil {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(
-		h.Kubelet.Credentials.Providers,
-		func(p v1.CredentialProvider) bool { return p.Name == d.Provider.Credentials.Binary },
-	)
+	for i, p := range h.Kubelet.Credentials.Providers {
+		if d.Provider.Credentials.Is(p.Name) {
+			return &h.Kubelet.Credentials.Providers[i]
+		}
+	}
+	return nil
 }
 
 // InstallCredentialProviders puts the binary and its config on every host whose kubelet will change, before the first
@@ -50,28 +56,25 @@ func InstallCredentialProviders(d *draft.Draft) {
 	}
 	local := d.AddFact(planstep.LocalFact(d.Options.CredentialProvider), d.Options.CredentialProviderSHA256, "")
 	for _, h := range inTreeHosts(d) {
-		if !wantsCredentials(d, h) {
-			continue
-		}
-		if c := h.Kubelet.Credentials; c != nil {
-			d.Refusals = append(
-				d.Refusals,
-				fmt.Errorf(
-					"the kubelet on host %s has image credential providers already (%s) and not %s; add it to that file by hand, put the binary into %s, and plan again",
-					h.Name,
-					c.ConfigPath,
-					d.Provider.Credentials.Binary,
-					c.BinDir,
-				),
-			)
+		if own := ownCredentials(d, h); own != nil {
+			if err := conflict(d, h, *own); err != nil {
+				d.Refusals = append(d.Refusals, err)
+			}
 			continue
 		}
 		config, err := catalogue.CredentialConfig(d.Provider.Name, d.KubeletMinor(h))
+		if err == nil {
+			err = mergeable(d, h)
+		}
 		if err != nil {
 			d.Refusals = append(d.Refusals, fmt.Errorf("host %s: %w", h.Name, err))
 			continue
 		}
-		target := layout.CredentialDir + "/" + d.Provider.Credentials.Binary
+		dir := layout.CredentialDir
+		if c := h.Kubelet.Credentials; c != nil {
+			dir = c.BinDir
+		}
+		target := dir + "/" + d.Provider.Credentials.Binary
 		d.Add(v1.Step{
 			ID:      "copy/" + target + "@" + h.Name,
 			Phase:   planstep.PhasePrepare,
@@ -92,18 +95,117 @@ func InstallCredentialProviders(d *draft.Draft) {
 			EstimateSeconds: 2,
 			Changes:         []v1.Change{{Field: target, After: "SHA-256 " + d.Options.CredentialProviderSHA256}},
 		})
+		text := withCloudConfig(d, h, string(config))
+		if h.Kubelet.Credentials != nil {
+			mergeConfig(d, h, text)
+			continue
+		}
 		d.WriteFile(
 			h,
 			layout.CredentialConfig,
-			withCloudConfig(d, h, string(config)),
+			text,
 			"the images that the binary has credentials for, in the newest version that this kubelet reads",
 		)
 	}
 }
 
+// mergeConfig adds the provider to the configuration that the kubelet has, on the host: arguments and environment
+// variables of other providers may be secret, so that no plan holds that file.
+func mergeConfig(d *draft.Draft, h v1.Host, text string) {
+	c := h.Kubelet.Credentials
+	var others []string
+	for _, p := range c.Providers {
+		others = append(others, p.Name)
+	}
+	d.Add(v1.Step{
+		ID:              "write/" + c.ConfigPath + "@" + h.Name,
+		Phase:           planstep.PhasePrepare,
+		Kind:            v1.StepWriteFile,
+		Title:           "add " + d.Provider.Credentials.Binary + " to " + c.ConfigPath + " on " + h.Name,
+		Why:             "the kubelet has image credential providers there already, which stay as they are and come first",
+		Host:            h.Name,
+		Path:            c.ConfigPath,
+		Source:          c.ConfigPath,
+		Derive:          layout.DeriveCredentialConfig,
+		Content:         text,
+		Mode:            layout.CredentialConfigMode,
+		Requires:        []string{"cluster:uid", d.AddFileFact(h, c.ConfigPath)},
+		Undo:            "restore what was there",
+		EstimateSeconds: 0.1,
+		Changes: []v1.Change{{
+			Field:  c.ConfigPath,
+			Before: "providers " + strings.Join(others, ", "),
+			After:  "after them " + d.Provider.Credentials.Binary + ", for " + strings.Join(d.Provider.Credentials.MatchImages, ", "),
+		}},
+	})
+}
+
+// mergeable returns why the provider cannot be added to the configuration that a kubelet has. It is nil where the
+// kubelet has none.
+func mergeable(d *draft.Draft, h v1.Host) error {
+	c := h.Kubelet.Credentials
+	if c == nil {
+		return nil
+	}
+	read := catalogue.CredentialConfigAt(d.KubeletMinor(h)).ConfigVersions
+	switch {
+	case c.Error != "" || len(c.Providers) == 0:
+		return fmt.Errorf(
+			"its kubelet names image credential providers in %s, to which %s cannot be added: %s; repair that file, and plan again",
+			cmp.Or(c.ConfigPath, "no file"), d.Provider.Credentials.Binary, cmp.Or(c.Error, "it names none"),
+		)
+	case !slices.Contains(read, c.APIVersion):
+		return fmt.Errorf(
+			"%s has apiVersion %s, which its kubelet does not read (%s): repair that file, and plan again",
+			c.ConfigPath, c.APIVersion, strings.Join(read, ", "),
+		)
+	}
+	for _, at := range []string{c.ConfigPath, c.BinDir} {
+		if !path.IsAbs(at) || path.Clean(at) != at {
+			return fmt.Errorf(
+				"its kubelet finds image credential providers by %q, which is no absolute path without detours: "+
+					"give it one with --%s or --%s, and plan again",
+				at, flagvalue.FlagCredentialConfig, flagvalue.FlagCredentialDir,
+			)
+		}
+	}
+	return nil
+}
+
+// conflict returns why the provider's entry in the configuration of a kubelet cannot stay as it is: it would not give
+// all the credentials that the kubelet loses. Names are unique, so that no second entry helps.
+func conflict(d *draft.Draft, h v1.Host, own v1.CredentialProvider) error {
+	c := h.Kubelet.Credentials
+	var missing []string
+	for _, pattern := range d.Provider.Credentials.MatchImages {
+		if !slices.Contains(own.MatchImages, pattern) {
+			missing = append(missing, pattern)
+		}
+	}
+	switch {
+	case !own.Present:
+		return fmt.Errorf(
+			"host %s: %s names %s already, and its kubelet cannot run it (%s): put the binary into %s by hand, and plan again",
+			h.Name, c.ConfigPath, own.Name, cmp.Or(own.Error, "its binary was not found"), c.BinDir,
+		)
+	case len(missing) == len(d.Provider.Credentials.MatchImages):
+		return fmt.Errorf(
+			"host %s: %s has another provider with the name %s, which is for %s and for none of %s: "+
+				"make matchImages of that entry the ones that are wanted, or rename it and its binary, and plan again",
+			h.Name, c.ConfigPath, own.Name, cmp.Or(strings.Join(own.MatchImages, ", "), "no images"), strings.Join(missing, ", "),
+		)
+	case len(missing) > 0:
+		d.Note(fmt.Sprintf(
+			"%s on host %s stays as %s has it, which is not for %s: images from there are pulled without credentials",
+			own.Name, h.Name, c.ConfigPath, strings.Join(missing, ", "),
+		))
+	}
+	return nil
+}
+
 // credentialFlags name both to the kubelet.
 func credentialFlags(d *draft.Draft, h v1.Host) []v1.Edit {
-	if !wantsCredentials(d, h) || h.Kubelet.Credentials != nil {
+	if !wantsCredentials(d, h) || h.Kubelet.Credentials != nil { // which it is told of already
 		return nil
 	}
 	return []v1.Edit{

@@ -90,7 +90,7 @@ func editsFor(d *draft.Draft, h v1.Host) []v1.Edit {
 	gates, inConfig := configGates(d, h)
 	credentials := credentialFlags(d, h)
 	gates = append(gates, flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableProviders)...)
-	if len(credentials) > 0 || d.Provider.Credentials == nil || hasCredentials(d, h) {
+	if wantsCredentials(d, h) || d.Provider.Credentials == nil || hasCredentials(d, h) {
 		gates = append(
 			gates,
 			flagvalue.DropInTreeGates(flags[flagvalue.FlagFeatureGates], flagvalue.GateDisableCredentials)...)

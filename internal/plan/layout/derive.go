@@ -40,6 +40,9 @@ const (
 	// cloud-controller-manager's Deployment. Its source is what the kube-controller-manager's mounts: a ConfigMap, a
 	// Secret, or a file of its hosts.
 	DeriveDeployedCloudConfig = "deployed-cloud-config"
+	// DeriveCredentialConfig adds the provider of the step's content to the CredentialProviderConfig of a kubelet, which
+	// is both source and target.
+	DeriveCredentialConfig = "credential-provider-config"
 )
 
 // DeriveKubeadm is the derivation of StepPatchObject that carries the step's edits out in kubeadm's

@@ -27,6 +27,8 @@ const (
 const (
 	CredentialConfig = "/etc/kubernetes/image-credential-provider.yaml"
 	CredentialDir    = "/usr/local/lib/kubelet-credential-providers"
+	// CredentialConfigMode is of a configuration that a migration makes. One that was there keeps its own.
+	CredentialConfigMode = "0644"
 )
 
 // Files lists every path that a plan reads or writes on a control-plane host, for the snapshot.

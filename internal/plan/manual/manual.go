@@ -151,6 +151,11 @@ func writeCommands(s v1.Step) []string {
 				fmt.Sprintf("sudo kubectl --kubeconfig %s config set-context --current --user=%s", s.Path, layout.CCMAccount),
 			),
 		}
+	case layout.DeriveCredentialConfig:
+		return []string{
+			printFromPlan(s, "content") + " # its provider goes to the end of the list in " + s.Path,
+			RunOnHost(s.Host, "sudoedit "+s.Path),
+		}
 	case layout.DeriveToken, layout.DeriveRenewingToken:
 		return []string{
 			CreateToken(

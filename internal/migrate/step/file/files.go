@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -46,7 +48,7 @@ func (x WriteFile) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, step.Pending("%s on host %s has another content than this step gives it", s.Path, s.Host)
 	}
 	mode, err := step.FileMode(s)
-	if err == nil && step.IsWider(f, mode) {
+	if err == nil && s.Derive != layout.DeriveCredentialConfig && step.IsWider(f, mode) {
 		err = step.Pending("%s on host %s has mode %04o, not %04o", s.Path, s.Host, f.Mode.Perm(), mode)
 	}
 	return err == nil, err
@@ -76,11 +78,21 @@ func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	} else if err != nil {
 		return err
 	}
-	mode, err := step.FileMode(s)
+	mode, err := x.mode(ctx, s)
 	if err != nil {
 		return err
 	}
 	return x.Env.WriteFile(ctx, s, rec, data, mode)
+}
+
+// mode is that of the step, or that of a file to which something is added: its owner may have closed it, and others may
+// have to read it.
+func (x WriteFile) mode(ctx context.Context, s v1.Step) (fs.FileMode, error) {
+	if s.Derive != layout.DeriveCredentialConfig {
+		return step.FileMode(s)
+	}
+	f, _, err := x.Env.ReadFile(ctx, s.Host, s.Path)
+	return f.Mode.Perm(), err
 }
 
 // content is what the file shall hold; nil while it cannot be known yet.
@@ -107,6 +119,12 @@ func (x WriteFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
 		return out.Data, nil
 	case layout.DeriveKubeconfig, layout.OlderKubeconfig:
 		return x.kubeconfig(ctx, s, src.Data)
+	case layout.DeriveCredentialConfig:
+		out, err := kubeletfile.AddCredentialProvider(src.Data, []byte(s.Content))
+		if err != nil {
+			return nil, fmt.Errorf("adding an image credential provider to %s on host %s: %w", s.Path, s.Host, err)
+		}
+		return out, nil
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
 }

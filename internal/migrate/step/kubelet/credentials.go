@@ -44,7 +44,7 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 		)
 	}
 	for _, p := range providers {
-		switch needed := named || p.Name == ownProvider(x); {
+		switch needed := named || isOwnProvider(x, p.Name); {
 		case p.Answered:
 			x.Env.Report(
 				s,
@@ -104,11 +104,8 @@ func (x Kubelet) credentialFiles(ctx context.Context, s v1.Step) (config, dir st
 	return config, dir, named
 }
 
-// ownProvider is the name of the cloud provider's program; empty when it has none.
-func ownProvider(x Kubelet) string {
+// isOwnProvider reports whether a name is that of the cloud provider's program.
+func isOwnProvider(x Kubelet, name string) bool {
 	p, ok := cloudprovider.Lookup(x.Env.Plan.Cluster.Provider)
-	if !ok || p.Credentials == nil {
-		return ""
-	}
-	return p.Credentials.Binary
+	return ok && p.Credentials != nil && p.Credentials.Is(name)
 }
