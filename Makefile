@@ -21,7 +21,7 @@ goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' 
 
 .PHONY: help
 help: ## Print what can be made
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the product's programs into bin/
@@ -109,6 +109,7 @@ test-units: # all three, whichever fails
 	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))") || failed=1; \
 	(cd tools && $(GO) test $(test_flags) ./images ./kops ./dashboards ./release/...) || failed=1; \
 	(cd tools && $(GO) test $(test_flags) -count=1 ./release -run '$(outside)') || failed=1; \
+	(cd credentials && $(GO) test $(test_flags) ./...) || failed=1; \
 	exit $$failed
 
 # What the checkout is made of. The lab's tests run programs that they compile of it themselves, so that go test would not know when what it remembers of
@@ -216,6 +217,17 @@ observe: ## Have a real Prometheus see a migration and a fleet, with our rules a
 images: ## Build the container images of all programs, for amd64 and arm64, as OCI layouts in out/images (VERSION=v0.1.0)
 	cd tools && $(GO) run ./cmd/images --root $(CURDIR) --out $(CURDIR)/out/images --version $(VERSION)
 
+# The versions that upstream's image credential providers say, by the module that they are tools of.
+upstream_version = $$(cd credentials && $(GO) list -m -f '{{.Version}}' $(1))
+provider_flags   = -s -w $(ldflags) -X main.gitVersion=$(call upstream_version,k8s.io/cloud-provider-aws) \
+	-X sigs.k8s.io/cloud-provider-azure/pkg/version.gitVersion=$(call upstream_version,sigs.k8s.io/cloud-provider-azure)
+
+.PHONY: credential-providers
+credential-providers: ## Build the image credential providers of kubelets, for amd64 and arm64 (out/credential-providers/)
+	for arch in amd64 arm64; do \
+		(cd credentials && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -ldflags "$(provider_flags)" -o $(CURDIR)/out/credential-providers/$$arch/ ./cmd/... tool) || exit 1; \
+	done
+
 # RELEASE_ARGS: see go run ./cmd/release --help in tools, such as '--program transplant --platform linux/amd64 --development'.
 RELEASE_ARGS ?=
 
@@ -258,6 +270,7 @@ lint: bin/golangci-lint ## Lint the product, the lab and the tools
 	bin/golangci-lint run ./...
 	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
 	cd tools && ../bin/golangci-lint run --config ../.golangci.yml ./images ./kops ./dashboards ./release/... ./cmd/...
+	cd credentials && ../bin/golangci-lint run --config ../.golangci.yml ./...
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && $(GO) build -o ../bin/golangci-lint $(lint_tool)
@@ -289,6 +302,7 @@ verify: lint test-short ## Check everything that needs no cluster: lint, tests, 
 	$(GO) mod tidy -diff
 	cd lab && $(GO) mod tidy -diff
 	cd tools && $(GO) mod tidy -diff
+	cd credentials && $(GO) mod tidy -diff
 	$(GO) mod verify
 
 .PHONY: clean

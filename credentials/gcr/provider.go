@@ -25,7 +25,7 @@ const (
 )
 
 // registries are Google's, as patterns of hosts in which a star stands for one label.
-var registries = []string{"gcr.io", "*.gcr.io", "*.pkg.dev"}
+var registries = []string{"container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev"}
 
 const (
 	// tokenUser is the user name with which a registry of Google takes an access token.

@@ -1,6 +1,9 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -36,15 +39,65 @@ type PlanOptions struct {
 	Given GivenFlags
 }
 
+// machines are the architectures of Linux, as nodes name them, by what a program says that it is for.
+var machines = map[elf.Machine]string{
+	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_ARM: "arm",
+}
+
+// readProviders returns the sums of the image credential provider's binaries, one for each architecture of the hosts
+// where the path has a place for it. A binary for other hosts than there are is refused: their kubelets would be left
+// as they are only after the first steps.
+func readProviders(path string, snap *v1.Snapshot) (string, error) {
+	archs := map[string]string{} // a node of each
+	for _, h := range snap.Hosts {
+		for _, n := range snap.Nodes {
+			if arch := n.Labels[planstep.ArchLabel]; n.Name == h.NodeName && arch != "" {
+				archs[arch] = n.Name
+			}
+		}
+	}
+	perArch := strings.Contains(path, planstep.ArchPlaceholder)
+	if perArch && len(archs) == 0 {
+		return "", fmt.Errorf("--credential-provider=%s: no node of the hosts shows its architecture (label %s): name one file",
+			path, planstep.ArchLabel)
+	}
+	var files []planstep.ProviderFile
+	for arch, node := range archs {
+		at := strings.ReplaceAll(path, planstep.ArchPlaceholder, arch)
+		data, err := os.ReadFile(at)
+		if err != nil {
+			return "", fmt.Errorf("reading the image credential provider for node %s: %w", node, err)
+		}
+		if program, err := elf.NewFile(bytes.NewReader(data)); err == nil && machines[program.Machine] != arch {
+			return "", fmt.Errorf("image credential provider %s is a program for %s, and node %s is %s: "+
+				"give --credential-provider a path with %s, which stands for the architecture of a host",
+				at, cmp.Or(machines[program.Machine], program.Machine.String()), node, arch, planstep.ArchPlaceholder)
+		}
+		f := planstep.ProviderFile{Path: at, SHA256: hostaccess.SHA256(data)}
+		if perArch {
+			f.Arch = arch
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 { // nothing is known of the nodes
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("reading the image credential provider: %w", err)
+		}
+		return hostaccess.SHA256(data), nil
+	}
+	return planstep.ProviderSums(files), nil
+}
+
 // Choose fills in what was left to the cluster, and reports the result if it decides how long no manager runs the
 // loops.
 func (f *PlanOptions) Choose(c *Client, snap *v1.Snapshot) error {
-	if path := f.Options.CredentialProvider; path != "" {
-		data, err := os.ReadFile(path)
+	if f.Options.CredentialProvider != "" {
+		sums, err := readProviders(f.Options.CredentialProvider, snap)
 		if err != nil {
-			return fmt.Errorf("reading the image credential provider: %w", err)
+			return err
 		}
-		f.Options.CredentialProviderSHA256 = hostaccess.SHA256(data)
+		f.Options.CredentialProviderSHA256 = sums
 	}
 	if err := options.Validate(options.Defaults(f.Options)); err != nil {
 		return err // before a check is asked about it: its rules take the options for what they say

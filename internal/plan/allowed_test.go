@@ -90,6 +90,23 @@ var attacks = []attack{
 		false,
 	},
 	{
+		"a file of cron, as a kubelet's configuration of image credential providers",
+		"lab",
+		"rule P-42",
+		put(v1.Step{
+			Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Source: "/etc/cron.d/x", Derive: layout.DeriveCredentialConfig,
+			Content: "providers: []\n", Mode: "0644",
+		}),
+		true,
+	},
+	{
+		"a program of another directory, as an image credential provider",
+		"azure-1.28",
+		"rule P-42",
+		func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Path = "/usr/bin/acr-credential-provider" },
+		true,
+	},
+	{
 		"a kubeconfig that is said, not derived",
 		"lab",
 		"rule P-43",

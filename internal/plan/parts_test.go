@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
@@ -187,6 +189,75 @@ func TestTheConfigOfAnImageCredentialProvider(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"/etc/own/azure.json"}, config.Providers[0].Args); diff != "" {
 		t.Errorf("the binary reads the file that the kubelet read (-want +have):\n%s", diff)
+	}
+}
+
+func TestAKubeletThatHasImageCredentialProvidersKeepsThem(t *testing.T) {
+	p := mustMake(t, withProviders(v1.CredentialProvider{Name: "own", Present: true}), ownBinary)
+	added := find(t, p, "write//etc/own.yaml@cp-2")
+	if added.Derive != layout.DeriveCredentialConfig || added.Source != "/etc/own.yaml" || !strings.Contains(added.Content, "name: acr-credential-provider") ||
+		!strings.Contains(added.Content, "- /etc/kubernetes/azure.json") {
+		t.Errorf("the step that adds the provider: %+v", added)
+	}
+	for _, s := range p.Steps {
+		switch {
+		case s.ID == "write/"+layout.CredentialConfig+"@cp-2", s.ID == "copy/"+layout.CredentialDir+"/acr-credential-provider@cp-2":
+			t.Errorf("step %s: the kubelet reads another file", s.ID)
+		case s.Kind == v1.StepKubelet:
+			_, named := planstep.LastEdit(s, flagvalue.FlagCredentialConfig)
+			if want := s.Host != "cp-2"; named != want {
+				t.Errorf("step %s names the configuration: %v", s.ID, named)
+			}
+		}
+	}
+	if copied := find(t, p, "copy//opt/bin/acr-credential-provider@cp-2"); copied.Content != sha {
+		t.Errorf("the step that copies the binary: %+v", copied)
+	}
+	find(t, p, "write/"+layout.CredentialConfig+"@cp-1")
+
+	// The cloud's own is there: for all of its images, or for some.
+	own := v1.CredentialProvider{Name: "acr-credential-provider", MatchImages: []string{"*.azurecr.io"}, Present: true}
+	p = mustMake(t, withProviders(own), ownBinary)
+	for _, s := range p.Steps {
+		if s.Host == "cp-2" && (s.Kind == v1.StepCopyFile || strings.Contains(s.ID, "own.yaml")) {
+			t.Errorf("step %s changes what is there", s.ID)
+		}
+	}
+	if note := "acr-credential-provider on host cp-2 stays as /etc/own.yaml has it, which is not for *.azurecr.cn, "; !slices.ContainsFunc(p.Effects, func(e string) bool { return strings.Contains(e, note) }) {
+		t.Errorf("the effects do not say %q: %q", note, p.Effects)
+	}
+}
+
+func TestAHostGetsTheImageCredentialProviderOfItsArchitecture(t *testing.T) {
+	snap := azure28()
+	for i := range snap.Nodes {
+		snap.Nodes[i].Labels = map[string]string{planstep.ArchLabel: []string{"amd64", "arm64"}[i%2]}
+	}
+	other := strings.Repeat("cd", 32)
+	p := mustMake(t, snap, v1.Options{CredentialProvider: "bin/{arch}/acr", CredentialProviderSHA256: "amd64:" + sha + ",arm64:" + other})
+	copied := 0
+	for _, s := range p.Steps {
+		if s.Kind != v1.StepCopyFile {
+			continue
+		}
+		copied++
+		arch, sum := "", ""
+		for _, h := range snap.Hosts {
+			for _, n := range snap.Nodes {
+				if h.Name == s.Host && n.Name == h.NodeName {
+					arch = n.Labels[planstep.ArchLabel]
+				}
+			}
+		}
+		if sum = sha; arch == "arm64" {
+			sum = other
+		}
+		if s.Source != "bin/"+arch+"/acr" || s.Content != sum || !slices.Contains(s.Requires, planstep.LocalFact("bin/"+arch+"/acr")) {
+			t.Errorf("host %s (%s) gets %s with %s", s.Host, arch, s.Source, s.Content)
+		}
+	}
+	if copied != len(snap.Hosts) {
+		t.Errorf("%d of %d hosts get a binary", copied, len(snap.Hosts))
 	}
 }
 

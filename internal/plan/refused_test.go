@@ -74,6 +74,18 @@ func TestNoPlanIsMadeFor(t *testing.T) {
 	}
 }
 
+var ownBinary = v1.Options{CredentialProvider: "x", CredentialProviderSHA256: sha}
+
+// withProviders is azure28 whose second host has image credential providers.
+func withProviders(providers ...v1.CredentialProvider) *v1.Snapshot {
+	s := azure28()
+	s.Hosts[1].Kubelet.Credentials = &v1.CredentialProviders{
+		ConfigPath: "/etc/own.yaml", BinDir: "/opt/bin", APIVersion: "kubelet.config.k8s.io/v1", SHA256: sha, Providers: providers,
+	}
+	s.Hosts[1].Files = append(s.Hosts[1].Files, v1.File{Path: "/etc/own.yaml", Present: true, SHA256: sha, Mode: "0640"})
+	return s
+}
+
 func TestChoicesThatAClusterCannotBear(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -99,11 +111,27 @@ func TestChoicesThatAClusterCannotBear(t *testing.T) {
 		{"another form of providerID", openstack20(), v1.Options{Env: []string{"OS_CCM_REGIONAL=true"}}, []string{"OS_CCM_REGIONAL=true asks for providerIDs with a region"}},
 		{"an image that says nothing of itself", openstack20(), v1.Options{Image: "mirror/manager:latest"}, []string{"does not tell its version"}},
 		{"image credentials that never were", openstack20(), v1.Options{CredentialProvider: "x", CredentialProviderSHA256: sha}, []string{"openstack never had image credentials in the kubelet"}},
-		{"other image credentials", func() *v1.Snapshot {
-			s := azure28()
-			s.Hosts[1].Kubelet.Credentials = &v1.CredentialProviders{ConfigPath: "/etc/own.yaml", BinDir: "/opt/bin", Providers: []v1.CredentialProvider{{Name: "own"}}}
+		{"another image credential provider of that name", withProviders(v1.CredentialProvider{Name: "acr-credential-provider", MatchImages: []string{"own.example"}, Present: true}), ownBinary,
+			[]string{"host cp-2: /etc/own.yaml has another provider with the name acr-credential-provider, which is for own.example and for none of *.azurecr.io, ", "rename it"}},
+		{"an image credential provider without its binary", withProviders(v1.CredentialProvider{Name: "acr-credential-provider", MatchImages: []string{"*.azurecr.io"}, Error: "there is no /opt/bin/x"}), ownBinary,
+			[]string{"host cp-2: /etc/own.yaml names acr-credential-provider already, and its kubelet cannot run it (there is no /opt/bin/x)", "into /opt/bin by hand"}},
+		{"image credential providers that cannot be read", func() *v1.Snapshot {
+			s := withProviders()
+			s.Hosts[1].Kubelet.Credentials.Error = "it is no CredentialProviderConfig"
 			return s
-		}(), v1.Options{CredentialProvider: "x", CredentialProviderSHA256: sha}, []string{"host cp-2 has image credential providers already (/etc/own.yaml)", "by hand"}},
+		}(), ownBinary, []string{"host cp-2: its kubelet names image credential providers in /etc/own.yaml, to which acr-credential-provider cannot be added: it is no CredentialProviderConfig; repair"}},
+		{"image credential providers of another version", func() *v1.Snapshot {
+			s := withProviders(v1.CredentialProvider{Name: "own"})
+			s.Hosts[1].Kubelet.Credentials.APIVersion = "kubelet.config.k8s.io/v2"
+			return s
+		}(), ownBinary, []string{"host cp-2: /etc/own.yaml has apiVersion kubelet.config.k8s.io/v2, which its kubelet does not read (kubelet.config.k8s.io/v1, "}},
+		{"image credential providers by a detour", func() *v1.Snapshot {
+			s := withProviders(v1.CredentialProvider{Name: "own"})
+			s.Hosts[1].Kubelet.Credentials.BinDir = "opt/../bin"
+			return s
+		}(), ownBinary, []string{`host cp-2: its kubelet finds image credential providers by "opt/../bin", which is no absolute path without detours`}},
+		{"no image credential provider for an architecture", azure28(), v1.Options{CredentialProvider: "{arch}/x", CredentialProviderSHA256: "arm64:" + sha},
+			[]string{`host cp-1: its node is of architecture "", and there is no image credential provider for it: put it to --credential-provider={arch}/x`}},
 		{"one environment for all hosts", gce30(), v1.Options{Shape: v1.ShapeDaemonSet, Env: []string{"HOST=x-{host}"}}, []string{"needs a static pod on each host"}},
 		{"a version without the provider", func() *v1.Snapshot {
 			s := aws26()

@@ -20,6 +20,10 @@ type Amazon struct {
 	PodToken, PodRole string
 	// Password is what the registry takes; PodPassword is given to the pod's role.
 	Password, PodPassword string
+	// Keys are further access keys that are given Password.
+	Keys []string
+	// InTreePassword is what the kubelet's own provider is given, which asks with an older SDK. No registry takes it.
+	InTreePassword string
 }
 
 const (
@@ -36,12 +40,16 @@ func NewAmazon(n *Internet, region string) *Amazon {
 	a := &Amazon{
 		net: n, Region: region, Account: "123456789012", PodToken: "pod-token-of-the-cluster",
 		PodRole: "arn:aws:iam::123456789012:role/pulls", Password: "ecr-password-of-the-node", PodPassword: "ecr-password-of-the-pod",
+		InTreePassword: "ecr-password-of-a-kubelet-in-tree",
 	}
 	n.Handle("api.ecr."+region+".amazonaws.com", a.ecr("ecr", region, ecrTarget, a.private))
 	n.Handle("api.ecr-public.us-east-1.amazonaws.com", a.ecr("ecr-public", "us-east-1", ecrPublicTarget, a.public))
 	n.Handle("sts."+region+".amazonaws.com", http.HandlerFunc(a.sts))
 	return a
 }
+
+// CA is the certificate that clients of the account's services have to trust, in PEM.
+func (a *Amazon) CA() []byte { return a.net.CA() }
 
 // Registry is the host of the account's registry.
 func (a *Amazon) Registry() string { return a.Account + ".dkr.ecr." + a.Region + ".amazonaws.com" }
@@ -70,7 +78,7 @@ func (a *Amazon) Metadata() http.Handler {
 	})
 }
 
-var signature = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=([A-Z0-9]+)/[0-9]{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request, `)
+var signature = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=([A-Za-z0-9-]+)/[0-9]{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request, `)
 
 // ecr answers the one action of a service that is known, to the keys that are known. Signatures are not verified, but
 // whose they are, and for which region and service.
@@ -78,6 +86,9 @@ func (a *Amazon) ecr(service, region, target string, answer func(password string
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m := signature.FindStringSubmatch(r.Header.Get("Authorization"))
 		passwords := map[string]string{amazonInstanceKey: a.Password, amazonPodKey: a.PodPassword}
+		for _, key := range a.Keys {
+			passwords[key] = a.Password
+		}
 		switch {
 		case r.Method != http.MethodPost || r.Header.Get("X-Amz-Target") != target:
 			a.net.refuse(w, r, http.StatusBadRequest, "unknown action "+r.Header.Get("X-Amz-Target"))
@@ -86,8 +97,12 @@ func (a *Amazon) ecr(service, region, target string, answer func(password string
 		case passwords[m[1]] == "":
 			a.net.refuse(w, r, http.StatusForbidden, "unknown access key")
 		default:
+			password := passwords[m[1]]
+			if strings.HasPrefix(r.UserAgent(), "aws-sdk-go/1.") {
+				password = a.InTreePassword
+			}
 			w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-			writeJSON(w, answer(passwords[m[1]]))
+			writeJSON(w, answer(password))
 		}
 	})
 }

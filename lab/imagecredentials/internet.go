@@ -78,6 +78,16 @@ func NewInternet() (*Internet, error) {
 	return n, nil
 }
 
+// Listen lets the hosts of the internet answer at another address, too: as the one that their names lead to.
+func (n *Internet) Listen(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	go func() { _ = n.secure.ServeTLS(l, "", "") }() // ends when the server is closed
+	return nil
+}
+
 // Close ends it.
 func (n *Internet) Close() error {
 	return errors.Join(n.plain.Close(), n.secure.Close())

@@ -56,9 +56,9 @@ type Options struct {
 	// order of KEP-625; with in-tree, --external-cloud-volume-plugin keeps them.
 	Volumes string `json:"volumes,omitempty"`
 	// CredentialProvider is the path, on the machine that runs apply, of the image credential provider's binary that is
-	// put on every host.
+	// put on every host. {arch} in it stands for the architecture of a host.
 	CredentialProvider string `json:"credentialProvider,omitempty"`
-	// CredentialProviderSHA256 is of that file when the plan was made.
+	// CredentialProviderSHA256 is of that file when the plan was made: amd64:SUM,arm64:SUM for one an architecture.
 	CredentialProviderSHA256 string `json:"credentialProviderSHA256,omitempty"`
 	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of
 	// version N go.

@@ -346,7 +346,9 @@ type CredentialProvider struct {
 }
 
 // Is reports whether a name in a kubelet's configuration is that of the binary, or of another one for the same.
-func (c CredentialProvider) Is(name string) bool { return name == c.Binary || slices.Contains(c.Also, name) }
+func (c CredentialProvider) Is(name string) bool {
+	return name == c.Binary || slices.Contains(c.Also, name)
+}
 
 // Providers are all former in-tree providers, sorted by name.
 func Providers() []Provider { return slices.Clone(providers) }

@@ -75,7 +75,8 @@ func AddPlanFlags(f *client.PlanOptions, cmd *cobra.Command) {
 		&f.Options.CredentialProvider,
 		"credential-provider",
 		"",
-		"binary of the image credential provider, on this machine; it is copied to every host whose kubelet needs it",
+		"binary of the image credential provider, on this machine; it is copied to every host whose kubelet needs it. "+
+			"{arch} in it stands for a host's architecture, such as amd64",
 	)
 	fl.BoolVar(
 		&f.Options.ReplaceHosts,

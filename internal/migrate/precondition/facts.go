@@ -24,6 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // Check re-checks the facts that a step needs, and names what changed.
@@ -130,7 +131,7 @@ func otherHolds(ctx context.Context, e *step.Env, kind, name, id string) (string
 // attacker's. The one file that it may ask for is that of --credential-provider. Nothing of its content is reported,
 // since errors are kept in the journal.
 func localHolds(e *step.Env, id, name, want string) (string, error) {
-	if o := e.Plan.Options; name == "" || name != o.CredentialProvider || want != o.CredentialProviderSHA256 {
+	if o := e.Plan.Options; !planstep.IsProviderFile(o, name, want) {
 		return "", &trust.UntrustedError{What: "fact " + id, Err: fmt.Errorf(
 			"it asks for file %s of this machine, and a plan reads none but that of --credential-provider (%s)",
 			name,

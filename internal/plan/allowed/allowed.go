@@ -528,7 +528,7 @@ func (j Judge) CheckSource(s v1.Step) error {
 
 // copied says what is wrong with the file of this machine that a step copies to a host.
 func (j Judge) copied(s v1.Step) error {
-	if s.Source == "" || s.Source != j.Options.CredentialProvider || s.Content != j.Options.CredentialProviderSHA256 {
+	if !planstep.IsProviderFile(j.Options, s.Source, s.Content) {
 		return fmt.Errorf(
 			"%s of this machine, with SHA-256 %s, is not the image credential provider that the options name: no other file is copied to a host",
 			s.Source,

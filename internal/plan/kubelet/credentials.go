@@ -54,7 +54,6 @@ func InstallCredentialProviders(d *draft.Draft) {
 		)
 		return
 	}
-	local := d.AddFact(planstep.LocalFact(d.Options.CredentialProvider), d.Options.CredentialProviderSHA256, "")
 	for _, h := range inTreeHosts(d) {
 		if own := ownCredentials(d, h); own != nil {
 			if err := conflict(d, h, *own); err != nil {
@@ -65,6 +64,13 @@ func InstallCredentialProviders(d *draft.Draft) {
 		config, err := catalogue.CredentialConfig(d.Provider.Name, d.KubeletMinor(h))
 		if err == nil {
 			err = mergeable(d, h)
+		}
+		binary, found := planstep.ProviderFileFor(d.Options, archOf(d, h))
+		if err == nil && !found {
+			err = fmt.Errorf(
+				"its node is of architecture %q, and there is no image credential provider for it: put it to --credential-provider=%s",
+				archOf(d, h), d.Options.CredentialProvider,
+			)
 		}
 		if err != nil {
 			d.Refusals = append(d.Refusals, fmt.Errorf("host %s: %w", h.Name, err))
@@ -83,17 +89,17 @@ func InstallCredentialProviders(d *draft.Draft) {
 			Why:     "the kubelet asks it for the credentials of the provider's registry when the in-tree ones are gone (KEP-2133)",
 			Host:    h.Name,
 			Path:    target,
-			Source:  d.Options.CredentialProvider,
-			Content: d.Options.CredentialProviderSHA256,
+			Source:  binary.Path,
+			Content: binary.SHA256,
 			Mode:    "0755",
 			Requires: []string{
 				"cluster:uid",
-				local,
+				d.AddFact(planstep.LocalFact(binary.Path), binary.SHA256, ""),
 				d.AddFileFact(h, target),
 			},
 			Undo:            "restore what was there",
 			EstimateSeconds: 2,
-			Changes:         []v1.Change{{Field: target, After: "SHA-256 " + d.Options.CredentialProviderSHA256}},
+			Changes:         []v1.Change{{Field: target, After: "SHA-256 " + binary.SHA256}},
 		})
 		text := withCloudConfig(d, h, string(config))
 		if h.Kubelet.Credentials != nil {
@@ -107,6 +113,15 @@ func InstallCredentialProviders(d *draft.Draft) {
 			"the images that the binary has credentials for, in the newest version that this kubelet reads",
 		)
 	}
+}
+
+// archOf is the architecture of a host, as its node shows it; empty where it is not known.
+func archOf(d *draft.Draft, h v1.Host) string {
+	n := d.FindNode(h.NodeName)
+	if n == nil {
+		return ""
+	}
+	return n.Labels[planstep.ArchLabel]
 }
 
 // mergeConfig adds the provider to the configuration that the kubelet has, on the host: arguments and environment

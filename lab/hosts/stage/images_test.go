@@ -1,0 +1,203 @@
+package stage
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/hosts"
+	"github.com/transplant-dev/transplant/lab/imagecredentials"
+)
+
+var images = flag.String("hosts.images-subnet", "10.85.0.0/24", "network of the cluster that pulls images with credentials")
+
+// Where a host has image credential providers before a migration, and what they are.
+const (
+	ownProviders = "/etc/kubernetes/own-providers.yaml"
+	ownBinaries  = "/usr/local/lib/own-providers"
+	ownConfig    = `# Written by the machine's image. Keep the order: the kubelet tries the first one first.
+apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+  - name: own-credential-provider   # of the company
+    apiVersion: credentialprovider.kubelet.k8s.io/v1
+    matchImages: [ "registry.example" ]
+    defaultCacheDuration: "0s"
+    env:
+      - {name: OWN_SECRET, value: planted-secret}
+`
+	ownProgram = `#!/bin/sh
+cat >/dev/null
+echo '{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Image","auth":{"registry.example":{"username":"own","password":"own"}}}'
+`
+)
+
+// A pod's image comes from a registry that asks for credentials. The kubelet has them from a program that the plan has installed: on one host next to a provider
+// that was there, on the other alone.
+func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
+	s := stageOf(t, hosts.Options{Name: *name + "i", Subnet: *images, ControlPlanes: 1, Workers: 1})
+	ctx := t.Context()
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, err := build.BuildCredentialProviders(ctx, root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	amazon, registry, image := theRegistry(t, s)
+	var worker *hosts.Host
+	for _, h := range s.Hosts() {
+		reachable(t, s, h, amazon)
+		if !h.ControlPlane {
+			worker = h
+		}
+	}
+	before, _ := settledFacts(t, s)
+	must(t, s, append(s.apply(), "--strategy", "downtime", "--credential-provider", filepath.Join(programs, build.ECRCredentialProvider))...)
+
+	config, err := worker.ReadFile(ctx, ownProviders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if added, found := strings.CutPrefix(config, ownConfig); !found || !strings.Contains(added, "name: "+build.ECRCredentialProvider) {
+		t.Errorf("the configuration of the worker is now\n%s", config)
+	}
+	for _, h := range s.Hosts() {
+		answered := registry.Served(amazon.Password)
+		pulled(t, s, h, image)
+		if registry.Served(amazon.Password) == answered {
+			t.Errorf("the pod on %s runs, and its registry was asked for nothing", h.Name)
+		}
+	}
+	if registry.Refused() == 0 {
+		t.Error("the registry has refused nobody: a pull begins without credentials")
+	}
+	must(t, s, "rollback", "--yes", "--cloud", Cloud)
+	asBefore(t, s, before)
+}
+
+// theRegistry is an account's registry and its token service, at the address of the cluster's bridge, with one image in it.
+func theRegistry(t *testing.T, s *Stage) (*imagecredentials.Amazon, *imagecredentials.Registry, string) {
+	t.Helper()
+	n, err := imagecredentials.NewInternet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	amazon := imagecredentials.NewAmazon(n, hosts.Region)
+	amazon.Keys = []string{cluster.KeyKubelet}
+	registry := imagecredentials.NewRegistry("AWS", amazon.Password)
+	n.Handle(amazon.Registry(), registry)
+	if err := n.Listen(bridge(t, s) + ":443"); err != nil {
+		t.Fatal(err)
+	}
+	image := amazon.Registry() + "/lab/pause:v1"
+	pause := filepath.Join(s.Dir, "bin", "pause")
+	if err := imagecredentials.Push(t.Context(), n, image, pause, "AWS", amazon.Password); err != nil {
+		t.Fatal(err)
+	}
+	return amazon, registry, image
+}
+
+// bridge is the address by which the hosts reach this machine.
+func bridge(t *testing.T, s *Stage) string {
+	t.Helper()
+	u, err := url.Parse(s.CloudEndpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Hostname()
+}
+
+// reachable lets a host reach the registry and the token service, as instances do: names, trust, credentials of the instance. A worker gets a provider of its own.
+func reachable(t *testing.T, s *Stage, h *hosts.Host, a *imagecredentials.Amazon) {
+	t.Helper()
+	ctx := t.Context()
+	names, err := h.ReadFile(ctx, "/etc/hosts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := "NO_PROXY=127.0.0.0/8,10.0.0.0/8,169.254.169.254,localhost,.amazonaws.com\nKUBELET_EXTRA_ARGS="
+	if !h.ControlPlane {
+		kubelet += "--image-credential-provider-config=" + ownProviders + " --image-credential-provider-bin-dir=" + ownBinaries
+	}
+	files := map[string]string{
+		"/etc/hosts":                   fmt.Sprintf("%s%s %s api.ecr.%s.amazonaws.com\n", names, bridge(t, s), a.Registry(), a.Region),
+		"/etc/ssl/certs/simulated.pem": string(a.CA()),
+		"/root/.aws/credentials":       "[default]\naws_access_key_id = " + cluster.KeyKubelet + "\naws_secret_access_key = lab-only\n",
+		"/etc/default/kubelet":         kubelet + "\n",
+	}
+	for at, text := range files {
+		if err := h.WriteFile(ctx, at, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !h.ControlPlane {
+		if err := h.WriteFile(ctx, ownProviders, ownConfig, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.WriteFile(ctx, ownBinaries+"/own-credential-provider", ownProgram, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, restart := range []func(context.Context) error{h.StopKubelet, h.StartKubelet} {
+		if err := restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pulled runs a pod of an image on a host, which pulls it each time.
+func pulled(t *testing.T, s *Stage, h *hosts.Host, image string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	pods := s.Client.CoreV1().Pods(hosts.WorkloadNamespace)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pulls-" + h.Name},
+		Spec: corev1.PodSpec{
+			NodeName: h.NodeName, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{Name: "pulls", Image: image, ImagePullPolicy: corev1.PullAlways}},
+		},
+	}
+	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		zero := int64(0)
+		_ = pods.Delete(context.WithoutCancel(ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
+	}()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && now.Status.Phase == corev1.PodRunning {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			var why []string
+			if now != nil {
+				for _, c := range now.Status.ContainerStatuses {
+					if w := c.State.Waiting; w != nil {
+						why = append(why, w.Reason+": "+w.Message)
+					}
+				}
+			}
+			t.Fatalf("the pod on %s does not run: %v %s", h.Name, err, strings.Join(slices.Compact(why), "; "))
+		}
+	}
+}
