@@ -76,6 +76,12 @@ func withCredentialProvider() *v1.Snapshot {
 	return s
 }
 
+// ownProviderOnly leaves the kubelet with a provider that is not the cloud's.
+func ownProviderOnly(s *v1.Snapshot) {
+	p := &s.Hosts[0].Kubelet.Credentials.Providers[0]
+	p.Name, p.MatchImages = "own-credential-provider", []string{"registry.example"}
+}
+
 func noHostKubelets(s *v1.Snapshot) {
 	for i := range s.Hosts {
 		s.Hosts[i].Kubelet = nil
@@ -492,6 +498,34 @@ var kubeletRules = []ruleCase{
 		says: []string{"no provider of cp-1 matches 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn"},
 		change: func(s *v1.Snapshot) {
 			s.Nodes[0].Registries = append(s.Nodes[0].Registries, "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn")
+		},
+	},
+	{
+		name: "F80: a plan adds the cloud's provider to others", code: "PULL-004", base: withCredentialProvider, want: pass_,
+		opts:   facts.Options{CredentialProvider: true},
+		says:   []string{"1 registry is matched"},
+		change: ownProviderOnly,
+	},
+	{
+		name: "F80: no plan adds it", code: "PULL-004", base: withCredentialProvider, want: fails,
+		says:   []string{"no provider of cp-1 matches 123456789012.dkr.ecr.us-east-1.amazonaws.com", "--credential-provider"},
+		change: ownProviderOnly,
+	},
+	{
+		name: "F80: the cloud's provider is there, for others, and stays so", code: "PULL-004", base: withCredentialProvider, want: fails,
+		opts: facts.Options{CredentialProvider: true},
+		says: []string{"no provider of cp-1 matches"},
+		change: func(s *v1.Snapshot) {
+			s.Hosts[0].Kubelet.Credentials.Providers[0].MatchImages = []string{"registry.example"}
+		},
+	},
+	{
+		name: "F80: a kubelet that is external already gets none", code: "PULL-004", base: withCredentialProvider, want: fails,
+		opts: facts.Options{CredentialProvider: true},
+		says: []string{"no provider of cp-1 matches"},
+		change: func(s *v1.Snapshot) {
+			ownProviderOnly(s)
+			kubeletFlags(s, 0, map[string]string{"cloud-provider": "external"})
 		},
 	},
 	{name: "nodes could not be listed", code: "PULL-004", base: withCredentialProvider, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},

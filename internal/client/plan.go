@@ -159,6 +159,8 @@ func (f *PlanOptions) CheckOptions() facts.Options {
 		Accept:        accept,
 		AcceptedBy:    UserName(),
 		AcceptedAt:    Now().UTC(),
+
+		CredentialProvider: f.Options.CredentialProvider != "",
 	}
 }
 

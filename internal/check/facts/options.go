@@ -28,6 +28,8 @@ type Options struct {
 	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s;
 	// empty means unknown.
 	RenewDeadline string
+	// CredentialProvider reports whether the plan adds the cloud's image credential provider to kubelets that lack it.
+	CredentialProvider bool
 	// Part is that of the migration of a hosted control plane: handover, finish or install. Provider is what its owner
 	// says the cloud is; empty if that is not known.
 	Part, Provider string

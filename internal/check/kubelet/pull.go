@@ -319,7 +319,7 @@ var registryNotMatched = rule.Check{
 		for _, k := range kubelets {
 			for _, registry := range k.Node.Registries {
 				n++
-				if !matches(k, registry) {
+				if !matches(k, registry) && !isAdded(f, k, registry) {
 					bad.Add(k.String(), "no provider of %s matches %s", k.Host.Name, registry)
 				}
 			}
@@ -333,11 +333,23 @@ var registryNotMatched = rule.Check{
 		}
 		return findings.With(
 			bad.Some(v1.Fail, "%s: its images would be pulled without credentials", bad[0].Text),
-			"a pattern in matchImages for each registry",
+			"a pattern in matchImages for each registry, or the cloud's provider with plan --credential-provider",
 			"CredentialProviderConfig, status.images of the Nodes",
 			"grep -n -A8 matchImages "+shell.Quote(configOf(kubelets, bad[0].Object))+"   # on host "+facts.HostIn(bad[0].Object),
 		)
 	},
+}
+
+// isAdded reports whether the plan adds a provider to a kubelet that matches a registry. An entry that the kubelet has
+// for that provider stays as it is.
+func isAdded(f facts.Facts, k facts.Kubelet, registry string) bool {
+	cloud, ok := cloudprovider.Lookup(f.CloudName())
+	if !f.Opts.CredentialProvider || !ok || cloud.Credentials == nil || k.Provider() != cloud.Name {
+		return false
+	}
+	isOwn := func(p v1.CredentialProvider) bool { return cloud.Credentials.Is(p.Name) }
+	return !slices.ContainsFunc(k.Credentials.Providers, isOwn) &&
+		slices.ContainsFunc(cloud.Credentials.MatchImages, func(pattern string) bool { return MatchImage(pattern, registry) })
 }
 
 func matches(k facts.Kubelet, registry string) bool {
