@@ -52,14 +52,18 @@ func (p provider) podToken(
 		}
 		config.ServiceAccountImpersonationURL = fmt.Sprintf(accountURL, account)
 	}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: statusOnly{http.DefaultTransport}})
+	web := &statusOnly{next: http.DefaultTransport}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: web})
 	source, err := externalaccount.NewTokenSource(ctx, config)
 	if err != nil {
 		return "", 0, fmt.Errorf("preparing the exchange of the pod's token: %w", err)
 	}
 	token, err := source.Token()
-	if err != nil {
-		return "", 0, fmt.Errorf("exchanging the token of the pod's service account: %w", withoutBody(err))
+	switch {
+	case web.failed != nil:
+		return "", 0, fmt.Errorf("exchanging the token of the pod's service account: %w", web.failed)
+	case err != nil || token.AccessToken == "": // the library's error may quote the answer
+		return "", 0, errors.New("exchanging the token of the pod's service account: the answer has no access token")
 	}
 	return token.AccessToken, time.Until(token.Expiry) - margin, nil
 }
@@ -74,7 +78,11 @@ func (s subject) SubjectToken(context.Context, externalaccount.SupplierOptions) 
 
 // statusOnly turns an answer that is no success into an error. The libraries above it quote such answers, which may
 // repeat a token.
-type statusOnly struct{ next http.RoundTripper }
+type statusOnly struct {
+	next http.RoundTripper
+	// failed is the last request's, which the libraries do not wrap.
+	failed error
+}
 
 // statusError is an answer that was no success.
 type statusError struct {
@@ -87,29 +95,16 @@ func (e *statusError) Error() string {
 }
 
 // RoundTrip sends a request, and returns its answer if that is a success.
-func (t statusOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *statusOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
-	if err != nil {
+	if err == nil && answer.StatusCode/100 != 2 {
+		_ = answer.Body.Close()
+		err = &statusError{host: r.URL.Host, status: answer.StatusCode}
+	}
+	if t.failed = err; err != nil {
 		return nil, err
 	}
-	if answer.StatusCode/100 != 2 {
-		_ = answer.Body.Close()
-		return nil, &statusError{host: r.URL.Host, status: answer.StatusCode}
-	}
 	return answer, nil
-}
-
-// withoutBody returns of an error what cannot repeat an answer: a status, or that a server was not reached.
-func withoutBody(err error) error {
-	var status *statusError
-	var unreached *url.Error
-	switch {
-	case errors.As(err, &status):
-		return status
-	case errors.As(err, &unreached):
-		return unreached
-	}
-	return errors.New("the answer is no access token")
 }
 
 // fetch reads a URL that an administrator of the project has put into the metadata.
