@@ -21,7 +21,9 @@ func BuildCredentialProviders(ctx context.Context, root, out string) (string, er
 		return "", fmt.Errorf("resolving output directory %q: %w", out, err)
 	}
 	module := filepath.Join(root, "credentials")
-	if err := goBuild(ctx, module, dir, "-o", dir+string(filepath.Separator), "./cmd/...", "tool"); err != nil {
+	// Without a version, Amazon's has no --version.
+	args := []string{"-ldflags", "-X main.gitVersion=lab -X main.version=lab", "-o", dir + string(filepath.Separator), "./cmd/...", "tool"}
+	if err := goBuild(ctx, module, dir, args...); err != nil {
 		return "", fmt.Errorf("building the image credential providers in %q: %w", module, err)
 	}
 	return dir, nil

@@ -11,10 +11,10 @@ import (
 func TestAnImageIsPulledWithTheCredentialsThatAProgramGave(t *testing.T) {
 	each(t, func(t *testing.T, c *cloud) {
 		images := NewRegistry(c.user, c.password)
-		// The registry of Azure has the token service at the same host.
+		// Azure's registry has its token service at the same host.
 		tokens, _, _ := c.net.lookup(c.host)
 		c.net.Handle(c.host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, _, shown := r.BasicAuth(); tokens != nil && !shown && (r.URL.Path == "/v2/" || r.URL.Path == "/oauth2/exchange") {
+			if tokens != nil && r.UserAgent() == "kubernetes-credentialprovider-acr" {
 				tokens.ServeHTTP(w, r)
 				return
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/wording"
 	"github.com/transplant-dev/transplant/internal/english"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/outline"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/visible"
@@ -202,6 +203,9 @@ func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string
 			text = string(y)
 		}
 	case v1.StepWriteFile, v1.StepAddManifest:
+		if s.Derive == layout.DeriveCredentialConfig {
+			title = "The provider that is added, as a configuration of its own:"
+		}
 	default:
 		return
 	}
