@@ -58,7 +58,8 @@ type Options struct {
 	// CredentialProvider is the path, on the machine that runs apply, of the image credential provider's binary that is
 	// put on every host. {arch} in it stands for the architecture of a host.
 	CredentialProvider string `json:"credentialProvider,omitempty"`
-	// CredentialProviderSHA256 is of that file when the plan was made. For one of each architecture it is amd64:SUM,arm64:SUM.
+	// CredentialProviderSHA256 is of that file when the plan was made. For one of each architecture it is
+	// amd64:SUM,arm64:SUM.
 	CredentialProviderSHA256 string `json:"credentialProviderSHA256,omitempty"`
 	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of
 	// version N go.
