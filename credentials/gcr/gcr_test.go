@@ -59,10 +59,9 @@ func TestATokenOfTheInstanceIsForItsRegistryAlone(t *testing.T) {
 			t.Errorf("%s: %+v, %v: %s", image, response, err, said)
 		}
 	}
-	for _, image := range []string{"docker.io/a/b", "app", "gcr.io", "gcr.io:443/a", "x.y.gcr.io/a", "gcr.io.example/a", "a@gcr.io/a", "*.gcr.io/a", ".gcr.io/a", "pkg.dev/a", "", "/"} {
-		if image == "" {
-			continue // no request of a kubelet
-		}
+	for _, image := range []string{
+		"docker.io/a/b", "app", "gcr.io", "gcr.io:443/a", "x.y.gcr.io/a", "gcr.io.example/a", "a@gcr.io/a", "*.gcr.io/a", ".gcr.io/a", "pkg.dev/a", "/",
+	} {
 		response, said, err := ask(t, image)
 		if err != nil || len(response.Auth) != 0 || !strings.Contains(said, "none of Google's registries") {
 			t.Errorf("%s: %+v, %v: %s", image, response, err, said)

@@ -106,7 +106,7 @@ func registryOf(image string) (string, bool) {
 		parts := strings.Split(pattern, ".")
 		matches := len(parts) == len(labels)
 		for i := 0; matches && i < len(parts); i++ {
-			matches = parts[i] == labels[i] || parts[i] == "*" && isLabel(labels[i])
+			matches = isLabel(labels[i]) && (parts[i] == labels[i] || parts[i] == "*")
 		}
 		if matches {
 			return host, true

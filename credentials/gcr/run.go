@@ -1,5 +1,5 @@
-// Package gcr decides which credentials a kubelet gets for an image of Google's registries: those of the instance's
-// service account, those of the pod's, or those that the project keeps as a docker config.
+// Package gcr decides which credentials a kubelet gets for an image of Google's registries. They are those of the
+// instance's service account, of the pod's, or of a docker config that the project keeps.
 package gcr
 
 import (

@@ -234,7 +234,8 @@ func (n *Internet) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	if c := n.certs[hello.ServerName]; c != nil {
 		return c, nil
 	}
-	pair, err := n.authority.Issue(pki.Request{CommonName: hello.ServerName, DNS: []string{hello.ServerName}, Server: true})
+	name := hello.ServerName
+	pair, err := n.authority.Issue(pki.Request{CommonName: name, DNS: []string{name}, Server: true})
 	if err != nil {
 		return nil, err
 	}

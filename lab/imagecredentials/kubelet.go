@@ -59,7 +59,8 @@ func Ask(
 		return nil, said, fmt.Errorf("the program answered with %s", gvk)
 	}
 	switch response.CacheKeyType {
-	case credentialv1.ImagePluginCacheKeyType, credentialv1.RegistryPluginCacheKeyType, credentialv1.GlobalPluginCacheKeyType:
+	case credentialv1.ImagePluginCacheKeyType, credentialv1.RegistryPluginCacheKeyType,
+		credentialv1.GlobalPluginCacheKeyType:
 	default:
 		return nil, said, fmt.Errorf("the kubelet uses no response with cache key type %q", response.CacheKeyType)
 	}

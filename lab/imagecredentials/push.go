@@ -42,7 +42,9 @@ func Push(ctx context.Context, n *Internet, image, program, user, password strin
 	if err := w.Close(); err != nil {
 		return err
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(layer.Bytes())), nil
+	})
 	if err != nil {
 		return err
 	}

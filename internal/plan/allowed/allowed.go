@@ -164,19 +164,19 @@ func (j Judge) ownFile(s v1.Step) bool {
 	}
 	switch s.Kind {
 	case v1.StepWriteFile:
-		return s.Derive == layout.DeriveCredentialConfig && j.isCredentialConfig(s.Host, s.Path)
+		return s.Derive == layout.DeriveCredentialConfig && isCredentialConfig(j, s.Host, s.Path)
 	case v1.StepRemoveFile:
-		if j.isCredentialConfig(s.Host, s.Path) {
+		if isCredentialConfig(j, s.Host, s.Path) {
 			return true
 		}
 	default:
 	}
-	return p.Credentials.Is(path.Base(s.Path)) && j.isCredentialDir(s.Host, path.Dir(s.Path))
+	return p.Credentials.Is(path.Base(s.Path)) && isCredentialDir(j, s.Host, path.Dir(s.Path))
 }
 
 // isCredentialConfig reports whether a file is the one by which the kubelet of a host finds image credential providers.
 // Where the host is not known, it is for the check with it.
-func (j Judge) isCredentialConfig(host, at string) bool {
+func isCredentialConfig(j Judge, host, at string) bool {
 	h := j.host(host)
 	if h == nil {
 		return !j.strict && !guarded(at)
@@ -185,7 +185,7 @@ func (j Judge) isCredentialConfig(host, at string) bool {
 }
 
 // isCredentialDir reports whether a directory is that of the image credential providers of a host.
-func (j Judge) isCredentialDir(host, dir string) bool {
+func isCredentialDir(j Judge, host, dir string) bool {
 	if dir == layout.CredentialDir {
 		return true
 	}
@@ -377,7 +377,7 @@ func (j Judge) CheckContent(s v1.Step) error {
 	switch s.Kind {
 	case v1.StepWriteFile:
 		if s.Derive == layout.DeriveCredentialConfig {
-			return j.addedProvider(s)
+			return addedProvider(j, s)
 		}
 		if s.Mode != written[s.Path] {
 			return fmt.Errorf("%s has mode %s, not %s", s.Path, written[s.Path], s.Mode)
@@ -446,7 +446,7 @@ func (j Judge) fileContent(s v1.Step) error {
 
 // addedProvider says what is wrong with what is added to the configuration of image credential providers that a kubelet
 // has.
-func (j Judge) addedProvider(s v1.Step) error {
+func addedProvider(j Judge, s v1.Step) error {
 	switch {
 	case s.Mode != layout.CredentialConfigMode:
 		return fmt.Errorf("%s keeps the mode that it has: the step has mode %s, not %s", s.Path, layout.CredentialConfigMode, s.Mode)

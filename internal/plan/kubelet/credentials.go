@@ -124,7 +124,7 @@ func archOf(d *draft.Draft, h v1.Host) string {
 	return n.Labels[planstep.ArchLabel]
 }
 
-// mergeConfig adds the provider to the configuration that the kubelet has, on the host: arguments and environment
+// mergeConfig adds the provider to the configuration that the kubelet has, on the host. Arguments and environment
 // variables of other providers may be secret, so that no plan holds that file.
 func mergeConfig(d *draft.Draft, h v1.Host, text string) {
 	c := h.Kubelet.Credentials
@@ -187,8 +187,8 @@ func mergeable(d *draft.Draft, h v1.Host) error {
 	return nil
 }
 
-// conflict returns why the provider's entry in the configuration of a kubelet cannot stay as it is: it would not give
-// all the credentials that the kubelet loses. Names are unique, so that no second entry helps.
+// conflict returns why the provider's entry in the configuration of a kubelet cannot stay as it is. Names are unique, so
+// that no second entry helps.
 func conflict(d *draft.Draft, h v1.Host, own v1.CredentialProvider) error {
 	c := h.Kubelet.Credentials
 	var missing []string

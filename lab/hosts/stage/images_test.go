@@ -24,6 +24,7 @@ var images = flag.String("hosts.images-subnet", "10.85.0.0/24", "network of the 
 
 // Where a host has image credential providers before a migration, and what they are.
 const (
+	home         = "/root"
 	ownProviders = "/etc/kubernetes/own-providers.yaml"
 	ownBinaries  = "/usr/local/lib/own-providers"
 	ownConfig    = `# Written by the machine's image. Keep the order: the kubelet tries the first one first.
@@ -39,12 +40,15 @@ providers:
 `
 	ownProgram = `#!/bin/sh
 cat >/dev/null
-echo '{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Image","auth":{"registry.example":{"username":"own","password":"own"}}}'
+cat <<'END'
+{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1", "cacheKeyType": "Image",
+ "auth": {"registry.example": {"username": "own", "password": "own"}}}
+END
 `
 )
 
-// A pod's image comes from a registry that asks for credentials. The kubelet has them from a program that the plan has installed: on one host next to a provider
-// that was there, on the other alone.
+// A pod's image comes from a registry that asks for credentials. The kubelet has them from a program that the plan has installed: on one host next to a
+// provider that was there, on the other alone.
 func TestRealHostsPullImagesWithTheProviderThatAPlanInstalls(t *testing.T) {
 	s := stageOf(t, hosts.Options{Name: *name + "i", Subnet: *images, ControlPlanes: 1, Workers: 1})
 	ctx := t.Context()
@@ -121,7 +125,8 @@ func bridge(t *testing.T, s *Stage) string {
 	return u.Hostname()
 }
 
-// reachable lets a host reach the registry and the token service, as instances do: names, trust, credentials of the instance. A worker gets a provider of its own.
+// reachable lets a host reach the registry and the token service, as instances do: names, trust, credentials of the instance. A worker gets a provider of its
+// own.
 func reachable(t *testing.T, s *Stage, h *hosts.Host, a *imagecredentials.Amazon) {
 	t.Helper()
 	ctx := t.Context()
@@ -136,7 +141,7 @@ func reachable(t *testing.T, s *Stage, h *hosts.Host, a *imagecredentials.Amazon
 	files := map[string]string{
 		"/etc/hosts":                   fmt.Sprintf("%s%s %s api.ecr.%s.amazonaws.com\n", names, bridge(t, s), a.Registry(), a.Region),
 		"/etc/ssl/certs/simulated.pem": string(a.CA()),
-		"/root/.aws/credentials":       "[default]\naws_access_key_id = " + cluster.KeyKubelet + "\naws_secret_access_key = lab-only\n",
+		home + "/.aws/credentials":     "[default]\naws_access_key_id = " + cluster.KeyKubelet + "\naws_secret_access_key = lab-only\n",
 		"/etc/default/kubelet":         kubelet + "\n",
 	}
 	for at, text := range files {

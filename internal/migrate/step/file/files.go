@@ -85,7 +85,7 @@ func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	return x.Env.WriteFile(ctx, s, rec, data, mode)
 }
 
-// mode is that of the step, or that of a file to which something is added: its owner may have closed it, and others may
+// mode is that of the step, or that of a file to which something is added. Its owner may have closed it, and others may
 // have to read it.
 func (x WriteFile) mode(ctx context.Context, s v1.Step) (fs.FileMode, error) {
 	if s.Derive != layout.DeriveCredentialConfig {
