@@ -125,6 +125,7 @@ lab_sets := etcd-v3.5.15,kubernetes-v1.26.0,kube-apiserver-v1.30.14,kube-apiserv
 .PHONY: test-lab
 test-lab:
 	cd lab && $(GO) run ./cmd/lab build --set $(lab_sets) >/dev/null
+	cd credentials && $(GO) build ./cmd/... tool
 	export TRANSPLANT_SOURCES="$$($(sources))" && cd lab && $(GO) test $(test_flags) $(longest) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(longest))")
 
 .PHONY: e2e
