@@ -3,6 +3,7 @@ package imagecredentials
 import (
 	"context"
 	"errors"
+	"flag"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,19 +19,26 @@ import (
 	"github.com/transplant-dev/transplant/lab/build"
 )
 
+var given = flag.String("credentials.programs", "", "directory of the programs, such as one of make credential-providers; empty builds them")
+
 // programs is the directory of the built programs.
 var programs string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "credential-providers-")
-	if err == nil {
-		programs = dir
-		defer func() { _ = os.RemoveAll(dir) }()
+	if programs = *given; programs != "" {
+		return m.Run()
 	}
+	dir, err := os.MkdirTemp("", "credential-providers-")
+	if err != nil {
+		panic(err)
+	}
+	programs = dir
+	defer func() { _ = os.RemoveAll(dir) }()
 	return m.Run()
 }
 
@@ -40,7 +48,7 @@ func built(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the programs")
 	}
-	if _, err := os.Stat(filepath.Join(programs, build.GCRCredentialProvider)); err == nil {
+	if _, err := os.Stat(filepath.Join(programs, build.GCRCredentialProvider)); err == nil || *given != "" {
 		return
 	}
 	root, err := build.FindRoot()
