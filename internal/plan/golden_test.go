@@ -35,7 +35,7 @@ var compact = []struct {
 		},
 	},
 	{"gce-1.30", gce30, v1.Options{Image: "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v30.0.0", Shape: v1.ShapeDaemonSet,
-		CredentialProvider: "bin/auth-provider-gcp", CredentialProviderSHA256: sha}},
+		CredentialProvider: "bin/gcr-credential-provider", CredentialProviderSHA256: sha}},
 	{"vsphere-1.29", vsphere29, v1.Options{Image: "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.29.0"}},
 	{"aws-1.26-unconfigured", unconfiguredAWS, v1.Options{}},
 	{"aws-1.26-deployed", configuredDeployment, v1.Options{}},
