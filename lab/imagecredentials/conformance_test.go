@@ -241,7 +241,7 @@ func TestARequestThatIsNoneIsRefused(t *testing.T) {
 func TestAnImageOfAnotherRegistry(t *testing.T) {
 	images := []string{
 		"docker.io/library/app", "app", "gcr.io.evil.example/app", "evil.example/gcr.io/app", "gcr.io@evil.example/app",
-		"images.azurecr.io.evil.example/app", "a.b.gcr.io/app", "-docker.pkg.dev.evil.example/x", ".gcr.io/app",
+		"a.b.gcr.io/app", "-docker.pkg.dev.evil.example/x", ".gcr.io/app",
 	}
 	for _, name := range []string{build.ACRCredentialProvider, build.GCRCredentialProvider} {
 		t.Run(name, func(t *testing.T) {
@@ -257,6 +257,14 @@ func TestAnImageOfAnotherRegistry(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a name of Azure's in another", func(t *testing.T) {
+		// Upstream finds it anywhere, and answers for the registry of that name: no key is one of the image's host.
+		c := newCloud(t, build.ACRCredentialProvider)
+		response, said, err := Ask(t.Context(), c.program, c.request(c.host+".evil.example/app"))
+		if err != nil || len(response.Auth) != 2 || response.Auth[c.host].Password != c.password || response.Auth["*.azurecr.*"].Password != "" {
+			t.Errorf("%v, it answered %+v: %s", err, response, said)
+		}
+	})
 	t.Run(build.ECRCredentialProvider, func(t *testing.T) {
 		c := newCloud(t, build.ECRCredentialProvider)
 		c.program.Env = append(c.program.Env, "AWS_REGION="+awsRegion)
