@@ -187,8 +187,8 @@ func mergeable(d *draft.Draft, h v1.Host) error {
 	return nil
 }
 
-// conflict returns why the provider's entry in the configuration of a kubelet cannot stay as it is. Names are unique, so
-// that no second entry helps.
+// conflict returns why the provider's entry in the configuration of a kubelet cannot stay as it is. Names are unique,
+// so that no second entry helps.
 func conflict(d *draft.Draft, h v1.Host, own v1.CredentialProvider) error {
 	c := h.Kubelet.Credentials
 	var missing []string
