@@ -6,10 +6,13 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
@@ -342,6 +346,28 @@ func TestAnInterruptedBundleLeavesNothing(t *testing.T) {
 	}
 }
 
+// overTLS writes a kubeconfig that reaches a server by https, as the Secret of a seed has it.
+func overTLS(t *testing.T, server string) string {
+	t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
+	t.Cleanup(front.Close)
+	k := clientcmdapi.NewConfig()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
+	k.Clusters["user"] = &clientcmdapi.Cluster{Server: front.URL, CertificateAuthorityData: ca}
+	k.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: "a-token"}
+	k.Contexts["user"] = &clientcmdapi.Context{Cluster: "user", AuthInfo: "admin"}
+	k.CurrentContext = "user"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*k, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestABundleOfAHostedControlPlane: its pods are those of the seed's namespace, and no Secret is read in either cluster.
 func TestABundleOfAHostedControlPlane(t *testing.T) {
 	s := newSeededJournal(t)
@@ -354,7 +380,8 @@ func TestABundleOfAHostedControlPlane(t *testing.T) {
 	logging(s.seed, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "log of "+r.URL.Path+"\n") })
 	inSeed, inUser := s.seed.Record(), s.user.Record()
 	out := filepath.Join(t.TempDir(), "b.tar.gz")
-	r := s.run("bundle", "--out", out)
+	fails(t, s.run("bundle", "--out", out), exitcode.Error, "has a server that is not reached by https") // a file that comes from a Secret is trusted as little
+	r := transplant(t, "bundle", "--out", out, "--kubeconfig", overTLS(t, s.user.URL), s.flags[0], s.flags[1], s.flags[2], s.flags[3])
 	if r.code != exitcode.OK || r.out != out+"\n" {
 		t.Fatal(r.text(nil))
 	}

@@ -114,10 +114,13 @@ func TestAPlanThatWasEditedIsNotCompared(t *testing.T) {
 	path := c.edited(func(p *v1.Plan) {
 		id := planstep.FileFact("cp-1", "/etc/shadow")
 		p.Facts = append(p.Facts, v1.Fact{ID: id, Value: "x"})
-		p.Steps = append([]v1.Step{{
-			ID: "stop/cloud-controller-manager@cp-1", Phase: p.Steps[0].Phase, Kind: v1.StepRemoveManifest, Component: component.CCM, Group: "g", Title: "stop it",
-			Host: "cp-1", Path: "/etc/shadow", Requires: []string{"cluster:uid", id}, Undo: "write it",
-		}}, p.Steps...)
+		i := slices.IndexFunc(p.Steps, func(s v1.Step) bool {
+			return s.Component == component.KCM && s.Kind == v1.StepEditManifest && s.Host == "cp-1"
+		})
+		stop := p.Steps[i]
+		stop.ID, stop.Kind, stop.Component, stop.Path, stop.Edits = "stop/x@cp-1", v1.StepRemoveManifest, component.CCM, "/etc/shadow", nil
+		stop.Requires = []string{"cluster:uid", id}
+		p.Steps = slices.Insert(p.Steps, i, stop)
 	})
 	for _, o := range [][]string{nil, {"-o", "json"}} {
 		r := c.run(append([]string{"diff", path}, o...)...)

@@ -48,7 +48,8 @@ func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 	return config, nil
 }
 
-// ReadFile is ReadSecret for a file that holds what a cluster handed out, and a context of it; its current one for none.
+// ReadFile is ReadSecret for a file that holds what a cluster handed out, and a context of it. No name stands for its
+// current context.
 func ReadFile(path, context string) (*rest.Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -64,8 +64,8 @@ func (r *Reader) Explain(ctx context.Context, kube kubernetes.Interface, p *core
 	return r.explain(ctx, kube, p, false)
 }
 
-// ExplainWorkload is Explain for a pod whose words are of no concern here: neither its log nor what its containers said
-// when they ended is read.
+// ExplainWorkload is Explain for a pod whose words are of no concern here. It reads neither the log nor what the
+// containers said when they ended.
 func (r *Reader) ExplainWorkload(ctx context.Context, kube kubernetes.Interface, p *corev1.Pod) (Reason, bool) {
 	return r.explain(ctx, kube, withoutWords(p), true)
 }

@@ -121,7 +121,8 @@ func TestAnotherAddressIsConnectedToThanIsPublished(t *testing.T) {
 
 func TestWhatIsNoAddressToConnectToIsRefused(t *testing.T) {
 	for _, pairs := range [][]string{
-		{""}, {"a"}, {"a="}, {"=127.0.0.1"}, {"a:b=127.0.0.1"}, {"a:0=127.0.0.1"}, {"a=127.0.0.1:70000"}, {"a=https://b/"}, {"a=b=c"}, {"a=[::1"}, {"a b=c"}, {"a=127.0.0.1", "A=127.0.0.2"},
+		{""}, {"a"}, {"a="}, {"=127.0.0.1"}, {"a:b=127.0.0.1"}, {"a:0=127.0.0.1"}, {"a=127.0.0.1:70000"}, {"a=https://b/"}, {"a=b=c"},
+		{"a=[::1"}, {"a b=c"}, {"a=127.0.0.1", "A=127.0.0.2"},
 	} {
 		if to, err := ParseConnectTo(pairs); err == nil {
 			t.Errorf("%q is taken: %v", pairs, to)

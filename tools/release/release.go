@@ -232,7 +232,9 @@ func (b *builder) set(program string) map[string]string {
 func (b *builder) program(ctx context.Context, program, platform string, described []entry) (string, error) {
 	system, arch, _ := strings.Cut(platform, "/")
 	file := filepath.Join(b.scratch, program, system, arch, program)
-	target := images.Target{Root: b.Root, Program: program, Version: b.Version, OS: system, Arch: arch, Set: b.set(program), Log: b.Log}
+	target := images.Target{
+		Root: b.Root, Program: program, Version: b.Version, OS: system, Arch: arch, Set: b.set(program), Log: b.Log,
+	}
 	if err := target.Compile(ctx, file); err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,8 +36,9 @@ func ExplainArguments(cmd *cobra.Command) {
 		return
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if check(cmd, args) == nil {
-			return nil
+		err := check(cmd, args)
+		if err == nil || !ofCobra.MatchString(err.Error()) {
+			return err
 		}
 		see := "see: " + cmd.CommandPath() + " --help"
 		if cmd.HasAvailableSubCommands() {
@@ -56,6 +58,9 @@ func ExplainArguments(cmd *cobra.Command) {
 		return fmt.Errorf("%s takes %s, and was given %q\n%s", cmd.CommandPath(), takes, args, see)
 	}
 }
+
+// ofCobra tells what cobra says of arguments from what a command of ours says itself.
+var ofCobra = regexp.MustCompile(`^(unknown command|accepts|requires|invalid argument) `)
 
 // CheckPlanArgument has a command refuse a plan file that cannot be read.
 func CheckPlanArgument(cmd *cobra.Command) {

@@ -4,7 +4,6 @@ package orphans
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +26,8 @@ func NewCommand(c *console.Console) *cobra.Command {
 		Use:   "remove-orphans ID...",
 		Short: "Remove cloud objects whose Service is gone, each by its ID",
 		Example: "  transplant check --cloud=openstack                          # LB-009 lists them\n" +
-			"  transplant remove-orphans --cloud=openstack ID --dry-run\n" +
-			"  transplant remove-orphans --cloud=openstack:cluster=NAME ID ID --yes",
+			"  transplant remove-orphans --cloud=openstack 7d5f2c1e-3b1a-4f6e-9d2c-0a1b2c3d4e5f --dry-run\n" +
+			"  transplant remove-orphans --cloud=openstack:cluster=NAME 7d5f2c1e-3b1a-4f6e-9d2c-0a1b2c3d4e5f --yes",
 		Long: "Remove-orphans removes load balancers that a manager left behind, with their port, the floating IP that a manager made for them, and their security\n" +
 			"groups. Floating IPs and security groups that are left alone can be named, too. Each is looked at again right before: its Service must be gone, no other\n" +
 			"Service may use it, and its members must be servers of this cluster. What goes and what stays is shown first. Nothing is removed while one of the objects\n" +
@@ -85,7 +84,7 @@ func NewCommand(c *console.Console) *cobra.Command {
 			return err // nothing was done, and what was found is on standard error
 		}
 		return errors.Join(output.Print(c.Out, list, map[string]func() error{"text": func() error {
-			_, err := io.WriteString(c.Out, strings.Join(lines(list), "\n")+"\n")
+			_, err := visible.Fprintf(c.Out, "%s\n", visible.Own(strings.Join(lines(list), "\n"))) // each line is set by itself
 			return err
 		}}), err)
 	}

@@ -48,7 +48,9 @@ func TestATimelineIsAPicture(t *testing.T) {
 }
 
 func TestAPictureHasFewTicksWhateverItsLength(t *testing.T) {
-	for _, length := range []time.Duration{0, time.Second, 7 * time.Second, time.Minute, 50 * time.Minute, 5 * time.Hour, 30 * time.Hour, 40 * 24 * time.Hour, 9 * 365 * 24 * time.Hour} {
+	for _, length := range []time.Duration{
+		0, time.Second, 7 * time.Second, time.Minute, 50 * time.Minute, 5 * time.Hour, 30 * time.Hour, 40 * 24 * time.Hour, 9 * 365 * 24 * time.Hour,
+	} {
 		p := Draw([]Span{{Name: "x", From: noon, To: noon.Add(length), State: SpanDone}}, nil, noon)
 		if n := len(p.Ticks); n < 1 || n > 5 {
 			t.Errorf("%s has %d ticks: %+v", length, n, p.Ticks)

@@ -67,7 +67,8 @@ func (m *Memory) Rows(objects []Object) []v1.FleetCluster {
 	now := make(map[Key]remembered, len(objects))
 	out := rowsOf(objects, func(o Object, twice bool) v1.FleetCluster {
 		r := remembered{uid: o.Cluster.UID, version: o.Cluster.ResourceVersion, twice: twice}
-		if was, ok := m.rows[o.Key()]; ok && r.version != "" && was.uid == r.uid && was.version == r.version && was.twice == twice {
+		was := m.rows[o.Key()]
+		if r.version != "" && was.uid == r.uid && was.version == r.version && was.twice == twice {
 			r = was
 		} else {
 			r.row = Row(o, twice)

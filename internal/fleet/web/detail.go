@@ -253,7 +253,7 @@ func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntr
 	return out[:min(len(out), maxEvents)], err
 }
 
-// Bounds of the events of a cluster, which whoever may create events writes. One event has up to a megabyte and a half.
+// Bounds of the events of a cluster. Root of any node may write them, and one has up to a megabyte and a half.
 const (
 	eventPage, maxEvents = 20, 200
 	maxEventText         = 1 << 10

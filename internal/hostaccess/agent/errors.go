@@ -67,7 +67,8 @@ func (e *Error) Err() error {
 	if e == nil {
 		return nil
 	}
-	out := &hostError{message: visible.Line(visible.Cut(e.Message, maxMessage))} // the root of the host wrote it, or could have
+	// The root of the host wrote it, or could have.
+	out := &hostError{message: visible.Line(visible.Cut(e.Message, maxMessage))}
 	for _, name := range e.Is[:min(len(e.Is), len(identities))] {
 		for _, i := range identities {
 			if i.name == name {

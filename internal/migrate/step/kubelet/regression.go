@@ -248,8 +248,8 @@ func (x Kubelet) worse(
 	return visible.Cut(strings.Join(worse, "; "), maxClauses), cutClauses(different), nil
 }
 
-// because is why one of the pods is not Ready, as the end of a sentence. The sentence stays in the journal, which more
-// people may read than the logs of a workload: nothing that a container has written is in it.
+// because is why one of the pods is not Ready, as the end of a sentence. The sentence stays in the journal, and more
+// people may read that than the logs of a workload. So nothing that a container has written is in it.
 func because(ctx context.Context, e *step.Env, pods []corev1.Pod, name string) string {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace+"/"+p.Name == name })
 	if i < 0 {
