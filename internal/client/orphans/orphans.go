@@ -156,6 +156,7 @@ func (r *removal) remove(ctx context.Context, o *v1.Orphan) error {
 			return nil
 		case v1.OrphanRefused:
 			return exitcode.With(exitcode.Error, "%s is not removed any more: %s", describe(*o), reason)
+		case v1.OrphanFound, v1.OrphanPending, v1.OrphanMissing: // it is looked at again
 		}
 		if reason != last {
 			r.Narrate("waiting for %s: %s", describe(*o), reason)

@@ -117,13 +117,17 @@ func isEnding(s v1.Step) bool {
 	return planstep.StopsComponent(s) || s.Kind == v1.StepScale && s.Replicas != nil && *s.Replicas == 0
 }
 
+// isOfManager reports whether a step gives a host the manager, or what is made for it there, such as its token.
+func isOfManager(s v1.Step) bool {
+	return s.Kind == v1.StepAddManifest || s.Derive != "" && s.Derive != layout.DeriveCredentialConfig
+}
+
 // CheckPlace says what is wrong with where a step changes a host.
 func (j Judge) CheckPlace(s v1.Step) error {
 	if err := cleanPaths(s); err != nil {
 		return err
 	}
-	derived := s.Derive != "" && s.Derive != layout.DeriveCredentialConfig
-	if h := j.host(s.Host); h != nil && len(h.Claims) > 0 && (derived || s.Kind == v1.StepAddManifest) {
+	if h := j.host(s.Host); h != nil && len(h.Claims) > 0 && isOfManager(s) {
 		return fmt.Errorf("host %s is control plane by its own word alone: it gets no token and no manager", s.Host)
 	}
 	if isEnding(s) && !slices.Contains(ended, s.Component) {

@@ -99,12 +99,9 @@ func (f *facts) served(b *balancer, owner naming.Owner) string {
 // shared is what on a load balancer is not of the Service that it was made for; empty for nothing. The external
 // provider tags those of the in-tree one: one tag is the Service's own.
 func (f *facts) shared(b *balancer, owner naming.Owner) string {
-	tags := slices.Clone(b.Tags)
-	for _, l := range b.listeners {
-		if l.Name != "" && !strings.Contains(l.Name, b.Name) && !slices.ContainsFunc(l.Tags, isOf) {
-			return "its listener " + quoted(l.Name) + " was not made by a manager: remove that one first, if nothing uses it"
-		}
-		tags = append(tags, l.Tags...)
+	tags, foreign := tagsOf(b)
+	if foreign != "" {
+		return "its listener " + quoted(foreign) + " was not made by a manager: remove that one first, if nothing uses it"
 	}
 	own := b.Name
 	if owner.UID != "" {
@@ -128,6 +125,19 @@ func (f *facts) shared(b *balancer, owner naming.Owner) string {
 		}
 	}
 	return ""
+}
+
+// tagsOf are the tags of a load balancer and its listeners, and the name of a listener that no manager made; empty for
+// none.
+func tagsOf(b *balancer) (tags []string, foreign string) {
+	tags = slices.Clone(b.Tags)
+	for _, l := range b.listeners {
+		if l.Name != "" && !strings.Contains(l.Name, b.Name) && !slices.ContainsFunc(l.Tags, isOf) {
+			return nil, l.Name
+		}
+		tags = append(tags, l.Tags...)
+	}
+	return tags, ""
 }
 
 // isOf reports whether a tag names a Service.
