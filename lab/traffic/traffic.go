@@ -112,7 +112,7 @@ func (t *Traffic) follow(ctx context.Context) {
 			case is && !served[published]:
 				door.Cut()
 			case !is && served[published]:
-				_ = door.Heal() // the port was taken meanwhile: it is tried again
+				_ = door.Heal() //nolint:contextcheck // an edge lives until Close; if the port was taken, it is tried again
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func demo(ctx context.Context, o options) (err error) {
 		defer cancel()
 		err = errors.Join(err, t.Stop(stopCtx))
 	}()
-	balancers, err := traffic.Start(t.AWS().State)
+	balancers, err := traffic.Start(t.AWS().State) //nolint:contextcheck // its addresses are open until Close
 	if err != nil {
 		return err
 	}
