@@ -238,7 +238,7 @@ func TestAUserChecksAndProvesAClusterAndRemovesWhatIsLeft(t *testing.T) {
 		list.Orphans[0].State != v1.OrphanRemoved || list.Orphans[1].State != v1.OrphanRemoved {
 		t.Errorf("exit code %d, %v: %+v\n%s", code, err, list, errOut)
 	}
-	for _, says := range []string{"can be removed", "goes   port", "waiting for load balancer " + left.Name, left.ID + ") is removed"} {
+	for _, says := range []string{"can be removed", "goes port", "waiting for load balancer " + left.Name, left.ID + ") is removed"} {
 		if !strings.Contains(errOut, says) {
 			t.Errorf("it does not say %q: %s", says, errOut)
 		}

@@ -19,6 +19,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/visible"
 )
 
+// dashed is the length of a UUID as clouds write it.
+const dashed = 36
+
 // NewCommand returns the command.
 func NewCommand(c *console.Console) *cobra.Command {
 	o := orphans.Options{Poll: orphans.DefaultPoll}
@@ -38,7 +41,7 @@ func NewCommand(c *console.Console) *cobra.Command {
 				return errors.New("name the ID of each object that is to be removed: transplant check --cloud=openstack lists them (LB-009)")
 			}
 			for i, id := range ids {
-				if uuid.Validate(id) != nil {
+				if len(id) != dashed || uuid.Validate(id) != nil { // an in-tree name is a UUID without dashes
 					return fmt.Errorf("%q is no ID of a cloud object: give the UUID that LB-009 shows, not a name", id)
 				}
 				if slices.Contains(ids[:i], id) {
