@@ -147,7 +147,7 @@ func TestWithoutRightsLessIsSaid(t *testing.T) {
 	}
 }
 
-// TestAWorkloadsOwnWordsAreNotRead: what is said of its pod stays where more people read than may read its log.
+// TestAWorkloadsOwnWordsAreNotRead: the reason goes into the journal, and more people may read that than the log.
 func TestAWorkloadsOwnWordsAreNotRead(t *testing.T) {
 	t.Parallel()
 	p := crashing()

@@ -81,26 +81,22 @@ func JSON(data []byte) []byte {
 	if !bytes.ContainsFunc(data, IsObeyed) {
 		return data
 	}
-	var b bytes.Buffer
-	for _, r := range string(data) {
-		if IsObeyed(r) {
-			fmt.Fprintf(&b, `\u%04x`, r) // none of them is beyond the basic plane
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.Bytes()
+	unicodeEscape := func(r rune) string { return fmt.Sprintf(`\u%04x`, r) } // none of them is beyond the basic plane
+	return []byte(replace(string(data), IsObeyed, unicodeEscape))
 }
 
 // Escaped returns a text of several lines with such characters as Go writes them.
-func Escaped(s string) string {
-	if !strings.ContainsFunc(s, IsObeyed) {
+func Escaped(s string) string { return replace(s, IsObeyed, Escape) }
+
+// replace writes the characters of a text that are meant in another way.
+func replace(s string, isMeant func(rune) bool, write func(rune) string) string {
+	if !strings.ContainsFunc(s, isMeant) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if IsObeyed(r) {
-			b.WriteString(Escape(r))
+		if isMeant(r) {
+			b.WriteString(write(r))
 			continue
 		}
 		b.WriteRune(r)
@@ -112,21 +108,12 @@ func isHidden(r rune) bool { return r == '\n' || r == '\t' || IsObeyed(r) }
 
 // escape writes the characters of a line that are not seen as Go does; a tab is a space.
 func escape(line string) string {
-	if !strings.ContainsFunc(line, isHidden) {
-		return line
-	}
-	var b strings.Builder
-	for _, r := range line {
-		switch {
-		case r == '\t':
-			b.WriteByte(' ')
-		case isHidden(r):
-			b.WriteString(Escape(r))
-		default:
-			b.WriteRune(r)
+	return replace(line, isHidden, func(r rune) string {
+		if r == '\t' {
+			return " "
 		}
-	}
-	return b.String()
+		return Escape(r)
+	})
 }
 
 // Escape writes a character as Go does in a string.

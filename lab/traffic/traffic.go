@@ -37,7 +37,7 @@ func Start(account func() awssim.State) (t *Traffic, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the members of load balancers: %w", err)
 	}
-	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // addresses are open until Close, whoever opened them
+	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // addresses are open until Close
 	t = &Traffic{account: account, members: members, doors: map[string]*edge.Edge{}, stop: stop}
 	t.wg.Go(t.answer)
 	for published := range serving(account()) {

@@ -220,7 +220,7 @@ func conflict(d *draft.Draft, h v1.Host, own v1.CredentialProvider) error {
 
 // credentialFlags name both to the kubelet.
 func credentialFlags(d *draft.Draft, h v1.Host) []v1.Edit {
-	if !wantsCredentials(d, h) || h.Kubelet.Credentials != nil { // which it is told of already
+	if !wantsCredentials(d, h) || h.Kubelet.Credentials != nil { // it has the flags
 		return nil
 	}
 	return []v1.Edit{
