@@ -211,7 +211,7 @@ func TestNamedValues(t *testing.T) {
 	for name, value := range map[string]string{
 		"csi.storage.k8s.io/provisioner-secret-name": "ceph", "kubernetes.io/service-account.name": "default",
 		"service.beta.kubernetes.io/aws-load-balancer-ssl-cert": "arn:aws:acm:eu-west-1:123456789012:certificate/8f14e45f-ceea-467f-9d8f-1a2b3c4d5e6f",
-		"token-ttl": "24h", "passive": "yes", "auth-mode": "RBAC", "volume.kubernetes.io/storage-provisioner": "kubernetes.io/aws-ebs",
+		"token-ttl": "24h", "credential-provider": "./ecr-credential-provider", "passive": "yes", "auth-mode": "RBAC", "volume.kubernetes.io/storage-provisioner": "kubernetes.io/aws-ebs",
 	} {
 		if got := Annotations(map[string]string{name: value}); got[name] != value {
 			t.Errorf("%s: %q became %q", name, value, got[name])

@@ -23,7 +23,7 @@ var secretNames = map[string]bool{"authorization": true, "proxyauthorization": t
 // aboutSecret matches the ends of names that hold something else about a secret: where it lies, what it is called, how
 // long it lasts.
 var aboutSecret = regexp.MustCompile(`(?i)(file|files|dir|path|config|name|names|namespace|ttl|expiration|expiry|` +
-	`issuer|audiences?|ref|version|type|url|uri|endpoint|hash|hashes|timeout|duration)$`)
+	`issuer|audiences?|ref|version|type|url|uri|endpoint|hash|hashes|timeout|duration|provider)$`)
 
 var (
 	separators = regexp.MustCompile(`[-_.\s]+`)

@@ -175,7 +175,7 @@ func TestWhatOpenStackDoesNotAnswerIsUnknown(t *testing.T) {
 		t.Errorf("inventory %+v", got)
 	}
 	for spec, says := range map[string]string{
-		"openstack": "there are no credentials", "openstack:config=/none": "no such file", "openstack:colour=red": "there are config, cluster and router",
+		"openstack": "there are no credentials; export OS_AUTH_URL", "openstack:config=/none": "no such file", "openstack:colour=red": "there are config, cluster and router",
 	} {
 		if _, err := (cloudprogram.Programs{Cloud: spec, Path: in.program}).Open(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: the error is %v", spec, err)

@@ -168,7 +168,7 @@ func TestWhatVSphereDoesNotAnswerIsUnknown(t *testing.T) {
 		t.Errorf("two machines of one UUID: %+v", got)
 	}
 	for spec, says := range map[string]string{
-		"vsphere": "there are no credentials: export GOVC_URL", "vsphere:config=/none": "no such file", "vsphere:colour=red": "there is config",
+		"vsphere": "there are no credentials; export GOVC_URL", "vsphere:config=/none": "no such file", "vsphere:colour=red": "there is config",
 		"vsphere:config=" + a.file(t, []byte("global: {secretName: s, secretNamespace: kube-system}\nvcenter: {a: {server: vc.example}}\n")): "in the Secret kube-system/s, which is not read from here",
 	} {
 		if _, err := (cloudprogram.Programs{Cloud: spec, Path: a.program}).Open(t.Context()); err == nil || !strings.Contains(err.Error(), says) {

@@ -68,7 +68,7 @@ func Settings(settings map[string]string) (config []byte, options Options, err e
 		return config, options, nil
 	}
 	if config = fromEnvironment(os.Getenv); len(config) == 0 {
-		return nil, options, errors.New("opening OpenStack: there are no credentials: export OS_AUTH_URL or OS_CLOUD and " +
+		return nil, options, errors.New("opening OpenStack: there are no credentials; export OS_AUTH_URL or OS_CLOUD and " +
 			"what belongs to it, or name the cloud config with --cloud=openstack:config=FILE")
 	}
 	return config, options, nil

@@ -219,7 +219,7 @@ func (v *VCenter) check(p *problems) {
 	case (v.SecretName == "") != (v.SecretNamespace == ""):
 		p.add("vCenter %q: set both secret-name and secret-namespace (secretName and secretNamespace in YAML)", v.Name)
 	case v.SecretName == "" && (v.User == "" || v.Password == ""):
-		p.add("vCenter %q has no credentials: set user and password, secret-name and secret-namespace, "+
+		p.add("vCenter %q has no credentials; set user and password, secret-name and secret-namespace, "+
 			"or [Global] secrets-directory", v.Name)
 	}
 	if v.CAFile != "" {

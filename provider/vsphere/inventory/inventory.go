@@ -55,7 +55,7 @@ func Open(_ context.Context, settings map[string]string) (inventory.Source, erro
 func fromEnvironment(get func(string) string) ([]byte, error) {
 	text := get("GOVC_URL")
 	if text == "" {
-		return nil, errors.New("opening vSphere: there are no credentials: export GOVC_URL, GOVC_USERNAME and GOVC_PASSWORD, " +
+		return nil, errors.New("opening vSphere: there are no credentials; export GOVC_URL, GOVC_USERNAME and GOVC_PASSWORD, " +
 			"or name the cloud config with --cloud=vsphere:config=FILE")
 	}
 	if !strings.Contains(text, "://") {
