@@ -11,6 +11,7 @@ package ccmtrial
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ type act struct {
 	at    time.Time // when it arrived
 	cloud bool      // at the cloud, or else at kube-apiserver
 	what  string
+	// refused is an act that changed nothing, since the object had another version than it named.
+	refused bool
 }
 
 func (a act) String() string {
@@ -42,7 +45,7 @@ func acts(calls []simcloud.Call, writes []apiserver.Write) []act {
 	for _, w := range writes {
 		if ofALoop(w) {
 			what := fmt.Sprintf("%s %s/%s %s/%s (%d)", w.Verb, w.Resource, w.Subresource, w.Namespace, w.Name, w.Code)
-			out = append(out, act{by: w.User, at: w.Received, what: what})
+			out = append(out, act{by: w.User, at: w.Received, what: what, refused: w.Code == http.StatusConflict})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b act) int { return a.at.Compare(b.at) })

@@ -27,11 +27,13 @@ func TestActsAreWhatLoopsChange(t *testing.T) {
 		{Received: at(2), User: "a", Verb: "create", Resource: "events", Namespace: "kube-system", Name: migrationLease + ".17"},
 		{Received: at(2), User: "a", Verb: "create", Resource: "subjectaccessreviews"},
 		{Received: at(5), User: "b", Verb: "create", Resource: "events", Namespace: "default", Name: "web.17", Code: 201},
+		{Received: at(6), User: "a", Verb: "update", Resource: "configmaps", Namespace: "kube-system", Name: "state", Code: 409},
 	}
 	want := []act{
-		{"a", at(1), false, "patch nodes/status /n (200)"},
-		{"b", at(3), true, "EnsureLoadBalancer lb"},
-		{"b", at(5), false, "create events/ default/web.17 (201)"},
+		{"a", at(1), false, "patch nodes/status /n (200)", false},
+		{"b", at(3), true, "EnsureLoadBalancer lb", false},
+		{"b", at(5), false, "create events/ default/web.17 (201)", false},
+		{"a", at(6), false, "update configmaps/ kube-system/state (409)", true},
 	}
 	if diff := cmp.Diff(want, acts(calls, writes), cmp.AllowUnexported(act{})); diff != "" {
 		t.Errorf("acts (-want +got):\n%s", diff)
@@ -39,7 +41,7 @@ func TestActsAreWhatLoopsChange(t *testing.T) {
 }
 
 func TestATakeoverIsJudgedByTheFirstActOfTheNewLeader(t *testing.T) {
-	one, two, three, four := act{"a", at(1), true, "x"}, act{"b", at(2), false, "x"}, act{"a", at(3), false, "y"}, act{"b", at(4), true, "x"}
+	one, two, three, four := act{"a", at(1), true, "x", false}, act{"b", at(2), false, "x", false}, act{"a", at(3), false, "y", false}, act{"b", at(4), true, "x", false}
 	for name, c := range map[string]struct {
 		all   []act
 		want  takeover
@@ -48,7 +50,7 @@ func TestATakeoverIsJudgedByTheFirstActOfTheNewLeader(t *testing.T) {
 		"an overlap":              {[]act{one, two, three, four}, takeover{first: two, last: three, late: []act{three}}, true},
 		"none":                    {[]act{one, two, four}, takeover{first: two, last: one}, true},
 		"the new one acts not":    {[]act{one, three}, takeover{last: three}, false},
-		"others do not matter":    {[]act{one, {"c", at(2), true, "x"}, four}, takeover{first: four, last: one}, true},
+		"others do not matter":    {[]act{one, {"c", at(2), true, "x", false}, four}, takeover{first: four, last: one}, true},
 		"the old one never acted": {[]act{four}, takeover{first: four}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
