@@ -29,8 +29,10 @@ func TestTwoHundredNodesAreInitialisedWithTenRequests(t *testing.T) {
 		}
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
+	options := nodecontroller.NewOptions()
+	options.GatherWindow = 2 * time.Second // on a busy machine two hundred nodes are not in the queue within the usual 50 ms
 	made, err := nodecontroller.New(nodecontroller.Config{
-		Client: client, Cloud: f.cloud, Nodes: factory.Core().V1().Nodes(), StatusUpdateFrequency: time.Hour, Workers: 1, Options: nodecontroller.NewOptions(),
+		Client: client, Cloud: f.cloud, Nodes: factory.Core().V1().Nodes(), StatusUpdateFrequency: time.Hour, Workers: 1, Options: options,
 	})
 	if err != nil {
 		t.Fatal(err)
