@@ -206,23 +206,31 @@ func TestAClockThatIsOffIsSaidAndCorrected(t *testing.T) {
 	}
 }
 
+// stepsTook puts steps that are done before those of the run.
+func stepsTook(n int, estimate float64, took time.Duration) func(*Facts) {
+	return func(f *Facts) {
+		from, to := noon.Add(-time.Hour), noon.Add(-time.Hour+took)
+		for i := range n {
+			f.Journal.Plan.Steps = append([]v1.Step{{ID: fmt.Sprint(i), EstimateSeconds: estimate}}, f.Journal.Plan.Steps...)
+			f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: fmt.Sprint(i), Started: from, Ended: &to, Result: "done"})
+		}
+	}
+}
+
 func TestHowMuchLongerItTakes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Facts)
 		want   *v1.Range
 	}{
-		{"nothing was measured", func(*Facts) {}, &v1.Range{LowSeconds: 15, HighSeconds: 60}}, // c, d; b is late
-		{"steps took twice their estimates", func(f *Facts) {
-			for i := range 8 {
-				from, to := noon.Add(-time.Hour), noon.Add(-time.Hour+20*time.Second)
-				f.Journal.Plan.Steps = append([]v1.Step{{ID: fmt.Sprint(i), EstimateSeconds: 10}}, f.Journal.Plan.Steps...)
-				f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: fmt.Sprint(i), Started: from, Ended: &to, Result: "done"})
-			}
-		}, &v1.Range{LowSeconds: 54, HighSeconds: 66}},
+		{"one step was measured", func(*Facts) {}, &v1.Range{LowSeconds: 17, HighSeconds: 56}}, // c, d; b is late
+		{"nothing was measured", func(f *Facts) { f.Journal.Records = f.Journal.Records[1:] }, &v1.Range{LowSeconds: 20, HighSeconds: 80}},
+		{"half a minute of steps took twice their estimates", stepsTook(3, 10, 20*time.Second), &v1.Range{LowSeconds: 31, HighSeconds: 62}},
+		{"an hour of steps took twice their estimates", stepsTook(360, 10, 20*time.Second), &v1.Range{LowSeconds: 53, HighSeconds: 66}},
+		{"small steps took twenty times their estimates", stepsTook(8, 0.1, 2*time.Second), &v1.Range{LowSeconds: 17, HighSeconds: 56}},
 		{"two steps are done side by side", func(f *Facts) {
 			f.Journal.Plan.Steps[2].Batch, f.Journal.Plan.Steps[3].Batch = "x", "x"
-		}, &v1.Range{LowSeconds: 13, HighSeconds: 50}},
+		}, &v1.Range{LowSeconds: 14, HighSeconds: 47}},
 		{"no command works on it", func(f *Facts) { f.Lock = nil }, nil},
 		{"it is paused", paused, nil},
 	} {

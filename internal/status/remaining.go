@@ -1,14 +1,16 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 const (
-	// fewSteps is how many steps have to be measured before what they took says more than a guess.
-	fewSteps = 3
+	// settled is how many seconds of estimated work have to be done before what they took counts as much as a guess. The
+	// first steps of a plan are estimated at a tenth of a second, and may take twenty times that.
+	settled = 60.0
 	// guessLow and guessHigh are between what an estimate of a plan may be off where nothing was measured.
 	guessLow, guessHigh = 0.5, 2.0
 	// spread is how far apart the ends of the range are at least, from its middle.
@@ -54,21 +56,39 @@ func estimateLeft(f Facts, s v1.Status) float64 {
 	return left
 }
 
-// ratios are the lower and the upper quartile of what steps took against their estimates.
+// ratio is what a step took against its estimate, in seconds.
+type ratio struct{ of, estimate float64 }
+
+// ratios are the lower and the upper quartile of what the work so far took against its estimates, mixed with the guess:
+// the more of the work is measured, the less.
 func ratios(f Facts) (low, high float64) {
 	have := results(f.Journal)
-	var all []float64
+	var all []ratio
+	measured := 0.0
 	for _, step := range f.steps() {
 		r := have[step.ID]
 		if r.Result == "done" && r.Ended != nil && step.EstimateSeconds > 0 {
-			all = append(all, max(0, r.Ended.Sub(r.Started).Seconds())/step.EstimateSeconds)
+			all = append(all, ratio{max(0, r.Ended.Sub(r.Started).Seconds()) / step.EstimateSeconds, step.EstimateSeconds})
+			measured += step.EstimateSeconds
 		}
 	}
-	if len(all) < fewSteps {
+	if len(all) == 0 {
 		return guessLow, guessHigh
 	}
-	slices.Sort(all)
-	low, high = all[len(all)/4], all[(3*len(all))/4]
+	slices.SortFunc(all, func(a, b ratio) int { return cmp.Compare(a.of, b.of) })
+	low, high = quantile(all, measured/4), quantile(all, 3*measured/4)
 	middle := (low + high) / 2
-	return min(low, middle*(1-spread)), max(high, middle*(1+spread))
+	low, high = min(low, middle*(1-spread)), max(high, middle*(1+spread))
+	trust := measured / (measured + settled)
+	return trust*low + (1-trust)*guessLow, trust*high + (1-trust)*guessHigh
+}
+
+// quantile is the ratio behind which a part of the estimated work lies, of ratios in their order.
+func quantile(of []ratio, part float64) float64 {
+	for _, r := range of {
+		if part -= r.estimate; part < 0 {
+			return r.of
+		}
+	}
+	return of[len(of)-1].of
 }
