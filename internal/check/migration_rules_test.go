@@ -88,8 +88,22 @@ var migrationRules = []ruleCase{
 		name:   "a leader that has just come",
 		code:   "LM-010",
 		want:   warn,
-		says:   []string{"cp-1_x took the lease kube-controller-manager 1m0s ago"},
+		says:   []string{"cp-1_x took the lease kube-controller-manager 1m0s ago", "-l component=kube-controller-manager "},
 		change: leads(component.KCM, "cp-1_x", time.Minute, 3),
+	},
+	{
+		name:   "a cloud-controller-manager that has just come",
+		code:   "LM-010",
+		want:   warn,
+		says:   []string{"cp-1_x took the lease cloud-controller-manager 1m0s ago", "grep -E 'cloud-controller-manager'"},
+		change: leads(component.CCM, "cp-1_x", time.Minute, 3),
+	},
+	{
+		name:   "a leader of the loops that has just come",
+		code:   "LM-010",
+		want:   warn,
+		says:   []string{"1m0s ago", "grep -E 'kube-controller-manager|cloud-controller-manager'"},
+		change: leads("cloud-provider-extraction-migration", "cp-1_x", time.Minute, 3),
 	},
 	{
 		name:   "a lease that goes from hand to hand",

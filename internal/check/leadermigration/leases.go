@@ -123,6 +123,7 @@ func judgeStability(f facts.Facts) v1.Finding {
 	}
 	var bad findings.Problems
 	var since *time.Time
+	var lease string
 	n := 0
 	for _, l := range f.Leases {
 		if !electsManagers(f, l) || l.Holder == "" {
@@ -131,6 +132,7 @@ func judgeStability(f facts.Facts) v1.Finding {
 		n++
 		text, began := instability(f, l)
 		if text != "" {
+			lease = findings.OrElse(lease, l.Name)
 			bad.Add("Lease/kube-system/"+l.Name, "%s", text)
 		}
 		if began != nil {
@@ -144,10 +146,23 @@ func judgeStability(f facts.Facts) v1.Finding {
 		bad.Finding(v1.Warn, "%s", bad[0].Text),
 		"leaders that stay for days",
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-		"kubectl -n kube-system logs -l component="+component.KCM+" --previous --tail=50",
+		lastLogs(lease),
 	)
 	finding.Since = since
 	return finding
+}
+
+// lastLogs shows how the managers that share a lease ended. Only kubeadm's kube-controller-manager has a label that is
+// known: who installs a cloud-controller-manager chooses its labels, but hardly another name.
+func lastLogs(lease string) string {
+	managers := component.KCM + "|" + component.CCM
+	switch {
+	case lease == component.KCM:
+		return "kubectl -n kube-system logs -l component=" + component.KCM + " --previous --tail=50"
+	case strings.Contains(lease, component.CCM):
+		managers = component.CCM
+	}
+	return "kubectl -n kube-system get pods -o name | grep -E '" + managers + "' | xargs -n 1 kubectl -n kube-system logs --previous --tail=50"
 }
 
 // instability is what is wrong with a held lease, and since when where that is known; empty when its leader is settled.
