@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -286,6 +288,26 @@ func (s *Server) Get(t testing.TB, path string, into runtime.Object) bool {
 		t.Fatal(err)
 	}
 	return true
+}
+
+// Below returns the objects whose paths begin with a prefix, in the order of their paths. It asks the store itself, as a
+// simulated controller may do that looks at each step of a clock.
+func Below[T any](t testing.TB, s *Server, prefix string) []T {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []T
+	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
+		if !strings.HasPrefix(path, prefix) {
+			continue
+		}
+		var into T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.objects[path], &into); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, into)
+	}
+	return out
 }
 
 // Field returns a text of an object by its path and the names of the fields that lead to it; empty when there is none.

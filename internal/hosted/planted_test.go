@@ -144,7 +144,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			holder, before := w.lease(t.Context(), component.KCM)
+			holder, before := w.lease(component.KCM)
 			if holder == "" {
 				t.Fatal("no pod leads")
 			}
@@ -162,7 +162,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 				t.Error("it went on")
 			}
 			w.fair()
-			if now, after := w.lease(t.Context(), component.KCM); now != holder || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
+			if now, after := w.lease(component.KCM); now != holder || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
 				t.Errorf("the lease of pod %s, which lives, was released: %s has it", holder, now)
 			}
 		})

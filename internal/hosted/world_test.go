@@ -15,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -221,17 +220,16 @@ var accepted = map[string]string{}
 func (w *world) catchUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx := context.Background()
-	list, err := w.s.Kube.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{})
+	list, err := w.s.Kube.AppsV1().Deployments(ns).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return // an outage of the seed
 	}
 	live := map[string]bool{}
 	for i := range list.Items {
 		live[list.Items[i].Name] = true
-		w.rollOut(ctx, &list.Items[i])
+		w.rollOut(&list.Items[i])
 	}
-	for _, p := range w.pods(ctx) {
+	for _, p := range w.pods() {
 		switch {
 		case p.Name == workloads.TrialPod:
 			p.Status = corev1.PodStatus{
@@ -243,20 +241,16 @@ func (w *world) catchUp() {
 			w.end(&p)
 		}
 	}
-	w.elect(ctx)
-	w.judge(ctx)
-	w.fillTokens(ctx)
+	w.elect()
+	w.judge()
+	w.fillTokens()
 	if w.lookedAfter != nil {
 		w.lookedAfter()
 	}
 }
 
-func (w *world) pods(ctx context.Context) []corev1.Pod {
-	list, err := w.s.Kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return list.Items
+func (w *world) pods() []corev1.Pod {
+	return apitest.Below[corev1.Pod](w.t, w.seed, "/api/v1/namespaces/"+ns+"/pods/")
 }
 
 // end lets a pod end: first it is marked; three looks later its kubelet says that its container has terminated, and takes the object away at once.
@@ -290,7 +284,7 @@ func (w *world) fail(name string) func(string) bool {
 	}
 }
 
-func (w *world) rollOut(ctx context.Context, d *appsv1.Deployment) {
+func (w *world) rollOut(d *appsv1.Deployment) {
 	raw, err := json.Marshal(d.Spec.Template)
 	if err != nil {
 		w.t.Fatal(err)
@@ -299,7 +293,7 @@ func (w *world) rollOut(ctx context.Context, d *appsv1.Deployment) {
 	h.Write(raw)
 	hash := fmt.Sprintf("%08x", h.Sum32())
 	var now, old []corev1.Pod
-	for _, p := range w.pods(ctx) {
+	for _, p := range w.pods() {
 		switch {
 		case p.Labels["app"] != d.Name:
 		case p.Labels["pod-template-hash"] == hash && p.DeletionTimestamp == nil:
@@ -328,8 +322,7 @@ func (w *world) rollOut(ctx context.Context, d *appsv1.Deployment) {
 		ReadyReplicas:      int32(ready),
 		Replicas:           int32(len(now) + len(old)),
 	}
-	fresh, err := w.s.Kube.AppsV1().Deployments(ns).Get(ctx, d.Name, metav1.GetOptions{})
-	if err != nil || fresh.ResourceVersion != d.ResourceVersion {
+	if w.seed.Field("/apis/apps/v1/namespaces/"+ns+"/deployments/"+d.Name, "metadata", "resourceVersion") != d.ResourceVersion {
 		return
 	}
 	w.seed.Put(w.t, d)
@@ -351,20 +344,18 @@ func (w *world) start(d *appsv1.Deployment, hash string) corev1.Pod {
 }
 
 // lease returns the holder of a lease; empty when nobody holds it or it ran out.
-func (w *world) lease(ctx context.Context, name string) (string, *coordinationv1.Lease) {
-	l, err := w.u.Kube.CoordinationV1().Leases("kube-system").Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+func (w *world) lease(name string) (string, *coordinationv1.Lease) {
+	l := &coordinationv1.Lease{}
+	if !w.user.Get(w.t, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+name, l) {
 		return "", nil
-	} else if err != nil {
-		w.t.Fatal(err)
 	}
 	return ptr.Deref(l.Spec.HolderIdentity, ""), l
 }
 
 // contend lets the first of the candidates have a lease that is free, or the holder renew it.
-func (w *world) contend(ctx context.Context, name string, candidates []string) {
+func (w *world) contend(name string, candidates []string) {
 	now := metav1.NewMicroTime(w.clock.Now())
-	holder, l := w.lease(ctx, name)
+	holder, l := w.lease(name)
 	holds := slices.Index(candidates, strings.TrimSuffix(holder, "_id"))
 	expired := l == nil || l.Spec.RenewTime == nil || w.clock.Since(l.Spec.RenewTime.Time) > 15*time.Second
 	switch {
@@ -395,9 +386,9 @@ func flagsOf(p *corev1.Pod) map[string]string {
 	return commandline.FlagsOf(commandline.Unwrapped(slices.Concat(c.Command, c.Args)))
 }
 
-func (w *world) managers(ctx context.Context, component string, also func(corev1.Pod) bool) []string {
+func (w *world) managers(component string, also func(corev1.Pod) bool) []string {
 	var out []string
-	for _, p := range w.pods(ctx) {
+	for _, p := range w.pods() {
 		if p.Name != workloads.TrialPod && workloads.SeedComponent(&p.Spec.Containers[0]) == component && also(p) {
 			out = append(out, p.Name)
 		}
@@ -407,28 +398,28 @@ func (w *world) managers(ctx context.Context, component string, also func(corev1
 
 func all(corev1.Pod) bool { return true }
 
-func (w *world) elect(ctx context.Context) {
+func (w *world) elect() {
 	var wanting []string
 	for _, component := range []string{component.KCM, component.CCM} {
-		w.contend(ctx, component, w.managers(ctx, component, all))
-		leader, _ := w.lease(ctx, component)
-		wanting = append(wanting, w.managers(ctx, component, func(p corev1.Pod) bool {
+		w.contend(component, w.managers(component, all))
+		leader, _ := w.lease(component)
+		wanting = append(wanting, w.managers(component, func(p corev1.Pod) bool {
 			return flagsOf(&p)["enable-leader-migration"] == "true" && p.Name+"_id" == leader
 		})...)
 	}
-	w.contend(ctx, layout.DefaultLease, wanting)
+	w.contend(layout.DefaultLease, wanting)
 }
 
 // state is what a pod's gauges would say.
-func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
+func (w *world) state(p *corev1.Pod) v1.Manager {
 	component, flags := workloads.SeedComponent(&p.Spec.Containers[0]), flagsOf(p)
 	m := v1.Manager{Component: component, Host: p.Name, CloudCalls: ptr.To[int64](3)}
-	main, _ := w.lease(ctx, component)
+	main, _ := w.lease(component)
 	if main != p.Name+"_id" {
 		return m
 	}
 	m.Leads = append(m.Leads, component)
-	migration, _ := w.lease(ctx, layout.DefaultLease)
+	migration, _ := w.lease(layout.DefaultLease)
 	has := flags["enable-leader-migration"] != "true"
 	if !has && migration == p.Name+"_id" {
 		m.Leads, has = append(m.Leads, layout.DefaultLease), true
@@ -445,15 +436,15 @@ func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
 }
 
 // judge notes loops that two pods run.
-func (w *world) judge(ctx context.Context) {
+func (w *world) judge() {
 	owners := map[string][]string{}
-	for _, p := range w.pods(ctx) {
+	for _, p := range w.pods() {
 		if p.Name == workloads.TrialPod {
 			continue // it ends when it has said its version
 		}
 		switch workloads.SeedComponent(&p.Spec.Containers[0]) {
 		case component.KCM, component.CCM:
-			for _, l := range w.state(ctx, &p).Loops {
+			for _, l := range w.state(&p).Loops {
 				owners[l] = append(owners[l], p.Name)
 			}
 		}
@@ -468,9 +459,9 @@ func (w *world) judge(ctx context.Context) {
 	}
 }
 
-func (w *world) fillTokens(ctx context.Context) {
-	s, err := w.u.Kube.CoreV1().Secrets("kube-system").Get(ctx, layout.TokenSecret, metav1.GetOptions{})
-	if err == nil && len(s.Data["token"]) == 0 {
+func (w *world) fillTokens() {
+	s := &corev1.Secret{}
+	if w.user.Get(w.t, "/api/v1/namespaces/kube-system/secrets/"+layout.TokenSecret, s) && len(s.Data["token"]) == 0 {
 		s.Data = map[string][]byte{"token": []byte("ccm-token")}
 		w.user.Put(w.t, s)
 	}
@@ -487,7 +478,7 @@ func (w *world) scrape(ctx context.Context, component, pod, _ string) (v1.Manage
 	if err != nil {
 		return v1.Manager{}, errors.New("no route to host")
 	}
-	return w.state(ctx, p), nil
+	return w.state(p), nil
 }
 
 // run carries a part out and fails the test when that fails.
