@@ -111,16 +111,20 @@ var ownershipRules = []ruleCase{
 }
 
 var versionRules = []ruleCase{
-	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.25 to 1.36", "is tested"}},
+	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.25 to 1.37", "is tested"}},
+	{
+		name: "of the minor that ours is built from", code: "VER-001", want: pass_, says: []string{"that our cloud-controller-manager is built from"},
+		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.2" },
+	},
 	{
 		name:   "before our range",
 		code:   "VER-001",
 		want:   fails,
 		opts:   facts.Options{Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
-		says:   []string{"v1.24.4", "1.25 to 1.36"},
+		says:   []string{"v1.24.4", "1.25 to 1.37"},
 		change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.24.4" },
 	},
-	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.0" }},
+	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.38.0" }},
 	{
 		name: "another image of the same minor",
 		code: "VER-001",

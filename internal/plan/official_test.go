@@ -138,7 +138,7 @@ func TestOurManagerIsRefusedWhereItIsNotProven(t *testing.T) {
 		d.APIMinor = minor
 		d.Provider, _ = cloudprovider.Lookup(provider)
 		err := ccm.ChooseImage(d)
-		if err == nil || !strings.Contains(err.Error(), "1.25 to 1.36") || !strings.Contains(err.Error(), "aws, openstack, vsphere") {
+		if err == nil || !strings.Contains(err.Error(), "1.25 to 1.37") || !strings.Contains(err.Error(), "aws, openstack, vsphere") {
 			t.Errorf("%s: the error is %v", provider, err)
 		}
 	}

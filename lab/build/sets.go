@@ -58,7 +58,8 @@ var Sets = []Set{
 	apiserver("v1.33.4"),
 	apiserver("v1.34.4"),
 	apiserver("v1.35.4"),
-	apiserver("v1.36.3"), // the newest
+	apiserver("v1.36.3"),
+	apiserver("v1.37.2"), // the newest, the minor that our manager is built from
 	controllerManager("v1.36.3"),
 	{ // what installs the charts of deploy/charts
 		Name: "helm", Version: "v4.3.1",

@@ -31,7 +31,7 @@ const (
 	helmVersion   = "v4.3.1"
 	helmSet       = "helm-" + helmVersion
 	operatorChart = "deploy/charts/transplant-operator"
-	newestServer  = "v1.36.3"
+	newestServer  = "v1.37.2"
 )
 
 var whole = flag.Bool("install.all", false, "have Helm render and install the charts, too, which compiles Helm (make e2e)")

@@ -156,7 +156,7 @@ func shortMatrix() string {
 	}
 	first, last := proven.Minors()
 	ours, _ := cloudprovider.OwnImage(cloudprovider.AWS, first)
-	fmt.Fprintf(&b, "\nOur manager is built from the libraries of Kubernetes 1.%d. That is newer than the API servers that it runs with.\n"+
+	fmt.Fprintf(&b, "\nOur manager is built from the libraries of Kubernetes 1.%d. That is newer than all API servers but the last that it runs with.\n"+
 		"[The skew policy](https://kubernetes.io/releases/version-skew-policy/) does not cover that: tests run it with API servers of each minor from %s. `--image=official` takes the provider's own image of the cluster's minor.\n", ours.Minor, span(first, last))
 	return b.String()
 }
@@ -240,8 +240,8 @@ func managerTable() string {
 	image, _ := cloudprovider.OwnImage(cloudprovider.AWS, first)
 	return fmt.Sprintf(`| %[1]s | provider and cluster | built from | version skew policy of Kubernetes | fence |
 |---|---|---|---|---|
-| not given | %[2]s, %[4]s | k8s.io/cloud-provider 0.%[5]d, ours | not covered: it is newer than the API server; [tests](#api-servers-that-ours-was-run-against) take its place | yes |
-| %[6]s | %[3]s, %[4]s | 0.%[5]d, ours | not covered; tests run these programs against both ends of the range, on the library that the %[2]s one is built on | yes |
+| not given | %[2]s, %[4]s | k8s.io/cloud-provider 0.%[5]d, ours | not covered below 1.%[5]d: it is newer than the API server; [tests](#api-servers-that-ours-was-run-against) take its place | yes |
+| %[6]s | %[3]s, %[4]s | 0.%[5]d, ours | not covered below 1.%[5]d; tests run these programs against both ends of the range, on the library that the %[2]s one is built on | yes |
 | not given | other clouds, other minors | the cluster's own minor, official | covered | no |
 | %[7]s | every cloud and minor of [the list](#official-managers) | the cluster's own minor, official | covered | no |
 | an image of yours | any | what its tag says | covered if it is of the cluster's minor or the one before ([VER-001](checks.md#ver-001)) | only if it is built on package %[8]s |
