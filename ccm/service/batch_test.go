@@ -19,12 +19,36 @@ func given(interval time.Duration, changes map[float64]change) []float64 {
 		if what, ok := changes[float64(tick)/10]; ok {
 			b.note(what, now)
 		}
-		if due := b.due(); !due.IsZero() && !due.After(now) {
-			b.given(now)
+		if gives(&b, now) {
 			times = append(times, float64(tick)/10)
 		}
 	}
 	return times
+}
+
+// gives gives a batch that is due at a time, or so soon after it that the steps of a simulation are too long to see it.
+func gives(b *batching, now time.Time) bool {
+	due := b.due()
+	if due.IsZero() || due.After(now.Add(joinDelay)) {
+		return false
+	}
+	b.given(later(now, due))
+	return true
+}
+
+// Events of one answer of a watch are a fraction of a millisecond apart. They are no lone node with a group behind it.
+func TestNodesWhoseEventsComeTogetherAreOneBatch(t *testing.T) {
+	b := batching{window: time.Second, interval: 10 * time.Second}
+	for _, at := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond, 30 * time.Millisecond} {
+		now := noon.Add(at)
+		if due := b.due(); !due.IsZero() && !due.After(now) {
+			t.Errorf("given after %s, and there is another", at)
+		}
+		b.note(changeJoins, now)
+	}
+	if due, want := b.due(), noon.Add(50*time.Millisecond); !due.Equal(want) {
+		t.Errorf("given at %s, want %s", due, want)
+	}
 }
 
 func TestWhenNodesAreGivenToLoadBalancers(t *testing.T) {
@@ -150,8 +174,7 @@ func TestNodesThatAreBeingInitialisedAreWaitedFor(t *testing.T) {
 						b.note(changeJoins, now)
 					}
 				}
-				if due := b.due(); !due.IsZero() && !due.After(now) {
-					b.given(now)
+				if gives(&b, now) {
 					got = append(got, at)
 				}
 			}

@@ -12,6 +12,9 @@ import (
 )
 
 const (
+	// joinDelay gathers nodes whose events are in one answer of the API server's watch. They would be a lone node and a
+	// group behind it else, which costs each load balancer two updates.
+	joinDelay = 20 * time.Millisecond
 	// leaveDelay gathers nodes that leave together. They do not wait longer: connections are sent to them meanwhile.
 	leaveDelay = 200 * time.Millisecond
 	// leaveInterval is the least time between two updates for nodes that leave, so that a scale-down of many costs few.
@@ -20,7 +23,7 @@ const (
 
 // batching decides when nodes that have joined or left are given to the load balancers.
 //
-// The first nodes that join after a quiet time are given at once, unless others are known to be on their way. What
+// The first nodes that join after a quiet time are given at once (joinDelay), unless others are known to be on their way. What
 // follows waits until none has come or joined for two windows (for one, if it is a lone node), or for the interval. A
 // group that scales up over ten seconds costs each load balancer two updates, and a lone node waits for nothing.
 type batching struct {
@@ -133,7 +136,7 @@ func (b *batching) joinsDue() time.Time {
 	// While nodes come it is not quiet. On a busy API server it may take seconds until those that come are initialised.
 	due := earlier(later(earliest, later(b.lastJoin, b.lastCame()).Add(quiet)), latest)
 	if b.isFirst() {
-		due = earlier(due, later(b.lastJoin, b.arrived()))
+		due = earlier(due, later(b.lastJoin.Add(joinDelay), b.arrived()))
 	}
 	return due
 }
