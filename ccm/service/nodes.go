@@ -23,9 +23,10 @@ const (
 
 // batching decides when nodes that have joined or left are given to the load balancers.
 //
-// The first nodes that join after a quiet time are given at once (joinDelay), unless others are known to be on their way. What
-// follows waits until none has come or joined for two windows (for one, if it is a lone node), or for the interval. A
-// group that scales up over ten seconds costs each load balancer two updates, and a lone node waits for nothing.
+// The first nodes that join after a quiet time are given at once (joinDelay), unless others are known to be on their
+// way. What follows waits until none has come or joined for two windows (for one, if it is a lone node), or for the
+// interval. A group that scales up over ten seconds costs each load balancer two updates, and a lone node waits for
+// nothing.
 type batching struct {
 	window, interval time.Duration
 

@@ -290,8 +290,8 @@ func (s *Server) Get(t testing.TB, path string, into runtime.Object) bool {
 	return true
 }
 
-// Below returns the objects whose paths begin with a prefix, in the order of their paths. It asks the store itself, as a
-// simulated controller may do that looks at each step of a clock.
+// Below returns the objects whose paths begin with a prefix, in the order of their paths. It asks the store itself: a
+// simulated controller looks at each step of a clock.
 func Below[T any](t testing.TB, s *Server, prefix string) []T {
 	t.Helper()
 	s.mu.Lock()

@@ -59,8 +59,8 @@ func estimateLeft(f Facts, s v1.Status) float64 {
 // ratio is what a step took against its estimate, in seconds.
 type ratio struct{ of, estimate float64 }
 
-// ratios are the lower and the upper quartile of what the work so far took against its estimates, mixed with the guess:
-// the more of the work is measured, the less.
+// ratios are the lower and the upper quartile of what the work so far took against its estimates. They are mixed with
+// the guess: the more of the work is measured, the less.
 func ratios(f Facts) (low, high float64) {
 	have := results(f.Journal)
 	var all []ratio

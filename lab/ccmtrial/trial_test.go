@@ -41,7 +41,8 @@ func TestActsAreWhatLoopsChange(t *testing.T) {
 }
 
 func TestATakeoverIsJudgedByTheFirstActOfTheNewLeader(t *testing.T) {
-	one, two, three, four := act{"a", at(1), true, "x", false}, act{"b", at(2), false, "x", false}, act{"a", at(3), false, "y", false}, act{"b", at(4), true, "x", false}
+	one, two := act{"a", at(1), true, "x", false}, act{"b", at(2), false, "x", false}
+	three, four := act{"a", at(3), false, "y", false}, act{"b", at(4), true, "x", false}
 	for name, c := range map[string]struct {
 		all   []act
 		want  takeover
