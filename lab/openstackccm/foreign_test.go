@@ -1,6 +1,7 @@
 package openstackccm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestALoadBalancerOfAnotherClusterStays(t *testing.T) {
 		"others":    {{Protocol: corev1.ProtocolTCP, Port: 8080, NodePort: 30999}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := balance(t, 1)
+			b := balance(t, 1, "share-across-namespaces=true")
 			victim := service("web")
 			id := b.external(t, victim, "other")
 			b.nodes = b.addServers(1) // those of our cluster
@@ -46,6 +47,60 @@ func TestALoadBalancerOfAnotherClusterStays(t *testing.T) {
 			}
 			if tags := b.only(t).Tags; !slices.Equal(tags, []string{"kube_service_other_default_web"}) {
 				t.Errorf("its tags are %v", tags)
+			}
+		})
+	}
+}
+
+// A Service that names a load balancer shares it with those of its own namespace. Ports of another tenant's address, with
+// which a certificate for the other's domain can be had, are for nobody to take who learns its ID.
+func TestAServiceSharesLoadBalancersOfItsNamespaceOnly(t *testing.T) {
+	const mine = "kube_service_" + cluster + "_default_dns"
+	others := []openstacksim.Listener{{Name: "database", Protocol: "TCP", Port: 5432}}
+	for name, test := range map[string]struct {
+		lb      openstacksim.LoadBalancer
+		refused bool
+	}{
+		"of a Service of the namespace":            {openstacksim.LoadBalancer{Name: "kube_service_" + cluster + "_default_web"}, false},
+		"of a Service of another namespace":        {openstacksim.LoadBalancer{Name: "kube_service_" + cluster + "_shop_web"}, true},
+		"of a namespace that ends alike":           {openstacksim.LoadBalancer{Name: "kube_service_" + cluster + "_a-default_web"}, true},
+		"of another cluster":                       {openstacksim.LoadBalancer{Name: "kube_service_other_default_web"}, true},
+		"of a cluster whose name ends alike":       {openstacksim.LoadBalancer{Name: "kube_service_x_" + cluster + "_default_web"}, true},
+		"whose name was cut":                       {openstacksim.LoadBalancer{Name: ("kube_service_" + cluster + "_default_" + strings.Repeat("n", 255))[:255]}, true},
+		"of an in-tree Service":                    {openstacksim.LoadBalancer{Name: "a" + strings.Repeat("9", 31)}, true},
+		"of the namespace, shared with another":    {openstacksim.LoadBalancer{Name: "kube_service_" + cluster + "_default_web", Tags: []string{"kube_service_" + cluster + "_shop_web"}}, true},
+		"made by hand, for who comes first":        {openstacksim.LoadBalancer{Name: "public"}, false},
+		"made by hand, and used by the namespace":  {openstacksim.LoadBalancer{Name: "public", Tags: []string{"kube_service_" + cluster + "_default_web"}, Listeners: others}, false},
+		"made by hand, and used by another":        {openstacksim.LoadBalancer{Name: "public", Tags: []string{"kube_service_" + cluster + "_shop_web"}}, true},
+		"made by hand, with listeners":             {openstacksim.LoadBalancer{Name: "public", Listeners: others}, true},
+		"shared already, by an earlier manager":    {openstacksim.LoadBalancer{Name: "kube_service_" + cluster + "_shop_web", Tags: []string{mine}}, false},
+		"shared already, and without a Service":    {openstacksim.LoadBalancer{Name: "public", Tags: []string{mine}, Listeners: others}, false},
+		"shared already, by a Service named alike": {openstacksim.LoadBalancer{Name: "kube_service_" + cluster + "_shop_web", Tags: []string{mine + "2"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, all := range []bool{false, true} {
+				b := balance(t, 1, fmt.Sprintf("share-across-namespaces=%t", all))
+				test.lb.VIPSubnet = "subnet-nodes"
+				id := b.AddLoadBalancer(test.lb)
+				before, tags := shape(b.only(t)), b.only(t).Tags
+				s := service("dns", annotated(annote+"load-balancer-id", id))
+				if all || !test.refused {
+					b.ensure(t, s)
+					continue
+				}
+				b.Calls()
+				err := b.fails(t, s)
+				if err == nil || !strings.Contains(err.Error(), id+" is not one of namespace default") || !strings.Contains(err.Error(), "share-across-namespaces=true") ||
+					strings.Contains(err.Error(), "shop") {
+					t.Errorf("the error is %v", err)
+				}
+				b.removeOnce(t, s)
+				if got := writes(b.Calls()); len(got) > 0 {
+					t.Errorf("it writes %v", got)
+				}
+				if diff := cmp.Diff(before, shape(b.only(t))) + cmp.Diff(tags, b.only(t).Tags); diff != "" {
+					t.Errorf("the load balancer has changed (-before +after):\n%s", diff)
+				}
 			}
 		})
 	}

@@ -93,6 +93,9 @@ type LoadBalancer struct {
 	// FormerClusterNames are values that --cluster-name had before. Load balancers that are named with one belong to the
 	// Service of the same namespace and name. The key is our own.
 	FormerClusterNames []string `gcfg:"former-cluster-name"`
+	// ShareAcrossNamespaces lets a Service share each load balancer of the project whose ID it names, as the external
+	// provider does. The key is our own.
+	ShareAcrossNamespaces bool `gcfg:"share-across-namespaces"`
 }
 
 // Class is a [LoadBalancerClass "name"].

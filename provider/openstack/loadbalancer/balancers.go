@@ -29,6 +29,7 @@ import (
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 	"github.com/transplant-dev/transplant/provider/openstack/cloudconf"
+	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
 
 // Balancers are the load balancers of a cluster's Services.
@@ -453,7 +454,33 @@ func (b *Balancers) share(
 	if slices.Contains(lb.Tags, in.tag) {
 		return nil
 	}
+	if !b.conf.LoadBalancer.ShareAcrossNamespaces && !s.isOfNamespace(lb, in) {
+		return fmt.Errorf("load balancer %s is not one of namespace %s, and a Service shares those of its own namespace: "+
+			"remove the annotation %sload-balancer-id, or set [LoadBalancer] share-across-namespaces=true in the cloud config, "+
+			"which lets each Service share each load balancer of the project", lb.ID, s.service.Namespace, prefix)
+	}
 	return b.makeChange(ctx, o, s, e, lb, tagChange(lb, append(slices.Clone(lb.Tags), in.tag)), 1)
+}
+
+// isOfNamespace reports whether a load balancer belongs to Services of a Service's own namespace, by its name and tags.
+// A tenant who learns an ID would get ports of another tenant's address else. One that was made by hand has no Service's
+// name: it is for the namespace that comes first, while it has no listeners.
+func (s *settings) isOfNamespace(lb *loadbalancers.LoadBalancer, in scope) bool {
+	names := in.others(lb)
+	_, inTree := naming.OfBalancer(lb.Name) // its name has a UID, which says no namespace
+	if inTree || isServiceTag(lb.Name) {
+		names = append(names, lb.Name)
+	}
+	for _, name := range names {
+		owner, ok := naming.OfBalancer(name)
+		if !ok || owner.Namespace != s.service.Namespace || !slices.ContainsFunc(s.names(), func(own string) bool {
+			mine, ok := naming.OfBalancer(own)
+			return ok && mine.UID == "" && mine.Cluster == owner.Cluster
+		}) {
+			return false
+		}
+	}
+	return len(names) > 0 || len(lb.Listeners) == 0
 }
 
 func tagChange(lb *loadbalancers.LoadBalancer, tags []string) change {
