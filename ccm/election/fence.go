@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -342,15 +343,50 @@ type transport struct {
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	switch request.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions:
-	default:
-		if err := Guard(request.Context(), t.fallbacks...); err != nil {
-			if request.Body != nil {
-				_ = request.Body.Close() // a RoundTripper closes the body also when it fails
+		return t.next.RoundTrip(request)
+	}
+	ask := func() error { return Guard(request.Context(), t.fallbacks...) }
+	if err := ask(); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close() // a RoundTripper closes the body also when it fails
+		}
+		return nil, err
+	}
+	return t.next.RoundTrip(AskAgain(request, ask))
+}
+
+// AskAgain returns the request with a body that can be read only while ask returns nil. Between the question whether a
+// request may be sent and its first byte a connection may have to be made, and the process may be frozen. A body that
+// ends with an error ends the request: the other side gets no whole one.
+func AskAgain(request *http.Request, ask func() error) *http.Request {
+	if request.Body == nil || request.Body == http.NoBody {
+		return request
+	}
+	out := request.WithContext(request.Context()) // a RoundTripper does not change what it is given
+	out.Body = askingBody{request.Body, ask}
+	if again := request.GetBody; again != nil {
+		out.GetBody = func() (io.ReadCloser, error) {
+			body, err := again()
+			if err != nil {
+				return nil, err
 			}
-			return nil, err
+			return askingBody{body, ask}, nil
 		}
 	}
-	return t.next.RoundTrip(request)
+	return out
+}
+
+type askingBody struct {
+	io.ReadCloser
+
+	ask func() error
+}
+
+func (b askingBody) Read(p []byte) (int, error) {
+	if err := b.ask(); err != nil {
+		return 0, err
+	}
+	return b.ReadCloser.Read(p)
 }
 
 // WrappedRoundTripper lets client-go find the transport below, which it does to close idle connections.

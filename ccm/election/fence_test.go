@@ -3,8 +3,11 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -320,5 +323,60 @@ func TestCallsThatWereGivenUpCountUntilTheLastHasReturned(t *testing.T) {
 		if running() {
 			t.Error("a call runs though both have returned")
 		}
+	}
+}
+
+// A connection takes its time, and a frozen process goes on in the middle of it. What was allowed before is not sent then.
+func TestAWriteThatWaitsForItsConnectionIsNotSentAfterTheFenceHasClosed(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2 %t", http2), func(t *testing.T) {
+			whole := make(chan string, 4)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if data, err := io.ReadAll(r.Body); err == nil {
+					whole <- r.Method + " " + string(data)
+				}
+			}))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			client := server.Client()
+			next := client.Transport.(*http.Transport)
+			var f *election.Fence
+			closes := false
+			next.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if closes {
+					f.Revoke("a test")
+				}
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}
+			client.Transport = election.Transport(nil, next)
+			for _, closes = range []bool{false, true} {
+				f = election.Unfenced(time.Now())
+				next.CloseIdleConnections()
+				// The context does not end with the fence: that a fence ends what is bound to it is another test's.
+				ctx := election.NewContext(t.Context(), f)
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := client.Do(request)
+				if err == nil {
+					_ = response.Body.Close()
+				}
+				if errors.Is(err, election.ErrFenced) != closes {
+					t.Errorf("the fence closes: %t; the error is %v", closes, err)
+				}
+			}
+			next.CloseIdleConnections()
+			server.Close() // it waits for its handlers
+			close(whole)
+			var got []string
+			for request := range whole {
+				got = append(got, request)
+			}
+			if diff := cmp.Diff([]string{"POST {}"}, got); diff != "" {
+				t.Errorf("requests that came whole (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/listcount"
 )
 
@@ -60,14 +61,22 @@ func New(o Options) *Transport {
 func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 	request := t.options.Describe(in)
 	if request.Mutates {
-		if refusal := t.options.Gate.Check(in.Context()); refusal != nil {
+		ask := func() error {
+			refusal := t.options.Gate.Check(in.Context())
+			if refusal == nil {
+				return nil
+			}
 			err := fmt.Errorf("not sending %s %s: %w", request.Service, request.Operation, refusal)
 			Note(in.Context(), err)
+			return err
+		}
+		if err := ask(); err != nil {
 			if in.Body != nil {
 				_ = in.Body.Close() // as a RoundTripper must
 			}
 			return nil, err
 		}
+		in = election.AskAgain(in, ask)
 	}
 	page, err := t.lists.page(in, request)
 	if err != nil {

@@ -75,6 +75,42 @@ func TestARequestThatChangesSomethingNeedsAnOpenFence(t *testing.T) {
 	}
 }
 
+// slow sends a request's body after its connection was made, which takes until the lease is lost.
+type slow struct{ lose func() }
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.lose()
+	if _, err := io.ReadAll(r.Body); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+func TestTheFenceIsAskedAgainWhenABodyIsSent(t *testing.T) {
+	gate, fence := &Gate{}, election.Unfenced(time.Now())
+	gate.Use(fence)
+	transport := New(Options{Next: slow{func() { fence.Revoke("it was lost") }}, Gate: gate, Describe: describe})
+	ctx, correct := Watch(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://cloud/", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = transport.RoundTrip(request) //nolint:bodyclose // there is no answer
+	if !errors.Is(err, election.ErrFenced) || !strings.Contains(err.Error(), "not sending compute POST") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := correct(errors.New("creating failed")); !errors.Is(err, election.ErrFenced) {
+		t.Errorf("the corrected error is %v", err)
+	}
+	request.Body, err = request.GetBody() // the caller's request is as it was
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(request.Body); string(data) != "{}" {
+		t.Errorf("its body is %q: %v", data, err)
+	}
+}
+
 func TestAnAnswerIsBounded(t *testing.T) {
 	for size, whole := range map[int]bool{0: true, 9: true, 10: true, 11: false, 100: false} {
 		transport := New(Options{Next: &wire{status: http.StatusOK, size: size}, Gate: &Gate{}, Describe: describe, MaxAnswer: 10})
