@@ -27,7 +27,7 @@ import (
 // VersionOf asks a component on a host for the version of its program: an API server for /version, any other for its
 // build's metric. Empty when it answers and does not tell this account.
 func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (version string, err error) {
-	err = c.askComponent(ctx, manager, host, func(ctx context.Context, client *http.Client, token string) error {
+	err = c.askComponent(ctx, askTimeout, manager, host, func(ctx context.Context, client *http.Client, token string) error {
 		if manager == component.KAS {
 			version, err = recorder.Version(ctx, client, address, token)
 			return err
@@ -46,17 +46,30 @@ func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (
 // that account exists, it uses the kubeconfig's client certificate. That proves who asks without sending anything that
 // could be used again. A bearer token of the operator's is never sent to a manager: its certificate is self-signed, so
 // who answers is not known.
-func (c *Client) Scrape(ctx context.Context, component, host, address string) (m v1.Manager, err error) {
-	err = c.askComponent(ctx, component, host, func(ctx context.Context, client *http.Client, token string) error {
+func (c *Client) Scrape(ctx context.Context, component, host, address string) (v1.Manager, error) {
+	return c.scrapeWithin(ctx, askTimeout, component, host, address)
+}
+
+func (c *Client) scrapeWithin(
+	ctx context.Context,
+	limit time.Duration,
+	component, host, address string,
+) (m v1.Manager, err error) {
+	err = c.askComponent(ctx, limit, component, host, func(ctx context.Context, client *http.Client, token string) error {
 		m, err = recorder.Scrape(ctx, client, address, token)
 		return err
 	})
 	return m, err
 }
 
-// askComponent lets ask talk to a component on a host for at most 5 s, with the credentials that scrape describes.
+// askTimeout bounds a look at a component while a migration runs, which is repeated. A snapshot looks once: it waits
+// longer, since a plan is not made while the owners of the loops are unknown.
+const askTimeout = 5 * time.Second
+
+// askComponent lets ask talk to a component on a host for a limited time, with the credentials that Scrape describes.
 func (c *Client) askComponent(
 	ctx context.Context,
+	limit time.Duration,
 	component, host string,
 	ask func(context.Context, *http.Client, string) error,
 ) error {
@@ -70,7 +83,7 @@ func (c *Client) askComponent(
 		}
 		transport.TLSClientConfig.Certificates = []tls.Certificate{cert}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	refused := ask(ctx, &http.Client{Transport: transport}, token)
 	if refused != nil && err != nil {

@@ -122,7 +122,7 @@ func (c *Client) Gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 		ToolVersion:   Version,
 		Now:           time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
-			m, err := c.Scrape(ctx, component, host, address)
+			m, err := c.scrapeWithin(ctx, collect.DefaultTimeout, component, host, address)
 			if err != nil {
 				m.Error = mask.Error(err)
 			}
