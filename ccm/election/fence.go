@@ -355,9 +355,9 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(AskAgain(request, ask))
 }
 
-// AskAgain returns the request with a body that can be read only while ask returns nil. Between the question whether a
-// request may be sent and its first byte a connection may have to be made, and the process may be frozen. A body that
-// ends with an error ends the request: the other side gets no whole one.
+// AskAgain returns the request with a body that can be read only while ask returns nil. A connection may have to be
+// made between the first question and the first byte, and the process may be frozen. A body that ends with an error
+// ends the request: the other side gets no whole one.
 func AskAgain(request *http.Request, ask func() error) *http.Request {
 	if request.Body == nil || request.Body == http.NoBody {
 		return request

@@ -27,7 +27,7 @@ import (
 // VersionOf asks a component on a host for the version of its program: an API server for /version, any other for its
 // build's metric. Empty when it answers and does not tell this account.
 func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (version string, err error) {
-	err = c.askComponent(ctx, askTimeout, manager, host, func(ctx context.Context, client *http.Client, token string) error {
+	ask := func(ctx context.Context, client *http.Client, token string) error {
 		if manager == component.KAS {
 			version, err = recorder.Version(ctx, client, address, token)
 			return err
@@ -35,7 +35,8 @@ func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (
 		m, err := recorder.Scrape(ctx, client, address, token)
 		version = m.Version
 		return err
-	})
+	}
+	err = c.askComponent(ctx, askTimeout, manager, host, ask)
 	if recorder.Refused(err) {
 		return "", nil
 	}

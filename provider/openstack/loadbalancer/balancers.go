@@ -463,8 +463,8 @@ func (b *Balancers) share(
 }
 
 // isOfNamespace reports whether a load balancer belongs to Services of a Service's own namespace, by its name and tags.
-// A tenant who learns an ID would get ports of another tenant's address else. One that was made by hand has no Service's
-// name: it is for the namespace that comes first, while it has no listeners.
+// A tenant who learns an ID would get ports of another tenant's address else. One that was made by hand has the name of
+// no Service: it is for the namespace that comes first, while it has no listeners.
 func (s *settings) isOfNamespace(lb *loadbalancers.LoadBalancer, in scope) bool {
 	names := in.others(lb)
 	_, inTree := naming.OfBalancer(lb.Name) // its name has a UID, which says no namespace
