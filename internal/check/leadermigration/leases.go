@@ -162,7 +162,8 @@ func lastLogs(lease string) string {
 	case strings.Contains(lease, component.CCM):
 		managers = component.CCM
 	}
-	return "kubectl -n kube-system get pods -o name | grep -E '" + managers + "' | xargs -n 1 kubectl -n kube-system logs --previous --tail=50"
+	return "kubectl -n kube-system get pods -o name | grep -E '" + managers + "' | " +
+		"xargs -n 1 kubectl -n kube-system logs --previous --tail=50"
 }
 
 // instability is what is wrong with a held lease, and since when where that is known; empty when its leader is settled.

@@ -64,7 +64,10 @@ var ccmRange = rule.Check{
 				"transplant plan --image=<cloud-controller-manager of your version>",
 			)
 		case facts.Own(image) && cluster >= facts.DefaultCCMMinor:
-			return findings.Pass("the API server (%s) is of the minor that our cloud-controller-manager is built from", serverName(f))
+			return findings.Pass(
+				"the API server (%s) is of the minor that our cloud-controller-manager is built from",
+				serverName(f),
+			)
 		case facts.Own(image):
 			return findings.Pass(
 				"the API server (%s) is one of 1.%d to 1.%d, with which our cloud-controller-manager is tested; the version skew policy does not cover it, since it is built of 1.%d (--image=official has the version that it covers)",

@@ -471,16 +471,19 @@ func (s *settings) isOfNamespace(lb *loadbalancers.LoadBalancer, in scope) bool 
 	if inTree || isServiceTag(lb.Name) {
 		names = append(names, lb.Name)
 	}
-	for _, name := range names {
-		owner, ok := naming.OfBalancer(name)
-		if !ok || owner.Namespace != s.service.Namespace || !slices.ContainsFunc(s.names(), func(own string) bool {
-			mine, ok := naming.OfBalancer(own)
-			return ok && mine.UID == "" && mine.Cluster == owner.Cluster
-		}) {
-			return false
+	if len(names) == 0 {
+		return len(lb.Listeners) == 0
+	}
+	var clusters []string // the cluster's name, and those that it had before
+	for _, own := range s.names() {
+		if mine, ok := naming.OfBalancer(own); ok && mine.UID == "" {
+			clusters = append(clusters, mine.Cluster)
 		}
 	}
-	return len(names) > 0 || len(lb.Listeners) == 0
+	return !slices.ContainsFunc(names, func(name string) bool {
+		owner, ok := naming.OfBalancer(name)
+		return !ok || owner.Namespace != s.service.Namespace || !slices.Contains(clusters, owner.Cluster)
+	})
 }
 
 func tagChange(lb *loadbalancers.LoadBalancer, tags []string) change {

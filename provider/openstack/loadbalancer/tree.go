@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
 
 // tree is a load balancer's listeners with what is below them: as it is, or as it should be.
@@ -231,7 +233,7 @@ func (s scope) mine(l *listener) bool {
 	return s.owner && !slices.ContainsFunc(l.tags, isServiceTag)
 }
 
-func isServiceTag(tag string) bool { return strings.HasPrefix(tag, "kube_service_") }
+func isServiceTag(tag string) bool { return strings.HasPrefix(tag, naming.ServicePrefix) }
 
 // diff lists the requests that make a tree what it should be, as far as they can be known now. What is below a listener
 // or pool that is yet to be made comes with the next diff. Listeners in the way of new ones go first. Others that are

@@ -76,7 +76,12 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 			x.Env.Note(
 				s,
 				rec,
-				fmt.Sprintf("image credential provider %s on host %s does not give credentials, and says: %s", p.Name, s.Host, p.Error),
+				fmt.Sprintf(
+					"image credential provider %s on host %s does not give credentials, and says: %s",
+					p.Name,
+					s.Host,
+					p.Error,
+				),
 			)
 		}
 	}
