@@ -363,30 +363,41 @@ func AskAgain(request *http.Request, ask func() error) *http.Request {
 		return request
 	}
 	out := request.WithContext(request.Context()) // a RoundTripper does not change what it is given
-	out.Body = askingBody{request.Body, ask}
+	out.Body = askingBody{AskToRead(request.Body, ask), request.Body}
 	if again := request.GetBody; again != nil {
 		out.GetBody = func() (io.ReadCloser, error) {
 			body, err := again()
 			if err != nil {
 				return nil, err
 			}
-			return askingBody{body, ask}, nil
+			return askingBody{AskToRead(body, ask), body}, nil
 		}
 	}
 	return out
 }
 
 type askingBody struct {
-	io.ReadCloser
+	io.Reader
+	io.Closer
+}
+
+// AskToRead is AskAgain for a client that takes the body of a request by itself: a reader that reads only while ask
+// returns nil.
+func AskToRead(body io.Reader, ask func() error) io.Reader {
+	return askingReader{body, ask}
+}
+
+type askingReader struct {
+	io.Reader
 
 	ask func() error
 }
 
-func (b askingBody) Read(p []byte) (int, error) {
-	if err := b.ask(); err != nil {
+func (r askingReader) Read(p []byte) (int, error) {
+	if err := r.ask(); err != nil {
 		return 0, err
 	}
-	return b.ReadCloser.Read(p)
+	return r.Reader.Read(p)
 }
 
 // WrappedRoundTripper lets client-go find the transport below, which it does to close idle connections.

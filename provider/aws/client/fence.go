@@ -7,7 +7,9 @@ import (
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/provider/transport"
 )
 
@@ -26,18 +28,36 @@ func Mutates(operation string) bool {
 
 const gateID = "transplant/fence"
 
-// fenced asks the gate before each attempt of a request that changes something.
+// fenced asks the gate before each attempt of a request that changes something, and again when the body is sent.
 func fenced(gate *transport.Gate) middleware.FinalizeMiddleware {
 	return middleware.FinalizeMiddlewareFunc(
 		gateID,
 		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 			out middleware.FinalizeOutput, metadata middleware.Metadata, err error,
 		) {
-			if operation := awsmiddleware.GetOperationName(ctx); Mutates(operation) {
-				if refusal := gate.Check(ctx); refusal != nil {
-					err = fmt.Errorf("not sending %s %s: %w", awsmiddleware.GetServiceID(ctx), operation, refusal)
-					transport.Note(ctx, err)
-					return out, metadata, err
+			operation := awsmiddleware.GetOperationName(ctx)
+			if !Mutates(operation) {
+				return next.HandleFinalize(ctx, in)
+			}
+			ask := func() error {
+				refusal := gate.Check(ctx)
+				if refusal == nil {
+					return nil
+				}
+				err := fmt.Errorf("not sending %s %s: %w", awsmiddleware.GetServiceID(ctx), operation, refusal)
+				transport.Note(ctx, err)
+				return err
+			}
+			if err := ask(); err != nil {
+				return out, metadata, err
+			}
+			request, ok := in.Request.(*smithyhttp.Request)
+			if !ok {
+				return out, metadata, fmt.Errorf("%s is no HTTP request, but a %T", operation, in.Request)
+			}
+			if body := request.GetStream(); body != nil {
+				if in.Request, err = request.SetStream(election.AskToRead(body, ask)); err != nil {
+					return out, metadata, fmt.Errorf("putting the fence before the body of %s: %w", operation, err)
 				}
 			}
 			return next.HandleFinalize(ctx, in)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -181,6 +182,43 @@ func TestTheFenceIsAskedBeforeEveryAttempt(t *testing.T) {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// The signature needs the body too, and reads it before the request is sent.
+func TestTheFenceIsAskedAgainWhenTheBodyIsSent(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lost while the connection is made: %t", lost), func(t *testing.T) {
+			fence, gate := held(), &transport.Gate{}
+			w := &wire{connects: func() {
+				if lost {
+					fence.Revoke("another process holds the lease")
+				}
+			}}
+			gate.Use(fence)
+			api, err := start(t, w, &awsconfig.CloudConfig{}, gate).Compute(t.Context(), "us-east-1", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			watched, correct := transport.Watch(t.Context())
+			err = createRoute(watched, api)
+			if errors.Is(err, election.ErrFenced) != lost {
+				t.Errorf("error = %v", err)
+			}
+			if corrected := correct(errors.New("error creating AWS route")); errors.Is(corrected, election.ErrFenced) != lost {
+				t.Errorf("a provider's error is corrected to %v", corrected)
+			}
+			if _, err := api.DescribeRouteTables(t.Context(), &ec2.DescribeRouteTablesInput{}); err != nil {
+				t.Errorf("a read was not answered: %v", err)
+			}
+			want := []string{"CreateRoute", "DescribeRouteTables"}
+			if lost {
+				want = want[1:]
+			}
+			if diff := cmp.Diff(want, w.sent()); diff != "" {
+				t.Errorf("requests that came whole (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestAThrottledOperationDoesNotSlowDownOthers(t *testing.T) {

@@ -19,6 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // wire answers requests in the place of AWS and keeps them.
 type wire struct {
 	answer func(action string, n int) (status int, body string, err error)
+	// connects is called before the body of a request is read, as a connection is made then; nil for nothing.
+	connects func()
 
 	mu       sync.Mutex
 	requests []*http.Request
@@ -26,6 +28,9 @@ type wire struct {
 }
 
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
+	if w.connects != nil {
+		w.connects()
+	}
 	var body []byte
 	if r.Body != nil {
 		var err error
