@@ -12,7 +12,7 @@ const ChartDir = "deploy/charts/cloud-controller-manager"
 // chart renders what the chart reads of a provider: the rules of its roles, and the names of the ConfigMaps that its
 // manager writes. The Secret of a cloud config's credentials has a name in the chart's values.
 func (r *renderer) chart(provider string) {
-	objects := layout.IdentityObjects(provider, false, layout.Secrets{})
+	objects := layout.IdentityObjects(provider, layout.Manager{Ours: true})
 	var state []any
 	for _, o := range layout.StateObjects(provider, "") {
 		state = append(state, o["metadata"].(object)["name"])

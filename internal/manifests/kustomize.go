@@ -60,7 +60,7 @@ func neutral() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range layout.IdentityObjects("", false, layout.Secrets{}) {
+	for _, o := range layout.IdentityObjects("", layout.Manager{Ours: true}) {
 		label(o)
 		for i := range out {
 			if layout.Ref(out[i]) == layout.Ref(o) {

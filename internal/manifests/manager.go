@@ -46,7 +46,9 @@ func Manager(provider string) ([]layout.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image of the %s manager: %w", provider, err)
 	}
-	out := layout.IdentityObjects(provider, false, layout.Secrets{Name: credentials[provider]})
+	out := layout.IdentityObjects(provider, layout.Manager{
+		Ours: p.Ours, Secrets: layout.Secrets{Name: credentials[provider]},
+	})
 	out = append(out, layout.StateObjects(provider, "")...)
 	out = append(out, daemonSet(provider, p), ccm.DisruptionBudget(oldest))
 	for _, o := range out {

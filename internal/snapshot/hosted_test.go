@@ -137,9 +137,29 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	for _, a := range got.Access {
 		asked[a.Who+" "+a.Verb+" "+a.Resource] = true
 	}
-	for _, question := range []string{" create serviceaccounts/token", " patch nodes/status", " delete nodes", " patch services/status", " create events"} {
+	for _, question := range []string{" create serviceaccounts/token", " patch nodes/status", " delete nodes", " patch services/status", " create events", " update nodes"} {
 		if !asked[permission.NewManager+question] {
 			t.Errorf("not asked:%s", question)
 		}
+	}
+}
+
+// What only managers on upstream's library do is not asked of ours, whose role does not grant it.
+func TestOurManagerIsNotAskedForWhatUpstreamsDoes(t *testing.T) {
+	s := apitest.New(t)
+	const ours = "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"
+	s.Put(t, deployment("kube-system", "ccm", template(nil, corev1.Container{Name: "c", Image: ours})))
+	got := Gather(t.Context(), live(t, s), collect.Options{})
+	if len(got.Hosted) != 1 || got.Hosted[0].Image != ours {
+		t.Fatalf("hosted: %+v", got.Hosted)
+	}
+	verbs := map[string]bool{}
+	for _, a := range got.Access {
+		if a.Who == permission.NewManager && a.Resource == "nodes" {
+			verbs[a.Verb] = true
+		}
+	}
+	if !verbs["patch"] || verbs["update"] {
+		t.Errorf("of Nodes, the verbs %v were asked", verbs)
 	}
 }

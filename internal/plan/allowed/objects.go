@@ -32,13 +32,16 @@ func (j Judge) made(secrets layout.Secrets) []layout.Object {
 	out := slices.Concat(
 		layout.ObserverObjects(),
 		layout.MigrationObjects(j.Options.LeaseName),
-		layout.IdentityObjects(j.provider(), false, secrets),
-		layout.IdentityObjects(j.provider(), true, secrets),
-		layout.IdentityObjects(j.provider(), false, layout.Secrets{}),
 		layout.StateObjects(j.provider(), j.cluster.UID),
 		layout.NodeManagerObjects(),
 		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()},
 	)
+	for _, ours := range []bool{true, false} { // earlier versions gave ours the rights of managers on upstream's library
+		for _, m := range []layout.Manager{{Secrets: secrets}, {Secrets: secrets, RenewsToken: true}, {}} {
+			m.Ours = ours
+			out = append(out, layout.IdentityObjects(j.provider(), m)...)
+		}
+	}
 	for api := range 2 { // policy/v1beta1 up to 1.20
 		out = append(out, ccm.DisruptionBudget(20+api))
 	}

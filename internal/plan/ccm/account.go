@@ -30,7 +30,9 @@ func EnsureRights(d *draft.Draft) {
 
 // IdentityObjects is that of the cloud-controller-manager of this plan.
 func IdentityObjects(d *draft.Draft) []layout.Object {
-	objects := layout.IdentityObjects(d.Provider.Name, renewsToken(d), secretsRead(d))
+	objects := layout.IdentityObjects(d.Provider.Name, layout.Manager{
+		Ours: d.Program.Ours, RenewsToken: renewsToken(d), Secrets: secretsRead(d),
+	})
 	for _, o := range layout.StateObjects(d.Provider.Name, d.Snapshot.Cluster.UID) {
 		if d.Program.Ours || layout.Ref(o) == layout.CloudIdentity {
 			objects = append(objects, o)

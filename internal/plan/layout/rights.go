@@ -170,26 +170,28 @@ func SecretsOf(role Object) Secrets {
 }
 
 // ccmObjects are those of our manager on AWS.
-func ccmObjects() []Object { return IdentityObjects(cloudprovider.AWS, false, Secrets{}) }
+func ccmObjects() []Object { return IdentityObjects(cloudprovider.AWS, Manager{Ours: true}) }
+
+// Manager is what the rights of a cloud-controller-manager depend on, next to its provider.
+type Manager struct {
+	// Ours reports whether it is built on package ccm. Managers on upstream's library write whole objects, and read them
+	// first. They get what earlier versions of this program gave to ours, too.
+	Ours bool
+	// RenewsToken reports whether it asks for its own token.
+	RenewsToken bool
+	Secrets     Secrets
+}
 
 // IdentityObjects are the identity of the cloud-controller-manager and what its loops need, no more.
-func IdentityObjects(provider string, renewing bool, secrets Secrets) []Object {
+func IdentityObjects(provider string, m Manager) []Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
-	cluster, namespaced := providerRules(provider, secrets)
-	if renewing {
+	cluster, namespaced := providerRules(provider, m.Secrets)
+	if m.RenewsToken {
 		namespaced = append([]Object{rule(core, []string{TokenResource}, []string{"create"}, CCMAccount)}, namespaced...)
 	}
 	return []Object{
 		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(CCMAccount, component.Namespace)},
-		rbac("ClusterRole", CCMRole, "", Object{"rules": append([]Object{
-			rule(core, []string{"nodes"}, append([]string{"update", "patch", "delete"}, all...)),
-			rule(core, []string{"nodes/status"}, []string{"update", "patch"}),
-			rule(core, []string{"services"}, append([]string{"update", "patch"}, all...)),
-			rule(core, []string{"services/status"}, []string{"update", "patch"}),
-			rule(core, []string{"events"}, []string{"create", "patch", "update"}),
-			rule([]string{"authentication.k8s.io"}, []string{"tokenreviews"}, []string{"create"}),
-			rule([]string{"authorization.k8s.io"}, []string{"subjectaccessreviews"}, []string{"create"}),
-		}, cluster...)}),
+		rbac("ClusterRole", CCMRole, "", Object{"rules": append(m.loopRules(), cluster...)}),
 		rbac(
 			"ClusterRoleBinding",
 			CCMRole,
@@ -198,7 +200,7 @@ func IdentityObjects(provider string, renewing bool, secrets Secrets) []Object {
 		),
 		rbac("Role", CCMRole, component.Namespace, Object{"rules": append([]Object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
-			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, component.CCM),
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, m.leaseVerbs(), component.CCM),
 			// Which load balancers are in line: without it, each new leader ensures them all. The plan makes it.
 			rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
@@ -210,6 +212,34 @@ func IdentityObjects(provider string, renewing bool, secrets Secrets) []Object {
 			Object{"roleRef": ref("Role", CCMRole), "subjects": []Object{account(CCMAccount)}},
 		),
 	}
+}
+
+// loopRules are the rights of the loops. Ours patch what they change, and read Services from an informer alone.
+func (m Manager) loopRules() []Object {
+	core, create := []string{""}, []string{"create"}
+	nodes, status := []string{"patch", "delete", "get", "list", "watch"}, []string{"patch"}
+	services, events := []string{"list", "watch"}, []string{"create", "patch"}
+	if !m.Ours {
+		nodes, status = append([]string{"update"}, nodes...), []string{"update", "patch"}
+		services, events = []string{"update", "patch", "get", "list", "watch"}, []string{"create", "patch", "update"}
+	}
+	return []Object{
+		rule(core, []string{"nodes"}, nodes),
+		rule(core, []string{"nodes/status"}, status),
+		rule(core, []string{"services"}, services),
+		rule(core, []string{"services/status"}, status),
+		rule(core, []string{"events"}, events),
+		rule([]string{"authentication.k8s.io"}, []string{"tokenreviews"}, create),
+		rule([]string{"authorization.k8s.io"}, []string{"subjectaccessreviews"}, create),
+	}
+}
+
+// leaseVerbs are those of the manager's own lease. Ours watches it, so that a release is taken up at once.
+func (m Manager) leaseVerbs() []string {
+	if m.Ours {
+		return []string{"get", "update", "watch"}
+	}
+	return []string{"get", "list", "update", "watch"}
 }
 
 // OlderTokenSecret is the Secret with a token that never expires, as earlier versions of this program made it.

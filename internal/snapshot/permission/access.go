@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/together"
@@ -33,12 +34,15 @@ var identities = []struct {
 // loopNeeds are what the new manager's loops do to the API next to their elections: the node loops, the service loop,
 // their events. Every verb is a question of its own, so what no loop uses is not asked.
 var loopNeeds = []collect.Need{
-	{Verbs: []string{"get", "list", "watch", "update", "patch", "delete"}, Resource: "nodes"},
+	{Verbs: []string{"get", "list", "watch", "patch", "delete"}, Resource: "nodes"},
 	{Verbs: []string{"patch"}, Resource: "nodes/status"},
 	{Verbs: []string{"list", "watch", "patch"}, Resource: "services"},
 	{Verbs: []string{"patch"}, Resource: "services/status"},
 	{Verbs: []string{"create", "patch"}, Resource: "events"},
 }
+
+// upstreamNeeds are what managers on upstream's library do besides: they write a Node that they initialise whole.
+var upstreamNeeds = []collect.Need{{Verbs: []string{"update"}, Resource: "nodes"}}
 
 // accountNeeds are for --use-service-account-credentials: each loop is then an account of its own, for which the
 // manager asks a token.
@@ -119,12 +123,18 @@ func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 		}
 	}
 	out = append(out, Questions(NewManager, loopNeeds)...)
-	if slices.ContainsFunc(g.Components(), func(c v1.Component) bool {
-		return c.Name == component.CCM && c.Flags["use-service-account-credentials"] == "true"
-	}) {
+	if hasManager(g, func(c v1.Component) bool { return c.Image == "" || !proven.Ours(c.Image) }) {
+		out = append(out, Questions(NewManager, upstreamNeeds)...)
+	}
+	if hasManager(g, func(c v1.Component) bool { return c.Flags["use-service-account-credentials"] == "true" }) {
 		out = append(out, Questions(NewManager, accountNeeds)...)
 	}
 	return out
+}
+
+// hasManager reports whether a cloud-controller-manager of some kind is there.
+func hasManager(g *collect.Collector, is func(v1.Component) bool) bool {
+	return slices.ContainsFunc(g.Components(), func(c v1.Component) bool { return c.Name == component.CCM && is(c) })
 }
 
 // Questions are the questions whether an account may do something, in the order of the needs.
