@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -174,6 +175,49 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsImage(t *testing.T) {
 	fails(t, c.run("apply", file), exitcode.NotApproved, "there is no terminal to ask on") // a person looks at the review
 	c.unchanged()
 	for _, own := range [][]string{{"--image", image}, {"--plan-sha256", sum}} {
+		if r := c.run(append([]string{"apply", file, "--yes"}, own...)...); r.code == exitcode.NotApproved {
+			t.Errorf("%v is not enough:\n%s", own, r.text(nil))
+		}
+	}
+}
+
+// TestAPlanFileWithoutALookerIsAskedAboutItsProgram: kubelets run it as root on each node. A file of that name and sum may be on this machine for others to choose.
+func TestAPlanFileWithoutALookerIsAskedAboutItsProgram(t *testing.T) {
+	c := newLive(t)
+	dir := t.TempDir()
+	program, file := filepath.Join(dir, "ecr-credential-provider"), filepath.Join(dir, "plan.yaml")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	made := c.run("plan", "--out", file, "--accept", "CLOUD-001=no cloud in this test", "--credential-provider", program)
+	if made.code != exitcode.OK {
+		t.Fatal(made.text(nil))
+	}
+	p, err := client.ReadPlan(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepCopyFile }) {
+		t.Fatal("no step of the plan copies the program")
+	}
+	sum := compare.Digest(p)
+	fails(t, c.run("apply", file, "--yes"), exitcode.NotApproved, "with --yes no operator reads plan "+file,
+		"has the kubelets run "+program+" of this machine (SHA-256 "+p.Options.CredentialProviderSHA256+") as root",
+		"(--credential-provider="+program+")", "--plan-sha256 "+sum)
+	r := c.run("apply", file) // a person looks at the review, in which each step of a file is shown
+	fails(t, r, exitcode.NotApproved, "there is no terminal to ask on")
+	for _, want := range []string{
+		"program that kubelets run as root: " + program + " of this machine, SHA-256 " + p.Options.CredentialProviderSHA256, "put ecr-credential-provider on ",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(r.text(nil)), " "), want) {
+			t.Errorf("the review does not say %q:\n%s", want, r.text(nil))
+		}
+	}
+	if strings.Contains(r.text(nil), "(-v shows them)") {
+		t.Errorf("the review of a file leaves steps out:\n%s", r.text(nil))
+	}
+	c.unchanged()
+	for _, own := range [][]string{{"--credential-provider", program}, {"--plan-sha256", sum}} {
 		if r := c.run(append([]string{"apply", file, "--yes"}, own...)...); r.code == exitcode.NotApproved {
 			t.Errorf("%v is not enough:\n%s", own, r.text(nil))
 		}

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
@@ -79,5 +80,39 @@ func TestAProviderIsNotAddedNextToAnotherOfItsName(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		w.same(files)
+	}
+}
+
+// A record in the journal, which others may have changed, says that there was no file, or that all could read it.
+func TestAPlantedRecordRemovesNoConfigurationOfAKubelet(t *testing.T) {
+	t.Parallel()
+	added := addProviderStep(t)
+	for name, c := range map[string]struct {
+		plant func(r *v1.StepRecord)
+		says  string
+	}{
+		"it was not there":  {func(r *v1.StepRecord) { r.Backup, r.BackupSHA256, r.BackupMode = "", step.Absent, "" }, "it is not removed"},
+		"all could read it": {func(r *v1.StepRecord) { r.BackupMode = "0644" }, ""},
+	} {
+		w := newWorld(t, 1)
+		w.write("cp-1", ownProviders, ownConfig, 0o600)
+		if _, err := w.run(w.given(added)); err != nil {
+			t.Fatal(err)
+		}
+		e := w.engine()
+		rec := e.env.Journal.Record(added.ID)
+		c.plant(&rec)
+		if err := e.env.Journal.Save(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		back := v1.Step{ID: "undo/" + added.ID, Kind: v1.StepRemoveFile, Host: "cp-1", Path: ownProviders, Restore: added.ID}
+		err := executors()[v1.StepRemoveFile](e.env).Do(t.Context(), back, &v1.StepRecord{ID: back.ID})
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: the way back says %v", name, err)
+		}
+		have, mode := w.read("cp-1", ownProviders), w.modeOf("cp-1", ownProviders)
+		if !strings.HasPrefix(have, ownConfig) || (have == ownConfig) != (c.says == "") || mode != 0o600 {
+			t.Errorf("%s: it has mode %o now, and holds\n%s", name, mode, have)
+		}
 	}
 }

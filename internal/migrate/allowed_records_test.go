@@ -220,6 +220,7 @@ func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
 		there     string        // what the backup of the step has already
 		token     bool
 		edits     bool // it is a step that fails where the file is not there
+		adds      bool // it adds to a file of another owner
 		untrusted bool
 		want      string // what the backup has afterwards
 	}{
@@ -236,6 +237,9 @@ func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
 		"edited, and said not to have been there": {
 			rec: v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: sum("now")}, edits: true, want: "now",
 		},
+		"added to, and said not to have been there": {
+			rec: v1.StepRecord{BackupSHA256: step.Absent, AfterSHA256: sum("now")}, adds: true, want: "now",
+		},
 		"a token, not there, and renewed": {rec: v1.StepRecord{BackupSHA256: step.Absent}, token: true, want: "(absent)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +249,9 @@ func TestNoFileIsChangedWithoutItsBackup(t *testing.T) {
 			s := v1.Step{ID: "write/x@cp-1", Kind: v1.StepWriteFile, Host: "cp-1", Path: path}
 			if c.token {
 				s.Derive = layout.DeriveToken
+			}
+			if c.adds {
+				s.Derive = layout.DeriveCredentialConfig
 			}
 			if c.edits {
 				s.Kind = v1.StepEditManifest

@@ -22,8 +22,8 @@ import (
 )
 
 // ManagerSettings are lines with the environment, the image and the arguments of each manager that a plan starts,
-// masked. A plan from elsewhere could use them to send the cloud's credentials away, and no line of a step has to show
-// them.
+// masked, and with the program that it gives to kubelets. A plan from elsewhere could use them to send the cloud's
+// credentials away, or as root on each node, and no line of a step has to show them.
 func ManagerSettings(p *v1.Plan) string {
 	var out strings.Builder
 	for _, e := range p.Options.Env {
@@ -32,6 +32,14 @@ func ManagerSettings(p *v1.Plan) string {
 			&out,
 			"environment of the cloud-controller-manager: %s\n",
 			wording.OneLine(name+"="+mask.Text(mask.Named(name, value))),
+		)
+	}
+	if program := p.Options.CredentialProvider; program != "" {
+		fmt.Fprintf(
+			&out,
+			"program that kubelets run as root: %s of this machine, SHA-256 %s\n",
+			wording.OneLine(program),
+			wording.OneLine(p.Options.CredentialProviderSHA256),
 		)
 	}
 	var shown []string

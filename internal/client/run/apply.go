@@ -56,6 +56,7 @@ func Apply(ctx context.Context, c *client.Client, o ApplyOptions) (err error) {
 	}
 	o.EnvGiven = len(o.Plan.Given.Among("ccm-env")) > 0 // CheckAgainstPlan refuses another one than that of the plan
 	o.ImageGiven = len(o.Plan.Given.Among("image")) > 0
+	o.ProviderGiven = len(o.Plan.Given.Among("credential-provider")) > 0
 	j, err := journal.Open(ctx, c.Kube)
 	switch {
 	case errors.Is(err, journal.ErrNoJournal):
@@ -134,7 +135,7 @@ func startApply(ctx context.Context, c *client.Client, o ApplyOptions) error {
 		return err
 	}
 	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
-	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: true}); err != nil {
+	if err := c.ShowPlan(p, client.PlanView{Answer: o.DryRun, Made: o.File == ""}); err != nil {
 		return err
 	}
 	if err := canStart(ctx, c, p, snap); err != nil || o.DryRun {

@@ -43,6 +43,8 @@ type Options struct {
 	EnvGiven bool
 	// ImageGiven reports the same of its image.
 	ImageGiven bool
+	// ProviderGiven reports the same of the image credential provider's program, which kubelets run as root.
+	ProviderGiven bool
 	// Nodes are the workers that an apply changes; empty for all of the plan.
 	Nodes []string
 }

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
@@ -45,7 +46,8 @@ func isUnkept(s v1.Step, rec v1.StepRecord, sum string) bool {
 
 // onlyEdits reports whether a step fails where the file that it changes is not there.
 func onlyEdits(s v1.Step) bool {
-	return slices.Contains([]v1.StepKind{v1.StepEditManifest, v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit}, s.Kind)
+	return s.Derive == layout.DeriveCredentialConfig ||
+		slices.Contains([]v1.StepKind{v1.StepEditManifest, v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit}, s.Kind)
 }
 
 // KeepBackup makes the backup that a record names, on the machine itself where the access can do that.

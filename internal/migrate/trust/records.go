@@ -13,6 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // judgeRecords holds the records of a journal to its plans. What a record names on a host is written, restored or
@@ -132,8 +133,26 @@ func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord) er
 			return fmt.Errorf("backup %s is not that of %s in this step", f.Backup, f.Path)
 		}
 	}
+	if known {
+		if err := judgeAdded(doc.Plan, s, r); err != nil {
+			return err
+		}
+	}
 	if isMoving := strings.Contains(r.ID, MovingInfix); r.Path != "" && (known || !isMoving) {
 		return fmt.Errorf("path %s belongs to no record of a step: the step says which file it is about", r.Path)
+	}
+	return nil
+}
+
+// judgeAdded holds the record of a step that adds to a file of another owner to what the plan found there. By a record
+// that says that there was none, a rollback would remove a file that the kubelet needs.
+func judgeAdded(p v1.Plan, s v1.Step, r v1.StepRecord) error {
+	if s.Derive != layout.DeriveCredentialConfig || r.BackupSHA256 == "" {
+		return nil
+	}
+	id := planstep.FileFact(s.Host, s.Path)
+	if i := slices.IndexFunc(p.Facts, func(f v1.Fact) bool { return f.ID == id }); i < 0 || p.Facts[i].Value != r.BackupSHA256 {
+		return fmt.Errorf("it says that %s had SHA-256 %s before, which is not what the plan found on host %s", s.Path, r.BackupSHA256, s.Host)
 	}
 	return nil
 }

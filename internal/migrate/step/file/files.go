@@ -167,11 +167,22 @@ func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 	if err != nil {
 		return err
 	}
-	if now, is, err := x.env.ReadFile(ctx, s.Host, s.Path); err != nil {
+	now, is, err := x.env.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
 		return err
-	} else if is != step.Absent && s.Path != layout.CCMToken { // which the manager, or an operator, has renewed since
+	}
+	if is != step.Absent && s.Path != layout.CCMToken { // which the manager, or an operator, has renewed since
 		if err := x.env.CheckUnchanged(s, now.Data); err != nil {
 			return err
+		}
+	}
+	if there, known := x.env.StepByID(s.Restore); known && there.Derive == layout.DeriveCredentialConfig {
+		if sum == step.Absent {
+			return fmt.Errorf("%s on host %s is another owner's, and was not absent before step %s: it is not removed", s.Path, s.Host, s.Restore)
+		}
+		// Its arguments and variables may be secret. The mode is in the journal, and the owner's is on the file.
+		if mode &= 0o600; is != step.Absent {
+			mode = now.Mode.Perm()
 		}
 	}
 	if sum != step.Absent {
