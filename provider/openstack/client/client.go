@@ -89,10 +89,10 @@ func New(o Options) (*Client, error) {
 	}
 	provider.HTTPClient = http.Client{
 		Timeout: o.Timeout,
-		Transport: transport.New(transport.Options{
+		Transport: withLists{transport.New(transport.Options{
 			Next: next, Gate: o.Gate, Describe: Describe, Metrics: metrics(), MaxAnswer: maxAnswer,
 			List: transport.List{NextPage: "marker", MaxBytes: maxList, MaxPages: maxPages},
-		}),
+		})},
 	}
 	if o.UserAgent != "" {
 		provider.UserAgent.Prepend(o.UserAgent)

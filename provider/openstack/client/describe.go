@@ -34,6 +34,7 @@ var collections = map[string]string{
 func Describe(r *http.Request) transport.Request {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	described := transport.Request{Service: "identity", Operation: r.Method + " versions"}
+	login := false
 	for i, segment := range segments {
 		service, known := collections[segment]
 		if !known {
@@ -47,8 +48,9 @@ func Describe(r *http.Request) transport.Request {
 			path = append(path, part)
 		}
 		described = transport.Request{Service: service, Operation: r.Method + " " + strings.Join(path, "/")}
+		login = strings.Join(segments[i:], "/") == "auth/tokens"
 		break
 	}
-	described.Mutates = r.Method != http.MethodGet && r.Method != http.MethodHead && described.Service != "identity"
+	described.Mutates = r.Method != http.MethodGet && r.Method != http.MethodHead && !login
 	return described
 }
