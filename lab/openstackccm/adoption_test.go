@@ -172,6 +172,43 @@ func TestTheUsersFloatingIPStays(t *testing.T) {
 	}
 }
 
+// A free floating IP of a user that a Service of the in-tree provider's days has named for a while stays the user's, and so
+// does one that an administrator has put in the place of the in-tree provider's.
+func TestAFloatingIPIsNotTakenForOneOfTheInTreeProvider(t *testing.T) {
+	for name, use := range map[string]func(b *balanced, s *corev1.Service){
+		"named for a while": func(b *balanced, s *corev1.Service) {
+			b.ensure(t, s)
+			s.Spec.LoadBalancerIP = "203.0.113.77"
+			if got := b.ensure(t, s); got != "203.0.113.77" {
+				t.Errorf("the address is %s", got)
+			}
+			s.Spec.LoadBalancerIP = ""
+			b.ensure(t, s)
+		},
+		"put on by an administrator": func(b *balanced, s *corev1.Service) {
+			b.DeleteFloatingIP(b.FloatingIPs()[0].ID)
+			b.AttachFloatingIP(b.FloatingIPs()[0].ID, b.only(t).VIPPort)
+			if got := b.ensure(t, s); got != "203.0.113.77" {
+				t.Errorf("the address is %s", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := balance(t, 1)
+			s := service("web")
+			b.inTree(s, false)
+			b.AddFloatingIP(openstacksim.FloatingIP{Address: "203.0.113.77", Network: "public"})
+			use(b, s)
+			b.ensure(t, s) // the Service shows the address by now
+			b.remove(t, s)
+			ips := b.FloatingIPs()
+			if len(ips) != 1 || ips[0].Address != "203.0.113.77" || ips[0].Port != "" || ips[0].Description != "" {
+				t.Errorf("floating IPs %+v", ips)
+			}
+		})
+	}
+}
+
 func TestAnAdoptedServiceBecomesInternalAndExternalAgain(t *testing.T) {
 	b := balance(t, 1)
 	s := service("web")
@@ -269,10 +306,8 @@ func TestASharedLoadBalancer(t *testing.T) {
 	if ips := b.FloatingIPs(); len(ips) != 1 || ips[0].Port == "" {
 		t.Errorf("floating IPs %v", ips)
 	}
-	b.removeOnce(t, second)
-	if lb := b.only(t); len(lb.Listeners)+len(lb.Pools)+len(lb.Tags) > 0 {
-		t.Errorf("left is %+v", lb)
-	}
+	b.remove(t, second) // the last one
+	b.nothingLeft(t)
 }
 
 // removeOnce deletes a Service's part of a load balancer that stays.

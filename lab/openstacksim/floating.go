@@ -93,6 +93,20 @@ func (c *Cloud) DescribeFloatingIP(id, description string) {
 	c.neutron.floating[id].Description = description
 }
 
+// DeleteFloatingIP deletes one, as an administrator does.
+func (c *Cloud) DeleteFloatingIP(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.neutron.floating, id)
+}
+
+// AttachFloatingIP gives one to a port, as an administrator does.
+func (c *Cloud) AttachFloatingIP(id, port string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.neutron.floating[id].Port = port
+}
+
 // FloatingIPs are copies of all floating IPs, by ID.
 func (c *Cloud) FloatingIPs() (list []FloatingIP) {
 	c.mu.Lock()

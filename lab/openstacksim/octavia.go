@@ -321,7 +321,7 @@ func immutable(lb *resource) *refusal {
 
 // filters are what lists of a kind can be asked for.
 var filters = map[string][]string{
-	"loadbalancer":  {"name", "project_id", "vip_port_id", "id", "limit", "marker"},
+	"loadbalancer":  {"name", "project_id", "vip_port_id", "id", "tags", "limit", "marker"},
 	"listener":      {"loadbalancer_id", "project_id", "name", "limit", "marker"},
 	"pool":          {"loadbalancer_id", "project_id", "name", "limit", "marker"},
 	"healthmonitor": {"project_id", "name", "limit", "marker"},
@@ -342,9 +342,21 @@ func (c *Cloud) listResources(in request, kind string) (answer, *refusal) {
 		if port := query.Get("vip_port_id"); port != "" && r.text("vip_port_id") != port {
 			continue
 		}
+		if project := query.Get("project_id"); project != "" && r.text("project_id") != project {
+			continue
+		}
+		if tags := query.Get("tags"); tags != "" && !hasTags(r, strings.Split(tags, ",")) {
+			continue
+		}
 		list = append(list, c.showResource(r))
 	}
 	return answer{status: http.StatusOK, body: object{kind + "s": list, kind + "s_links": []object{}}}, nil
+}
+
+// hasTags reports whether a resource has all of some tags.
+func hasTags(r *resource, tags []string) bool {
+	own := r.list("tags")
+	return !slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(own, tag) })
 }
 
 // showResource is a resource with its references.

@@ -367,6 +367,9 @@ func (r *routes) get(ctx context.Context, to *neutron) (*routers.Router, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading router %s: %w", r.router, client.Explain(err))
 	}
+	if router == nil || router.ID != r.router { // its routes would be written as if there were none
+		return nil, fmt.Errorf("reading router %s: the answer has another one, or none", r.router)
+	}
 	return router, nil
 }
 

@@ -36,7 +36,7 @@ func TestARouteIntoASubnetOfTheRouterIsRefused(t *testing.T) {
 		"another subnet of the same network": {"10.9.1.0/24", "10.9.0.0/16 of subnet s-3", func(n *network) {
 			n.subnets = append(n.subnets, object{"id": "s-3", "network_id": "nodes", "cidr": "10.9.0.0/16"})
 		}},
-		"a subnet that Neutron does not show":      {"10.0.0.0/24", "10.0.0.1/32 of subnet s-1", func(n *network) { n.subnets = nil }},
+		"a subnet that Neutron does not show":      {"10.0.0.0/24", "10.0.0.1/32 of subnet s-1", func(n *network) { n.subnets = []object{} }},
 		"a subnet without a readable range":        {"10.244.0.0/24", "subnet s-1 of network nodes", func(n *network) { n.subnets[0]["cidr"] = "here" }},
 		"the external network that the node is in": {"10.244.0.0/24", "10.128.0.0/9 of subnet s-2", func(n *network) { n.gateway, n.at = "10.128.0.9", "external" }},
 		"pods": {"10.244.0.0/24", "", nil},

@@ -66,7 +66,9 @@ func (p *project) balancers(
 // One of the in-tree provider without members is of a Service that is being deleted, or of one that is gone.
 func (p *project) belongs(lb v1.LoadBalancer, nodes map[string]bool) bool {
 	if p.options.Cluster != "" && strings.HasPrefix(lb.Name, naming.ServicePrefix) {
-		return strings.HasPrefix(lb.Name, naming.ServicePrefix+p.options.Cluster+"_")
+		maker, ok := naming.OfBalancer(lb.Name)
+		return ok && maker.Cluster == p.options.Cluster || // a name that was cut does not say which part is the cluster's
+			!ok && strings.HasPrefix(lb.Name, naming.ServicePrefix+p.options.Cluster+"_")
 	}
 	return len(lb.Members) == 0 || slices.ContainsFunc(lb.Members, func(address string) bool { return nodes[address] })
 }

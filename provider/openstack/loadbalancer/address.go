@@ -17,6 +17,7 @@ import (
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 	"github.com/transplant-dev/transplant/provider/openstack/loadbalancer/vipport"
+	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
 
 // madeByUs begins the description of floating IPs that a manager made for a Service: this one, or the external
@@ -37,6 +38,22 @@ func (s *settings) floatingDescriptions() (all []string) {
 
 // describedFor begins the description of floating IPs that were made for Services of this namespace.
 func (s *settings) describedFor() string { return madeByUs + s.service.Namespace + "/" }
+
+// usedBy describes a floating IP that is not the Service's: its address was named, or another client attached it.
+func (s *settings) usedBy() string {
+	return cut("Used by Kubernetes service " + s.service.Namespace + "/" + s.service.Name + ", and not made for it")
+}
+
+// madeFor reports whether the floating IP of a load balancer was made for the Service. One that was made for the
+// Service which the load balancer was made for, and which has gone before, counts too.
+func (s *settings) madeFor(lb *loadbalancers.LoadBalancer, ip *floatingips.FloatingIP) bool {
+	if slices.Contains(s.floatingDescriptions(), ip.Description) {
+		return true
+	}
+	maker, ok := naming.OfBalancer(lb.Name)
+	return ok && maker.UID == "" && slices.Contains(s.clusters, maker.Cluster) &&
+		ip.Description == cut(madeByUs+maker.Service()+" from cluster "+maker.Cluster)
+}
 
 // inReach reports whether a description is that of a floating IP for the Service's own namespace and cluster.
 func (s *settings) inReach(description string) bool {
@@ -121,25 +138,29 @@ func (b *Balancers) ensureAddress(ctx context.Context, s *settings, lb *loadbala
 	case err != nil:
 		return "", err
 	case s.internal && ip != nil && in.owner:
-		return lb.VipAddress, b.removeFloating(ctx, neutron, s, in, ip)
+		return lb.VipAddress, b.removeFloating(ctx, neutron, s, lb, in, ip)
 	case s.internal, isIPv6(lb.VipAddress):
 		return lb.VipAddress, nil
 	case ip != nil && !s.wantsOther(in, lb, ip):
-		return ip.FloatingIP, b.adoptFloating(ctx, neutron, s, in, ip)
+		return ip.FloatingIP, s.adoptFloating(ctx, neutron, in, ip)
 	case !in.owner, s.service.Spec.LoadBalancerIP == lb.VipAddress:
 		return lb.VipAddress, nil // what others have made is not given an address that they may not want
 	}
-	free, err := s.freeFloating(ctx, neutron)
+	project, err := b.client.Project(ctx)
+	if err != nil {
+		return "", err
+	}
+	free, err := s.freeFloating(ctx, neutron, project)
 	if err != nil {
 		return "", err
 	}
 	if ip != nil {
-		if err := b.removeFloating(ctx, neutron, s, in, ip); err != nil {
+		if err := b.removeFloating(ctx, neutron, s, lb, in, ip); err != nil {
 			return "", err
 		}
 	}
 	if free != nil {
-		return free.FloatingIP, attach(ctx, neutron, free, lb.VipPortID)
+		return free.FloatingIP, s.attach(ctx, neutron, in, free, lb.VipPortID)
 	}
 	return b.makeFloating(ctx, neutron, s, lb)
 }
@@ -155,13 +176,16 @@ func (s *settings) wantsOther(in scope, lb *loadbalancers.LoadBalancer, ip *floa
 func (s *settings) freeFloating(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
+	project string,
 ) (*floatingips.FloatingIP, error) {
 	address := s.service.Spec.LoadBalancerIP
 	if address == "" {
 		return nil, nil
 	}
-	all, err := floating(ctx, neutron, floatingips.ListOpts{FloatingIP: address})
-	all = slices.DeleteFunc(all, func(ip floatingips.FloatingIP) bool { return ip.FloatingIP != address })
+	all, err := floating(ctx, neutron, floatingips.ListOpts{FloatingIP: address, ProjectID: project})
+	all = slices.DeleteFunc(all, func(ip floatingips.FloatingIP) bool {
+		return ip.FloatingIP != address || ip.ProjectID != project
+	})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -176,15 +200,44 @@ func (s *settings) freeFloating(
 	return &all[0], nil
 }
 
-// attach gives a floating IP to a port; to none for an empty one.
-func attach(
+// attach gives a floating IP that exists to the port of a load balancer. One without a description is given one where
+// the in-tree provider's have none: it must not be taken for one of those, which are deleted.
+func (s *settings) attach(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
+	in scope,
 	ip *floatingips.FloatingIP,
 	port string,
 ) error {
-	if _, err := floatingips.Update(ctx, neutron, ip.ID, floatingips.UpdateOpts{PortID: &port}).Extract(); err != nil {
-		return fmt.Errorf("changing the port of floating IP %s: %w", ip.FloatingIP, client.Explain(err))
+	options := floatingips.UpdateOpts{PortID: &port}
+	if in.adopted && ip.Description == "" {
+		options.Description = new(s.usedBy())
+	}
+	return update(ctx, neutron, ip, "changing the port of", options)
+}
+
+// detach takes a floating IP off its port.
+func (s *settings) detach(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	ip *floatingips.FloatingIP,
+) error {
+	options := floatingips.UpdateOpts{PortID: new(string)}
+	if ip.Description == s.usedBy() {
+		options.Description = new(string)
+	}
+	return update(ctx, neutron, ip, "changing the port of", options)
+}
+
+func update(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	ip *floatingips.FloatingIP,
+	doing string,
+	options floatingips.UpdateOpts,
+) error {
+	if _, err := floatingips.Update(ctx, neutron, ip.ID, options).Extract(); err != nil {
+		return fmt.Errorf("%s floating IP %s: %w", doing, ip.FloatingIP, client.Explain(err))
 	}
 	return nil
 }
@@ -201,24 +254,24 @@ func (s *settings) inTreeMade(in scope, ip *floatingips.FloatingIP) bool {
 	})
 }
 
-// adoptFloating describes a floating IP of the in-tree provider, so that it is known as the Service's from then on. The
-// in-tree provider does not look at descriptions.
-func (b *Balancers) adoptFloating(
+// adoptFloating describes a floating IP of the in-tree provider, so that it is known as the Service's from then on.
+// Another one without a description is described as not the Service's, before the Service shows it. The in-tree
+// provider does not look at descriptions.
+func (s *settings) adoptFloating(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
-	s *settings,
 	in scope,
 	ip *floatingips.FloatingIP,
 ) error {
-	if !s.inTreeMade(in, ip) {
+	if !in.adopted || ip.Description != "" {
 		return nil
 	}
-	description := s.floatingDescription()
-	options := floatingips.UpdateOpts{Description: &description} // without a port: to name it would attach it again
-	if _, err := floatingips.Update(ctx, neutron, ip.ID, options).Extract(); err != nil {
-		return fmt.Errorf("describing floating IP %s: %w", ip.FloatingIP, client.Explain(err))
+	description := s.usedBy()
+	if s.inTreeMade(in, ip) {
+		description = s.floatingDescription()
 	}
-	return nil
+	// without a port: to name it would attach it again
+	return update(ctx, neutron, ip, "describing", floatingips.UpdateOpts{Description: &description})
 }
 
 // removeFloating deletes a floating IP that a manager has made for the Service, and takes another one off.
@@ -226,11 +279,12 @@ func (b *Balancers) removeFloating(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
 	s *settings,
+	lb *loadbalancers.LoadBalancer,
 	in scope,
 	ip *floatingips.FloatingIP,
 ) error {
-	if s.keepFloating || !slices.Contains(s.floatingDescriptions(), ip.Description) && !s.inTreeMade(in, ip) {
-		return attach(ctx, neutron, ip, "")
+	if s.keepFloating || !s.madeFor(lb, ip) && !s.inTreeMade(in, ip) {
+		return s.detach(ctx, neutron, ip)
 	}
 	klog.FromContext(ctx).Info("Deleting a floating IP", "service", klog.KObj(s.service), "address", ip.FloatingIP)
 	if err := floatingips.Delete(ctx, neutron, ip.ID).ExtractErr(); err != nil && !client.NotFound(err) {

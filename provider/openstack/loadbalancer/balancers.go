@@ -69,6 +69,10 @@ func (b *Balancers) open(ctx context.Context) (octavia, error) {
 	if err != nil {
 		return octavia{}, err
 	}
+	project, err := b.client.Project(ctx)
+	if err != nil {
+		return octavia{}, err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.features == nil {
@@ -80,7 +84,7 @@ func (b *Balancers) open(ctx context.Context) (octavia, error) {
 			minor: minor, driver: b.conf.LoadBalancer.LBProvider, serial: b.conf.LoadBalancer.SerialAPICalls,
 		}
 	}
-	return octavia{service, *b.features}, nil
+	return octavia{service, *b.features, project}, nil
 }
 
 // GetLoadBalancerName is the name of a new load balancer.
@@ -120,8 +124,7 @@ func (b *Balancers) find(ctx context.Context, o octavia, s *settings) (*found, e
 			return nil, err
 		}
 		if len(all) > 1 {
-			return nil, fmt.Errorf("%d load balancers have the name %s (%s): delete or rename all but one, "+
-				"or name one in the annotation %sload-balancer-id", len(all), name, idsOf(all), prefix)
+			return nil, ambiguous(name, all)
 		}
 		if len(all) == 1 {
 			b.memory.setID(s.service.UID, all[0].ID)
@@ -129,6 +132,11 @@ func (b *Balancers) find(ctx context.Context, o octavia, s *settings) (*found, e
 		}
 	}
 	return nil, nil
+}
+
+func ambiguous(name string, all []loadbalancers.LoadBalancer) error {
+	return fmt.Errorf("%d load balancers have the name %s (%s): delete or rename all but one, "+
+		"or name one in the annotation %sload-balancer-id", len(all), name, idsOf(all), prefix)
 }
 
 func idsOf(all []loadbalancers.LoadBalancer) string {
@@ -226,12 +234,18 @@ func (b *Balancers) reconcile(
 	case lb == nil && !create:
 		return nil, fmt.Errorf("service %s/%s has no load balancer in Octavia", s.service.Namespace, s.service.Name)
 	case lb == nil:
+		if err := b.leaveOthers(ctx, o, s, ""); err != nil {
+			return nil, err
+		}
 		return nil, b.create(ctx, o, s, nodes, targets)
 	}
 	e := b.memory.entry(lb.ID)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	in := s.scope(lb.LoadBalancer)
+	if err := s.mayShare(b.conf, lb.LoadBalancer, in); err != nil {
+		return nil, err
+	}
 	if err := b.ready(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
 		return nil, err
 	}
@@ -429,8 +443,25 @@ func (b *Balancers) pending(lb *loadbalancers.LoadBalancer, e *entry) error {
 	return cloudapi.NewRetryError(fmt.Sprintf("load balancer %s (%s) is %s", lb.Name, lb.ID, lb.ProvisioningStatus), after)
 }
 
-// share checks whether a Service may use a load balancer that is not its own. It puts the Service's tag on it before
-// anything else. The owner keeps a load balancer that has another Service's tag.
+// mayShare says why a Service may not use a load balancer that is not its own. It comes before all else that an error
+// could say of it: a tenant learns nothing of the load balancers of others.
+func (s *settings) mayShare(conf *cloudconf.Config, lb *loadbalancers.LoadBalancer, in scope) error {
+	switch {
+	case in.owner:
+		return nil
+	case s.internal:
+		return fmt.Errorf("service %s/%s is internal, and load balancer %s is not its own: an internal Service needs a load "+
+			"balancer of its own, remove the annotation %sload-balancer-id", s.service.Namespace, s.service.Name, lb.ID, prefix)
+	case slices.Contains(lb.Tags, in.tag), conf.LoadBalancer.ShareAcrossNamespaces, s.isOfNamespace(lb, in):
+		return nil
+	}
+	return fmt.Errorf("load balancer %s is not one of namespace %s, and a Service shares those of its own namespace: "+
+		"remove the annotation %sload-balancer-id, or set [LoadBalancer] share-across-namespaces=true in the cloud config, "+
+		"which lets each Service share each load balancer of the project", lb.ID, s.service.Namespace, prefix)
+}
+
+// share puts the Service's tag on a load balancer that is not its own, before anything else. The owner keeps a load
+// balancer that has another Service's tag.
 func (b *Balancers) share(
 	ctx context.Context,
 	o octavia,
@@ -439,25 +470,26 @@ func (b *Balancers) share(
 	in scope,
 	e *entry,
 ) error {
-	if in.owner {
+	if in.owner || slices.Contains(lb.Tags, in.tag) {
 		return nil
 	}
-	if s.internal {
-		return fmt.Errorf("service %s/%s is internal, and load balancer %s is not its own: an internal Service needs a load "+
-			"balancer of its own, remove the annotation %sload-balancer-id", s.service.Namespace, s.service.Name, lb.ID, prefix)
+	// The whole list of tags is written, and it was read before the lock: another Service's tag may have come since.
+	lb, _, err := o.get(ctx, lb.ID)
+	switch {
+	case err != nil:
+		return err
+	case lb == nil:
+		return cloudapi.NewRetryError("load balancer "+s.id+" was deleted meanwhile", shortestWait)
 	}
-	others := in.others(lb)
-	if len(others)+1 > b.conf.LoadBalancer.MaxSharedLB && !slices.Contains(lb.Tags, in.tag) {
+	if err := s.mayShare(b.conf, lb, in); err != nil {
+		return err
+	}
+	if others := in.others(lb); len(others)+1 > b.conf.LoadBalancer.MaxSharedLB {
 		return fmt.Errorf("load balancer %s is used by %d Services (%s): [LoadBalancer] max-shared-lb in the cloud config is %d",
 			lb.ID, len(others), strings.Join(others, ", "), b.conf.LoadBalancer.MaxSharedLB)
 	}
-	if slices.Contains(lb.Tags, in.tag) {
-		return nil
-	}
-	if !b.conf.LoadBalancer.ShareAcrossNamespaces && !s.isOfNamespace(lb, in) {
-		return fmt.Errorf("load balancer %s is not one of namespace %s, and a Service shares those of its own namespace: "+
-			"remove the annotation %sload-balancer-id, or set [LoadBalancer] share-across-namespaces=true in the cloud config, "+
-			"which lets each Service share each load balancer of the project", lb.ID, s.service.Namespace, prefix)
+	if err := b.leaveOthers(ctx, o, s, lb.ID); err != nil {
+		return err
 	}
 	return b.makeChange(ctx, o, s, e, lb, tagChange(lb, append(slices.Clone(lb.Tags), in.tag)), 1)
 }
@@ -505,16 +537,13 @@ func (b *Balancers) GetLoadBalancer(
 		return nil, false, err
 	}
 	s := b.lenient(cluster, service)
-	lb, err := b.find(ctx, o, s)
-	if err != nil {
-		return nil, false, err
-	}
-	if lb == nil {
-		left := false
-		if isLeaving(service) {
-			left, err = b.leftovers(ctx, s)
-		}
+	if isLeaving(service) {
+		left, err := b.isLeft(ctx, o, s)
 		return &corev1.LoadBalancerStatus{}, left, err
+	}
+	lb, err := b.find(ctx, o, s)
+	if err != nil || lb == nil {
+		return &corev1.LoadBalancerStatus{}, false, err
 	}
 	address, err := b.addressNow(ctx, s, lb.LoadBalancer)
 	if err != nil {

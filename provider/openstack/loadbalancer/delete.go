@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
+	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
 
 // EnsureLoadBalancerDeleted deletes what a Service has: its load balancer, its floating IP, and the security group that
@@ -27,12 +29,13 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster strin
 		return err
 	}
 	s := b.lenient(cluster, service)
-	lb, err := b.find(ctx, o, s)
-	if err != nil {
+	var failed error
+	err = o.eachPart(ctx, s, b.memory.idOf(s.service.UID), func(lb *loadbalancers.LoadBalancer) bool {
+		failed = b.remove(ctx, o, s, lb)
+		return failed == nil
+	})
+	if err = cmp.Or(failed, err); err != nil {
 		return err
-	}
-	if lb != nil {
-		return b.remove(ctx, o, s, lb)
 	}
 	if id := b.memory.idOf(service.UID); id != "" {
 		b.memory.drop(service.UID, id, true)
@@ -40,36 +43,143 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster strin
 	return b.removeLeftovers(ctx, s)
 }
 
-// remove takes the next step of removing a load balancer, or a Service's part of it.
-func (b *Balancers) remove(ctx context.Context, o octavia, s *settings, lb *found) error {
+// eachPart calls do with each load balancer that has something of a Service, until it returns false. These are its own,
+// by the ID that is known and by its names, and those that have its tag. Its annotation may name one that it never had,
+// and may have named others.
+func (o octavia) eachPart(
+	ctx context.Context,
+	s *settings,
+	known string,
+	do func(*loadbalancers.LoadBalancer) bool,
+) error {
+	seen := map[string]bool{}
+	goesOn := func(all []loadbalancers.LoadBalancer) bool {
+		for i := range all {
+			if lb := &all[i]; s.hasPart(lb) && !seen[lb.ID] {
+				if seen[lb.ID] = true; !do(lb) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	for _, id := range []string{known, s.id} {
+		if id == "" || seen[id] {
+			continue
+		}
+		lb, _, err := o.get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if lb != nil && !goesOn([]loadbalancers.LoadBalancer{*lb}) {
+			return nil
+		}
+	}
+	for _, name := range s.names() {
+		named, err := o.named(ctx, name)
+		if err == nil && len(named) > 1 {
+			err = ambiguous(name, named)
+		}
+		if err != nil || !goesOn(named) {
+			return err
+		}
+	}
+	tagged, err := o.tagged(ctx, s.tags())
+	if err == nil {
+		goesOn(tagged)
+	}
+	return err
+}
+
+// tags are those that load balancers have for a Service, under any name of the cluster.
+func (s *settings) tags() []string {
+	return slices.DeleteFunc(slices.Clone(s.names()), func(name string) bool { return name == s.legacy })
+}
+
+// hasPart reports whether a load balancer has something of a Service, or is its own.
+func (s *settings) hasPart(lb *loadbalancers.LoadBalancer) bool {
+	in := s.scope(lb)
+	return in.owner || slices.ContainsFunc(lb.Tags, func(tag string) bool { return slices.Contains(s.tags(), tag) })
+}
+
+// isLeft reports whether anything of a Service is left.
+func (b *Balancers) isLeft(ctx context.Context, o octavia, s *settings) (bool, error) {
+	found := false
+	err := o.eachPart(ctx, s, b.memory.idOf(s.service.UID), func(*loadbalancers.LoadBalancer) bool {
+		found = true
+		return false
+	})
+	if err != nil || found {
+		return found, err
+	}
+	left, err := b.findLeftovers(ctx, s)
+	return err == nil && len(left.groups)+len(left.floating) > 0, err
+}
+
+// leaveOthers takes a Service from load balancers of others that its annotation named before. Their listeners would go
+// on sending to a node port that another Service may get.
+func (b *Balancers) leaveOthers(ctx context.Context, o octavia, s *settings, except string) error {
+	tagged, err := o.tagged(ctx, s.tags())
+	if err != nil {
+		return err
+	}
+	for i := range tagged {
+		if lb := &tagged[i]; lb.ID != except && !s.scope(lb).owner {
+			if err := b.remove(ctx, o, s, lb); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove takes the next step of removing a load balancer, or a Service's part of it. It returns nil when nothing of
+// that is left.
+func (b *Balancers) remove(ctx context.Context, o octavia, s *settings, lb *loadbalancers.LoadBalancer) error {
 	e := b.memory.entry(lb.ID)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if status := lb.ProvisioningStatus; status != "ACTIVE" && status != "ERROR" {
-		return b.pending(lb.LoadBalancer, e)
+	if isPending(lb.ProvisioningStatus) {
+		return b.pending(lb, e)
 	}
-	in := s.scope(lb.LoadBalancer)
-	if !in.owner || len(in.others(lb.LoadBalancer)) > 0 {
-		return b.leaveShared(ctx, o, s, lb.LoadBalancer, in, e)
+	lb, _, err := o.get(ctx, lb.ID) // since the lock: a Service that shares it may have changed it before
+	switch {
+	case err != nil, lb == nil:
+		return err
+	case isPending(lb.ProvisioningStatus):
+		return b.pending(lb, e)
 	}
-	neutron, ip, err := b.floatingOf(ctx, lb.LoadBalancer)
+	in := s.scope(lb)
+	for _, tag := range s.tags() {
+		if !in.owner && slices.Contains(lb.Tags, tag) {
+			in.tag = tag // perhaps with a former name of the cluster
+		}
+	}
+	if !in.owner || len(in.others(lb)) > 0 {
+		left, err := b.leaveShared(ctx, o, s, lb, in, e)
+		if err != nil || !left {
+			return err
+		}
+	}
+	neutron, ip, err := b.floatingOf(ctx, lb)
 	if err != nil {
 		return err
 	}
 	if ip != nil {
-		if err := b.removeFloating(ctx, neutron, s, in, ip); err != nil {
+		if err := b.removeFloating(ctx, neutron, s, lb, in, ip); err != nil {
 			return err
 		}
 	}
 	klog.FromContext(ctx).Info("Deleting a load balancer", "service", klog.KObj(s.service), "loadBalancer", lb.ID)
-	return b.makeChange(ctx, o, s, e, lb.LoadBalancer, removeBalancer(lb.LoadBalancer), 1)
+	return b.makeChange(ctx, o, s, e, lb, removeBalancer(lb), 1)
 }
 
 func removeBalancer(lb *loadbalancers.LoadBalancer) change {
 	return change{method: http.MethodDelete, path: "loadbalancers/" + lb.ID + "?cascade=true", apply: func(string) {}}
 }
 
-// leaveShared removes a Service's listeners from a load balancer that stays, and then its tag.
+// leaveShared removes a Service's listeners from a load balancer, and then its tag. It reports whether the load
+// balancer is left over. Then its Service, of this cluster, has gone before, and none uses it.
 func (b *Balancers) leaveShared(
 	ctx context.Context,
 	o octavia,
@@ -77,16 +187,19 @@ func (b *Balancers) leaveShared(
 	lb *loadbalancers.LoadBalancer,
 	in scope,
 	e *entry,
-) error {
+) (bool, error) {
 	t, err := o.read(ctx, lb.ID, lb.ProjectID, false)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var changes []change
 	for _, l := range t.listeners {
 		if in.mine(l) {
 			changes = append(changes, removeListener(t, l)...)
 		}
+	}
+	if len(changes) == 0 && s.isLast(lb, in, t) {
+		return true, nil // with the Service's tag, by which it is found again if this takes long
 	}
 	if slices.Contains(lb.Tags, in.tag) {
 		rest := slices.DeleteFunc(slices.Clone(lb.Tags), func(tag string) bool { return tag == in.tag })
@@ -96,10 +209,18 @@ func (b *Balancers) leaveShared(
 		e.forget()
 		err := b.makeChange(ctx, o, s, e, lb, changes[0], len(changes))
 		e.forget()
-		return err
+		return false, err
 	}
 	b.memory.drop(s.service.UID, lb.ID, false)
-	return b.removeLeftovers(ctx, s)
+	return false, nil
+}
+
+// isLast reports whether a load balancer was made for a Service of this cluster, and none uses it but this one, which
+// leaves it.
+func (s *settings) isLast(lb *loadbalancers.LoadBalancer, in scope, t *tree) bool {
+	maker, ok := naming.OfBalancer(lb.Name)
+	return ok && maker.UID == "" && slices.Contains(s.clusters, maker.Cluster) &&
+		len(in.others(lb)) == 0 && len(t.listeners) == 0
 }
 
 // groupName is the security group that the in-tree and the external provider make for a Service.
@@ -119,36 +240,35 @@ func (b *Balancers) findLeftovers(ctx context.Context, s *settings) (*leftover, 
 	if err != nil {
 		return nil, err
 	}
+	project, err := b.client.Project(ctx)
+	if err != nil {
+		return nil, err
+	}
 	left := &leftover{neutron: neutron}
-	named := groups.List(neutron, groups.ListOpts{Name: s.groupName()})
+	named := groups.List(neutron, groups.ListOpts{Name: s.groupName(), ProjectID: project})
 	left.groups, err = client.List(ctx, "finding security group "+s.groupName(), named, groups.ExtractGroups)
 	if err != nil {
 		return nil, err
 	}
 	// What is in it may be deleted, so the answer of a cloud that leaves the filter out is filtered again.
 	left.groups = slices.DeleteFunc(left.groups, func(g groups.SecGroup) bool {
-		return g.ID == "" || g.Name != s.groupName()
+		return g.ID == "" || g.Name != s.groupName() || g.ProjectID != project
 	})
 	if s.keepFloating {
 		return left, nil
 	}
 	for _, description := range s.floatingDescriptions() {
-		all, err := floating(ctx, neutron, floatingips.ListOpts{Description: description})
+		all, err := floating(ctx, neutron, floatingips.ListOpts{Description: description, ProjectID: project})
 		if err != nil {
 			return nil, err
 		}
 		for _, ip := range all {
-			if ip.Description == description && ip.PortID == "" {
+			if ip.Description == description && ip.PortID == "" && ip.ProjectID == project {
 				left.floating = append(left.floating, ip)
 			}
 		}
 	}
 	return left, nil
-}
-
-func (b *Balancers) leftovers(ctx context.Context, s *settings) (bool, error) {
-	left, err := b.findLeftovers(ctx, s)
-	return err == nil && len(left.groups)+len(left.floating) > 0, err
 }
 
 // removeLeftovers removes what is left once the load balancer is gone. These are floating IPs that lost their port, and

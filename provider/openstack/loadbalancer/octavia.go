@@ -69,6 +69,8 @@ func (f features) check(s *settings) error {
 type octavia struct {
 	*gophercloud.ServiceClient
 	features
+
+	project string // whose load balancers are seen: a user with more rights sees those of other projects too
 }
 
 func readFeatures(ctx context.Context, service *gophercloud.ServiceClient) (minor int, err error) {
@@ -98,7 +100,10 @@ func (o octavia) get(ctx context.Context, id string) (*loadbalancers.LoadBalance
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("reading load balancer %s: %w", id, client.Explain(err))
 	}
-	if lb.ProvisioningStatus == "DELETED" {
+	if lb == nil || lb.ID != id {
+		return nil, time.Time{}, fmt.Errorf("reading load balancer %s: the answer has another one, or none", id)
+	}
+	if lb.ProvisioningStatus == "DELETED" || lb.ProjectID != o.project {
 		return nil, time.Time{}, nil
 	}
 	date, err := http.ParseTime(result.Header.Get("Date"))
@@ -110,41 +115,56 @@ func (o octavia) get(ctx context.Context, id string) (*loadbalancers.LoadBalance
 
 // named lists the load balancers of a name that are not deleted.
 func (o octavia) named(ctx context.Context, name string) ([]loadbalancers.LoadBalancer, error) {
-	list := loadbalancers.List(o.ServiceClient, loadbalancers.ListOpts{Name: name})
-	all, err := client.List(ctx, "finding load balancer "+name, list, loadbalancers.ExtractLoadBalancers)
-	if err != nil {
-		return nil, err
+	all, err := o.list(ctx, "finding load balancer "+name, loadbalancers.ListOpts{Name: name})
+	return slices.DeleteFunc(all, func(lb loadbalancers.LoadBalancer) bool { return lb.Name != name }), err
+}
+
+// tagged lists the load balancers with one of some tags that are not deleted.
+func (o octavia) tagged(ctx context.Context, tags []string) (found []loadbalancers.LoadBalancer, err error) {
+	if !o.tags() {
+		return nil, nil
 	}
-	var found []loadbalancers.LoadBalancer
-	for _, lb := range all {
-		if lb.Name == name && lb.ProvisioningStatus != "DELETED" {
-			found = append(found, lb)
+	for _, tag := range tags {
+		all, err := o.list(ctx, "finding load balancers with tag "+tag, loadbalancers.ListOpts{Tags: []string{tag}})
+		if err != nil {
+			return nil, err
+		}
+		for _, lb := range all {
+			if slices.Contains(lb.Tags, tag) {
+				found = append(found, lb)
+			}
 		}
 	}
 	return found, nil
+}
+
+// list lists load balancers of the project that are not deleted. A cloud that leaves a filter out says too much.
+func (o octavia) list(
+	ctx context.Context,
+	doing string,
+	options loadbalancers.ListOpts,
+) ([]loadbalancers.LoadBalancer, error) {
+	options.ProjectID = o.project
+	all, err := client.List(ctx, doing, loadbalancers.List(o.ServiceClient, options), loadbalancers.ExtractLoadBalancers)
+	return slices.DeleteFunc(all, func(lb loadbalancers.LoadBalancer) bool {
+		return lb.ID == "" || lb.ProjectID != o.project || lb.ProvisioningStatus == "DELETED"
+	}), err
 }
 
 // read reads what is below a load balancer in few requests: its listeners, its pools and the monitors. The addresses of
 // members are in the status tree. Only with healthPorts are the ports read at which members are checked, by a request
 // for each pool.
 func (o octavia) read(ctx context.Context, id, project string, healthPorts bool) (*tree, error) {
-	failed := func(err error) (*tree, error) {
-		return nil, fmt.Errorf("reading the parts of load balancer %s: %w", id, client.Explain(err))
-	}
-	pages, err := listeners.List(o.ServiceClient, listeners.ListOpts{LoadbalancerID: id}).AllPages(ctx)
+	reading := "reading the parts of load balancer " + id
+	opened := listeners.List(o.ServiceClient, listeners.ListOpts{LoadbalancerID: id})
+	allListeners, err := client.List(ctx, reading, opened, listeners.ExtractListeners)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
-	allListeners, err := listeners.ExtractListeners(pages)
+	behind := pools.List(o.ServiceClient, pools.ListOpts{LoadbalancerID: id})
+	allPools, err := client.List(ctx, reading, behind, pools.ExtractPools)
 	if err != nil {
-		return failed(err)
-	}
-	if pages, err = pools.List(o.ServiceClient, pools.ListOpts{LoadbalancerID: id}).AllPages(ctx); err != nil {
-		return failed(err)
-	}
-	allPools, err := pools.ExtractPools(pages)
-	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	byID := map[string]*pool{}
 	monitored := map[string]*pool{}
@@ -159,11 +179,11 @@ func (o octavia) read(ctx context.Context, id, project string, healthPorts bool)
 			monitored[p.MonitorID] = made
 		}
 	}
-	if err := o.readMonitors(ctx, project, monitored); err != nil {
-		return failed(err)
+	if err := o.readMonitors(ctx, id, project, monitored); err != nil {
+		return nil, err
 	}
 	if err := o.readMembers(ctx, id, byID, healthPorts); err != nil {
-		return failed(err)
+		return nil, err
 	}
 	t := &tree{id: id}
 	for _, l := range allListeners {
@@ -181,15 +201,12 @@ func listenerOf(l listeners.Listener, below *pool) *listener {
 	}
 }
 
-func (o octavia) readMonitors(ctx context.Context, project string, of map[string]*pool) error {
+func (o octavia) readMonitors(ctx context.Context, lb, project string, of map[string]*pool) error {
 	if len(of) == 0 {
 		return nil
 	}
-	pages, err := monitors.List(o.ServiceClient, monitors.ListOpts{ProjectID: project}).AllPages(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := monitors.ExtractMonitors(pages)
+	list := monitors.List(o.ServiceClient, monitors.ListOpts{ProjectID: project})
+	all, err := client.List(ctx, "reading the monitors of load balancer "+lb, list, monitors.ExtractMonitors)
 	if err != nil {
 		return err
 	}
@@ -203,7 +220,7 @@ func (o octavia) readMonitors(ctx context.Context, project string, of map[string
 	}
 	for id, p := range of {
 		if p.monitor == nil {
-			return fmt.Errorf("pool %s has the monitor %s, and the list of monitors lacks it", p.id, id)
+			return fmt.Errorf("pool %s of load balancer %s has the monitor %s, and the list of monitors lacks it", p.id, lb, id)
 		}
 	}
 	return nil
@@ -214,11 +231,8 @@ func (o octavia) readMembers(ctx context.Context, lb string, of map[string]*pool
 		return o.readStatuses(ctx, lb, of)
 	}
 	for id, p := range of {
-		pages, err := pools.ListMembers(o.ServiceClient, id, pools.ListMembersOpts{}).AllPages(ctx)
-		if err != nil {
-			return err
-		}
-		all, err := pools.ExtractMembers(pages)
+		list := pools.ListMembers(o.ServiceClient, id, pools.ListMembersOpts{})
+		all, err := client.List(ctx, "reading the members of load balancer "+lb, list, pools.ExtractMembers)
 		if err != nil {
 			return err
 		}
