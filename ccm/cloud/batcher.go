@@ -56,7 +56,7 @@ func (b *batch) ask(ctx context.Context, items []*item) {
 		}
 		return
 	}
-	if len(items) > 1 && b.spare >= 2 && divisible(inputs{nodes}.classify(err)) && ctx.Err() == nil {
+	if len(items) > 1 && b.spare >= 2 && divisible(b.reader.caller.classify(inputs{nodes}, err)) && ctx.Err() == nil {
 		b.spare -= 2
 		half := len(items) / 2
 		b.ask(ctx, items[:half])

@@ -237,6 +237,29 @@ func TestANodeThatTheCloudDoesNotLikeDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
+// typedLister is a lister that keeps the types of its SDK's errors.
+type typedLister struct{ *withLister }
+
+func (typedLister) HasTypedErrors() bool { return true }
+
+// An error of one node may quote a text that sounds like a throttling cloud.
+func TestATextThatSoundsThrottledDoesNotHideTheOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(10)
+		p := typedLister{&withLister{provider: &provider{}, max: 10, list: func(_ context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
+			if slices.Contains(nodes, all[3]) {
+				return nil, errors.New("two servers have the name throttled")
+			}
+			return running(nodes), nil
+		}}}
+		for i, state := range readerOf(t, p).Read(t.Context(), all, WantExists, 0) {
+			if (state.Err != nil) != (i == 3) {
+				t.Errorf("node %d: %v", i, state.Err)
+			}
+		}
+	})
+}
+
 func TestAListerThatFailsForEveryNodeIsNotAskedForEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &withLister{provider: &provider{}, max: 1000, list: func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
