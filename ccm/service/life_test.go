@@ -303,6 +303,24 @@ func TestAServiceThatIsForcedAwayBeforeItWasServedLeavesNothing(t *testing.T) {
 	})
 }
 
+func TestAServiceThatIsForcedAwayWhileItIsServedLeavesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cloud.slow(30 * time.Second)
+		w.add(node("n1"), service("web", withUID("uid")))
+		w.start()
+		w.settle(time.Second)
+		w.changeService("web", func(s *corev1.Service) { s.Finalizers = nil })
+		w.deleteService("web")
+		w.settle(5 * time.Minute)
+		if diff := cmp.Diff([]string{"ensure web [n1]", "delete web"}, w.took().Calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string(nil), w.cloud.has()); diff != "" {
+			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestEventsComeFromWhereUpstreamsDo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.realEvents = true

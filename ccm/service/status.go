@@ -67,8 +67,9 @@ func (c *Controller) writeStatus(ctx context.Context, key string, service *corev
 	}
 	if !sameStatus(&service.Status.LoadBalancer, page.status) {
 		written, err := c.patch(ctx, service, func(s *corev1.Service) { s.Status.LoadBalancer = *page.status.DeepCopy() })
-		if apierrors.IsNotFound(err) {
-			return nil // it went meanwhile, which is an event of its own
+		if apierrors.IsNotFound(err) { // it went, and its event is passed over while its load balancer is worked on
+			c.queue.AddAfter(key, minRetryDelay)
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("failed to update load balancer status: %w", err)
