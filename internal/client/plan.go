@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,6 +43,19 @@ type PlanOptions struct {
 // machines are the architectures of Linux, as nodes name them, by what a program says that it is for.
 var machines = map[elf.Machine]string{
 	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_ARM: "arm",
+	elf.EM_RISCV: "riscv64", elf.EM_LOONGARCH: "loong64",
+}
+
+// plainArch is an architecture that can be part of a file's name. A kubelet labels its own Node, and may say anything.
+var plainArch = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
+
+// takesProvider reports whether a kubelet is one that a plan changes. The others need no binary.
+func takesProvider(h v1.Host) bool {
+	if h.Kubelet == nil || h.Kubelet.Error != "" || h.APIOnly {
+		return false
+	}
+	cloud := h.Kubelet.Flags["cloud-provider"]
+	return cloud != "" && cloud != "external"
 }
 
 // readProviders returns the sums of the image credential provider's binaries, one for each architecture of the hosts
@@ -51,14 +65,14 @@ func readProviders(path string, snap *v1.Snapshot) (string, error) {
 	archs := map[string]string{} // a node of each
 	for _, h := range snap.Hosts {
 		for _, n := range snap.Nodes {
-			if arch := n.Labels[planstep.ArchLabel]; n.Name == h.NodeName && arch != "" {
+			if arch := n.Labels[planstep.ArchLabel]; n.Name == h.NodeName && takesProvider(h) && plainArch.MatchString(arch) {
 				archs[arch] = n.Name
 			}
 		}
 	}
 	perArch := strings.Contains(path, planstep.ArchPlaceholder)
 	if perArch && len(archs) == 0 {
-		return "", fmt.Errorf("--credential-provider=%s: no node of the hosts shows its architecture (label %s): name one file",
+		return "", fmt.Errorf("--credential-provider=%s: no node of a kubelet that changes shows its architecture (label %s): name one file",
 			path, planstep.ArchLabel)
 	}
 	var files []planstep.ProviderFile

@@ -24,7 +24,7 @@ func hostsOf(archs ...string) *v1.Snapshot {
 	s := &v1.Snapshot{}
 	for i, arch := range archs {
 		name := string(rune('a' + i))
-		s.Hosts = append(s.Hosts, v1.Host{Name: "host-" + name, NodeName: name})
+		s.Hosts = append(s.Hosts, v1.Host{Name: "host-" + name, NodeName: name, Kubelet: &v1.Kubelet{Flags: map[string]string{"cloud-provider": "aws"}}})
 		n := v1.Node{Name: name}
 		if arch != "" {
 			n.Labels = map[string]string{planstep.ArchLabel: arch}
@@ -32,6 +32,12 @@ func hostsOf(archs ...string) *v1.Snapshot {
 		s.Nodes = append(s.Nodes, n)
 	}
 	s.Nodes = append(s.Nodes, v1.Node{Name: "no-host", Labels: map[string]string{planstep.ArchLabel: "riscv64"}})
+	return s
+}
+
+// external makes the kubelet of a host one that the plan leaves alone.
+func external(s *v1.Snapshot, i int) *v1.Snapshot {
+	s.Hosts[i].Kubelet.Flags["cloud-provider"] = "external"
 	return s
 }
 
@@ -58,8 +64,10 @@ func TestTheImageCredentialProviderIsOneThatTheHostsCanRun(t *testing.T) {
 		"one of both is another's":         {"wrong-{arch}", hostsOf("amd64", "arm64"), "!is a program for amd64, and node b is arm64"},
 		"one is missing":                   {"{arch}", hostsOf("amd64", "s390x"), "!reading the image credential provider for node b: "},
 		"it is missing":                    {"none", hostsOf(""), "!reading the image credential provider: "},
-		"architectures are not known":      {"{arch}", hostsOf("", ""), "!no node of the hosts shows its architecture (label kubernetes.io/arch)"},
+		"architectures are not known":      {"{arch}", hostsOf("", ""), "!no node of a kubelet that changes shows its architecture (label kubernetes.io/arch)"},
 		"a directory":                      {"", hostsOf("amd64"), "!reading the image credential provider for node a: "},
+		"one whose kubelet is external":    {"{arch}", external(hostsOf("amd64", "s390x"), 1), "amd64:" + sum(amd)},
+		"one that names another file":      {"{arch}", hostsOf("amd64", "../amd64"), "amd64:" + sum(amd)},
 		"hosts of a cluster without nodes": {"amd64", &v1.Snapshot{}, sum(amd)},
 	} {
 		path := filepath.Join(dir, c.path)

@@ -125,6 +125,11 @@ func TestChoicesThatAClusterCannotBear(t *testing.T) {
 			s.Hosts[1].Kubelet.Credentials.APIVersion = "kubelet.config.k8s.io/v2"
 			return s
 		}(), ownBinary, []string{"host cp-2: /etc/own.yaml has apiVersion kubelet.config.k8s.io/v2, which its kubelet does not read (kubelet.config.k8s.io/v1, "}},
+		{"image credential providers where nothing is written", func() *v1.Snapshot {
+			s := withProviders(v1.CredentialProvider{Name: "own"})
+			s.Hosts[1].Kubelet.Credentials.BinDir = "/var/lib/kubelet/bin"
+			return s
+		}(), ownBinary, []string{"host cp-2: its kubelet finds image credential providers by /var/lib/kubelet/bin, where a migration writes nothing", "or add acr-credential-provider there by hand"}},
 		{"image credential providers by a detour", func() *v1.Snapshot {
 			s := withProviders(v1.CredentialProvider{Name: "own"})
 			s.Hosts[1].Kubelet.Credentials.BinDir = "opt/../bin"

@@ -183,9 +183,10 @@ func (j Judge) ownFile(s v1.Step) bool {
 func isCredentialConfig(j Judge, host, at string) bool {
 	h := j.host(host)
 	if h == nil {
-		return !j.strict && !guarded(at)
+		return !j.strict && !layout.IsGuarded(at)
 	}
-	return h.Kubelet != nil && h.Kubelet.Credentials != nil && h.Kubelet.Credentials.ConfigPath == at && !guarded(at)
+	return h.Kubelet != nil && h.Kubelet.Credentials != nil && h.Kubelet.Credentials.ConfigPath == at &&
+		!layout.IsGuarded(at)
 }
 
 // isCredentialDir reports whether a directory is that of the image credential providers of a host.
@@ -195,9 +196,10 @@ func isCredentialDir(j Judge, host, dir string) bool {
 	}
 	h := j.host(host)
 	if h == nil {
-		return !j.strict && !guarded(dir)
+		return !j.strict && !layout.IsGuarded(dir)
 	}
-	return h.Kubelet != nil && h.Kubelet.Credentials != nil && h.Kubelet.Credentials.BinDir == dir && !guarded(dir)
+	return h.Kubelet != nil && h.Kubelet.Credentials != nil && h.Kubelet.Credentials.BinDir == dir &&
+		!layout.IsGuarded(dir)
 }
 
 // provider is the in-tree one that moves; plans of the first version did not say.

@@ -128,7 +128,7 @@ func CheckUndo(s v1.Step, original []v1.Edit, o v1.Options) error {
 				return fmt.Errorf("%s of %s is no change of a version that a migration makes", e.Op, e.Name)
 			}
 		case "addHostPath", "removeHostPath":
-			if guarded(e.Value) {
+			if layout.IsGuarded(e.Value) {
 				return fmt.Errorf("%s is no cloud config", e.Value)
 			}
 		default:
@@ -262,7 +262,7 @@ func (j Judge) mount(s v1.Step, e v1.Edit) error {
 // cloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes
 // out. A file that another flag names is none, nor one that is guarded.
 func (j Judge) cloudConfigMount(s v1.Step, at string) bool {
-	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || guarded(at) ||
+	if s.Ref != layout.KubeadmConfigRef || s.Derive != layout.DeriveKubeadm || layout.IsGuarded(at) ||
 		strings.Contains(at+"/", "/pki/") ||
 		slices.Contains(clusterview.TrustDirs, at) {
 		return false

@@ -96,7 +96,7 @@ func HostFile(j Judge, at string, rules PodRules) error {
 	switch {
 	case slices.Contains([]string{layout.CCMCloudConf, layout.CCMKubeconfig, layout.CCMMigration}, at):
 		return nil
-	case guarded(at) && !isOwnKey(j, at):
+	case layout.IsGuarded(at) && !isOwnKey(j, at):
 		return fmt.Errorf("%s is a key, or a file of others, which no manager needs", at)
 	case named(j, at, rules.Host), mountedNow(j, at):
 		return nil
@@ -146,7 +146,7 @@ func configured(j Judge, at string) bool {
 // cloud-controller-manager sees it by now. Without the cluster in view this is not known, and asked again before a host
 // is touched.
 func isOwnKey(j Judge, at string) bool {
-	if isGuardedPlace(at) {
+	if layout.IsGuardedPlace(at) {
 		return false
 	}
 	if j.Live == nil || configured(j, at) {
@@ -288,7 +288,7 @@ func derivedFrom(j Judge, s v1.Step) error {
 		}
 	case layout.DeriveCloudConfig:
 		if h.CloudConfig == nil { // it is external by now
-			if guarded(s.Source) || s.Source == layout.CCMKubeconfig || strings.Contains(s.Source, "/pki/") {
+			if layout.IsGuarded(s.Source) || s.Source == layout.CCMKubeconfig || strings.Contains(s.Source, "/pki/") {
 				return fmt.Errorf("source %s is no cloud config", s.Source)
 			}
 			return nil

@@ -183,6 +183,13 @@ func mergeable(d *draft.Draft, h v1.Host) error {
 				at, flagvalue.FlagCredentialConfig, flagvalue.FlagCredentialDir,
 			)
 		}
+		if layout.IsGuarded(at) {
+			return fmt.Errorf(
+				"its kubelet finds image credential providers by %s, where a migration writes nothing: "+
+					"give it another directory with --%s or --%s, or add %s there by hand, and plan again",
+				at, flagvalue.FlagCredentialConfig, flagvalue.FlagCredentialDir, d.Provider.Credentials.Binary,
+			)
+		}
 	}
 	return nil
 }
