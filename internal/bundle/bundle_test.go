@@ -276,7 +276,7 @@ func TestNoNameOfAPodIsTheNameOfAFile(t *testing.T) {
 func TestSecretsAreKnownByTheirPath(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/api/v1/secrets": true, "/api/v1/namespaces/kube-system/secrets": true, "/api/v1/namespaces/a/secrets/b": true, "/api/v1/watch/namespaces/a/secrets/b": true,
-		"/k8s/clusters/c/api/v1/namespaces/a/secrets/b": true, "/api/v1/namespaces/secrets": false, "/api/v1/namespaces/secrets/pods": false,
+		"/k8s/clusters/c/api/v1/namespaces/a/secrets/b": true, "/api/v1/namespaces/n/services/s/proxy/api/v1/namespaces/a/secrets/b": true, "/api/v1/namespaces/secrets": false, "/api/v1/namespaces/secrets/pods": false,
 		"/api/v1/namespaces/a/configmaps/secrets": false, "/version": false, "/apis/apps/v1/namespaces/a/deployments/secrets": false,
 	} {
 		if have := isOfSecrets(path); have != want {

@@ -30,15 +30,21 @@ func (w withoutSecrets) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport underneath.
 func (w withoutSecrets) WrappedRoundTripper() http.RoundTripper { return w.next }
 
-// isOfSecrets reports whether a path is that of Secrets of the API. A server may be reached below a path of its own.
+// isOfSecrets reports whether a path is that of Secrets of the API. A server may be reached below a path of its own,
+// which may look like the API of another one.
 func isOfSecrets(path string) bool {
-	_, path, found := strings.Cut(path+"/", "/api/v1/")
-	if !found {
-		return false
+	const api = "/api/v1/"
+	for rest, found := path+"/", true; ; {
+		if _, rest, found = strings.Cut(rest, api); !found {
+			return false
+		}
+		object := strings.TrimPrefix(rest, "watch/")
+		if in, ok := strings.CutPrefix(object, "namespaces/"); ok {
+			_, object, _ = strings.Cut(in, "/")
+		}
+		if strings.HasPrefix(object, "secrets/") {
+			return true
+		}
+		rest = "/" + rest
 	}
-	path = strings.TrimPrefix(path, "watch/")
-	if in, ok := strings.CutPrefix(path, "namespaces/"); ok {
-		_, path, _ = strings.Cut(in, "/")
-	}
-	return strings.HasPrefix(path, "secrets/")
 }

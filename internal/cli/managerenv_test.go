@@ -181,7 +181,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsImage(t *testing.T) {
 	}
 }
 
-// TestAPlanFileWithoutALookerIsAskedAboutItsProgram: kubelets run it as root on each node. A file of that name and sum may be on this machine for others to choose.
+// TestAPlanFileWithoutALookerIsAskedAboutItsProgram: kubelets run it as root on each node, and others may have put it on this machine.
 func TestAPlanFileWithoutALookerIsAskedAboutItsProgram(t *testing.T) {
 	c := newLive(t)
 	dir := t.TempDir()

@@ -199,7 +199,7 @@ func NameForApproval(cl v1.Cluster) string {
 		wording.OrDash(cl.Name),
 		wording.Short(cl.UID),
 		wording.OrDash(cl.Context),
-		wording.OrDash(cl.Server),
+		wording.OrDash(mask.Server(cl.Server)),
 	)
 }
 

@@ -22,8 +22,8 @@ import (
 )
 
 // ManagerSettings are lines with the environment, the image and the arguments of each manager that a plan starts,
-// masked, and with the program that it gives to kubelets. A plan from elsewhere could use them to send the cloud's
-// credentials away, or as root on each node, and no line of a step has to show them.
+// masked. They have the program that it gives to kubelets, too. A plan from elsewhere could use any of these to send
+// the cloud's credentials away, or to be root on each node. No line of a step has to show them.
 func ManagerSettings(p *v1.Plan) string {
 	var out strings.Builder
 	for _, e := range p.Options.Env {

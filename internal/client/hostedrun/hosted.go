@@ -43,7 +43,7 @@ func (m *Migration) planeName() string {
 		wording.OrDash(m.Plane.Name),
 		m.Plane.Namespace,
 		wording.OrDash(m.SeedContext),
-		wording.OrDash(m.SeedServer),
+		wording.OrDash(mask.Server(m.SeedServer)),
 	)
 }
 

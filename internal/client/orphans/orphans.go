@@ -73,7 +73,8 @@ func Remove(ctx context.Context, c *client.Client, o Options) (v1.OrphanList, er
 	hard, stop, done := c.Interruptible(ctx)
 	defer done()
 	r.stop = stop
-	return r.list, r.removeAll(hard)
+	err = r.removeAll(hard) // it changes the list
+	return r.list, err
 }
 
 // of are the indexes of the objects in a state: load balancers first, as others go with them.

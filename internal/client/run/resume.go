@@ -328,9 +328,9 @@ func (f *Options) CheckEnv(unseen string, p *v1.Plan) error {
 		unseen, wording.OneLine(strings.Join(names, ", ")), wording.OneLine(strings.Join(again, " ")), compare.Digest(p))
 }
 
-// checkFileTrust refuses a plan of a file whose options could give the cloud's credentials away, or root on each node: by
-// variables, by the image of the manager, or by the program of an image credential provider. Its steps are made again
-// and compared, and its options are not.
+// checkFileTrust refuses a plan of a file whose options could give away the cloud's credentials, or root on each node.
+// Those are variables, the image of the manager, and the program of an image credential provider. The steps are made
+// again and compared, and the options are not.
 func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 	if !o.Yes || o.File == "" {
 		return nil // a person looks at the review, or the plan was made now
@@ -342,7 +342,8 @@ func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 	if program := p.Options.CredentialProvider; program != "" && !o.ProviderGiven && o.Pinned.Sha256 == "" {
 		return exitcode.With(exitcode.NotApproved, "%s, and has the kubelets run %s of this machine (SHA-256 %s) as root: "+
 			"nothing was changed; find out whether that is meant, and name the program yourself (--credential-provider=%s), or give --plan-sha256 %s",
-			unseen, wording.OneLine(program), wording.OneLine(p.Options.CredentialProviderSHA256), wording.OneLine(program), compare.Digest(p))
+			unseen, wording.OneLine(program), wording.OneLine(p.Options.CredentialProviderSHA256), wording.OneLine(program),
+			compare.Digest(p))
 	}
 	image := p.Options.Image
 	if _, isOfficial := cloudprovider.ImageOf(image); isOfficial || proven.IsPublished(image) || o.ImageGiven ||

@@ -151,10 +151,13 @@ func judgeAdded(p v1.Plan, s v1.Step, r v1.StepRecord) error {
 		return nil
 	}
 	id := planstep.FileFact(s.Host, s.Path)
-	if i := slices.IndexFunc(p.Facts, func(f v1.Fact) bool { return f.ID == id }); i < 0 || p.Facts[i].Value != r.BackupSHA256 {
-		return fmt.Errorf("it says that %s had SHA-256 %s before, which is not what the plan found on host %s", s.Path, r.BackupSHA256, s.Host)
+	if slices.ContainsFunc(p.Facts, func(f v1.Fact) bool { return f.ID == id && f.Value == r.BackupSHA256 }) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf(
+		"it says that %s had SHA-256 %s before, which is not what the plan found on host %s",
+		s.Path, r.BackupSHA256, s.Host,
+	)
 }
 
 // judgeRestore ties a step that reverts another one to what that one changed. Otherwise the backup of one host or file
