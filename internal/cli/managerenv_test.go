@@ -209,7 +209,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsProgram(t *testing.T) {
 	for _, want := range []string{
 		"program that kubelets run as root: " + program + " of this machine, SHA-256 " + p.Options.CredentialProviderSHA256, "put ecr-credential-provider on ",
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(r.text(nil)), " "), want) {
+		if !strings.Contains(unwrapped(r.text(nil)), want) {
 			t.Errorf("the review does not say %q:\n%s", want, r.text(nil))
 		}
 	}
