@@ -34,17 +34,18 @@ func (w withoutSecrets) WrappedRoundTripper() http.RoundTripper { return w.next 
 // which may look like the API of another one.
 func isOfSecrets(path string) bool {
 	const api = "/api/v1/"
-	for rest, found := path+"/", true; ; {
-		if _, rest, found = strings.Cut(rest, api); !found {
+	for rest := path + "/"; ; {
+		_, below, found := strings.Cut(rest, api)
+		if !found {
 			return false
 		}
-		object := strings.TrimPrefix(rest, "watch/")
+		object := strings.TrimPrefix(below, "watch/")
 		if in, ok := strings.CutPrefix(object, "namespaces/"); ok {
 			_, object, _ = strings.Cut(in, "/")
 		}
 		if strings.HasPrefix(object, "secrets/") {
 			return true
 		}
-		rest = "/" + rest
+		rest = "/" + below
 	}
 }

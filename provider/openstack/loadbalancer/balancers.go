@@ -234,18 +234,12 @@ func (b *Balancers) reconcile(
 	case lb == nil && !create:
 		return nil, fmt.Errorf("service %s/%s has no load balancer in Octavia", s.service.Namespace, s.service.Name)
 	case lb == nil:
-		if err := b.leaveOthers(ctx, o, s, ""); err != nil {
-			return nil, err
-		}
 		return nil, b.create(ctx, o, s, nodes, targets)
 	}
 	e := b.memory.entry(lb.ID)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	in := s.scope(lb.LoadBalancer)
-	if err := s.mayShare(b.conf, lb.LoadBalancer, in); err != nil {
-		return nil, err
-	}
 	if err := b.ready(ctx, o, s, lb.LoadBalancer, in, e); err != nil {
 		return nil, err
 	}
@@ -413,7 +407,8 @@ func (s *settings) placesGiven() string {
 	return strings.Join(from, " and ")
 }
 
-// ready returns nil for a load balancer that can be changed. Otherwise its error says when to ask again, or what to do.
+// ready returns nil for a load balancer that a Service may change, and that can be changed now. Otherwise its error
+// says when to ask again, or what to do.
 func (b *Balancers) ready(
 	ctx context.Context,
 	o octavia,
@@ -422,6 +417,9 @@ func (b *Balancers) ready(
 	in scope,
 	e *entry,
 ) error {
+	if err := s.mayShare(b.conf, lb, in); err != nil {
+		return err
+	}
 	switch status := lb.ProvisioningStatus; {
 	case status == "ACTIVE":
 		e.waiting = time.Time{}

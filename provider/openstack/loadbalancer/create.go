@@ -14,6 +14,9 @@ import (
 
 // create makes a load balancer with all that is below it. Where trees are not taken, what is below comes with changes.
 func (b *Balancers) create(ctx context.Context, o octavia, s *settings, nodes []*corev1.Node, targets []target) error {
+	if err := b.leaveOthers(ctx, o, s, ""); err != nil {
+		return err
+	}
 	if s.port != "" {
 		if err := s.checkPort(ctx, b.client); err != nil {
 			return fmt.Errorf("annotation %sport-id: %w", prefix, err)

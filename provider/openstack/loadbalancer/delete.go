@@ -43,35 +43,45 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster strin
 	return b.removeLeftovers(ctx, s)
 }
 
-// eachPart calls do with each load balancer that has something of a Service, until it returns false. These are its own,
-// by the ID that is known and by its names, and those that have its tag. Its annotation may name one that it never had,
-// and may have named others.
+// parts are load balancers that have something of a Service. Each is given to do once, until that returns false.
+type parts struct {
+	of   *settings
+	do   func(*loadbalancers.LoadBalancer) bool
+	seen map[string]bool
+}
+
+// each reports whether do has returned true for each of some load balancers that is a part.
+func (p parts) each(all ...loadbalancers.LoadBalancer) bool {
+	for i := range all {
+		lb := &all[i]
+		if !p.of.hasPart(lb) || p.seen[lb.ID] {
+			continue
+		}
+		if p.seen[lb.ID] = true; !p.do(lb) {
+			return false
+		}
+	}
+	return true
+}
+
+// eachPart finds the load balancers that have something of a Service. These are its own, by the ID that is known and by
+// its names, and those that have its tag. Its annotation may name one that it never had, and may have named others.
 func (o octavia) eachPart(
 	ctx context.Context,
 	s *settings,
 	known string,
 	do func(*loadbalancers.LoadBalancer) bool,
 ) error {
-	seen := map[string]bool{}
-	goesOn := func(all []loadbalancers.LoadBalancer) bool {
-		for i := range all {
-			if lb := &all[i]; s.hasPart(lb) && !seen[lb.ID] {
-				if seen[lb.ID] = true; !do(lb) {
-					return false
-				}
-			}
-		}
-		return true
-	}
+	found := parts{of: s, do: do, seen: map[string]bool{}}
 	for _, id := range []string{known, s.id} {
-		if id == "" || seen[id] {
+		if id == "" {
 			continue
 		}
 		lb, _, err := o.get(ctx, id)
 		if err != nil {
 			return err
 		}
-		if lb != nil && !goesOn([]loadbalancers.LoadBalancer{*lb}) {
+		if lb != nil && !found.each(*lb) {
 			return nil
 		}
 	}
@@ -80,14 +90,12 @@ func (o octavia) eachPart(
 		if err == nil && len(named) > 1 {
 			err = ambiguous(name, named)
 		}
-		if err != nil || !goesOn(named) {
+		if err != nil || !found.each(named...) {
 			return err
 		}
 	}
 	tagged, err := o.tagged(ctx, s.tags())
-	if err == nil {
-		goesOn(tagged)
-	}
+	found.each(tagged...)
 	return err
 }
 
