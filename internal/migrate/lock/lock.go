@@ -405,15 +405,22 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 	return true, nil
 }
 
-// Release gives the lock up.
+// Release gives the lock up. What was done under it stays, also where that fails: then the lock runs out by itself.
 func (l *Lock) Release(ctx context.Context) error {
 	l.cancel(context.Canceled)
 	<-l.done
 	// A renewal that was under way may still arrive. The next command would observe a lock that is left behind for it for
 	// minutes.
 	for range releaseTries {
-		if ended, err := l.giveUp(ctx); err != nil || ended {
-			return err
+		ended, err := l.giveUp(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf(
+				"releasing the lock Lease %s: %w (what was done stays, and the lock runs out by itself in %s)",
+				describeLease(l.home), err, lockDuration,
+			)
+		case ended:
+			return nil
 		}
 	}
 	return fmt.Errorf(
@@ -426,16 +433,22 @@ func (l *Lock) Release(ctx context.Context) error {
 // reason to write it.
 const releaseTries = 5
 
+// releaseTimeout is for how long the release is tried. The API server of a busy host may not answer for some seconds,
+// and a request that it has lost takes lockRenewal.
+const releaseTimeout = 30 * time.Second
+
 // giveUp deletes the lock while it is this process's; false when it was written meanwhile.
 func (l *Lock) giveUp(ctx context.Context) (ended bool, err error) {
-	err = retry.Do(ctx, lockRenewal, func(ctx context.Context) error {
+	err = retry.Do(ctx, releaseTimeout, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lockRenewal)
+		defer cancel()
 		ended = true
 		leases := l.home.Leases()
 		live, err := leases.Get(ctx, LeaseName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("releasing the lock Lease %s: %w", describeLease(l.home), err)
+			return err
 		}
 		if ptr.Deref(live.Spec.HolderIdentity, "") != l.holder {
 			return nil

@@ -125,6 +125,48 @@ func TestALockWithALateRenewalIsGivenUp(t *testing.T) {
 	}
 }
 
+// The API server of a busy host loses a request: the lock is given up by the next one.
+func TestALockIsGivenUpThoughAnAnswerNeverComes(t *testing.T) {
+	t.Parallel()
+	for name, always := range map[string]bool{"one": false, "each": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := apitest.New(t).Config()
+			var first sync.Once
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return trip(func(r *http.Request) (*http.Response, error) {
+					lost := always
+					if r.Method == http.MethodDelete {
+						first.Do(func() { lost = true })
+					}
+					if r.Method == http.MethodDelete && lost {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			kube, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, lock, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), Taking{Holder: "me"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*lockRenewal)
+			defer cancel()
+			err = lock.Release(ctx)
+			if who, lookErr := CurrentHolder(t.Context(), kube); lookErr != nil || (who == "") == always {
+				t.Errorf("holder %q, %v", who, lookErr)
+			}
+			if (err != nil) != always || always && !strings.Contains(err.Error(), "what was done stays, and the lock runs out by itself in 3m0s") {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
 func TestTwoAtOnce(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
