@@ -339,20 +339,17 @@ func TestAWriteThatWaitsForItsConnectionIsNotSentAfterTheFenceHasClosed(t *testi
 			server.EnableHTTP2 = http2
 			server.StartTLS()
 			defer server.Close()
-			client := server.Client()
-			next := client.Transport.(*http.Transport)
-			var f *election.Fence
-			closes := false
-			next.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-				if closes {
-					f.Revoke("a test")
+			for _, closes := range []bool{false, true} {
+				f := election.Unfenced(time.Now())
+				next := server.Client().Transport.(*http.Transport).Clone() // with no connection yet, whatever the one before has
+				defer next.CloseIdleConnections()
+				next.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if closes {
+						f.Revoke("a test")
+					}
+					return (&net.Dialer{}).DialContext(ctx, network, address)
 				}
-				return (&net.Dialer{}).DialContext(ctx, network, address)
-			}
-			client.Transport = election.Transport(nil, next)
-			for _, closes = range []bool{false, true} {
-				f = election.Unfenced(time.Now())
-				next.CloseIdleConnections()
+				client := &http.Client{Transport: election.Transport(nil, next)}
 				// The context does not end with the fence: that a fence ends what is bound to it is another test's.
 				ctx := election.NewContext(t.Context(), f)
 				request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader("{}"))
@@ -367,7 +364,6 @@ func TestAWriteThatWaitsForItsConnectionIsNotSentAfterTheFenceHasClosed(t *testi
 					t.Errorf("the fence closes: %t; the error is %v", closes, err)
 				}
 			}
-			next.CloseIdleConnections()
 			server.Close() // it waits for its handlers
 			close(whole)
 			var got []string
