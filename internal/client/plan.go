@@ -72,8 +72,10 @@ func readProviders(path string, snap *v1.Snapshot) (string, error) {
 	}
 	perArch := strings.Contains(path, planstep.ArchPlaceholder)
 	if perArch && len(archs) == 0 {
-		return "", fmt.Errorf("--credential-provider=%s: no node of a kubelet that changes shows its architecture (label %s): name one file",
-			path, planstep.ArchLabel)
+		return "", fmt.Errorf(
+			"--credential-provider=%s: no node of a kubelet that changes shows its architecture (label %s): name one file",
+			path, planstep.ArchLabel,
+		)
 	}
 	var files []planstep.ProviderFile
 	for arch, node := range archs {

@@ -17,6 +17,20 @@ func sharing(id string) *corev1.Service {
 	})
 }
 
+// tagBeforeSecondRead has another client write the tags of a load balancer between two reads of it. The second one comes
+// after this manager has locked it.
+func (b *balanced) tagBeforeSecondRead(id string, tags ...any) (changed *bool) {
+	const read = "lbaas/loadbalancers/{id}"
+	changed = new(bool)
+	b.BeforeNext("GET", read, func() {
+		b.BeforeNext("GET", read, func() {
+			b.ChangeResource(id, "tags", tags)
+			*changed = true
+		})
+	})
+	return changed
+}
+
 // A tenant may change the annotation at any time. Whatever it names, nothing of the Service is left when it has gone.
 func TestNothingOfAServiceIsLeftWhateverItsAnnotationNamed(t *testing.T) {
 	const nobodys = "7d5f2c1e-3b1a-4f6e-9d2c-0a1b2c3d4e5f"
@@ -82,19 +96,10 @@ func TestAnOwnerThatGoesLeavesTheLoadBalancerToWhoHasJust(t *testing.T) {
 	address := b.ensure(t, owner)
 	id := b.only(t).ID
 	second := sharing(id)
-	reads := 0
-	var before func()
-	before = func() { // the second read comes after the owner has the lock
-		if reads++; reads == 2 {
-			b.ChangeResource(id, "tags", []any{"kube_service_" + cluster + "_default_web", "kube_service_" + cluster + "_default_dns"})
-			return
-		}
-		b.BeforeNext("GET", "lbaas/loadbalancers/{id}", before)
-	}
-	b.BeforeNext("GET", "lbaas/loadbalancers/{id}", before)
+	changed := b.tagBeforeSecondRead(id, "kube_service_"+cluster+"_default_web", "kube_service_"+cluster+"_default_dns")
 	b.removeOnce(t, owner)
-	if reads < 2 {
-		t.Fatalf("the load balancer was read %d times", reads)
+	if !*changed {
+		t.Fatal("the load balancer was not read twice")
 	}
 	if got := b.ensure(t, second); got != address || b.only(t).ID != id {
 		t.Errorf("the address is %s, and was %s", got, address)
@@ -109,19 +114,10 @@ func TestTheTagOfAServiceThatSharesAtTheSameTimeStays(t *testing.T) {
 	b := balance(t, 1, "max-shared-lb=3")
 	b.ensure(t, service("web"))
 	id, own := b.only(t).ID, "kube_service_"+cluster+"_default_"
-	reads := 0
-	var before func()
-	before = func() {
-		if reads++; reads == 2 {
-			b.ChangeResource(id, "tags", []any{own + "web", own + "mail"})
-			return
-		}
-		b.BeforeNext("GET", "lbaas/loadbalancers/{id}", before)
-	}
-	b.BeforeNext("GET", "lbaas/loadbalancers/{id}", before)
+	b.tagBeforeSecondRead(id, own+"web", own+"mail")
 	b.ensure(t, sharing(id))
 	if tags := b.only(t).Tags; !slices.Equal(tags, []string{own + "web", own + "mail", own + "dns"}) {
-		t.Errorf("the tags are %v after %d reads", tags, reads)
+		t.Errorf("the tags are %v", tags)
 	}
 }
 

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -30,6 +31,17 @@ func (g *Gate) Check(ctx context.Context) error {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return election.Guard(ctx, g.fences...)
+}
+
+// Ask is Check for a request of an operation. It notes a refusal for the call that the request is of, see Watch.
+func (g *Gate) Ask(ctx context.Context, service, operation string) error {
+	refusal := g.Check(ctx)
+	if refusal == nil {
+		return nil
+	}
+	err := fmt.Errorf("not sending %s %s: %w", service, operation, refusal)
+	Note(ctx, err)
+	return err
 }
 
 type refusalKey struct{}

@@ -62,13 +62,14 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 	request := t.options.Describe(in)
 	if request.Mutates {
 		ctx := in.Context()
-		if err := t.ask(ctx, request); err != nil {
+		ask := func() error { return t.options.Gate.Ask(ctx, request.Service, request.Operation) }
+		if err := ask(); err != nil {
 			if in.Body != nil {
 				_ = in.Body.Close() // as a RoundTripper must
 			}
 			return nil, err
 		}
-		in = election.AskAgain(in, func() error { return t.ask(ctx, request) })
+		in = election.AskAgain(in, ask)
 	}
 	page, err := t.lists.page(in, request)
 	if err != nil {
@@ -91,17 +92,6 @@ func (t *Transport) RoundTrip(in *http.Request) (*http.Response, error) {
 		out.Body = bound(in.Context(), out.Body, request, t.options.MaxAnswer, page)
 	}
 	return out, nil
-}
-
-// ask asks the gate about a request that changes something, and notes its refusal for the call that the request is of.
-func (t *Transport) ask(ctx context.Context, request Request) error {
-	refusal := t.options.Gate.Check(ctx)
-	if refusal == nil {
-		return nil
-	}
-	err := fmt.Errorf("not sending %s %s: %w", request.Service, request.Operation, refusal)
-	Note(ctx, err)
-	return err
 }
 
 // Bound returns the body of an answer that ends in an error when it is longer than limit. It counts for the list of the

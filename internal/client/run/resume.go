@@ -341,7 +341,8 @@ func (o *ApplyOptions) checkFileTrust(p *v1.Plan) error {
 	}
 	if program := p.Options.CredentialProvider; program != "" && !o.ProviderGiven && o.Pinned.Sha256 == "" {
 		return exitcode.With(exitcode.NotApproved, "%s, and has the kubelets run %s of this machine (SHA-256 %s) as root: "+
-			"nothing was changed; find out whether that is meant, and name the program yourself (--credential-provider=%s), or give --plan-sha256 %s",
+			"nothing was changed; find out whether that is meant, and name the program yourself (--credential-provider=%s), "+
+			"or give --plan-sha256 %s",
 			unseen, wording.OneLine(program), wording.OneLine(p.Options.CredentialProviderSHA256), wording.OneLine(program),
 			compare.Digest(p))
 	}

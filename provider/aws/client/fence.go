@@ -39,15 +39,7 @@ func fenced(gate *transport.Gate) middleware.FinalizeMiddleware {
 			if !Mutates(operation) {
 				return next.HandleFinalize(ctx, in)
 			}
-			ask := func() error {
-				refusal := gate.Check(ctx)
-				if refusal == nil {
-					return nil
-				}
-				err := fmt.Errorf("not sending %s %s: %w", awsmiddleware.GetServiceID(ctx), operation, refusal)
-				transport.Note(ctx, err)
-				return err
-			}
+			ask := func() error { return gate.Ask(ctx, awsmiddleware.GetServiceID(ctx), operation) }
 			if err := ask(); err != nil {
 				return out, metadata, err
 			}

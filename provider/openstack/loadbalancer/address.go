@@ -31,9 +31,14 @@ func (s *settings) floatingDescription() string { return s.floatingDescriptions(
 // other is deleted with it.
 func (s *settings) floatingDescriptions() (all []string) {
 	for _, cluster := range s.clusters {
-		all = append(all, cut(s.describedFor()+s.service.Name+" from cluster "+cluster))
+		all = append(all, floatingFor(s.service.Namespace+"/"+s.service.Name, cluster))
 	}
 	return all
+}
+
+// floatingFor is how a floating IP is described that is made for a Service, by namespace/name.
+func floatingFor(service, cluster string) string {
+	return cut(madeByUs + service + " from cluster " + cluster)
 }
 
 // describedFor begins the description of floating IPs that were made for Services of this namespace.
@@ -50,9 +55,14 @@ func (s *settings) madeFor(lb *loadbalancers.LoadBalancer, ip *floatingips.Float
 	if slices.Contains(s.floatingDescriptions(), ip.Description) {
 		return true
 	}
+	maker, ok := s.makerOf(lb)
+	return ok && ip.Description == floatingFor(maker.Service(), maker.Cluster)
+}
+
+// makerOf is the Service of this cluster that a load balancer was made for. No in-tree name says which that is.
+func (s *settings) makerOf(lb *loadbalancers.LoadBalancer) (naming.Owner, bool) {
 	maker, ok := naming.OfBalancer(lb.Name)
-	return ok && maker.UID == "" && slices.Contains(s.clusters, maker.Cluster) &&
-		ip.Description == cut(madeByUs+maker.Service()+" from cluster "+maker.Cluster)
+	return maker, ok && maker.UID == "" && slices.Contains(s.clusters, maker.Cluster)
 }
 
 // inReach reports whether a description is that of a floating IP for the Service's own namespace and cluster.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
-	"github.com/transplant-dev/transplant/provider/openstack/naming"
 )
 
 // EnsureLoadBalancerDeleted deletes what a Service has: its load balancer, its floating IP, and the security group that
@@ -226,9 +225,8 @@ func (b *Balancers) leaveShared(
 // isLast reports whether a load balancer was made for a Service of this cluster, and none uses it but this one, which
 // leaves it.
 func (s *settings) isLast(lb *loadbalancers.LoadBalancer, in scope, t *tree) bool {
-	maker, ok := naming.OfBalancer(lb.Name)
-	return ok && maker.UID == "" && slices.Contains(s.clusters, maker.Cluster) &&
-		len(in.others(lb)) == 0 && len(t.listeners) == 0
+	_, ok := s.makerOf(lb)
+	return ok && len(in.others(lb)) == 0 && len(t.listeners) == 0
 }
 
 // groupName is the security group that the in-tree and the external provider make for a Service.

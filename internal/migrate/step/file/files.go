@@ -178,7 +178,10 @@ func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 	}
 	if there, known := x.env.StepByID(s.Restore); known && there.Derive == layout.DeriveCredentialConfig {
 		if sum == step.Absent {
-			return fmt.Errorf("%s on host %s is another owner's, and was not absent before step %s: it is not removed", s.Path, s.Host, s.Restore)
+			return fmt.Errorf(
+				"%s on host %s is another owner's, and was not absent before step %s: it is not removed",
+				s.Path, s.Host, s.Restore,
+			)
 		}
 		// Its arguments and variables may be secret. The mode is in the journal, and the owner's is on the file.
 		if mode &= 0o600; is != step.Absent {
