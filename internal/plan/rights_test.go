@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/plan/invariant"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 // grantedBy are the rights of the roles of a plan's manager.
@@ -47,6 +48,25 @@ func TestOurManagerGetsNoRightThatOnlyUpstreamsLibraryUses(t *testing.T) {
 	}
 	if got := strings.Join(more, "; "); got != strings.Join(want, "; ") {
 		t.Errorf("managers on upstream's library get besides: %s", got)
+	}
+}
+
+// What RBAC-002 asks of the running manager is what the plan has granted it: a run that goes on would be refused otherwise.
+func TestThePlanGrantsWhatTheChecksAskOfItsManager(t *testing.T) {
+	for image, ours := range map[string]bool{"official": false, "ours": true} {
+		granted := grantedBy(t, mustMake(t, vsphere29(), v1.Options{Image: image}))
+		needs := permission.ManagerNeeds(ours)
+		if len(needs) == 0 {
+			t.Fatal("nothing is asked of the manager")
+		}
+		for _, n := range needs {
+			for _, verb := range n.Verbs {
+				right := apitest.Right{Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name}
+				if !slices.Contains(granted, right) {
+					t.Errorf("image %s: %s is asked and not granted", image, right)
+				}
+			}
+		}
 	}
 }
 

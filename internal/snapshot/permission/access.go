@@ -36,7 +36,7 @@ var identities = []struct {
 var loopNeeds = []collect.Need{
 	{Verbs: []string{"get", "list", "watch", "patch", "delete"}, Resource: "nodes"},
 	{Verbs: []string{"patch"}, Resource: "nodes/status"},
-	{Verbs: []string{"list", "watch", "patch"}, Resource: "services"},
+	{Verbs: []string{"list", "watch"}, Resource: "services"},
 	{Verbs: []string{"patch"}, Resource: "services/status"},
 	{Verbs: []string{"create", "patch"}, Resource: "events"},
 }
@@ -122,14 +122,21 @@ func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 			}
 		}
 	}
-	out = append(out, Questions(NewManager, loopNeeds)...)
-	if hasManager(g, func(c v1.Component) bool { return c.Image == "" || !proven.Ours(c.Image) }) {
-		out = append(out, Questions(NewManager, upstreamNeeds)...)
-	}
+	upstreams := hasManager(g, func(c v1.Component) bool { return c.Image == "" || !proven.Ours(c.Image) })
+	out = append(out, Questions(NewManager, ManagerNeeds(!upstreams))...)
 	if hasManager(g, func(c v1.Component) bool { return c.Flags["use-service-account-credentials"] == "true" }) {
 		out = append(out, Questions(NewManager, accountNeeds)...)
 	}
 	return out
+}
+
+// ManagerNeeds are what the loops of a manager need next to its election: of ours, or of one on upstream's library. The
+// roles of a plan have to grant them, or RBAC-002 refuses a cluster that this program has migrated.
+func ManagerNeeds(ours bool) []collect.Need {
+	if ours {
+		return loopNeeds
+	}
+	return slices.Concat(loopNeeds, upstreamNeeds)
 }
 
 // hasManager reports whether a cloud-controller-manager of some kind is there.
