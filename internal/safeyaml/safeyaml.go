@@ -43,17 +43,27 @@ func ToJSONStrict(data []byte) ([]byte, error) {
 	return yaml.YAMLToJSONStrict(data)
 }
 
-// Check says why a document must not be decoded; nil where it may. One that is no YAML is left to the decoder.
-func Check(data []byte) error {
+// ErrNotWeighed is that what the aliases of a document would add to it is not known. sigs.k8s.io/yaml has another
+// parser. It takes some documents that the one here does not, as it may read the first document alone.
+var ErrNotWeighed = errors.New("it has aliases and is no YAML as a whole: write out what they stand for")
+
+// Check says why a document must not be decoded; nil where it may. One without aliases that is no YAML is left to the
+// decoder, which says where.
+func Check(data []byte) (err error) {
 	if !bytes.ContainsRune(data, '&') || !bytes.ContainsRune(data, '*') {
 		return nil
 	}
 	var document nodes.Node
-	if err := nodes.Unmarshal(data, &document); err != nil {
-		return nil //nolint:nilerr // the decoder says it in its own words
+	defer func() { // the parser panics on some documents
+		if recover() != nil {
+			err = ErrNotWeighed
+		}
+	}()
+	if nodes.Unmarshal(data, &document) != nil { // its words quote the document
+		return ErrNotWeighed
 	}
 	w := weigher{limit: len(data) + growth, known: map[*nodes.Node]int{}}
-	_, err := w.weigh(&document)
+	_, err = w.weigh(&document)
 	return err
 }
 

@@ -21,6 +21,19 @@ func TestADocumentThatGrowsByItsAliasesIsRefused(t *testing.T) {
 	many := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]\n"
 	for name, text := range map[string]string{"doubled": doubled.String(), "many": many} {
 		var into any
+		// The decoder reads no further than the end of the first document, and what follows is no YAML.
+		for _, end := range []string{"...\n@", "---\n@", "\t- x"} {
+			for call, err := range map[string]error{
+				"Unmarshal": Unmarshal([]byte(text+end), &into), "UnmarshalStrict": UnmarshalStrict([]byte(text+end), &into), "Check": Check([]byte(text + end)),
+			} {
+				if !errors.Is(err, ErrNotWeighed) && !errors.Is(err, ErrTooLarge) {
+					t.Errorf("%s, %s with %q behind it: %v", name, call, end, err)
+				}
+			}
+			if _, err := ToJSONStrict([]byte(text + end)); err == nil {
+				t.Errorf("%s with %q behind it is decoded", name, end)
+			}
+		}
 		for call, err := range map[string]error{
 			"Unmarshal": Unmarshal([]byte(text), &into), "UnmarshalStrict": UnmarshalStrict([]byte(text), &into), "Check": Check([]byte(text)),
 		} {
