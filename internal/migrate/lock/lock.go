@@ -52,6 +52,9 @@ const (
 	// longer asks for more before, see Extend.
 	lockDuration = 3 * time.Minute
 	lockRenewal  = 5 * time.Second
+	// longestDuration is more than any step asks for. A Lease that claims more was planted, and would keep one of the
+	// operator's places for as long.
+	longestDuration = 15 * time.Minute
 	// lockMargin is what the lock lasts longer than the API server may be away.
 	lockMargin = time.Minute
 	// publishInterval is how often the lock is written at most, for the sake of onlookers.
@@ -231,7 +234,8 @@ func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell fun
 
 // durationOf is for how long a lock that is not renewed counts as held.
 func durationOf(l *coordinationv1.Lease) time.Duration {
-	return max(lockDuration, time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second)
+	claimed := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return min(max(lockDuration, claimed), longestDuration)
 }
 
 // heldError says that another process holds the lock of this location.

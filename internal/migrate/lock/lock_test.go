@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime"
 	"strings"
@@ -18,10 +19,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // locked is a cluster whose lock somebody holds, who renewed it so long ago.
@@ -481,21 +484,28 @@ func TestALockOutlastsTheStepThatTakesTheAPIServerAway(t *testing.T) {
 	}
 }
 
+// One that claims more than any step asks for was planted: the operator would look at it for 68 years.
 func TestALockThatLastsLongerIsLookedAtForLonger(t *testing.T) {
-	server, kube, clock := locked(t, "ops@elsewhere pid 1 start 1", time.Second)
-	var l coordinationv1.Lease
-	server.Get(t, leasePath(LeaseName), &l)
-	l.Spec.LeaseDurationSeconds = ptr.To[int32](420)
-	server.Put(t, &l)
-	_, lock, err := Acquire(t.Context(), kube, looking{FakeClock: clock}, Taking{Holder: "me"})
-	if err != nil {
-		t.Fatal(err)
+	newImage := v1.Step{Component: component.KAS, Edits: []v1.Edit{{Op: "setImage"}}}
+	if longest := step.TimeoutOf(newImage) + lockMargin; longest >= longestDuration {
+		t.Errorf("a step asks for %s", longest)
 	}
-	if looked := clock.Now().Sub(noon); looked != 7*time.Minute-time.Second {
-		t.Errorf("it was looked at for %s", looked)
-	}
-	if err := lock.Release(t.Context()); err != nil {
-		t.Error(err)
+	for claimed, want := range map[int32]time.Duration{420: 7 * time.Minute, math.MaxInt32: longestDuration} {
+		server, kube, clock := locked(t, "ops@elsewhere pid 1 start 1", time.Second)
+		var l coordinationv1.Lease
+		server.Get(t, leasePath(LeaseName), &l)
+		l.Spec.LeaseDurationSeconds = ptr.To(claimed)
+		server.Put(t, &l)
+		_, lock, err := Acquire(t.Context(), kube, looking{FakeClock: clock}, Taking{Holder: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if looked := clock.Now().Sub(noon); looked != want-time.Second {
+			t.Errorf("%d s: it was looked at for %s", claimed, looked)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
