@@ -601,7 +601,7 @@ func TestErrorsThatSayWhatToDo(t *testing.T) {
 			func(b *balanced, s *corev1.Service) {
 				b.AddFloatingIP(openstacksim.FloatingIP{Address: "203.0.113.77", Network: "public", Port: b.Ports()[0].ID})
 				s.Spec.LoadBalancerIP = "203.0.113.77"
-			}, nil, []string{"203.0.113.77", "is used by port"},
+			}, nil, []string{"203.0.113.77", "is in use: free it"},
 		},
 		"a load balancer that is not there": {
 			func(_ *balanced, s *corev1.Service) {

@@ -105,6 +105,7 @@ func TestAnAddressOfOthersIsNotTaken(t *testing.T) {
 	}{
 		"a virtual IP":                  {[]string{"10.0.9.9"}, "10.0.9.9", "may answer for"},
 		"of a virtual range":            {[]string{"10.0.9.8/29"}, "10.0.9.9", "may answer for"},
+		"the gateway of the nodes":      {nil, "10.0.9.254", "is the gateway of a subnet"},
 		"no address":                    {nil, "x?network_id=", "is no IP address"},
 		"beside a virtual IP":           {[]string{"10.0.9.9"}, "10.0.9.10", ""},
 		"in a network with a router":    {[]string{"0.0.0.0/0"}, "10.0.9.10", ""},
@@ -113,6 +114,7 @@ func TestAnAddressOfOthersIsNotTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := balance(t, 1)
 			b.AddPort(openstacksim.Port{Network: "nodes", Addresses: []string{"10.0.9.1"}, Pairs: test.pairs})
+			b.AddSubnet(openstacksim.Subnet{ID: "second-of-nodes", Network: "nodes", CIDR: "10.0.0.0/16", Gateway: "10.0.9.254"})
 			before := b.Ports()
 			s := service("web", annotated(private, "true"), func(s *corev1.Service) { s.Spec.LoadBalancerIP = test.asked })
 			if test.want == "" {

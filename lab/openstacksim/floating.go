@@ -20,6 +20,8 @@ type FloatingIP struct {
 type Subnet struct {
 	ID, Name, Network, CIDR string
 	Tags                    []string
+	// Gateway is its gateway_ip. It has no port where the gateway is no router of Neutron.
+	Gateway string
 	// External is that the network is one of floating IPs.
 	External bool
 }
@@ -262,10 +264,14 @@ func showSubnet(s *Subnet) object {
 	if tags == nil {
 		tags = []string{}
 	}
-	return object{
+	shown := object{
 		"id": s.ID, "name": s.Name, "network_id": s.Network, "cidr": s.CIDR, "ip_version": 4, "tags": tags,
-		"project_id": Project,
+		"project_id": Project, "gateway_ip": nil,
 	}
+	if s.Gateway != "" {
+		shown["gateway_ip"] = s.Gateway
+	}
+	return shown
 }
 
 func (c *Cloud) listSubnets(in request) (answer, *refusal) {

@@ -92,8 +92,9 @@ func (s *settings) checkPort(ctx context.Context, c *client.Client) error {
 	}
 	for _, ip := range ips {
 		if s.madeForOthers(ip.Description) {
-			return fmt.Errorf("floating IP %s of port %s was made for another namespace or cluster (%q)",
-				ip.FloatingIP, s.port, ip.Description)
+			klog.FromContext(ctx).Info("A Service names a port with a floating IP that was made for others",
+				"service", klog.KObj(s.service), "floatingIP", ip.FloatingIP, "description", ip.Description)
+			return fmt.Errorf("floating IP %s of port %s was made for another namespace or cluster", ip.FloatingIP, s.port)
 		}
 	}
 	return nil
@@ -199,13 +200,16 @@ func (s *settings) freeFloating(
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if all[0].PortID != "" {
-		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, is used by port %s: free it, or ask for another",
-			address, all[0].PortID)
+	// A tenant learns nothing of what others have: the log says who uses it.
+	log := klog.FromContext(ctx).WithValues("service", klog.KObj(s.service), "floatingIP", address)
+	if port := all[0].PortID; port != "" {
+		log.Info("A Service asks for a floating IP that is in use", "port", port)
+		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, is in use: free it, or ask for another", address)
 	}
 	if of := all[0].Description; s.madeForOthers(of) {
-		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, was made for another namespace or cluster "+
-			"(%q): ask for another, or change its description", address, of)
+		log.Info("A Service asks for a floating IP that was made for others", "description", of)
+		return nil, fmt.Errorf("floating IP %s, which spec.loadBalancerIP asks for, was made for another namespace or cluster: "+
+			"ask for another, or change its description", address)
 	}
 	return &all[0], nil
 }
@@ -370,10 +374,16 @@ func (s *settings) floatingSubnets(
 	return chosen, nil
 }
 
+// maxPattern is the longest name of a subnet. An expression of some kilobytes may take hundreds of megabytes.
+const maxPattern = 255
+
 // namePattern reads a pattern of subnets' names: a glob, a regular expression behind ~, and either negated by !.
 func namePattern(text string) (func(string) bool, error) {
 	if text == "" {
 		return func(string) bool { return true }, nil
+	}
+	if len(text) > maxPattern {
+		return nil, fmt.Errorf("floating-subnet has %d characters, and may have %d", len(text), maxPattern)
 	}
 	pattern, negated := strings.CutPrefix(text, "!")
 	if expression, ok := strings.CutPrefix(pattern, "~"); ok {

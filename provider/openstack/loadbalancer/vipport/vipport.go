@@ -12,6 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/provider/openstack/client"
 )
@@ -36,14 +37,15 @@ func Check(ctx context.Context, c *client.Client, id string) error {
 	case err != nil:
 		return fmt.Errorf("reading port %s: %w", id, client.Explain(err))
 	case port.DeviceID != "" || port.DeviceOwner != "":
-		return fmt.Errorf("port %s is in use (device %q, owner %q): name a port that nothing uses",
-			id, port.DeviceID, port.DeviceOwner)
+		klog.FromContext(ctx).Info("A Service names a port that is in use", "port", id, "device", port.DeviceID, "owner", port.DeviceOwner)
+		return fmt.Errorf("port %s is in use: name a port that nothing uses", id)
 	}
 	return notVirtual(ctx, neutron, port)
 }
 
 // CheckAddress refuses an address that others in a network answer for. The virtual IP of a control plane may have no
-// port of its own, and Neutron would give it away. The network is that of the subnet where it is empty.
+// port of its own, nor has a gateway that is no router of Neutron. Neutron would give both away, and a load balancer at
+// a gateway's address takes what all nodes send. The network is that of the subnet where it is empty.
 func CheckAddress(ctx context.Context, c *client.Client, network, subnet, address string) error {
 	if _, err := netip.ParseAddr(address); err != nil {
 		return fmt.Errorf("%q is no IP address", address)
@@ -78,7 +80,8 @@ func notVirtual(ctx context.Context, neutron *gophercloud.ServiceClient, port *p
 	return nil
 }
 
-// notAnswered refuses addresses that ports of a network, but for one, are allowed to answer for.
+// notAnswered refuses addresses that are gateways of a network, or that its ports, but for one, are allowed to answer
+// for. The author of the Service is told no more than that, and the log has the rest.
 func notAnswered(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
@@ -90,6 +93,17 @@ func notAnswered(
 	if err != nil {
 		return err
 	}
+	in, err := client.List(ctx, "listing the subnets of network "+network,
+		subnets.List(neutron, subnets.ListOpts{NetworkID: network}), subnets.ExtractSubnets)
+	if err != nil {
+		return err
+	}
+	for _, subnet := range in {
+		isGateway := func(address string) bool { return covers(subnet.GatewayIP, address) }
+		if subnet.GatewayIP != "" && slices.ContainsFunc(addresses, isGateway) {
+			return fmt.Errorf("address %s is the gateway of a subnet: name one that nothing uses", subnet.GatewayIP)
+		}
+	}
 	for _, other := range all {
 		if other.ID == except {
 			continue
@@ -97,8 +111,10 @@ func notAnswered(
 		for _, pair := range other.AllowedAddressPairs {
 			i := slices.IndexFunc(addresses, func(address string) bool { return covers(pair.IPAddress, address) })
 			if i >= 0 {
-				return fmt.Errorf("address %s is one that port %s may answer for (allowed address pair %s): "+
-					"name one that nothing uses", addresses[i], other.ID, pair.IPAddress)
+				klog.FromContext(ctx).Info("A Service names an address that others may answer for",
+					"address", addresses[i], "port", other.ID, "pair", pair.IPAddress)
+				return fmt.Errorf("address %s is one that another port may answer for (allowed address pairs): "+
+					"name one that nothing uses", addresses[i])
 			}
 		}
 	}
