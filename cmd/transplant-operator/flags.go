@@ -32,6 +32,7 @@ type flags struct {
 
 	healthAddress, metricsAddress, webhookAddress, webAddress string
 	webhookService, webhookSecret                             string
+	webhookCertificate, webhookKey                            string
 	webhookConfigurations                                     []string
 	webCertificate, webKey                                    string
 	enableActions, installCRDs                                bool
@@ -208,6 +209,13 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		"webhook configurations that are told which certificates to trust",
 	)
 	s.StringVar(
+		&f.webhookCertificate,
+		"webhook-certificate",
+		f.webhookCertificate,
+		"file with a certificate of the webhooks that others keep; the operator writes no webhook configuration then, and takes no --webhook-secret",
+	)
+	s.StringVar(&f.webhookKey, "webhook-key", f.webhookKey, "file with the key of --webhook-certificate")
+	s.StringVar(
 		&f.webAddress,
 		"web-address",
 		f.webAddress,
@@ -329,6 +337,9 @@ func (f *flags) validateLimits() []error {
 // validatePage says what is wrong with the flags of the page.
 func (f *flags) validatePage() error {
 	var errs []error
+	if (f.webhookCertificate == "") != (f.webhookKey == "") {
+		errs = append(errs, errors.New("--webhook-certificate and --webhook-key go together"))
+	}
 	if (f.webCertificate == "") != (f.webKey == "") {
 		errs = append(errs, errors.New("--web-certificate and --web-key go together"))
 	}

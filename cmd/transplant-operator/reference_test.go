@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -170,5 +175,41 @@ func TestAPageThatOthersCanReachNeedsACertificate(t *testing.T) {
 	f.webAddress = "127.0.0.1:8443"
 	if err := f.validate(); err != nil {
 		t.Errorf("on this machine: %v", err)
+	}
+}
+
+// Where others keep the certificate of the webhooks, the operator needs no right to write webhook configurations.
+func TestACertificateOfOthersIsServedWithoutTheAPI(t *testing.T) {
+	f := defaults()
+	f.webhookCertificate = "/tls.crt"
+	if err := f.validate(); err == nil || !strings.Contains(err.Error(), "--webhook-key") {
+		t.Errorf("a certificate without its key: %v", err)
+	}
+	server := httptest.NewTLSServer(nil) // for its certificate
+	server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	f.webhookCertificate, f.webhookKey = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, block := range map[string]pem.Block{
+		f.webhookCertificate: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, f.webhookKey: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(&block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held, err := (&process{flags: f}).certificates() // it has no client of the API
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := held.GetCertificate(nil); err != nil || !bytes.Equal(got.Certificate[0], pair.Certificate[0]) {
+		t.Errorf("another certificate is served: %v", err)
+	}
+	f.webhookKey = filepath.Join(dir, "none")
+	if _, err := (&process{flags: f}).certificates(); err == nil || !strings.Contains(err.Error(), f.webhookKey) {
+		t.Errorf("a key that is not there: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
+	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/admission"
@@ -50,31 +51,24 @@ type server func(context.Context) error
 // servers listens on every address that is wanted, so that one that is taken is told at the start.
 func (p *process) servers(ctx context.Context) ([]server, error) {
 	var out []server
-	var manager *certs.Manager
-	if p.webhookAddress != "" {
-		manager = certs.New(
-			certs.Options{
-				Client:         p.kube,
-				Namespace:      p.namespace,
-				Secret:         p.webhookSecret,
-				Hosts:          p.hosts(),
-				Configurations: p.webhookConfigurations,
-				Log:            p.log,
-			},
-		)
-		out = append(out, func(ctx context.Context) error { manager.Run(ctx); return nil })
+	certificates, err := p.certificates()
+	if err != nil {
+		return nil, err
+	}
+	if certificates != nil {
+		out = append(out, func(ctx context.Context) error { certificates.Run(ctx); return nil })
 	}
 	for _, s := range []struct {
 		address string
 		make    func(net.Listener) (server, error)
 	}{
-		{p.healthAddress, func(l net.Listener) (server, error) { return serving(l, plain(p.health(manager))), nil }},
+		{p.healthAddress, func(l net.Listener) (server, error) { return serving(l, plain(p.health(certificates))), nil }},
 		{p.metricsAddress, func(l net.Listener) (server, error) {
 			scrapes := promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}
 			return serving(l, plain(promhttp.HandlerFor(p.metrics.Registry, scrapes))), nil
 		}},
-		{p.webhookAddress, func(l net.Listener) (server, error) { return p.webhooks(l, manager), nil }},
-		{p.webAddress, func(l net.Listener) (server, error) { return p.page(ctx, l, manager) }},
+		{p.webhookAddress, func(l net.Listener) (server, error) { return p.webhooks(l, certificates), nil }},
+		{p.webAddress, func(l net.Listener) (server, error) { return p.page(ctx, l, certificates) }},
 	} {
 		if s.address == "" {
 			continue
@@ -90,6 +84,35 @@ func (p *process) servers(ctx context.Context) ([]server, error) {
 		out = append(out, made)
 	}
 	return out, nil
+}
+
+// certificates are those that the webhooks serve.
+type certificates interface {
+	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Check is for a readiness probe.
+	Check(r *http.Request) error
+	// Run keeps them until ctx ends.
+	Run(ctx context.Context)
+}
+
+// certificates returns nil where there are no webhooks.
+func (p *process) certificates() (certificates, error) {
+	switch {
+	case p.webhookAddress == "":
+		return nil, nil
+	case p.webhookCertificate != "":
+		return certs.NewFiles("webhooks", p.webhookCertificate, p.webhookKey, clock.RealClock{})
+	}
+	return certs.New(
+		certs.Options{
+			Client:         p.kube,
+			Namespace:      p.namespace,
+			Secret:         p.webhookSecret,
+			Hosts:          p.hosts(),
+			Configurations: p.webhookConfigurations,
+			Log:            p.log,
+		},
+	), nil
 }
 
 // hosts are the names by which the webhooks are called. These are those of the Service, and the address that they
@@ -148,15 +171,15 @@ func serving(l net.Listener, s *http.Server) server {
 
 // health reports whether the process works (/healthz: restart it) and whether it can be asked (/readyz: send requests
 // elsewhere).
-func (p *process) health(manager *certs.Manager) http.Handler {
+func (p *process) health(held certificates) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(
 		"/healthz",
 		answer(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }),
 	)
 	mux.HandleFunc("/readyz", answer(func(r *http.Request) error {
-		if manager != nil {
-			if err := manager.Check(r); err != nil {
+		if held != nil {
+			if err := held.Check(r); err != nil {
 				return err
 			}
 		}
@@ -175,9 +198,9 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
+func (p *process) webhooks(l net.Listener, held certificates) server {
 	handler := p.reviews()
-	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
+	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, held.GetCertificate) }
 }
 
 // reviews answers an API server that asks about Clusters.
@@ -214,7 +237,7 @@ func (p *process) datacenter(ctx context.Context, name string) (*rules.Datacente
 }
 
 // page serves the page about the fleet.
-func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manager) (server, error) {
+func (p *process) page(ctx context.Context, l net.Listener, held certificates) (server, error) {
 	handler := web.Handler(web.Options{
 		Clusters:      p.operator,
 		Kube:          p.kube,
@@ -244,8 +267,8 @@ func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manag
 			return nil, fmt.Errorf("reading the page's certificate: %w", err)
 		}
 		encryption = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	case manager != nil:
-		encryption = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: manager.GetCertificate}
+	case held != nil:
+		encryption = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: held.GetCertificate}
 	}
 	return serving(l, newServer(handler, encryption)), nil
 }

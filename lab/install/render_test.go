@@ -346,6 +346,9 @@ func TestChartsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		{append(slices.Clone(operator), "ccmImages.azuer=official"), "azuer"},
 		{append(slices.Clone(operator), "networkPolicy.enabled=true"), "networkPolicy.apiServerCIDRs: name the addresses"},
 		{append(slices.Clone(operator), "clusterNamespaces={Cluster_x}"), "clusterNamespaces"},
+		{append(slices.Clone(operator), "webhooks.certificate.secretName=x"), "caBundle or injectCAFrom"},
+		{append(slices.Clone(operator), "webhooks.certificate.injectCAFrom=a/b"), "needs secretName"},
+		{append(slices.Clone(operator), "webhooks.certificate.secretName=x,webhooks.certificate.injectCAFrom=a/b,webhooks.certificate.caBundle=-----BEGIN CERTIFICATE-----"), "set one"},
 	} {
 		out, _, err := o.run(t.Context(), o.helm, c.args...)
 		if err == nil || !strings.Contains(err.Error(), c.says) {

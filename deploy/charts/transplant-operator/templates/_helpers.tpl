@@ -11,3 +11,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end }}
+
+{{- define "operator.certificate" -}}
+{{- $c := .Values.webhooks.certificate }}
+{{- if and $c.caBundle $c.injectCAFrom }}
+{{- fail "webhooks.certificate.caBundle and webhooks.certificate.injectCAFrom are two ways of the same: set one" }}
+{{- end }}
+{{- if ne (empty $c.secretName) (and (empty $c.caBundle) (empty $c.injectCAFrom)) }}
+{{- fail "webhooks.certificate needs secretName, and caBundle or injectCAFrom: the API server would not trust the webhooks" }}
+{{- end }}
+{{- end }}
