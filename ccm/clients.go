@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/transport"
@@ -104,16 +103,16 @@ func orDie[T any](made T, err error) T {
 	return made
 }
 
-// leaseClient returns the client that holds the leases. It has no fence, which depends on it, and a rate limit that no
-// controller can use up.
-func leaseClient(base *rest.Config) (coordinationv1client.LeasesGetter, error) {
+// leaseClient returns the client that holds the leases, and watches the pods of their holders. It has no fence, which
+// depends on it, and a rate limit that no controller can use up.
+func leaseClient(base *rest.Config) (kubernetes.Interface, error) {
 	c := rest.AddUserAgent(rest.CopyConfig(base), "leader-election")
 	c.QPS, c.Burst = 50, 100
 	made, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of leases: %w", err)
 	}
-	return made.CoordinationV1(), nil
+	return made, nil
 }
 
 // fenced returns the configuration of the process as the controllers of a lease get it: every client in it asks the

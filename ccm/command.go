@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/cloud-provider/app/config"
@@ -26,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 	"github.com/transplant-dev/transplant/ccm/node"
 	"github.com/transplant-dev/transplant/ccm/nodeipam"
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
@@ -396,6 +399,10 @@ const flagSet = "transplant"
 type Settings struct {
 	// DrainTimeout is how long workers may take to end once the process was told to.
 	DrainTimeout time.Duration
+	// PodTestimony is whether the kubelet of this process testifies to others when it has ended; see package testimony.
+	PodTestimony testimony.Mode
+	// TerminationMessagePath is that of the container.
+	TerminationMessagePath string
 	// RenewToken replaces the token file of the kubeconfig before the token expires.
 	RenewToken    bool
 	Cloud         cloud.Options
@@ -414,13 +421,15 @@ type Settings struct {
 // NewSettings returns the defaults.
 func NewSettings() Settings {
 	return Settings{
-		DrainTimeout:  defaultDrainTimeout,
-		Cloud:         cloud.NewOptions(),
-		Node:          node.NewOptions(),
-		NodeLifecycle: nodelifecycle.NewOptions(),
-		Service:       service.NewOptions(),
-		Route:         route.NewOptions(),
-		NodeIPAM:      nodeipam.NewOptions(),
+		DrainTimeout:           defaultDrainTimeout,
+		PodTestimony:           testimony.Auto,
+		TerminationMessagePath: corev1.TerminationMessagePathDefault,
+		Cloud:                  cloud.NewOptions(),
+		Node:                   node.NewOptions(),
+		NodeLifecycle:          nodelifecycle.NewOptions(),
+		Service:                service.NewOptions(),
+		Route:                  route.NewOptions(),
+		NodeIPAM:               nodeipam.NewOptions(),
 	}
 }
 
@@ -440,6 +449,20 @@ func (s *Settings) addFlags(fs *pflag.FlagSet, withNodeIPAM bool) {
 		s.DrainTimeout,
 		"How long the work that is under way may take to end after SIGTERM or SIGINT. The leases "+
 			"are renewed meanwhile and released after it. Work that takes longer is cut off. Keep it well below the pod's terminationGracePeriodSeconds.",
+	)
+	fs.StringVar(
+		(*string)(&s.PodTestimony),
+		"pod-testimony",
+		string(s.PodTestimony),
+		"Whether a standby takes the leases over as soon as the kubelet of their holder says that its container has ended, instead of waiting for them to "+
+			"expire: auto (where this process is the first of a container, and POD_NAME and NODE_NAME say of which pod), always or never. Needs leave to watch "+
+			"pods in the namespace of the leases.",
+	)
+	fs.StringVar(
+		&s.TerminationMessagePath,
+		"termination-message-path",
+		s.TerminationMessagePath,
+		"terminationMessagePath of the container. This process writes its identity there, for --pod-testimony.",
 	)
 	fs.BoolVar(
 		&s.RenewToken,
@@ -463,6 +486,9 @@ func (s *Settings) validate() []error {
 	var errs []error
 	if s.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--drain-timeout is %s, but must not be negative", s.DrainTimeout))
+	}
+	if !slices.Contains(testimony.Modes, s.PodTestimony) {
+		errs = append(errs, fmt.Errorf("--pod-testimony is %q, but must be auto, always or never", s.PodTestimony))
 	}
 	for _, more := range [][]error{
 		s.Cloud.Validate(), s.Node.Validate(), s.NodeLifecycle.Validate(), s.Service.Validate(),

@@ -49,6 +49,7 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		{"a period of nothing", []string{"--node-monitor-period=0s"}, "--node-monitor-period is 0s, but must be longer than 0"},
 		{"no status period", []string{"--node-status-update-frequency=0s"}, "--node-status-update-frequency is 0s"},
 		{"no route period", []string{"--route-reconciliation-period=-1s"}, "--route-reconciliation-period is -1s"},
+		{"a word that says nothing of testimony", []string{"--pod-testimony=yes"}, `--pod-testimony is "yes", but must be auto, always or never`},
 		{"a negative time to drain", []string{"--drain-timeout=-1s"}, "--drain-timeout is -1s, but must not be negative"},
 		{"a call that may take no time", []string{"--cloud-call-timeout=0s"}, "--cloud-call-timeout is 0s"},
 		{"a controller that nobody knows", []string{"--controllers=nodes"}, `"nodes" is not in the list of known controllers`},

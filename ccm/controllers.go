@@ -45,7 +45,7 @@ func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
 		return nil, err
 	}
 	for told := ""; ; {
-		at, err := election.RememberTakeover(ctx, client, generic.ResourceNamespace, generic.ResourceName)
+		at, err := election.RememberTakeover(ctx, client.CoordinationV1(), generic.ResourceNamespace, generic.ResourceName)
 		switch {
 		case err == nil:
 			return election.UnfencedAfter(time.Now(), at), nil

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 	"github.com/transplant-dev/transplant/internal/mask/events"
 )
 
@@ -190,11 +192,15 @@ func (p *process) elect(ctx context.Context) (*election.Elector, error) {
 	if err != nil {
 		return nil, err
 	}
+	identity := host + "_" + string(uuid.NewUUID()) // two processes of one host must not take each other for themselves
+	self, err := testimony.Prepare(p.settings.PodTestimony, p.settings.TerminationMessagePath, identity)
+	if err != nil {
+		return nil, err
+	}
 	elector, err := election.New(election.Config{
-		Identity: host + "_" + string(
-			uuid.NewUUID(),
-		), // two processes of one host must not take each other for themselves
-		Client:        client,
+		Identity:      identity,
+		Client:        client.CoordinationV1(),
+		Testimony:     p.testimony(self, client),
 		Recorder:      p.config.EventRecorder,
 		Leases:        leases(p.groups, generic.ResourceNamespace),
 		LeaseDuration: generic.LeaseDuration.Duration,
@@ -212,6 +218,14 @@ func (p *process) elect(ctx context.Context) (*election.Elector, error) {
 		p.checkHealth(open(healthz.NamedCheck("lease-"+g.lease, func(*http.Request) error { return elector.Check(g.lease) })))
 	}
 	return elector, nil
+}
+
+// testimony is how the election hears of the end of other holders. It is nil where --pod-testimony is never.
+func (p *process) testimony(self *testimony.Self, client kubernetes.Interface) *election.Testimony {
+	if p.settings.PodTestimony == testimony.Never {
+		return nil
+	}
+	return &election.Testimony{Self: self, Pods: client.CoreV1()}
 }
 
 // group is the group of a lease.

@@ -145,7 +145,7 @@ func TestEachClientOfAConfigurationReadsARenewedTokenOnceTheOldOneIsRefused(t *t
 					return err
 				},
 				"lease": func() error {
-					_, err := lease.Leases("kube-system").List(t.Context(), metav1.ListOptions{})
+					_, err := lease.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
 					return err
 				},
 				"ClientBuilder": func() error {

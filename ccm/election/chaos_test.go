@@ -11,11 +11,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 )
 
 // chaos is a world in which things go wrong, and the processes that run in it.
 type chaos struct {
 	*world
+	pods    *pods
 	random  *rand.Rand
 	running []*process
 	started int
@@ -23,9 +25,20 @@ type chaos struct {
 
 func (c *chaos) replace(i int) {
 	c.started++
-	c.running[i] = c.start(fmt.Sprintf("p%d", c.started), both(), func(p *process, _ *election.Config) {
+	c.running[i] = c.start(fmt.Sprintf("p%d", c.started), both(), func(p *process, config *election.Config) {
 		p.client.noWatch, p.busy = c.random.IntN(3) == 0, time.Duration(c.random.IntN(3))*time.Second
+		if i > 0 { // the first one runs in no pod
+			c.pods.testified(p, config)
+		}
 	})
+}
+
+// says has the kubelet of a process say that its container has ended, with the delay that it may have.
+func (c *chaos) says(p *process) {
+	restarted, lag := c.random.IntN(2) == 0, time.Duration(c.random.IntN(20_000))*time.Millisecond
+	if pod := c.pods.pod("pod-" + p.name); pod != nil {
+		time.AfterFunc(lag, func() { c.pods.put(ended(pod, testimony.Epitaph(p.name), restarted)) })
+	}
 }
 
 // restart replaces the processes that have ended, as a kubelet does.
@@ -41,8 +54,16 @@ func (c *chaos) restart() {
 var accidents = map[string]func(c *chaos, i int){
 	"it crashes": func(c *chaos, i int) {
 		c.running[i].crash()
+		c.says(c.running[i])
 		c.running[i].gone()
 		c.replace(i)
+	},
+	"its pod is deleted by force": func(c *chaos, i int) { c.pods.remove("pod-" + c.running[i].name) },
+	"its pod shows the end of a container before it": func(c *chaos, i int) {
+		c.pods.put(ended(podOf("pod-"+c.running[i].name, "node-"+c.running[i].name), testimony.Epitaph("p0"), true))
+	},
+	"a pod of its name, on another node, says that it has ended": func(c *chaos, i int) {
+		c.pods.put(ended(podOf("pod-"+c.running[i].name, "elsewhere"), testimony.Epitaph(c.running[i].name), false))
 	},
 	"it is told to end": func(c *chaos, i int) {
 		c.running[i].stop()
@@ -88,7 +109,7 @@ func TestWhateverHappensOneProcessWritesAtATimeAndSoonOneDoes(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(w *world) {
-				c := &chaos{world: w, random: rand.New(rand.NewPCG(seed, 1)), running: make([]*process, 3)}
+				c := &chaos{world: w, pods: newPods(), random: rand.New(rand.NewPCG(seed, 1)), running: make([]*process, 3)}
 				for i := range c.running {
 					c.replace(i)
 				}

@@ -18,12 +18,13 @@
 //     leave to watch, polling does.
 //   - A lease is released when the workers under it have drained, the migration lease before the main lease. Workers
 //     that do not end in time are cut off, and the lease is left to expire: a successor must not meet their last call.
+//   - A lease is taken soon after its holder's kubelet has said that the holder has ended, see package testimony.
 //   - A loss ends leadership of all leases of the process, which then exits. Nothing is released: a worker may be in a
 //     call.
 //
 // On the wire this is client-go's election by Lease objects: holderIdentity, leaseDurationSeconds, renewTime,
 // acquireTime, and leaseTransitions, which grows with every change of holder. Contenders of both kinds understand each
-// other. One annotation is ours; see AdoptedAnnotation.
+// other. Two annotations are ours; see AdoptedAnnotation and testimony.Annotation.
 //
 // What no fence can stop is the one request that passed its last check before the fence closed. Writes to
 // kube-apiserver carry UID or resourceVersion preconditions for that reason. docs/explanation/fence.md says all this to
@@ -38,7 +39,10 @@ import (
 	"time"
 
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 )
 
 // ErrLost is what Run returns when a lease that this process held is not certainly held any more. The process has to
@@ -66,6 +70,8 @@ type Config struct {
 	// Recorder gets LeaderElection events as those of client-go's elector. It may be nil.
 	Recorder record.EventRecorder
 	Leases   []Lease
+	// Testimony may be nil: a lease whose holder crashed is waited for then.
+	Testimony *Testimony
 
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// DrainTimeout bounds how long Run waits for workers at its end.
@@ -80,6 +86,15 @@ type Config struct {
 	// Fence.AbandonedReturned, are theirs. It is called after their context was cancelled. With nil there is nothing to
 	// wait for.
 	Drained func(lease string) <-chan struct{}
+}
+
+// Testimony lets kubelets testify that the holder of a lease has ended, so that its lease is not waited for.
+type Testimony struct {
+	// Self is this process as its kubelet knows it, so that others hear of its end. It may be nil.
+	Self *testimony.Self
+	// Pods watches the pods of other holders. Its user needs watch for pods in the namespace of the leases. Without it,
+	// leases are waited for.
+	Pods corev1client.PodsGetter
 }
 
 // Elector contends for leases. It is safe for concurrent use.
@@ -112,6 +127,14 @@ func New(config Config) (*Elector, error) {
 	}
 	export(e)
 	return e, nil
+}
+
+// self is this process as its kubelet knows it; nil where that is not known.
+func (c *Config) self() *testimony.Self {
+	if c.Testimony == nil {
+		return nil
+	}
+	return c.Testimony.Self
 }
 
 func (c *Config) validate() error {
@@ -155,6 +178,9 @@ func (e *Elector) Run(ctx context.Context) error {
 	unreleased := make([]error, len(e.candidates))
 	for i, c := range e.candidates {
 		watches.Go(func() { c.watch(own) })
+		if c.listener != nil {
+			watches.Go(func() { c.listener.Run(own) })
+		}
 		loops.Go(func() { unreleased[i] = c.run(ctx, own) })
 	}
 	if len(e.candidates) == 0 {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 )
 
 // pollJitter is by how much the period of polling varies: 1 to 1.2 retry periods.
@@ -28,7 +30,8 @@ type candidate struct {
 	after      *candidate   // must be led before this one is contended for
 	dependents []*candidate // are contended for after this one, and released before it
 	changed    chan struct{}
-	finished   chan struct{} // closed when run has returned
+	listener   *testimony.Listener // nil where no kubelet testifies
+	finished   chan struct{}       // closed when run has returned
 	complaints complaints
 
 	mu     sync.Mutex
@@ -44,7 +47,7 @@ type candidate struct {
 }
 
 func newCandidate(e *Elector, l Lease) *candidate {
-	return &candidate{
+	c := &candidate{
 		Lease:    l,
 		e:        e,
 		fence:    NewFence(l.Name, e.config.Clock),
@@ -52,6 +55,22 @@ func newCandidate(e *Elector, l Lease) *candidate {
 		changed:  make(chan struct{}, 1),
 		finished: make(chan struct{}),
 	}
+	if t := e.config.Testimony; t != nil && l.Contend {
+		ended := func(of testimony.Claim) { noteEnd(c, of) }
+		c.listener = testimony.NewListener(t.Pods.Pods(l.Namespace), e.config.RetryPeriod, ended)
+	}
+	return c
+}
+
+// noteEnd takes in that a holder has ended. It is so for ever: no other process has its identity.
+func noteEnd(c *candidate, of testimony.Claim) {
+	c.mu.Lock()
+	c.record.ended, c.record.endedAt = of.Holder, c.now()
+	c.mu.Unlock()
+	testimonies.WithLabelValues(c.Name).Inc()
+	klog.Background().
+		Info("The holder of the lease has ended, says its kubelet", "lease", c.Name, "holder", of.Holder, "pod", of.Pod, "node", of.Node)
+	c.wake()
 }
 
 func (c *candidate) now() time.Duration { return c.e.config.Clock.Now() }
@@ -167,7 +186,7 @@ func (c *candidate) left() time.Duration {
 		return at - c.now()
 	}
 	take := max(c.record.expires(), c.next)
-	if c.record.isHeld() { // what is given up is taken at once
+	if c.record.isHeld() && !c.record.holderEnded() { // what is given up is taken at once
 		take += jitter(c.e.config.RetryPeriod / 2)
 	}
 	return min(at, take) - c.now()

@@ -38,6 +38,11 @@ var handover = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 }, []string{"lease"})
 
+var testimonies = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "transplant_ccm_lease_testimonies_total", StabilityLevel: metrics.ALPHA,
+	Help: "How often a kubelet said that the process which held the lease has ended, so that its lease was not waited for.",
+}, []string{"lease"})
+
 var (
 	sinceRenewal = metrics.NewDesc(
 		"transplant_ccm_lease_seconds_since_renewal",
@@ -91,7 +96,7 @@ func export(e *Elector) {
 	exported.mu.Unlock()
 	registerOnce.Do(func() {
 		registerUpstreams()
-		legacyregistry.MustRegister(handover)
+		legacyregistry.MustRegister(handover, testimonies)
 		legacyregistry.CustomMustRegister(&exported)
 	})
 	for _, c := range e.candidates {

@@ -38,6 +38,9 @@ func (c *candidate) take(o observation) (lost string) {
 	if unsure {
 		c.next = min(c.next, c.now()) // a request will tell
 	}
+	if news && c.listener != nil {
+		c.listener.Follow(c.record.otherHolder())
+	}
 	if !news || !c.held {
 		return ""
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 )
 
 // observation is a version of a lease, or that there is none.
@@ -44,6 +46,9 @@ type leaseRecord struct {
 	watching bool
 	stale    bool          // it may have changed without being seen: a watch began or ended
 	heard    time.Duration // when it was last read or its watch last sent something
+	// What a kubelet has testified.
+	ended   string        // the holder that has ended; no other process ever has its identity
+	endedAt time.Duration // when that was heard
 	// What this process wrote.
 	written metav1.MicroTime   // the renewTime of the last renewal that succeeded
 	sent    []metav1.MicroTime // the renewTimes that were sent since, with an outcome that is unknown
@@ -126,14 +131,33 @@ func (r *leaseRecord) wroteIt(lease *coordinationv1.Lease) bool {
 	})
 }
 
+// otherHolder is where another process runs that holds the lease; empty where that is not known.
+func (r *leaseRecord) otherHolder() testimony.Claim {
+	if c := testimony.ClaimOf(r.seen); c.Holder != r.identity {
+		return c
+	}
+	return testimony.Claim{}
+}
+
+// settle is what passes between the testimony that a holder has ended and taking its lease. A request that it sent with
+// its last breath has that long to arrive.
+const settle = time.Second
+
 // expires is when the lease can be taken. That is its own duration after its spec was first seen to be as it is, as
-// contenders with client-go count.
+// contenders with client-go count. It is sooner where the holder has ended.
 func (r *leaseRecord) expires() time.Duration {
 	if !r.isHeld() || r.wroteIt(r.seen) {
 		return r.seenAt
 	}
-	return r.seenAt + time.Duration(ptr.Deref(r.seen.Spec.LeaseDurationSeconds, 0))*time.Second
+	expires := r.seenAt + time.Duration(ptr.Deref(r.seen.Spec.LeaseDurationSeconds, 0))*time.Second
+	if r.holderEnded() {
+		return min(expires, r.endedAt+settle)
+	}
+	return expires
 }
+
+// holderEnded reports whether the lease is held by a process that has ended.
+func (r *leaseRecord) holderEnded() bool { return r.isHeld() && r.ended == holder(r.seen) }
 
 // readAt is from when the lease has to be read. That is at once when it is not known. Otherwise it is a period after it
 // was last read, or longer with a watch.

@@ -89,6 +89,7 @@ func (c *candidate) try() attempt {
 		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adopted, IsInherited: adopted.Before(a.stamp.Time)}
 	}
 	markAdopted(a.lease, a.tenure)
+	c.e.config.self().Sign(a.lease, c.e.config.Identity)
 	c.record.sent = append(c.record.sent, a.stamp)
 	return a
 }

@@ -76,7 +76,11 @@ func daemonSet(provider string, p program.Program) layout.Object {
 	if hasConfig {
 		flags = append(flags, controlplane.Flag{Name: "cloud-config", Value: cloudConfigDir + "/" + CloudConfigKey})
 	}
-	pod := ccm.Pod{Program: p, Priority: ccm.NodeCritical, NamesNode: p.Ours}.Render(flags, nil, nil)
+	rendered := ccm.Pod{Program: p, Priority: ccm.NodeCritical}
+	if p.Ours {
+		rendered.Own = ccm.OwnVariables()
+	}
+	pod := rendered.Render(flags, nil, nil)
 	pod["nodeSelector"] = layout.Object{layout.LabelControlPlane: ""}
 	pod["tolerations"] = ccm.Tolerations()
 	container := pod["containers"].([]any)[0].(layout.Object)

@@ -219,8 +219,12 @@ func TestOurManagerIsToldItsNode(t *testing.T) {
 			options := shape.options
 			options.Image, options.Env = c.image, c.env
 			p := mustMake(t, shape.snap(), options)
-			if got := managerEnv(t, p, shape.step)["NODE_NAME"]; got != c.want {
+			env := managerEnv(t, p, shape.step)
+			if got := env["NODE_NAME"]; got != c.want {
 				t.Errorf("%s, %s: NODE_NAME is %q, want %q", shape.name, c.name, got, c.want)
+			}
+			if got, want := env["POD_NAME"], map[bool]string{true: ":metadata.name"}[c.want != ""]; got != want { // by which its kubelet testifies
+				t.Errorf("%s, %s: POD_NAME is %q, want %q", shape.name, c.name, got, want)
 			}
 			if err := invariant.CheckWellFormed(p); err != nil {
 				t.Errorf("%s, %s: the plan is refused: %v", shape.name, c.name, err)

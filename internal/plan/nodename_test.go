@@ -11,9 +11,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
-// nodeNameIn finds the variable with the node's name, in a manifest and in an object. The only variable takes its list along.
-var nodeNameIn = regexp.MustCompile(`    - name: NODE_NAME\n      valueFrom:\n        fieldRef:\n          fieldPath: spec.nodeName\n|` +
-	`"env":\[\{"name":"NODE_NAME","valueFrom":\{"fieldRef":\{"fieldPath":"spec.nodeName"\}\}\}\],|\{"name":"NODE_NAME","valueFrom":\{"fieldRef":\{"fieldPath":"spec.nodeName"\}\}\},`)
+// ownNamesIn finds the variables with the names of the node and of the pod, in a manifest and in an object. Where there are no others, their list goes along.
+var ownNamesIn = regexp.MustCompile(`    - name: (?:NODE|POD)_NAME\n      valueFrom:\n        fieldRef:\n          fieldPath: \S+\n|` +
+	`"env":\[\{"name":"NODE_NAME","valueFrom":\{[^}]*\}\}\},\{"name":"POD_NAME","valueFrom":\{[^}]*\}\}\}\],|` +
+	`\{"name":"(?:NODE|POD)_NAME","valueFrom":\{[^}]*\}\}\},?`)
 
 // TestAPlanFromBeforeManagersKnewTheirNodeIsGoneOnWith: what a newer version adds to a manager is no reason to refuse
 // the plan that a journal holds. What was approved is carried out.
@@ -34,14 +35,14 @@ func TestAPlanFromBeforeManagersKnewTheirNodeIsGoneOnWith(t *testing.T) {
 			if s.Component != component.CCM {
 				continue
 			}
-			content, object := nodeNameIn.ReplaceAllString(s.Content, ""), nodeNameIn.ReplaceAllString(s.Object, "")
+			content, object := ownNamesIn.ReplaceAllString(s.Content, ""), ownNamesIn.ReplaceAllString(s.Object, "")
 			content = strings.Replace(content, "    env:\n    image", "    image", 1)
 			if content != s.Content || object != s.Object {
 				taken++
 			}
 			s.Content, s.Object = content, object
-			if strings.Contains(content+object, "NODE_NAME") {
-				t.Errorf("%s: step %s still has the variable:\n%s%s", shape.name, s.ID, content, object)
+			if strings.Contains(content+object, "NODE_NAME") || strings.Contains(content+object, "POD_NAME") {
+				t.Errorf("%s: step %s still has a variable:\n%s%s", shape.name, s.ID, content, object)
 			}
 		}
 		if taken == 0 {

@@ -86,6 +86,11 @@ func (w *world) crash(ctx context.Context, leader, standby *manager, limit time.
 	}
 	leader.Kill()
 	began := time.Now()
+	if w.inPods {
+		if err := w.testify(ctx, leader.name, false); err != nil {
+			return c, err
+		}
+	}
 	if err := w.join(ctx, "node-of-the-crash"); err != nil {
 		return c, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/build"
@@ -112,7 +113,7 @@ func (w *world) run(t *testing.T, implementation string) *manager {
 // runAt is run for a manager that reaches the API at a host:port.
 func (w *world) runAt(t *testing.T, implementation, api string) *manager {
 	t.Helper()
-	m, err := w.start(implementation, api)
+	m, err := w.start(t.Context(), implementation, api)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,5 +277,46 @@ func TestAfterACrashUnderMigrationTheStandbyRunsTheLoopsOfBothLeases(t *testing.
 	t.Log(c)
 	if most := max(c.main, c.migration, c.nodes, c.services); most > limit {
 		t.Errorf("a loop had nobody for %s, more than %s", most, limit)
+	}
+}
+
+// TestAfterACrashTheKubeletsWordIsEnough: leases are not waited for where the kubelet says that their holder has ended.
+// They are while it lives, whatever becomes of its pod.
+func TestAfterACrashTheKubeletsWordIsEnough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--enable-leader-migration")
+	w.inPods = true
+	leader, standby := w.leader(t, ours), w.standby(t, ours)
+	if err := w.keeps(t.Context(), leader, 7*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	w.works(t, leader)
+	var gaps distribution
+	for range *handovers {
+		c, err := w.crash(t.Context(), leader, standby, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(c)
+		if err := w.admin.CoreV1().Nodes().Delete(t.Context(), "node-of-the-crash", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		gaps = append(gaps, max(c.main, c.migration, c.nodes, c.services))
+		all, err := w.acts(time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, found := takeOver(onlyCloud(all), leader.name, standby.name)
+		if !found {
+			t.Errorf("%s has not acted", standby.name)
+		}
+		for _, a := range h.late {
+			t.Errorf("after %s: %s", h.first, a)
+		}
+		leader, standby = standby, w.standby(t, ours)
+	}
+	t.Logf("from the kubelet's word to the work of all loops: %s", gaps)
+	if most := gaps.at(1); most > 7*time.Second {
+		t.Errorf("a loop had nobody for %s, nearly as long as a lease lasts", most)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,8 @@ type world struct {
 	flags   []string // of every manager
 	started int
 
+	inPods bool // managers run in pods, for whose end somebody testifies
+
 	kubeconfig string // of every manager; where it is empty, each has a user of its own
 }
 
@@ -58,7 +61,7 @@ type manager struct {
 
 // start starts a manager of an implementation, which reaches the API at a host:port. It returns before the manager
 // serves.
-func (w *world) start(implementation, api string) (*manager, error) {
+func (w *world) start(ctx context.Context, implementation, api string) (*manager, error) {
 	w.started++
 	name := fmt.Sprintf("%s-%d", implementation, w.started)
 	kubeconfig := w.kubeconfig
@@ -79,8 +82,16 @@ func (w *world) start(implementation, api string) (*manager, error) {
 		return nil, fmt.Errorf("reading the server's address: %w", err)
 	}
 	port := fmt.Sprint(firstPort + w.started)
+	flags, env := w.flags, []string(nil)
+	if w.inPods {
+		more, of, err := w.inPod(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		flags, env = slices.Concat(flags, more), of
+	}
 	p, err := process.Start(process.Options{
-		Name: name, Path: w.program, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"),
+		Name: name, Path: w.program, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"), Env: env,
 		Args: append([]string{
 			"--implementation=" + implementation,
 			"--v=2",
@@ -94,7 +105,7 @@ func (w *world) start(implementation, api string) (*manager, error) {
 			"--cert-dir=" + filepath.Join(w.dir, name+"-certificates"),
 			"--leader-elect=true",
 			"--configure-cloud-routes=false",
-		}, w.flags...),
+		}, flags...),
 	})
 	if err != nil {
 		return nil, err

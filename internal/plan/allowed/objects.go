@@ -36,11 +36,12 @@ func (j Judge) made(secrets layout.Secrets) []layout.Object {
 		layout.NodeManagerObjects(),
 		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()},
 	)
-	for _, ours := range []bool{true, false} { // earlier versions gave ours the rights of managers on upstream's library
-		for _, m := range []layout.Manager{{Secrets: secrets}, {Secrets: secrets, RenewsToken: true}, {}} {
-			m.Ours = ours
-			out = append(out, layout.IdentityObjects(j.provider(), m)...)
-		}
+	for _, m := range []layout.Manager{{Secrets: secrets}, {Secrets: secrets, RenewsToken: true}, {}} {
+		out = append(out, layout.IdentityObjects(j.provider(), m)...) // earlier versions gave these rights to ours, too
+		m.Ours = true
+		out = append(out, layout.IdentityObjects(j.provider(), m)...)
+		m.Deaf = true
+		out = append(out, layout.IdentityObjects(j.provider(), m)...)
 	}
 	for api := range 2 { // policy/v1beta1 up to 1.20
 		out = append(out, ccm.DisruptionBudget(20+api))

@@ -34,7 +34,7 @@ func managerEnv(j Judge, c layout.Object, rules PodRules) error {
 		case len(from) > 0 && (len(from) != 1 || field == nil):
 			return fmt.Errorf("variable %s comes from %v, which no manager's does", name, slices.Sorted(maps.Keys(from)))
 		case field != nil:
-			if field["fieldPath"] != map[string]any{ccm.EnvNodeName: ccm.NodeNameField, envAPIHost: "status.hostIP"}[name] {
+			if !isOwnField(name, field["fieldPath"]) {
 				return fmt.Errorf("variable %s is the pod's %v, which no manager's is", name, field["fieldPath"])
 			}
 		case name == envAPIHost && isEndpoint(j, value), name == envAPIPort && isAPIPort(j, value):
@@ -49,6 +49,15 @@ func managerEnv(j Judge, c layout.Object, rules PodRules) error {
 		}
 	}
 	return nil
+}
+
+// isOwnField reports whether a variable of the manager has this field of its pod.
+func isOwnField(name string, path any) bool {
+	if name == envAPIHost {
+		return path == "status.hostIP"
+	}
+	own, known := ccm.OwnFields[name]
+	return known && path == own
 }
 
 // Variables by which a pod finds the API server.

@@ -135,13 +135,13 @@ type Pod struct {
 	Port string
 	// Priority is the name of its priority class.
 	Priority string
-	// NamesNode reports whether it is told its node.
-	NamesNode bool
+	// Own are the names of OwnFields that it is told.
+	Own []string
 }
 
 // PodOf is the pod of the manager that a plan starts.
 func PodOf(d *draft.Draft, priority string) Pod {
-	return Pod{Program: d.Program, Port: ServingPort(d), Priority: priority, NamesNode: namesNode(d)}
+	return Pod{Program: d.Program, Port: ServingPort(d), Priority: priority, Own: ownVariables(d)}
 }
 
 // Render returns the pod's spec, on the network and the resolver of its host.
@@ -155,9 +155,11 @@ func (p Pod) Render(flags []controlplane.Flag, env []any, paths []controlplane.H
 		volumes = append(volumes, layout.Object{"name": name, "hostPath": layout.Object{"path": f.Path, "type": f.Type}})
 		mounts = append(mounts, layout.Object{"name": name, "mountPath": f.Path, "readOnly": true})
 	}
-	if p.NamesNode {
-		env = append([]any{nodeNameEnv()}, env...)
+	var own []any
+	for _, name := range p.Own {
+		own = append(own, ownEnv(name))
 	}
+	env = append(own, env...)
 	port := cmp.Or(p.Port, DefaultPort)
 	container := layout.Object{
 		"name":            component.CCM,

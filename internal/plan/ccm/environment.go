@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -58,24 +59,32 @@ func Environment(d *draft.Draft, host string) ([]controlplane.Env, []controlplan
 	return env, files
 }
 
-// The variable by which our manager knows its own node, and the field of its pod that has the name.
-const (
-	EnvNodeName   = "NODE_NAME"
-	NodeNameField = "spec.nodeName"
-)
+// envNodeName is also what cloud-node-manager is told its node by.
+const envNodeName = "NODE_NAME"
 
-// namesNode reports whether the manager's pod is told its node: ours deletes no node while the cloud does not know its
-// own. Other programs may take the variable for something else, and a variable of the options stays as it is.
-func namesNode(d *draft.Draft) bool {
-	given := func(e string) bool { return strings.HasPrefix(e, EnvNodeName+"=") }
-	return d.Program.Ours && !slices.ContainsFunc(d.Options.Env, given)
+// OwnFields are the variables by which our manager knows its node and its pod, and the fields of its pod that have the
+// names. It deletes no node while the cloud does not know its own, and its kubelet testifies when its pod has ended.
+var OwnFields = map[string]string{envNodeName: "spec.nodeName", "POD_NAME": "metadata.name"}
+
+// ownVariables are the names of OwnFields that the manager's pod gets. Other programs may take the variables for
+// something else, and a variable of the options stays as it is.
+func ownVariables(d *draft.Draft) []string {
+	if !d.Program.Ours {
+		return nil
+	}
+	return slices.DeleteFunc(OwnVariables(), func(name string) bool {
+		return slices.ContainsFunc(d.Options.Env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	})
 }
 
-// nodeNameEnv is the variable as an object has it.
-func nodeNameEnv() layout.Object {
+// OwnVariables are the names of OwnFields in order.
+func OwnVariables() []string { return slices.Sorted(maps.Keys(OwnFields)) }
+
+// ownEnv is a variable of OwnFields as an object has it.
+func ownEnv(name string) layout.Object {
 	return layout.Object{
-		"name":      EnvNodeName,
-		"valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": NodeNameField}},
+		"name":      name,
+		"valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": OwnFields[name]}},
 	}
 }
 

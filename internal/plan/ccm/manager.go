@@ -194,9 +194,11 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 		c.GraceSeconds = graceSeconds
 	}
 	env, files := Environment(d, h.Name)
-	if namesNode(d) {
-		env = append([]controlplane.Env{{Name: EnvNodeName, FieldPath: NodeNameField}}, env...)
+	var own []controlplane.Env
+	for _, name := range ownVariables(d) {
+		own = append(own, controlplane.Env{Name: name, FieldPath: OwnFields[name]})
 	}
+	env = append(own, env...)
 	c.Env, c.HostPaths = env, append(
 		append(append(c.HostPaths, files...), clusterview.TrustMounts(m)...),
 		clusterview.ConfigFileMounts(h, m)...)

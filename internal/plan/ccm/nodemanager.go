@@ -71,7 +71,7 @@ func renderNodeManager(d *draft.Draft) layout.Object {
 	if d.RunsLoop("route") {
 		wait = "true"
 	}
-	env := append([]any{nodeNameEnv()}, EndpointEnv(d)...)
+	env := append([]any{ownEnv(envNodeName)}, EndpointEnv(d)...)
 	pod := layout.Object{
 		"serviceAccountName": layout.NodeManager,
 		"hostNetwork":        true,

@@ -177,6 +177,8 @@ type Manager struct {
 	// Ours reports whether it is built on package ccm. Managers on upstream's library write whole objects, and read them
 	// first. They get what earlier versions of this program gave to ours, too.
 	Ours bool
+	// Deaf is that ours may not watch pods, as in earlier versions.
+	Deaf bool
 	// RenewsToken reports whether it asks for its own token.
 	RenewsToken bool
 	Secrets     Secrets
@@ -186,6 +188,11 @@ type Manager struct {
 func IdentityObjects(provider string, m Manager) []Object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	cluster, namespaced := providerRules(provider, m.Secrets)
+	if m.Ours && !m.Deaf {
+		// The kubelet of a leader that crashed says so in its pod, and the lease need not be waited for. The names of pods
+		// are not known before.
+		namespaced = append([]Object{rule(core, []string{"pods"}, []string{"watch"})}, namespaced...)
+	}
 	if m.RenewsToken {
 		namespaced = append([]Object{rule(core, []string{TokenResource}, []string{"create"}, CCMAccount)}, namespaced...)
 	}

@@ -1,0 +1,126 @@
+package testimony
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// host is a state of the model: one node with one pod of a fixed name, whose container a kubelet starts again and again,
+// and the pod as the API shows it. Incarnation i of the container writes the identity i, before it contends.
+type host struct {
+	running   int    // the incarnation that runs; 0: none
+	begun     int    // how many there were
+	ended     [2]int // what the runtime still knows of ended ones: the last, and the one before
+	said      [2]int // what the status in the API says: terminated now, and in the last state; 0: nothing, or another message
+	shown     bool   // whether the pod is in the API
+	here      bool   // whether that pod is one of this node
+	holder    int    // the incarnation that the lease names
+	suspended bool
+}
+
+// incarnations bounds the model.
+const incarnations = 3
+
+// steps are what can happen next.
+func (h host) steps() map[string]host {
+	out := map[string]host{}
+	if h.running == 0 && h.begun < incarnations {
+		n := h
+		n.begun++
+		n.running, n.suspended = n.begun, false
+		out["the kubelet starts the container"] = n
+	}
+	if h.running != 0 {
+		n := h
+		n.ended = [2]int{h.running, h.ended[0]}
+		n.running = 0
+		out["the process ends"] = n
+		n = h
+		n.suspended = !h.suspended
+		out["the process is stopped or goes on"] = n
+		if !h.suspended {
+			n = h
+			n.holder = h.running
+			out["it takes the lease"] = n
+		}
+	}
+	n := h
+	n.shown, n.here = true, true
+	n.said = [2]int{h.ended[0], h.ended[1]}
+	if h.running != 0 {
+		n.said = [2]int{0, h.ended[0]}
+	}
+	out["the kubelet writes the status, or makes the mirror pod again"] = n
+	n = h
+	n.shown, n.said = false, [2]int{}
+	out["the pod is deleted, by force or not"] = n
+	n = h
+	n.shown, n.here, n.said = true, false, [2]int{1 + h.begun%incarnations, h.holder}
+	out["another node has a pod of that name, and lies"] = n
+	n = h
+	n.ended = [2]int{}
+	out["the runtime forgets ended containers"] = n
+	if h.running != 0 {
+		n = h
+		n.said = [2]int{}
+		out["the kubelet cannot find the container that runs, and says so"] = n
+	}
+	return out
+}
+
+// pod is what the API shows.
+func (h host) pod() *corev1.Pod {
+	if !h.shown {
+		return nil
+	}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Spec.NodeName = "ccm", "elsewhere"
+	if h.here {
+		pod.Spec.NodeName = "here"
+	}
+	state := func(incarnation int) *corev1.ContainerStateTerminated {
+		if incarnation == 0 {
+			return nil
+		}
+		return &corev1.ContainerStateTerminated{Message: Epitaph(fmt.Sprint(incarnation))}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Terminated: state(h.said[0])}, LastTerminationState: corev1.ContainerState{Terminated: state(h.said[1])},
+	}}
+	return pod
+}
+
+// TestNoTestimonyAgainstAProcessThatRuns goes through every state that the model can come to: in none does the status
+// say of the process that runs, or is stopped, that it has ended.
+func TestNoTestimonyAgainstAProcessThatRuns(t *testing.T) {
+	type path struct {
+		from string
+		step string
+	}
+	start := host{}
+	came, queue := map[host]path{start: {}}, []host{start}
+	believed := 0
+	for len(queue) > 0 {
+		h := queue[0]
+		queue = queue[1:]
+		of := Claim{Pod: "ccm", Node: "here", Holder: fmt.Sprint(h.holder)}
+		if h.holder != 0 && of.HasEnded(h.pod()) {
+			believed++
+			if h.running == h.holder {
+				t.Fatalf("a process that runs is said to have ended: %+v, by %q from %s", h, came[h].step, came[h].from)
+			}
+		}
+		for step, next := range h.steps() {
+			if _, seen := came[next]; !seen {
+				came[next] = path{fmt.Sprintf("%+v", h), step}
+				queue = append(queue, next)
+			}
+		}
+	}
+	if len(came) < 1000 || believed < 50 {
+		t.Errorf("the model has %d states, and in %d of them an end is believed: it is too small to say anything", len(came), believed)
+	}
+	t.Logf("%d states, an end is believed in %d of them", len(came), believed)
+}

@@ -1,0 +1,240 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
+)
+
+// pods is what an API server does with the pods of a namespace: those that watch one are told of it.
+type pods struct {
+	corev1client.PodInterface
+
+	mu        sync.Mutex
+	all       map[string]*corev1.Pod
+	watchers  map[*watch.RaceFreeFakeWatcher]string
+	forbidden bool
+	asked     int
+}
+
+func newPods() *pods {
+	return &pods{all: map[string]*corev1.Pod{}, watchers: map[*watch.RaceFreeFakeWatcher]string{}}
+}
+
+func (p *pods) Pods(string) corev1client.PodInterface { return p }
+
+func (p *pods) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	if p.forbidden {
+		return nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no rule allows it"))
+	}
+	name := strings.TrimPrefix(options.FieldSelector, "metadata.name=")
+	w := watch.NewRaceFreeFake()
+	p.watchers[w] = name
+	if pod := p.all[name]; pod != nil {
+		w.Add(pod.DeepCopy())
+	}
+	return w, nil
+}
+
+// put writes a pod, and remove deletes it.
+func (p *pods) put(pod *corev1.Pod) { p.tell(pod, false) }
+
+func (p *pods) remove(name string) {
+	if pod := p.pod(name); pod != nil {
+		p.tell(pod, true)
+	}
+}
+
+func (p *pods) pod(name string) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[name].DeepCopy()
+}
+
+func (p *pods) tell(pod *corev1.Pod, gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[pod.Name] = pod
+	if gone {
+		delete(p.all, pod.Name)
+	}
+	for w, name := range p.watchers {
+		switch {
+		case w.IsStopped():
+			delete(p.watchers, w)
+		case name != pod.Name:
+		case gone:
+			w.Delete(pod.DeepCopy())
+		default:
+			w.Modify(pod.DeepCopy())
+		}
+	}
+}
+
+// podOf is the pod of a process whose container runs.
+func podOf(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "manager", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}},
+	}
+}
+
+// ended is a pod whose container has terminated with a message. The kubelet keeps that of the one before, where another
+// one has been started in its place.
+func ended(pod *corev1.Pod, message string, restarted bool) *corev1.Pod {
+	s := &pod.Status.ContainerStatuses[0]
+	terminated := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message, ExitCode: 137}}
+	if restarted {
+		s.LastTerminationState = terminated
+	} else {
+		s.State = terminated
+	}
+	return pod
+}
+
+// testified gives a process a pod of its own name on node-NAME.
+func (p *pods) testified(process *process, config *election.Config) {
+	p.put(podOf("pod-"+process.name, "node-"+process.name))
+	config.Testimony = &election.Testimony{Self: &testimony.Self{Pod: "pod-" + process.name, Node: "node-" + process.name}, Pods: p}
+}
+
+// TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo, whatever else is said of it, or that nothing is.
+func TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo(t *testing.T) {
+	const told = 1500 * time.Millisecond // the kubelet's word, and what is waited after it
+	late := leaseDuration + retryPeriod
+	a := func() *corev1.Pod { return podOf("pod-a", "node-a") }
+	epitaph := testimony.Epitaph("a")
+	for name, test := range map[string]struct {
+		says  func(p *pods)
+		after time.Duration // at most, and no sooner than the lease expires where this is later than told
+	}{
+		"its container has ended":                     {func(p *pods) { p.put(ended(a(), epitaph, false)) }, told},
+		"its container has ended, by its runtime":     {func(p *pods) { p.put(ended(a(), "OOM: "+epitaph, false)) }, told},
+		"another container runs in its place":         {func(p *pods) { p.put(ended(a(), epitaph, true)) }, told},
+		"its pod is deleted after its end":            {func(p *pods) { p.put(ended(a(), epitaph, false)); p.remove("pod-a") }, told},
+		"a container beside it has ended":             {func(p *pods) { p.put(ended(a(), "", false)) }, late},
+		"the holder before it has ended":              {func(p *pods) { p.put(ended(a(), testimony.Epitaph("b"), true)) }, late},
+		"its end is not known":                        {func(p *pods) { p.put(ended(a(), "The container could not be located", false)) }, late},
+		"it wrote more than its identity":             {func(p *pods) { p.put(ended(a(), epitaph+"\npanic", false)) }, late},
+		"its pod is deleted by force":                 {func(p *pods) { p.remove("pod-a") }, late},
+		"its node is lost":                            {func(*pods) {}, late},
+		"a pod of its name, on another node, says so": {func(p *pods) { p.remove("pod-a"); p.put(ended(podOf("pod-a", "worker"), epitaph, false)) }, late},
+		"another pod says so":                         {func(p *pods) { p.put(ended(podOf("pod-x", "node-a"), epitaph, false)) }, late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				p := newPods()
+				first := w.start("a", both(), p.testified)
+				w.leads(first, migrationLease, time.Second)
+				second, third := w.start("b", both(), p.testified), w.start("c", both(), p.testified)
+				<-time.After(20*time.Second + time.Duration(rand.Int64N(int64(retryPeriod))))
+				first.crash()
+				crashed := time.Now()
+				test.says(p)
+				next := second
+				select {
+				case <-second.starts[migrationLease]:
+				case <-third.starts[migrationLease]:
+					next = third
+				}
+				took := time.Since(crashed)
+				if took > test.after || test.after == late && took < leaseDuration-2*retryPeriod {
+					t.Errorf("%s leads after %s", next.name, took)
+				}
+				first.gone()
+				second.terminate()
+				third.terminate()
+			})
+		})
+	}
+}
+
+// TestALivingLeaderKeepsItsLease though pods say that others have ended: those before it in its own pod, and strangers.
+func TestALivingLeaderKeepsItsLease(t *testing.T) {
+	bubble(t, func(w *world) {
+		p := newPods()
+		a := w.start("a", one(), p.testified)
+		w.leads(a, mainLease, time.Second)
+		b := w.start("b", one(), p.testified)
+		for _, message := range []string{"", testimony.Epitaph(""), testimony.Epitaph("b"), testimony.Epitaph("a-before")} {
+			for _, restarted := range []bool{false, true} {
+				p.put(ended(podOf("pod-a", "node-a"), message, restarted))
+				p.put(ended(podOf("pod-a", "elsewhere"), testimony.Epitaph("a"), restarted))
+				<-time.After(20 * time.Second)
+				if !a.Leading(mainLease) || b.Leading(mainLease) {
+					t.Fatalf("after %q, %s leads", message, w.holder(mainLease))
+				}
+			}
+		}
+		a.terminate()
+		b.terminate()
+	})
+}
+
+// TestWithoutLeaveToWatchPodsLeasesAreWaitedFor, and the API server is not asked again and again.
+func TestWithoutLeaveToWatchPodsLeasesAreWaitedFor(t *testing.T) {
+	bubble(t, func(w *world) {
+		p := newPods()
+		p.forbidden = true
+		a := w.start("a", one(), p.testified)
+		w.leads(a, mainLease, time.Second)
+		b := w.start("b", one(), p.testified)
+		<-time.After(4 * time.Minute)
+		if p.asked != 1 {
+			t.Errorf("it asked %d times in four minutes", p.asked)
+		}
+		a.crash()
+		p.put(ended(podOf("pod-a", "node-a"), testimony.Epitaph("a"), false))
+		w.leads(b, mainLease, leaseDuration+retryPeriod)
+		a.gone()
+		b.terminate()
+	})
+}
+
+// TestAClaimOfAnEarlierHolderIsVoid: a manager that knows no pods leaves annotations of a lease as they are.
+func TestAClaimOfAnEarlierHolderIsVoid(t *testing.T) {
+	bubble(t, func(w *world) {
+		p := newPods()
+		a := w.start("a", one(), p.testified)
+		w.leads(a, mainLease, time.Second)
+		a.terminate()
+		other := w.startUpstream("other", false)
+		w.until("the other manager leads", leaseDuration+retryPeriod, func() bool { return w.holder(mainLease) == "other" })
+		if claim := w.lease(mainLease).Annotations[testimony.Annotation]; claim != "pod-a on node-a by a" {
+			t.Errorf("the annotation is %q", claim)
+		}
+		b := w.start("b", one(), p.testified)
+		p.put(ended(podOf("pod-a", "node-a"), testimony.Epitaph("other"), false))
+		<-time.After(time.Minute)
+		if holder := w.holder(mainLease); holder != "other" {
+			t.Errorf("%s holds the lease", holder)
+		}
+		other.end()
+		c := w.start("c", one()) // knows nothing of pods
+		w.until("one of ours leads", 2*leaseDuration, func() bool { return b.Leading(mainLease) || c.Leading(mainLease) })
+		if claim := w.lease(mainLease).Annotations[testimony.Annotation]; !slices.Contains([]string{"pod-b on node-b by b", ""}, claim) {
+			t.Errorf("the annotation is %q", claim)
+		}
+		b.terminate()
+		c.terminate()
+	})
+}
