@@ -201,6 +201,7 @@ func (e *Elector) Run(ctx context.Context) error {
 // released, because workers may be in the middle of a call.
 func (e *Elector) lose(c *candidate, reason string) {
 	c.fence.Revoke(reason)
+	e.config.self().Retract()
 	for _, other := range e.candidates {
 		other.fence.Revoke(fmt.Sprintf("lease %s was lost", c.Name))
 	}

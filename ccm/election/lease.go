@@ -51,7 +51,7 @@ func newCandidate(e *Elector, l Lease) *candidate {
 		Lease:    l,
 		e:        e,
 		fence:    NewFence(l.Name, e.config.Clock),
-		record:   leaseRecord{identity: e.config.Identity},
+		record:   leaseRecord{identity: e.config.Identity, settle: max(time.Second, settlePeriods*e.config.RetryPeriod/4)},
 		changed:  make(chan struct{}, 1),
 		finished: make(chan struct{}),
 	}
@@ -62,12 +62,14 @@ func newCandidate(e *Elector, l Lease) *candidate {
 	return c
 }
 
-// noteEnd takes in that a holder has ended. It is so for ever: no other process has its identity.
+// settlePeriods is how many quarters of a retry period pass before a testimony is acted on.
+const settlePeriods = 5
+
+// noteEnd takes in that a holder has ended, says its kubelet.
 func noteEnd(c *candidate, of testimony.Claim) {
 	c.mu.Lock()
 	c.record.ended, c.record.endedAt = of.Holder, c.now()
 	c.mu.Unlock()
-	testimonies.WithLabelValues(c.Name).Inc()
 	klog.Background().
 		Info("The holder of the lease has ended, says its kubelet", "lease", c.Name, "holder", of.Holder, "pod", of.Pod, "node", of.Node)
 	c.wake()

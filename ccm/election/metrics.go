@@ -40,7 +40,7 @@ var handover = metrics.NewHistogramVec(&metrics.HistogramOpts{
 
 var testimonies = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name: "transplant_ccm_lease_testimonies_total", StabilityLevel: metrics.ALPHA,
-	Help: "How often a kubelet said that the process which held the lease has ended, so that its lease was not waited for.",
+	Help: "How often this process took the lease of a crashed one without waiting for it, because a kubelet said that the holder has ended.",
 }, []string{"lease"})
 
 var (

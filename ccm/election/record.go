@@ -46,7 +46,9 @@ type leaseRecord struct {
 	watching bool
 	stale    bool          // it may have changed without being seen: a watch began or ended
 	heard    time.Duration // when it was last read or its watch last sent something
-	// What a kubelet has testified.
+	// What a kubelet has testified. settle is what passes between its word that a holder has ended and taking the lease. A
+	// request that the holder sent with its last breath has that long to arrive, and a holder that lives renews within it.
+	settle  time.Duration
 	ended   string        // the holder that has ended; no other process ever has its identity
 	endedAt time.Duration // when that was heard
 	// What this process wrote.
@@ -139,10 +141,6 @@ func (r *leaseRecord) otherHolder() testimony.Claim {
 	return testimony.Claim{}
 }
 
-// settle is what passes between the testimony that a holder has ended and taking its lease. A request that it sent with
-// its last breath has that long to arrive.
-const settle = time.Second
-
 // expires is when the lease can be taken. That is its own duration after its spec was first seen to be as it is, as
 // contenders with client-go count. It is sooner where the holder has ended.
 func (r *leaseRecord) expires() time.Duration {
@@ -151,13 +149,16 @@ func (r *leaseRecord) expires() time.Duration {
 	}
 	expires := r.seenAt + time.Duration(ptr.Deref(r.seen.Spec.LeaseDurationSeconds, 0))*time.Second
 	if r.holderEnded() {
-		return min(expires, r.endedAt+settle)
+		return min(expires, r.endedAt+r.settle)
 	}
 	return expires
 }
 
-// holderEnded reports whether the lease is held by a process that has ended.
-func (r *leaseRecord) holderEnded() bool { return r.isHeld() && r.ended == holder(r.seen) }
+// holderEnded reports whether the lease is held by a process that has ended. One that is renewed after the testimony is
+// held by a process that lives: the runtime was wrong. Then the lease has to expire.
+func (r *leaseRecord) holderEnded() bool {
+	return r.isHeld() && r.ended == holder(r.seen) && r.seenAt <= r.endedAt
+}
 
 // readAt is from when the lease has to be read. That is at once when it is not known. Otherwise it is a period after it
 // was last read, or longer with a watch.

@@ -33,6 +33,7 @@ func (c *candidate) finish(own context.Context) error {
 	c.ended(nil)
 	if !inTime {
 		// A call may still be on its way to the cloud. A successor must not meet it.
+		c.e.config.self().Retract()
 		return fmt.Errorf("releasing lease %q: its workers or their calls have not ended, so it is left to expire", c.Name)
 	}
 	return c.release(own)

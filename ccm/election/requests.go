@@ -152,7 +152,7 @@ func (c *candidate) refused(a attempt) {
 
 // acquire tries to take a lease that is free.
 func (c *candidate) acquire(own context.Context) bool {
-	free := c.freeSince()
+	free, testified := c.freeSince()
 	a := c.try()
 	if !a.free {
 		c.refused(a)
@@ -164,6 +164,9 @@ func (c *candidate) acquire(own context.Context) bool {
 		if !free.IsZero() {
 			observeHandover(c.Name, time.Since(free))
 		}
+		if testified {
+			testimonies.WithLabelValues(c.Name).Inc()
+		}
 	case overtaken:
 		c.later(jitter(c.e.config.RetryPeriod / 10))
 	default:
@@ -172,10 +175,11 @@ func (c *candidate) acquire(own context.Context) bool {
 	return written
 }
 
-func (c *candidate) freeSince() time.Time {
+// freeSince is since when the lease is given up; zero where it is not. testified is that its holder has ended.
+func (c *candidate) freeSince() (at time.Time, testified bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.record.freeAt
+	return c.record.freeAt, c.record.holderEnded()
 }
 
 // renew renews a held lease. When another client wrote it, its change decides: a label costs another request, another

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -119,7 +121,7 @@ func (p *pods) testified(process *process, config *election.Config) {
 
 // TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo, whatever else is said of it, or that nothing is.
 func TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo(t *testing.T) {
-	const told = 1500 * time.Millisecond // the kubelet's word, and what is waited after it
+	const told = 2600 * time.Millisecond // 1.25 retry periods after the kubelet's word
 	late := leaseDuration + retryPeriod
 	a := func() *corev1.Pod { return podOf("pod-a", "node-a") }
 	epitaph := testimony.Epitaph("a")
@@ -127,12 +129,22 @@ func TestACrashedLeaderIsSucceededWhenItsKubeletSaysSo(t *testing.T) {
 		says  func(p *pods)
 		after time.Duration // at most, and no sooner than the lease expires where this is later than told
 	}{
-		"its container has ended":                     {func(p *pods) { p.put(ended(a(), epitaph, false)) }, told},
-		"its container has ended, by its runtime":     {func(p *pods) { p.put(ended(a(), "OOM: "+epitaph, false)) }, told},
-		"another container runs in its place":         {func(p *pods) { p.put(ended(a(), epitaph, true)) }, told},
-		"its pod is deleted after its end":            {func(p *pods) { p.put(ended(a(), epitaph, false)); p.remove("pod-a") }, told},
-		"a container beside it has ended":             {func(p *pods) { p.put(ended(a(), "", false)) }, late},
-		"the holder before it has ended":              {func(p *pods) { p.put(ended(a(), testimony.Epitaph("b"), true)) }, late},
+		"its container has ended":                 {func(p *pods) { p.put(ended(a(), epitaph, false)) }, told},
+		"its container has ended, by its runtime": {func(p *pods) { p.put(ended(a(), "OOM: "+epitaph, false)) }, told},
+		"another container runs in its place":     {func(p *pods) { p.put(ended(a(), epitaph, true)) }, told},
+		"its pod is deleted after its end":        {func(p *pods) { p.put(ended(a(), epitaph, false)); p.remove("pod-a") }, told},
+		"a container beside it has ended":         {func(p *pods) { p.put(ended(a(), "", false)) }, late},
+		"the holder before it has ended":          {func(p *pods) { p.put(ended(a(), testimony.Epitaph("b"), true)) }, late},
+		"its runtime has lost sight of it": {func(p *pods) {
+			pod := ended(a(), epitaph, false)
+			pod.Status.ContainerStatuses[0].State.Terminated.ExitCode = 255
+			p.put(pod)
+		}, late},
+		"its runtime does not know its end": {func(p *pods) {
+			pod := ended(a(), epitaph, true)
+			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Reason = "Unknown"
+			p.put(pod)
+		}, late},
 		"its end is not known":                        {func(p *pods) { p.put(ended(a(), "The container could not be located", false)) }, late},
 		"it wrote more than its identity":             {func(p *pods) { p.put(ended(a(), epitaph+"\npanic", false)) }, late},
 		"its pod is deleted by force":                 {func(p *pods) { p.remove("pod-a") }, late},
@@ -188,6 +200,75 @@ func TestALivingLeaderKeepsItsLease(t *testing.T) {
 		a.terminate()
 		b.terminate()
 	})
+}
+
+// TestALeaderThatRenewsHasNotEnded whatever its kubelet says: runtimes have called containers ended that ran on.
+func TestALeaderThatRenewsHasNotEnded(t *testing.T) {
+	bubble(t, func(w *world) {
+		p := newPods()
+		a := w.start("a", one(), p.testified)
+		w.leads(a, mainLease, time.Second)
+		b := w.start("b", one(), p.testified)
+		for range 50 {
+			<-time.After(time.Duration(rand.Int64N(int64(2 * retryPeriod))))
+			p.put(podOf("pod-a", "node-a"))
+			<-time.After(10 * time.Millisecond)
+			p.put(ended(podOf("pod-a", "node-a"), testimony.Epitaph("a"), false))
+		}
+		<-time.After(leaseDuration)
+		if !a.Leading(mainLease) || b.Leading(mainLease) {
+			t.Errorf("%s leads", w.holder(mainLease))
+		}
+		a.crash() // what was said before counts no more
+		crashed := time.Now()
+		w.leads(b, mainLease, leaseDuration+retryPeriod)
+		if took := time.Since(crashed); took < leaseDuration-2*retryPeriod {
+			t.Errorf("by a testimony of before, it leads after %s", took)
+		}
+		a.gone()
+		b.terminate()
+	})
+}
+
+// TestALeaseThatIsLeftToExpireIsNotTestifiedFor: calls of the process may still be on their way.
+func TestALeaseThatIsLeftToExpireIsNotTestifiedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		busy time.Duration
+		end  func(w *world, p *process)
+		want string
+	}{
+		"its workers do not end": {time.Hour, func(_ *world, p *process) { p.stop() }, ""},
+		"it is cut off":          {0, func(_ *world, p *process) { p.client.partition(true) }, ""},
+		"its lease is deleted":   {0, func(w *world, _ *process) { w.remove(mainLease) }, ""},
+		"it releases its lease":  {0, func(_ *world, p *process) { p.stop() }, testimony.Epitaph("a")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "termination-log")
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("POD_NAME", "pod-a")
+			t.Setenv("NODE_NAME", "node-a")
+			bubble(t, func(w *world) {
+				a := w.start("a", one(), func(p *process, config *election.Config) {
+					self, err := testimony.Prepare(testimony.Always, path, "a")
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.busy = test.busy
+					config.Testimony = &election.Testimony{Self: self, Pods: newPods()}
+				})
+				w.leads(a, mainLease, time.Second)
+				<-time.After(5 * time.Second)
+				test.end(w, a)
+				a.gone()
+				<-time.After(2 * time.Hour) // for workers
+			})
+			if message, err := os.ReadFile(path); err != nil || string(message) != test.want {
+				t.Errorf("the termination message is %q, %v", message, err)
+			}
+		})
+	}
 }
 
 // TestWithoutLeaveToWatchPodsLeasesAreWaitedFor, and the API server is not asked again and again.

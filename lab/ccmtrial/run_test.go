@@ -284,7 +284,7 @@ func TestAfterACrashUnderMigrationTheStandbyRunsTheLoopsOfBothLeases(t *testing.
 // They are while it lives, whatever becomes of its pod.
 func TestAfterACrashTheKubeletsWordIsEnough(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "--enable-leader-migration")
+	w := newWorld(t, "--enable-leader-migration", "--leader-elect-retry-period=1s") // as manifests and plans have it
 	w.inPods = true
 	leader, standby := w.leader(t, ours), w.standby(t, ours)
 	if err := w.keeps(t.Context(), leader, 7*time.Second); err != nil {

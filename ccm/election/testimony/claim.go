@@ -1,15 +1,16 @@
 // Package testimony decides whether the holder of a lease is known to have ended: by the word of its kubelet alone.
 //
 // A holder writes Epitaph(identity) as the termination message of its container, before it contends. The kubelet puts
-// the message into the pod's status when that container has ended, and never before. So a terminated container with the
-// message proves that the process with the identity is gone. A container that was started in its place has another
-// message, and so has another pod of the same name. docs/explanation/fence.md says what the proof relies on.
+// the message into the pod's status when the runtime says that this container has ended, and never before. So it tells
+// of the end of the process with the identity. A container that was started in its place has another message.
+// docs/explanation/fence.md says what the proof relies on.
 //
 // That a Pod is gone, NotReady or on a lost node proves nothing: what runs on its host is not known then.
 package testimony
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -60,9 +61,18 @@ func (c Claim) HasEnded(pod *corev1.Pod) bool {
 	return false
 }
 
+// What is said of containers whose end the runtime has not seen. One that has lost sight of a container, as after the
+// end of its shim, says that it has ended, with this exit code. It may still run (cri-o/cri-o#8705).
+const exitUnknown = 255
+
+var reasonsUnknown = []string{"Unknown", "ContainerStatusUnknown"}
+
 // isSaidBy reports whether a container's end is that of the holder. Where the runtime has something to say, the kubelet
 // puts it before the message.
 func (c Claim) isSaidBy(t *corev1.ContainerStateTerminated) bool {
+	if t == nil || t.ExitCode == exitUnknown || t.ExitCode < 0 || slices.Contains(reasonsUnknown, t.Reason) {
+		return false
+	}
 	epitaph := Epitaph(c.Holder)
-	return t != nil && (t.Message == epitaph || strings.HasSuffix(t.Message, ": "+epitaph))
+	return t.Message == epitaph || strings.HasSuffix(t.Message, ": "+epitaph)
 }

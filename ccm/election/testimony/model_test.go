@@ -20,6 +20,9 @@ type host struct {
 	suspended bool
 }
 
+// lost marks, as a factor, the incarnation that the runtime calls ended because it has lost sight of it.
+const lost = -1
+
 // incarnations bounds the model.
 const incarnations = 3
 
@@ -66,6 +69,9 @@ func (h host) steps() map[string]host {
 		n = h
 		n.said = [2]int{}
 		out["the kubelet cannot find the container that runs, and says so"] = n
+		n = h
+		n.shown, n.here, n.said = true, true, [2]int{lost * h.running, h.ended[0]}
+		out["the runtime has lost sight of the container that runs, and calls it ended"] = n
 	}
 	return out
 }
@@ -84,7 +90,10 @@ func (h host) pod() *corev1.Pod {
 		if incarnation == 0 {
 			return nil
 		}
-		return &corev1.ContainerStateTerminated{Message: Epitaph(fmt.Sprint(incarnation))}
+		if incarnation < 0 {
+			return &corev1.ContainerStateTerminated{Message: Epitaph(fmt.Sprint(lost * incarnation)), ExitCode: 255}
+		}
+		return &corev1.ContainerStateTerminated{Message: Epitaph(fmt.Sprint(incarnation)), ExitCode: 137}
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		State: corev1.ContainerState{Terminated: state(h.said[0])}, LastTerminationState: corev1.ContainerState{Terminated: state(h.said[1])},

@@ -32,6 +32,8 @@ const (
 type Self struct {
 	// Pod and Node are where it runs. The pod is in the namespace of the leases.
 	Pod, Node string
+
+	message string // the file with the termination message
 }
 
 // Prepare writes the termination message of this container for an identity, to its terminationMessagePath. It returns
@@ -40,7 +42,7 @@ func Prepare(mode Mode, path, identity string) (*Self, error) {
 	if mode == Never {
 		return nil, nil
 	}
-	s := &Self{Pod: os.Getenv(envPodName), Node: os.Getenv(envNodeName)}
+	s := &Self{Pod: os.Getenv(envPodName), Node: os.Getenv(envNodeName), message: path}
 	err := errors.Join(s.isKnown(), isFirst(mode))
 	if err == nil {
 		err = writeMessage(path, Epitaph(identity))
@@ -90,6 +92,17 @@ func writeMessage(path, message string) error {
 		return fmt.Errorf("termination message: %w", err)
 	}
 	return nil
+}
+
+// Retract takes the termination message back. It is for a process that ends and leaves its lease to expire. Calls of it
+// may still be on their way, and its successor must not begin before.
+func (s *Self) Retract() {
+	if s == nil || s.message == "" {
+		return
+	}
+	if err := os.Truncate(s.message, 0); err != nil {
+		klog.ErrorS(err, "The termination message cannot be taken back, so that the lease may be taken sooner than it expires")
+	}
 }
 
 // Sign writes into a lease where its holder, this process, runs. Without a self, what an earlier holder wrote goes.
