@@ -51,7 +51,7 @@ func newCandidate(e *Elector, l Lease) *candidate {
 		Lease:    l,
 		e:        e,
 		fence:    NewFence(l.Name, e.config.Clock),
-		record:   leaseRecord{identity: e.config.Identity, settle: max(time.Second, settlePeriods*e.config.RetryPeriod/4)},
+		record:   leaseRecord{identity: e.config.Identity, settle: settleOf(e.config.RetryPeriod)},
 		changed:  make(chan struct{}, 1),
 		finished: make(chan struct{}),
 	}
@@ -62,8 +62,8 @@ func newCandidate(e *Elector, l Lease) *candidate {
 	return c
 }
 
-// settlePeriods is how many quarters of a retry period pass before a testimony is acted on.
-const settlePeriods = 5
+// settleOf is what passes between a testimony and taking the lease: longer than a holder that lives needs to renew it.
+func settleOf(retryPeriod time.Duration) time.Duration { return max(time.Second, retryPeriod*5/4) }
 
 // noteEnd takes in that a holder has ended, says its kubelet.
 func noteEnd(c *candidate, of testimony.Claim) {

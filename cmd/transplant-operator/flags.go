@@ -212,7 +212,8 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 		&f.webhookCertificate,
 		"webhook-certificate",
 		f.webhookCertificate,
-		"file with a certificate of the webhooks that others keep; the operator writes no webhook configuration then, and takes no --webhook-secret",
+		"file with a certificate of the webhooks that others keep; the operator writes no webhook configuration then, "+
+			"and takes no --webhook-secret",
 	)
 	s.StringVar(&f.webhookKey, "webhook-key", f.webhookKey, "file with the key of --webhook-certificate")
 	s.StringVar(

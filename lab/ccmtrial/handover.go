@@ -87,7 +87,7 @@ func (w *world) crash(ctx context.Context, leader, standby *manager, limit time.
 	leader.Kill()
 	began := time.Now()
 	if w.inPods {
-		if err := w.testify(ctx, leader.name, false); err != nil {
+		if err := w.testify(ctx, leader.name); err != nil {
 			return c, err
 		}
 	}

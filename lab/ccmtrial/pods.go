@@ -53,8 +53,8 @@ func (w *world) deletePodByForce(ctx context.Context, name string) error {
 	return w.admin.CoreV1().Pods(metav1.NamespaceSystem).Delete(ctx, name, atOnce)
 }
 
-// testify is what a kubelet writes when a container has ended, or when another one has been started in its place.
-func (w *world) testify(ctx context.Context, name string, restarted bool) error {
+// testify is what a kubelet writes when the container of a manager has ended.
+func (w *world) testify(ctx context.Context, name string) error {
 	message, err := os.ReadFile(w.message(name))
 	if err != nil {
 		return fmt.Errorf("reading the termination message of %s: %w", name, err)
@@ -64,15 +64,12 @@ func (w *world) testify(ctx context.Context, name string, restarted bool) error 
 	if err != nil {
 		return fmt.Errorf("reading the pod of %s: %w", name, err)
 	}
-	over := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: 137, Reason: "Error", Message: string(message), FinishedAt: metav1.Now(), ContainerID: "containerd://" + name,
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "manager",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 137, Reason: "Error", Message: string(message), FinishedAt: metav1.Now(), ContainerID: "containerd://" + name,
+		}},
 	}}
-	status := corev1.ContainerStatus{Name: "manager", State: over}
-	if restarted {
-		status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-		status.LastTerminationState = over
-	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
 	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("writing the status of the pod of %s: %w", name, err)
 	}

@@ -47,7 +47,7 @@ type world struct {
 	flags   []string // of every manager
 	started int
 
-	inPods bool // managers run in pods, for whose end somebody testifies
+	inPods bool // managers run in pods, and the trial is their kubelet
 
 	kubeconfig string // of every manager; where it is empty, each has a user of its own
 }

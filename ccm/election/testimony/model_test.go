@@ -51,7 +51,7 @@ func (h host) steps() map[string]host {
 	}
 	n := h
 	n.shown, n.here = true, true
-	n.said = [2]int{h.ended[0], h.ended[1]}
+	n.said = h.ended
 	if h.running != 0 {
 		n.said = [2]int{0, h.ended[0]}
 	}

@@ -66,9 +66,9 @@ const envNodeName = "NODE_NAME"
 // names. It deletes no node while the cloud does not know its own, and its kubelet testifies when its pod has ended.
 var OwnFields = map[string]string{envNodeName: "spec.nodeName", "POD_NAME": "metadata.name"}
 
-// ownVariables are the names of OwnFields that the manager's pod gets. Other programs may take the variables for
+// ownVariablesOf are the names of OwnFields that the manager's pod gets. Other programs may take the variables for
 // something else, and a variable of the options stays as it is.
-func ownVariables(d *draft.Draft) []string {
+func ownVariablesOf(d *draft.Draft) []string {
 	if !d.Program.Ours {
 		return nil
 	}

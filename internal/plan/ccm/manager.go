@@ -195,7 +195,7 @@ func RenderStaticPod(d *draft.Draft, h v1.Host, m *v1.Component) (string, []v1.C
 	}
 	env, files := Environment(d, h.Name)
 	var own []controlplane.Env
-	for _, name := range ownVariables(d) {
+	for _, name := range ownVariablesOf(d) {
 		own = append(own, controlplane.Env{Name: name, FieldPath: OwnFields[name]})
 	}
 	env = append(own, env...)

@@ -61,7 +61,7 @@ func CheckAddress(ctx context.Context, c *client.Client, network, subnet, addres
 		}
 		network = in.NetworkID
 	}
-	return notAnswered(ctx, neutron, network, "", []string{address})
+	return areFree(ctx, neutron, network, "", []string{address})
 }
 
 // notVirtual refuses a port whose address others answer for. Keepalived's virtual IPs are ports without a device, and
@@ -74,14 +74,42 @@ func notVirtual(ctx context.Context, neutron *gophercloud.ServiceClient, port *p
 	for _, ip := range port.FixedIPs {
 		addresses = append(addresses, ip.IPAddress)
 	}
-	if err := notAnswered(ctx, neutron, port.NetworkID, port.ID, addresses); err != nil {
+	if err := areFree(ctx, neutron, port.NetworkID, port.ID, addresses); err != nil {
 		return fmt.Errorf("port %s: %w", port.ID, err)
 	}
 	return nil
 }
 
-// notAnswered refuses addresses that are gateways of a network, or that its ports, but for one, are allowed to answer
-// for. The author of the Service is told no more than that, and the log has the rest.
+// areFree refuses addresses that ports of a network, but for one, may answer for, and those of its gateways.
+func areFree(
+	ctx context.Context,
+	neutron *gophercloud.ServiceClient,
+	network, except string,
+	addresses []string,
+) error {
+	if err := notGateways(ctx, neutron, network, addresses); err != nil {
+		return err
+	}
+	return notAnswered(ctx, neutron, network, except, addresses)
+}
+
+// notGateways refuses addresses that are gateways of a network.
+func notGateways(ctx context.Context, neutron *gophercloud.ServiceClient, network string, addresses []string) error {
+	in, err := client.List(ctx, "listing the subnets of network "+network,
+		subnets.List(neutron, subnets.ListOpts{NetworkID: network}), subnets.ExtractSubnets)
+	if err != nil {
+		return err
+	}
+	for _, subnet := range in {
+		if slices.ContainsFunc(addresses, func(address string) bool { return covers(subnet.GatewayIP, address) }) {
+			return fmt.Errorf("address %s is the gateway of a subnet: name one that nothing uses", subnet.GatewayIP)
+		}
+	}
+	return nil
+}
+
+// notAnswered refuses addresses that ports of a network, but for one, are allowed to answer for. The author of the
+// Service is told no more than that, and the log has the rest.
 func notAnswered(
 	ctx context.Context,
 	neutron *gophercloud.ServiceClient,
@@ -92,17 +120,6 @@ func notAnswered(
 		ports.List(neutron, ports.ListOpts{NetworkID: network}), ports.ExtractPorts)
 	if err != nil {
 		return err
-	}
-	in, err := client.List(ctx, "listing the subnets of network "+network,
-		subnets.List(neutron, subnets.ListOpts{NetworkID: network}), subnets.ExtractSubnets)
-	if err != nil {
-		return err
-	}
-	for _, subnet := range in {
-		isGateway := func(address string) bool { return covers(subnet.GatewayIP, address) }
-		if subnet.GatewayIP != "" && slices.ContainsFunc(addresses, isGateway) {
-			return fmt.Errorf("address %s is the gateway of a subnet: name one that nothing uses", subnet.GatewayIP)
-		}
 	}
 	for _, other := range all {
 		if other.ID == except {
