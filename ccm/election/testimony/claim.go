@@ -61,18 +61,21 @@ func (c Claim) HasEnded(pod *corev1.Pod) bool {
 	return false
 }
 
+// isSaidBy reports whether a container's end is that of the holder. Where the runtime has something to say, the kubelet
+// puts it before the message.
+func (c Claim) isSaidBy(t *corev1.ContainerStateTerminated) bool {
+	epitaph := Epitaph(c.Holder)
+	return WasSeenToEnd(t) && (t.Message == epitaph || strings.HasSuffix(t.Message, ": "+epitaph))
+}
+
 // What is said of containers whose end the runtime has not seen. One that has lost sight of a container, as after the
 // end of its shim, says that it has ended, with this exit code. It may still run (cri-o/cri-o#8705).
 const exitUnknown = 255
 
 var reasonsUnknown = []string{"Unknown", "ContainerStatusUnknown"}
 
-// isSaidBy reports whether a container's end is that of the holder. Where the runtime has something to say, the kubelet
-// puts it before the message.
-func (c Claim) isSaidBy(t *corev1.ContainerStateTerminated) bool {
-	if t == nil || t.ExitCode == exitUnknown || t.ExitCode < 0 || slices.Contains(reasonsUnknown, t.Reason) {
-		return false
-	}
-	epitaph := Epitaph(c.Holder)
-	return t.Message == epitaph || strings.HasSuffix(t.Message, ": "+epitaph)
+// WasSeenToEnd reports whether a runtime saw a container end. A program that exits with 255 itself is not told apart
+// from a container that is out of sight, and not believed.
+func WasSeenToEnd(t *corev1.ContainerStateTerminated) bool {
+	return t != nil && t.ExitCode >= 0 && t.ExitCode != exitUnknown && !slices.Contains(reasonsUnknown, t.Reason)
 }

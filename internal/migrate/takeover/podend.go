@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/election/testimony"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
@@ -156,14 +157,15 @@ func (p *podEnd) take(e watch.Event, open bool) {
 }
 
 // isTerminated reports whether the status of a pod says that the bound container has terminated. A kubelet that has
-// lost a container names no ID.
+// lost a container names no ID. A runtime that has lost one names it, and may be wrong about its end.
 func isTerminated(pod *corev1.Pod, r *v1.HandoverRecord) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return slices.ContainsFunc(
 			[]corev1.ContainerState{s.State, s.LastTerminationState},
 			func(state corev1.ContainerState) bool {
 				t := state.Terminated
-				return t != nil && t.ContainerID != "" && manager.ContainerSum(string(pod.UID), t.ContainerID) == r.StartTicks
+				return testimony.WasSeenToEnd(t) && t.ContainerID != "" &&
+					manager.ContainerSum(string(pod.UID), t.ContainerID) == r.StartTicks
 			},
 		)
 	})

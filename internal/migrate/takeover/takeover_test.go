@@ -4,11 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -47,6 +50,41 @@ func TestTakeover(t *testing.T) {
 		have := takeover(c.managers, c.step, c.binding)
 		if c.want == "" && have != "" || !strings.Contains(have, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+// A seed's manager counts as ended where its runtime saw it end, and that very container.
+func TestIsTerminatedBelievesWhatTheRuntimeSaw(t *testing.T) {
+	const uid, bound = "uid-1", "containerd://bound"
+	record := &v1.HandoverRecord{StartTicks: manager.ContainerSum(uid, bound)}
+	status := func(id string, code int32, reason string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: id, ExitCode: code, Reason: reason}}
+	}
+	for _, c := range []struct {
+		name  string
+		state corev1.ContainerState
+		want  bool
+	}{
+		{"it runs", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, false},
+		{"it ended at the signal", status(bound, 143, "Error"), true},
+		{"it ended of itself", status(bound, 0, "Completed"), true},
+		{"it ran out of memory", status(bound, 137, "OOMKilled"), true},
+		{"another one ended", status("containerd://other", 0, "Completed"), false},
+		{"a kubelet that lost it", status("", 137, "ContainerStatusUnknown"), false},
+		{"a runtime that lost its shim", status(bound, 255, "Unknown"), false},
+		{"a runtime that lost its shim and says Error", status(bound, 255, "Error"), false},
+		{"a kubelet that does not know, and names it", status(bound, 137, "ContainerStatusUnknown"), false},
+		{"a runtime with no exit code", status(bound, -1, "Error"), false},
+	} {
+		for place, s := range map[string]corev1.ContainerStatus{
+			"as its state":        {State: c.state},
+			"as the state before": {LastTerminationState: c.state},
+		} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{s}}}
+			if have := isTerminated(pod, record); have != c.want {
+				t.Errorf("%s %s: %t, want %t", c.name, place, have, c.want)
+			}
 		}
 	}
 }
