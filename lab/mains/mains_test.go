@@ -263,3 +263,20 @@ func runVSphere(t *testing.T, w *world, b Built) {
 		t.Error("what it does after app.Run has returned is not done: it has not logged out of vSphere")
 	}
 }
+
+// The programs that `make test` does not build need the product's modules too. It says so when the product's change.
+func TestRequirementsHoldWhatTheProductRequires(t *testing.T) {
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []Program{Kubernetes, VSphere} {
+		b := builder{Program: p, Options: Options{Root: root}, work: t.TempDir()}
+		if err := b.writeRequirements(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.goCommand(t.Context(), "list", "-mod=readonly", "-m", "all"); err != nil {
+			t.Errorf("%s: make its requirements again (in lab: go test ./mains -run Mains -mains.update): %v", p.Name, err)
+		}
+	}
+}
